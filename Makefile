@@ -1,0 +1,32 @@
+# make demo    set up, then run the main job: out/demo/index.html
+# make test    set up, then run the tests (make test-slow: the long ones)
+# make check   set up, then lint, formatting and types
+#
+# Works from any folder, also by `make -f`, and in folders with spaces in their names: everything runs from the root.
+ROOT := $(shell dirname "$(strip $(MAKEFILE_LIST))")
+IN_ROOT := cd "$(ROOT)" &&
+PYTHON_HERE := .venv/bin/python
+
+.PHONY: demo test test-slow check setup clean
+.DEFAULT_GOAL := demo
+
+demo: setup
+	@$(IN_ROOT) $(PYTHON_HERE) -m experiments demo
+
+test: setup
+	@$(IN_ROOT) $(PYTHON_HERE) -m pytest
+
+test-slow: setup
+	@$(IN_ROOT) $(PYTHON_HERE) -m pytest -m slow
+
+check:
+	@$(IN_ROOT) sh tools/setup.sh test,check
+	@$(IN_ROOT) $(PYTHON_HERE) -m ruff check .
+	@$(IN_ROOT) $(PYTHON_HERE) -m ruff format --check .
+	@$(IN_ROOT) $(PYTHON_HERE) -m mypy
+
+setup:
+	@$(IN_ROOT) sh tools/setup.sh test
+
+clean:
+	@$(IN_ROOT) rm -rf .venv out

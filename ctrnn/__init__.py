@@ -1,0 +1,100 @@
+"""Continuous time: vector fields, the inputs that drive them, and the clocks these run on."""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from ctrnn.candidates import ResetCandidate as ResetCandidate
+    from ctrnn.candidates import TanhCandidate as TanhCandidate
+    from ctrnn.cells import gated as gated
+    from ctrnn.cells import gru as gru
+    from ctrnn.cells import leaky as leaky
+    from ctrnn.cells import lstm as lstm
+    from ctrnn.cells import plain as plain
+    from ctrnn.convert import from_torch as from_torch
+    from ctrnn.convert import to_torch as to_torch
+    from ctrnn.decays import Decay as Decay
+    from ctrnn.decays import LinearDecay as LinearDecay
+    from ctrnn.decays import PowerDecay as PowerDecay
+    from ctrnn.driven import Driven as Driven
+    from ctrnn.field import VectorField as VectorField
+    from ctrnn.lstm_field import LSTMField as LSTMField
+    from ctrnn.parts import Affine as Affine
+    from ctrnn.parts import Part as Part
+    from ctrnn.paths import HeldPath as HeldPath
+    from ctrnn.paths import LinearPath as LinearPath
+    from ctrnn.paths import Path as Path
+    from ctrnn.rates import ConstantRate as ConstantRate
+    from ctrnn.rates import FixedRate as FixedRate
+    from ctrnn.rates import GateRate as GateRate
+    from ctrnn.rates import GlobalGateRate as GlobalGateRate
+    from ctrnn.rates import SigmoidConstantRate as SigmoidConstantRate
+    from ctrnn.relaxation import Relaxation as Relaxation
+    from ctrnn.warped import WarpedPath as WarpedPath
+    from ctrnn.warps import AffineWarp as AffineWarp
+    from ctrnn.warps import PiecewiseWarp as PiecewiseWarp
+    from ctrnn.warps import SmoothWarp as SmoothWarp
+    from ctrnn.warps import Warp as Warp
+
+# The public names in the order one would learn them, by the file they live in.
+_HOMES = {
+    "cells": (
+        "plain",
+        "leaky",
+        "gated",
+        "gru",
+        "lstm",
+    ),
+    "convert": (
+        "from_torch",
+        "to_torch",
+    ),
+    "field": ("VectorField",),
+    "relaxation": ("Relaxation",),
+    "candidates": (
+        "TanhCandidate",
+        "ResetCandidate",
+    ),
+    "rates": (
+        "FixedRate",
+        "ConstantRate",
+        "SigmoidConstantRate",
+        "GateRate",
+        "GlobalGateRate",
+    ),
+    "decays": (
+        "LinearDecay",
+        "PowerDecay",
+        "Decay",
+    ),
+    "parts": (
+        "Part",
+        "Affine",
+    ),
+    "lstm_field": ("LSTMField",),
+    "paths": (
+        "HeldPath",
+        "LinearPath",
+        "Path",
+    ),
+    "warps": (
+        "AffineWarp",
+        "PiecewiseWarp",
+        "SmoothWarp",
+        "Warp",
+    ),
+    "warped": ("WarpedPath",),
+    "driven": ("Driven",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = list(_HOME_OF)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

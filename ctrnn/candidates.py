@@ -1,0 +1,79 @@
+r"""Candidates: where the state is pulled.
+
+tanh     tanh(Wx x + Wh h + b)                          Tallec and Ollivier 2018, eq. (3)
+reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.GRU computes it
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn.parts import Affine, Part
+
+__all__ = ["ResetCandidate", "TanhCandidate"]
+
+
+class TanhCandidate(Affine):
+    r"""tanh(Wx x + Wh h + b), a value per unit in (-1, 1).
+
+    Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden).
+    Source:  Tallec and Ollivier 2018, eq. (3).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bias: bool = True,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return torch.tanh(super().flow(projected, h))
+
+
+class ResetCandidate(Part):
+    r"""tanh(Wx x + b + r * (Wh h + b_h)) with the reset gate r = sigma(Wrx x + Wrh h + b_r).
+
+    The reset comes after the product, as in torch.nn.GRU; Chung et al. 2014 and Ohno and Kumagai 2021 print
+    Wh (r * h) instead, which is another cell.
+
+    Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden).
+    Source:  torch.nn.GRUCell's equations for r and n.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bias: bool = True,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+
+        def affine() -> Affine:
+            return Affine(input_size, hidden_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+
+        self.reset, self.pull = affine(), affine()
+        self.input_size, self.hidden_size = self.pull.input_size, self.pull.hidden_size
+        # Inside the reset, so that it cannot be merged with b.
+        self.bias_h = nn.Parameter(torch.zeros_like(self.pull.bias)) if self.pull.bias is not None else None
+        self.projected_size = 2 * self.hidden_size
+
+    def project(self, x: Tensor) -> Tensor:
+        return torch.cat([self.reset.project(x), self.pull.project(x)], -1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        to_reset, to_pull = projected.chunk(2, -1)
+        reset = torch.sigmoid(self.reset.flow(to_reset, h))
+        return torch.tanh(to_pull + reset * nn.functional.linear(h, self.pull.weight_h, self.bias_h))

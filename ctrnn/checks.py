@@ -1,0 +1,192 @@
+"""What is wrong with an argument, said in the user's words; called at public entrances only.
+
+A wrong kind of thing is a TypeError, a wrong value of the right kind a ValueError. Each message says what was asked,
+what came, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from ctrnn.field import VectorField
+
+ULPS_BEYOND_AN_END = 4.0
+
+
+def positive_size(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"`{name}` must be a whole number, got {value!r}.")
+    if value < 1:
+        raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    return int(value)
+
+
+def finite_number(name: str, value: float) -> float:
+    """A real number as a float; tensors and arrays of one element are numbers too."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise ValueError(f"`{name}` is taken as a plain number and would lose its gradient; pass `{name}.item()`.")
+    if isinstance(value, bool | str | bytes) or not (isinstance(value, numbers.Real) or hasattr(value, "item")):
+        raise TypeError(f"`{name}` must be a number, got {value!r}.")
+    try:
+        number = float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`{name}` must be one number, got {value!r}.") from error
+    if not math.isfinite(number):
+        raise ValueError(f"`{name}` must be finite, got {number}.")
+    return number
+
+
+def positive_number(name: str, value: float) -> float:
+    number = finite_number(name, value)
+    if number <= 0:
+        raise ValueError(f"`{name}` must be positive, got {number}.")
+    return number
+
+
+def non_negative_number(name: str, value: float) -> float:
+    number = finite_number(name, value)
+    if number < 0:
+        raise ValueError(f"`{name}` must be at least 0, got {number}.")
+    return number
+
+
+def is_tensor(name: str, value: object) -> Tensor:
+    if not isinstance(value, Tensor):
+        hint = f"; wrap it as torch.as_tensor({name})" if hasattr(value, "__array__") or isinstance(value, list) else ""
+        raise TypeError(f"`{name}` must be a torch.Tensor, got {type(value).__name__}{hint}.")
+    return value
+
+
+def is_finite(name: str, value: Tensor) -> None:
+    """Refuse nan and inf, and name the first; under `torch.func.vmap` values cannot be looked at and are let through."""
+    try:
+        fine = bool(torch.isfinite(value).all())
+    except RuntimeError:
+        return
+    if not fine:
+        where = tuple(int(i) for i in torch.nonzero(~torch.isfinite(value))[0])
+        raise ValueError(
+            f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "
+            f"{tuple(value.shape)}; fill or drop such values first."
+        )
+
+
+def like_field(name: str, value: Tensor, field: VectorField) -> None:
+    """Same dtype and device as the field's parameters; a field without any takes every floating dtype."""
+    if not value.is_floating_point():
+        wanted = field.dtype or torch.get_default_dtype()
+        raise TypeError(f"`{name}` must be floating point, got {value.dtype}; convert it with `{name}.to({wanted})`.")
+    if field.dtype is not None and value.dtype != field.dtype:
+        raise TypeError(
+            f"`{name}` is {value.dtype}, the field's parameters are {field.dtype}; "
+            f"convert one of them, for instance `{name}.to({field.dtype})`."
+        )
+    if field.device is not None and value.device != field.device:
+        raise ValueError(
+            f"`{name}` is on {value.device}, the field's parameters are on {field.device}; "
+            f"move one of them, for instance `{name}.to('{field.device}')`."
+        )
+
+
+def is_input(field: VectorField, x: Tensor, name: str = "x") -> None:
+    like_field(name, is_tensor(name, x), field)
+    if x.dim() == 0 or x.shape[-1] != field.input_size:
+        raise ValueError(
+            f"`{name}` has shape {tuple(x.shape)}, the field reads {field.input_size} input features on the last axis."
+        )
+
+
+def is_state(field: VectorField, h: Tensor, name: str = "h") -> None:
+    like_field(name, is_tensor(name, h), field)
+    if h.dim() == 0 or h.shape[-1] != field.state_size:
+        units = h.shape[-1] if h.dim() else 0
+        raise ValueError(
+            f"`{name}` has {units} units on its last axis (shape {tuple(h.shape)}), the field keeps {field.state_size}; "
+            "start from `field.initial_state(batch)`."
+        )
+
+
+def same_leading_axes(x: Tensor, h: Tensor) -> None:
+    if x.shape[:-1] != h.shape[:-1]:
+        raise ValueError(
+            f"`x` and `h` must agree on all axes but the last, got {tuple(x.shape)} and {tuple(h.shape)}; expand the smaller one."
+        )
+
+
+def is_batched_state(field: VectorField, h: Tensor, batch: int, name: str = "h0") -> None:
+    is_state(field, h, name)
+    if h.shape != (batch, field.state_size):
+        raise ValueError(
+            f"`{name}` must have shape (batch, state) = ({batch}, {field.state_size}), got {tuple(h.shape)}; "
+            f"start from `field.initial_state({batch})`."
+        )
+
+
+def as_numbers(value: object) -> Tensor:
+    """As a tensor of its own; Python's numbers as float64, for as float32, torch's default, they would move."""
+    given = torch.as_tensor(value)
+    if not isinstance(value, Tensor) and given.is_floating_point():
+        given = torch.as_tensor(value, dtype=torch.float64)
+    return given.clone()
+
+
+def are_times(name: str, value: object) -> Tensor:
+    """Finite, strictly increasing times in one dimension, as float64 on the CPU: time is a number, not data."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
+    try:
+        times = as_numbers(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`{name}` must be a sequence of numbers, got {type(value).__name__}.") from error
+    if times.is_complex() or times.dtype == torch.bool:
+        raise TypeError(f"`{name}` must hold real numbers, got {times.dtype}.")
+    if times.dim() != 1:
+        raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
+    if len(times) == 0:
+        raise ValueError(f"`{name}` is empty; give at least one time.")
+    times = times.to(device="cpu", dtype=torch.float64)
+    is_finite(name, times)
+    steps = times.diff()
+    if not bool((steps > 0).all()):
+        k = int(torch.nonzero(steps <= 0)[0])
+        what = "repeats" if steps[k] == 0 else "goes back"
+        raise ValueError(
+            f"`{name}` must increase strictly, but {what} at index {k + 1}: "
+            f"{float(times[k])!r} is followed by {float(times[k + 1])!r}."
+        )
+    return times
+
+
+def within(name: str, times: Tensor, start: float, end: float) -> Tensor:
+    """Times inside [start, end]; those beyond an end by at most 4 ulp are the end, others are refused."""
+    # An unbounded end is its own ulp, and inf - inf would be nan.
+    below = ULPS_BEYOND_AN_END * math.ulp(start) if math.isfinite(start) else 0.0
+    above = ULPS_BEYOND_AN_END * math.ulp(end) if math.isfinite(end) else 0.0
+    outside = (times < start - below) | (times > end + above)
+    if bool(outside.any()):
+        worst = float(times[outside].flatten()[0]) if times.dim() else float(times)
+        raise ValueError(f"`{name}` = {worst!r} lies outside the interval [{start!r}, {end!r}].")
+    return times.clamp(start, end)
+
+
+def evaluation_times(name: str, t: object) -> Tensor:
+    """A scalar time or a vector of them, finite, in any order, as float64 on the CPU."""
+    if isinstance(t, Tensor) and t.requires_grad:
+        raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
+    try:
+        times = as_numbers(t)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`{name}` must be a time or a sequence of times, got {type(t).__name__}.") from error
+    if times.is_complex() or times.dtype == torch.bool:
+        raise TypeError(f"`{name}` must hold real numbers, got {times.dtype}.")
+    if times.dim() > 1:
+        raise ValueError(f"`{name}` must be one time or a vector of times, got shape {tuple(times.shape)}.")
+    times = times.to(device="cpu", dtype=torch.float64)
+    is_finite(name, times)
+    return times

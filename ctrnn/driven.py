@@ -1,0 +1,131 @@
+r"""A field with its input: dh/dt = c'(t) field(x(t), h), closed, the right-hand side that a solver asks for.
+
+With x = `WarpedPath(path, warp)` and speed = `warp.speed` this is the warped model of the theorem, Tallec and Ollivier
+2018, eq. (6): its solution is h(c(t)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.field import VectorField
+from ctrnn.paths import Path, piece_numbers
+from ctrnn.warps import Speed, Warp
+
+__all__ = ["Driven", "GivenSpeed"]
+
+
+class GivenSpeed(Path):
+    r"""A speed that the user gives, looked at whenever it is evaluated: a path, or a bare function, which has no knots.
+
+    Args:    source: a path, or t (float64 scalar tensor) -> number; one number >= 0 for the whole batch.
+    Raises:  TypeError, ValueError at the evaluation that gives something else.
+    Source:  this project.
+    """
+
+    def __init__(self, source: Path | Callable[[Tensor], Tensor | float]) -> None:
+        self.source = source
+        whole = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+        self.knots = source.knots if isinstance(source, Path) else whole
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        if t.dim():
+            return torch.stack([self.at(int(piece), time) for piece, time in zip(torch.as_tensor(k), t, strict=True)])
+        given = self.source.at(k, t) if isinstance(self.source, Path) else self.source(t)
+        try:
+            speed = torch.as_tensor(given, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"`speed` must give a number, got {given!r} at t = {float(t)}.") from error
+        if speed.numel() != 1:
+            raise ValueError(f"`speed` must give one number for the whole batch, got shape {tuple(speed.shape)}.")
+        if not 0 <= float(speed.detach()) < math.inf:
+            raise ValueError(f"`speed` must be finite and at least 0, got {float(speed.detach())} at t = {float(t)}.")
+        return speed.reshape(())
+
+    def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
+        if isinstance(self.source, Path):
+            return self.source.slope(k, t)
+        raise NotImplementedError("The derivative of a bare speed function is not known; use a warp's `speed`.")
+
+
+class Driven:
+    r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces.
+
+    Args:    field: a `VectorField`; path: its input; speed: c'(t), a path or a bare function taken as smooth; 1 if None.
+    Shape:   driven(t, h): t a time, h (batch, state) -> (batch, state).
+    Raises:  TypeError, ValueError if the path does not fit the field, or path and speed share no time.
+    Source:  Tallec and Ollivier 2018, eq. (6).
+    """
+
+    def __init__(self, field: VectorField, path: Path, speed: Path | Callable | None = None) -> None:
+        if not isinstance(field, VectorField):
+            raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(field).__name__}.")
+        if not isinstance(path, Path):
+            raise TypeError(f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`.")
+        self.field, self.path = field, path
+        self.speed = _as_speed(speed)
+        first = path.at(0, path.knots[0])
+        checks.is_input(field, first, "path")
+        self.batch = first.shape[0]
+        self.projected = path.map(field.project)
+        self._split_time()
+
+    def _split_time(self) -> None:
+        paths = [self.path] if self.speed is None else [self.path, self.speed]
+        start, end = max(p.interval[0] for p in paths), min(p.interval[1] for p in paths)
+        if not start < end:
+            raise ValueError(f"`path` on {self.path.interval} and `speed` on {paths[-1].interval} have no time in common.")
+        knots = torch.cat([p.knots for p in paths]).clamp(start, end).unique()
+        self.knots = knots
+        self._pieces = [piece_numbers(p.knots, knots[:-1]).tolist() for p in paths]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return float(self.knots[0]), float(self.knots[-1])
+
+    def input_at(self, k: int, t: Tensor) -> Tensor:
+        """The projected input on piece k at time t: (batch, projected)."""
+        return self.projected.at(self._pieces[0][k], t)
+
+    def speed_at(self, k: int, t: Tensor) -> Tensor | None:
+        """c' on piece k at time t, or None where no speed was given."""
+        if self.speed is None:
+            return None
+        return self.speed.at(self._pieces[1][k], t)
+
+    def at(self, k: int, t: Tensor, h: Tensor) -> Tensor:
+        """dh/dt on piece k at time t, which may be a knot of it."""
+        flow, speed = self.field.flow(self.input_at(k, t), h), self.speed_at(k, t)
+        return flow if speed is None else speed.to(h.dtype) * flow
+
+    def check_flow(self, t: Tensor, h: Tensor) -> None:
+        """Refuse a field whose `flow` does not give one derivative for each unit, before a solver stumbles over it."""
+        with torch.no_grad():
+            slope = self.at(int(piece_numbers(self.knots, t)), t, h)
+        if slope.shape != h.shape or slope.dtype != h.dtype:
+            raise ValueError(
+                f"The field's `flow` gives {slope.dtype} of shape {tuple(slope.shape)} for a state of {h.dtype} and shape "
+                f"{tuple(h.shape)}; dh/dt must be like h."
+            )
+
+    def __call__(self, t: float | Tensor, h: Tensor) -> Tensor:
+        time = checks.within("t", checks.evaluation_times("t", t), *self.interval)
+        if time.dim():
+            raise ValueError(f"`t` must be one time, got shape {tuple(time.shape)}; call once for each.")
+        checks.is_batched_state(self.field, h, self.batch, "h")
+        return self.at(int(piece_numbers(self.knots, time)), time, h)
+
+
+def _as_speed(speed: Path | Callable | None) -> Path | None:
+    if speed is None or isinstance(speed, Speed):  # a warp's own is one positive number, by construction
+        return speed
+    if isinstance(speed, Warp):
+        raise TypeError(f"`speed` must be how fast the clock runs, `warp.speed`; got the {type(speed).__name__} itself.")
+    if isinstance(speed, Path) or callable(speed):
+        return GivenSpeed(speed)
+    raise TypeError(f"`speed` must be a warp's `speed`, a path or a function of time, got {type(speed).__name__}.")

@@ -1,0 +1,79 @@
+r"""A recurrent cell is a vector field: dh/dt = field(x, h).
+
+    field(x, h) = field.flow(field.project(x), h)
+
+`project` is what can be done to a whole input sequence at once, `flow` is the rest; `leak` is the L >= 0 in
+dh/dt = (something) - L h. The state is one tensor, the visible units first: cat([h, rest], -1).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+
+__all__ = ["VectorField"]
+
+
+class VectorField(nn.Module, ABC):
+    r"""The one interface of continuous-time cells; subclasses give `flow`, and may give `project` and `leak`.
+
+    Args:    input_size: features of x; hidden_size: visible units; state_size: all units, `hidden_size` if not given.
+    Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
+    Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another.
+    Source:  this project; the view is that of Tallec and Ollivier 2018, eq. (3).
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, state_size: int | None = None) -> None:
+        super().__init__()
+        self.input_size = checks.positive_size("input_size", input_size)
+        self.hidden_size = checks.positive_size("hidden_size", hidden_size)
+        self.state_size = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
+        if self.state_size < self.hidden_size:
+            raise ValueError(f"`state_size` is {state_size}, less than the {hidden_size} visible units it contains.")
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        checks.is_input(self, x)
+        checks.is_state(self, h)
+        checks.same_leading_axes(x, h)
+        return self.flow(self.project(x), h)
+
+    def project(self, x: Tensor) -> Tensor:
+        """What the field does to x alone: (..., input) -> (..., projected), one product for a whole sequence."""
+        return x
+
+    @abstractmethod
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        """dh/dt from the projected input and the state: (..., projected), (..., state) -> (..., state)."""
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        """L >= 0, elementwise, such that dh/dt = (something) - L h: (..., state), per unit of time; 0 if not known."""
+        return torch.zeros_like(h)
+
+    def visible(self, state: Tensor) -> Tensor:
+        """The units that outputs are read from: (..., state) -> (..., hidden)."""
+        return state[..., : self.hidden_size]
+
+    def initial_state(self, batch: int) -> Tensor:
+        """The zero state (batch, state), of the parameters' dtype and device."""
+        batch = checks.positive_size("batch", batch)
+        return torch.zeros(batch, self.state_size, dtype=self.dtype, device=self.device)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The parameters' dtype; None for a field without parameters."""
+        return next((p.dtype for p in self._tensors() if p.is_floating_point()), None)
+
+    @property
+    def device(self) -> torch.device | None:
+        """The parameters' device; None for a field without parameters."""
+        return next((p.device for p in self._tensors()), None)
+
+    def _tensors(self) -> list[Tensor]:
+        return [*self.parameters(), *self.buffers()]
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"

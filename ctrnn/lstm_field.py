@@ -1,0 +1,57 @@
+r"""The LSTM as a vector field on the state [h, c].
+
+    dc/dt = (f - 1) c + i g        dh/dt = o tanh(f c + i g) - h        i, f, o = sigma(...), g = tanh(...) of x and h
+
+Its unit Euler step is torch.nn.LSTM, to the last term, and there is no step size in it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn.field import VectorField
+from ctrnn.parts import Affine
+
+__all__ = ["LSTMField"]
+
+
+class LSTMField(VectorField):
+    r"""dc/dt = (f - 1) c + i g and dh/dt = o tanh(f c + i g) - h.
+
+    Not of product form: c has two gates where a rate would be one (f tied to 1 - i gives it back, with rate i), and h
+    follows an algebraic function of c, towards which it relaxes with rate 1. The rows of the weights are i, f, g, o.
+
+    Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), state [h, c] (..., 2 hidden) -> (..., 2 hidden).
+    Source:  Tallec and Ollivier 2018, eqs. (11)-(15), of which it is the smooth lift; that reading is this project's.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bias: bool = True,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, 2 * hidden_size)
+        self.gates = Affine(input_size, hidden_size, 4 * hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+
+    def project(self, x: Tensor) -> Tensor:
+        return self.gates.project(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        hidden, cell = h.chunk(2, -1)
+        i, f, g, o = self.gates.flow(projected, hidden).chunk(4, -1)
+        input_gate, forget_gate, output_gate = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o)
+        carried = forget_gate * cell + input_gate * torch.tanh(g)
+        return torch.cat([output_gate * torch.tanh(carried) - hidden, carried - cell], -1)
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        hidden, _ = h.chunk(2, -1)
+        _, f, _, _ = self.gates.flow(projected, hidden).chunk(4, -1)
+        forgetting = torch.sigmoid(-f)  # 1 - f without cancellation where f is close to 1
+        return torch.cat([torch.ones_like(hidden), forgetting], -1)

@@ -1,0 +1,85 @@
+r"""Parts: what a field is put together from. A part reads x and h as a field does, in two strokes.
+
+part(x, h) = part.flow(part.project(x), h)          affine: Wx x + Wh h + b, with Wx x + b as the projection
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+
+__all__ = ["Affine", "Part"]
+
+
+class Part(nn.Module, ABC):
+    r"""A candidate or a rate: a function of x and h whose work on x alone can be done ahead.
+
+    `projected_size` is the width of what `project` returns, so that a field can lay projections side by side.
+
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden), or (..., 1) where one value serves all units.
+    Source:  this project.
+    """
+
+    projected_size: int
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.flow(self.project(x), h)
+
+    @abstractmethod
+    def project(self, x: Tensor) -> Tensor:
+        """(..., input) -> (..., projected_size)."""
+
+    @abstractmethod
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        """(..., projected_size), (..., hidden) -> (..., hidden) or (..., 1)."""
+
+
+class Affine(Part):
+    r"""Wx x + Wh h + b, with `outputs` rows.
+
+    Weights start uniform on [-1/sqrt(hidden), 1/sqrt(hidden)], as in `torch.nn.RNNCell`. There is one bias, not torch's
+    two that add: the equation has one, and a time scale is set by one.
+
+    Args:    input_size, hidden_size; outputs: rows; bias: whether b is there; dtype, device, generator as in torch.
+    Shape:   x (..., input), h (..., hidden) -> (..., outputs).
+    Source:  the argument of every gate and candidate of Tallec and Ollivier 2018, eqs. (2)-(14).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        outputs: int,
+        *,
+        bias: bool = True,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = checks.positive_size("input_size", input_size)
+        self.hidden_size = checks.positive_size("hidden_size", hidden_size)
+        self.projected_size = checks.positive_size("outputs", outputs)
+        bound = 1.0 / math.sqrt(self.hidden_size)
+
+        def draw(*shape: int) -> nn.Parameter:
+            values = torch.empty(*shape, dtype=dtype, device=device)
+            return nn.Parameter(values.uniform_(-bound, bound, generator=generator))
+
+        self.weight_x = draw(outputs, self.input_size)
+        self.weight_h = draw(outputs, self.hidden_size)
+        self.bias = draw(outputs) if bias else None
+
+    def project(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight_x, self.bias)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return projected + nn.functional.linear(h, self.weight_h)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, outputs={self.projected_size}, bias={self.bias is not None}"

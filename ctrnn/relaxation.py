@@ -1,0 +1,88 @@
+r"""The product form: dh/dt = rate(x, h) * (candidate(x, h) - decay(h)).
+
+Warp the clock of its input by c(t) and the field is multiplied by c'(t): a rate is where c'(t) goes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn.decays import Decay
+from ctrnn.field import VectorField
+from ctrnn.parts import Part
+
+__all__ = ["Relaxation"]
+
+
+class Relaxation(VectorField):
+    r"""rate(x, h) * (candidate(x, h) - decay(h)): plain, leaky, gated, GRU and slow forgetting, by choice of parts.
+
+    Args:    candidate: a `Part` that knows its `input_size` and `hidden_size`; rate: a `Part`; decay: a `Decay`.
+    Shape:   x (..., input), h (..., hidden) -> dh/dt (..., hidden).
+    Raises:  TypeError for what is not a part or a decay, ValueError for parts of different sizes.
+    Source:  Tallec and Ollivier 2018, eq. (7), and Ohno and Kumagai 2021, eq. (22), in one.
+    """
+
+    candidate: Part
+    rate: Part
+    decay: Decay
+
+    def __init__(self, candidate: Part, rate: Part, decay: Decay) -> None:
+        for name, part, kind in (("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)):
+            if not isinstance(part, kind):
+                raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {type(part).__name__}.")
+        if not hasattr(candidate, "input_size") or not hasattr(candidate, "hidden_size"):
+            raise TypeError(f"`candidate` must have `input_size` and `hidden_size`; {type(candidate).__name__} has not.")
+        super().__init__(candidate.input_size, candidate.hidden_size)  # type: ignore[arg-type]
+        for size in ("input_size", "hidden_size"):
+            if getattr(rate, size, getattr(self, size)) != getattr(self, size):
+                raise ValueError(
+                    f"`rate` has {size} {getattr(rate, size)}, `candidate` has {getattr(self, size)}; they read the same x and h."
+                )
+        self.candidate, self.rate, self.decay = candidate, rate, decay
+        self._check_dtype_and_device()
+        self._check_widths()
+
+    def _check_dtype_and_device(self) -> None:
+        for name, part in (("candidate", self.candidate), ("rate", self.rate), ("decay", self.decay)):
+            for parameter in part.parameters():
+                if parameter.dtype != self.dtype or parameter.device != self.device:
+                    raise TypeError(
+                        f"`{name}` has parameters of {parameter.dtype} on {parameter.device}, the first part has {self.dtype} "
+                        f"on {self.device}; give all parts the same `dtype` and `device`."
+                    )
+
+    @torch.no_grad()
+    def _check_widths(self) -> None:
+        h = self.initial_state(1)
+        projected = self.project(h.new_zeros(1, self.input_size))
+        pulled = self.candidate.flow(self._split(projected)[0], h)
+        rate = self._rate(projected, h)
+        for name, values in (("candidate", pulled), ("rate", rate)):
+            try:
+                fits = torch.broadcast_shapes(values.shape, h.shape) == h.shape
+            except RuntimeError:
+                fits = False
+            if not fits:
+                raise ValueError(
+                    f"`{name}` gives values of shape {tuple(values.shape)} for one sample of {self.hidden_size} units; "
+                    f"it must give {self.hidden_size}, or 1 for all."
+                )
+
+    def project(self, x: Tensor) -> Tensor:
+        return torch.cat([self.candidate.project(x), self.rate.project(x)], -1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        to_candidate, to_rate = self._split(projected)
+        return self.rate.flow(to_rate, h) * (self.candidate.flow(to_candidate, h) - self.decay(h))
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self._rate(projected, h) * self.decay.leak(h)
+
+    def _rate(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.rate.flow(self._split(projected)[1], h)
+
+    def _split(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        candidate, rate = projected.split([self.candidate.projected_size, self.rate.projected_size], -1)
+        return candidate, rate

@@ -1,0 +1,275 @@
+r"""Clocks: c(t) increasing, its speed c'(t) > 0 as a path of its own, and its inverse.
+
+    affine      c(t) = speed t + offset            the same recording slower or faster
+    piecewise   straight between (ts_k, cs_k)      symbols that last for varying times
+    smooth      c'(t) = a trigonometric sum        accelerations and decelerations without corners
+
+A speed below 1 stretches what is played, a speed above 1 compresses it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.paths import Path, piece_numbers
+
+__all__ = ["AffineWarp", "PiecewiseWarp", "SmoothWarp", "Speed", "Warp"]
+
+
+class Warp(ABC):
+    r"""A clock: an increasing c from `interval` onto `image`, smooth between its knots.
+
+    Shape:   warp(t), warp.inverse(s): () -> (), (n,) -> (n,), float64.
+    Raises:  ValueError for times outside the interval, or outside the image for the inverse.
+    Source:  Tallec and Ollivier 2018, sec. 1, "Invariance to time warpings".
+    """
+
+    knots: Tensor  # (pieces + 1,) times at which c has corners, the ends included
+    images: Tensor  # c of them
+
+    @abstractmethod
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        """c on piece k at time t: both scalars, or both (n,)."""
+
+    @abstractmethod
+    def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
+        """c^-1 on piece k, as `at`."""
+
+    @abstractmethod
+    def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        """c' on piece k, as `at`."""
+
+    @abstractmethod
+    def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        """c'' on piece k, as `at`."""
+
+    def __call__(self, t: float | Tensor) -> Tensor:
+        times = checks.within("t", checks.evaluation_times("t", t), *self.interval)
+        return self.at(piece_numbers(self.knots, times), times)
+
+    def inverse(self, s: float | Tensor) -> Tensor:
+        """The time at which the clock shows s."""
+        shown = checks.within("s", checks.evaluation_times("s", s), *self.image)
+        return self.inverse_at(piece_numbers(self.images, shown), shown)
+
+    @property
+    def speed(self) -> Speed:
+        """c'(t), a path: callable, with knots and pieces."""
+        return Speed(self)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return float(self.knots[0]), float(self.knots[-1])
+
+    @property
+    def image(self) -> tuple[float, float]:
+        return float(self.images[0]), float(self.images[-1])
+
+
+class Speed(Path):
+    r"""c'(t) > 0 of a clock: what multiplies a field when its input is played on that clock.
+
+    Shape:   speed(t): () -> (), (n,) -> (n,), float64.
+    Source:  Tallec and Ollivier 2018, eq. (6).
+    """
+
+    def __init__(self, warp: Warp) -> None:
+        self.warp, self.knots = warp, warp.knots
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self.warp.speed_at(k, t)
+
+    def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self.warp.acceleration_at(k, t)
+
+
+class AffineWarp(Warp):
+    r"""c(t) = speed t + offset, on all of time.
+
+    Args:    speed: > 0, clock time per unit of time; offset: clock time at 0.
+    Raises:  ValueError if the speed is not positive and finite.
+    Source:  Tallec and Ollivier 2018, eq. (1), with an offset.
+    """
+
+    def __init__(self, speed: float, offset: float = 0.0) -> None:
+        self._speed = checks.positive_number("speed", speed)
+        self.offset = checks.finite_number("offset", offset)
+        self.knots = self.images = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self._speed * t + self.offset
+
+    def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
+        return (s - self.offset) / self._speed
+
+    def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return torch.full_like(t, self._speed)
+
+    def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return torch.zeros_like(t)
+
+    def __repr__(self) -> str:
+        return f"AffineWarp(speed={self._speed:g}, offset={self.offset:g})"
+
+
+class PiecewiseWarp(Warp):
+    r"""Straight lines through (ts_k, cs_k).
+
+    Args:    ts: (n,) times, strictly increasing; cs: (n,) what the clock shows then, strictly increasing; n >= 2.
+    Raises:  TypeError, ValueError for times or values that do not increase or do not match.
+    Source:  Tallec and Ollivier 2018, sec. 3, "c a random, piecewise affine time warping".
+    """
+
+    def __init__(self, ts: Tensor, cs: Tensor) -> None:
+        self.knots, self.images = checks.are_times("ts", ts), checks.are_times("cs", cs)
+        if len(self.knots) != len(self.images):
+            raise ValueError(f"`ts` and `cs` must be as long as one another, got {len(self.knots)} and {len(self.images)}.")
+        if len(self.knots) < 2:
+            raise ValueError("A piecewise clock needs at least two points, got 1; use `AffineWarp` for one speed throughout.")
+        self._speeds = self.images.diff() / self.knots.diff()
+        if not bool((torch.isfinite(self._speeds) & (self._speeds > 0)).all()):
+            raise ValueError("`ts` and `cs` give a speed that is 0 or infinite in float64; spread the points more evenly.")
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return _straight(self.knots, self.images, k, t)
+
+    def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
+        return _straight(self.images, self.knots, k, s)
+
+    def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self._speeds[k].to(t.device)
+
+    def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return torch.zeros_like(t)
+
+    def __repr__(self) -> str:
+        return f"PiecewiseWarp({len(self.knots)} points, interval={self.interval}, image={self.image})"
+
+
+def _straight(xs: Tensor, ys: Tensor, k: int | Tensor, x: Tensor) -> Tensor:
+    """The line of piece k through (xs, ys), exact at both of its ends (lerp works from the nearer one)."""
+    left, right = xs[k].to(x.device), xs[k + 1].to(x.device)
+    return torch.lerp(ys[k].to(x.device), ys[k + 1].to(x.device), (x - left) / (right - left))
+
+
+class SmoothWarp(Warp):
+    r"""c(t) = t + sum_k D / (2 pi k) (a_k sin(w_k t) + b_k (1 - cos(w_k t))), w_k = 2 pi k / D: [0, D] onto itself.
+
+    Its speed c'(t) = 1 + sum_k (a_k cos(w_k t) + b_k sin(w_k t)) must be positive throughout, which is checked by
+    a fine grid and Bernstein's inequality, not by hope. It has no corners; its knots stand half a period of the fastest
+    harmonic apart, because a solver that steps over a short burst of speed never learns of it.
+
+    Args:    duration: D > 0; cosines, sines: a_k and b_k for k = 1, 2, ..., equally many.
+    Raises:  ValueError if the speed is not positive everywhere.
+    Source:  this project.
+    """
+
+    def __init__(self, duration: float, cosines: Tensor, sines: Tensor) -> None:
+        duration = checks.positive_number("duration", duration)
+        self.cosines, self.sines = _coefficients("cosines", cosines), _coefficients("sines", sines)
+        if len(self.cosines) != len(self.sines):
+            raise ValueError(f"`cosines` and `sines` differ in length: {len(self.cosines)} and {len(self.sines)}.")
+        self._duration = duration
+        self._harmonics = torch.arange(1, len(self.cosines) + 1, dtype=torch.float64)
+        slowest, _ = _range_of_trigonometric_sum(self.cosines, self.sines)
+        if slowest <= 0:
+            raise ValueError(
+                f"The clock would stand still or run back: its speed is not safely above 0 (down to {slowest:.3g}); "
+                "make the coefficients smaller."
+            )
+        self.knots = torch.linspace(0.0, duration, max(1, 2 * len(self.cosines)) + 1, dtype=torch.float64)
+        self.images = self.at(0, self.knots)
+
+    @classmethod
+    def random(cls, duration: float, max_speed: float, generator: torch.Generator | None = None) -> SmoothWarp:
+        r"""A smooth random clock on [0, duration] with 0 < c' <= max_speed.
+
+        c' = 1 + m (w - 1) with w = |p|^2 / mean |p|^2 for a random trigonometric polynomial p, and m < 1 as large as
+        `max_speed` allows; the mean speed is 1, as it must be on an interval that is mapped onto itself.
+
+        Args:    duration: > 0; max_speed: >= 1, the mean; generator: as in torch.
+        Raises:  ValueError if max_speed < 1: no clock gets to the end in time with less than its mean speed.
+        """
+        max_speed = checks.finite_number("max_speed", max_speed)
+        if max_speed < 1:
+            raise ValueError(
+                f"`max_speed` must be at least 1, got {max_speed}: [0, duration] is mapped onto itself, so the mean speed is 1."
+            )
+        degree = max(3, math.ceil(2 * max_speed))
+        phase = 2 * math.pi * torch.rand((), dtype=torch.float64, generator=generator)
+        noise = torch.randn(2, degree + 1, dtype=torch.float64, generator=generator)
+        # One common phase makes p peak somewhere, the noise makes it wander elsewhere.
+        p = torch.polar(torch.ones(degree + 1, dtype=torch.float64), phase * torch.arange(degree + 1)) + torch.complex(*noise) / 2
+        overlaps = torch.stack([(p[m:] * p[: degree + 1 - m].conj()).sum() for m in range(degree + 1)])
+        overlaps = overlaps[1:] / overlaps[0].real
+        cosines, sines = 2 * overlaps.real, -2 * overlaps.imag
+        _, fastest = _range_of_trigonometric_sum(cosines, sines)
+        modulation = min(0.95, (max_speed - 1) / (fastest - 1))
+        return cls(duration, modulation * cosines, modulation * sines)
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        phases = self._phases(t)
+        swings = self.cosines.to(t.device) * phases.sin() + self.sines.to(t.device) * (1 - phases.cos())
+        return t + self._duration / (2 * math.pi) * (swings / self._harmonics.to(t.device)).sum(-1)
+
+    def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
+        low, high = torch.zeros_like(s), torch.full_like(s, self._duration)
+        t = s.clone()
+        for _ in range(200):  # Newton inside a bracket that shrinks at every step: a dozen steps in practice
+            excess = self.at(0, t) - s
+            low, high = torch.where(excess <= 0, t, low), torch.where(excess >= 0, t, high)
+            proposed = t - excess / self.speed_at(0, t)
+            inside = (proposed >= low) & (proposed <= high)
+            following = torch.where(inside, proposed, (low + high) / 2)
+            if bool(((following - t).abs() <= 2 * torch.finfo(torch.float64).eps * self._duration).all()):
+                return following
+            t = following
+        return t
+
+    def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        phases = self._phases(t)
+        return 1 + (self.cosines.to(t.device) * phases.cos() + self.sines.to(t.device) * phases.sin()).sum(-1)
+
+    def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        phases = self._phases(t)
+        turning = self.sines.to(t.device) * phases.cos() - self.cosines.to(t.device) * phases.sin()
+        return 2 * math.pi / self._duration * (self._harmonics.to(t.device) * turning).sum(-1)
+
+    def _phases(self, t: Tensor) -> Tensor:
+        """2 pi k t / D, less whole turns: the sine of 2 pi k is not 0 in float64, and c(D) would not be D."""
+        turns = t[..., None] / self._duration * self._harmonics.to(t.device)
+        return 2 * math.pi * (turns - turns.round())
+
+    def __repr__(self) -> str:
+        return f"SmoothWarp(duration={self._duration:g}, {len(self.cosines)} harmonics)"
+
+
+def _coefficients(name: str, values: Tensor) -> Tensor:
+    values = checks.as_numbers(values)
+    if values.is_complex() or values.dim() != 1:
+        raise ValueError(f"`{name}` must be a vector of real numbers, got {values.dtype} of shape {tuple(values.shape)}.")
+    values = values.detach().to(device="cpu", dtype=torch.float64)
+    checks.is_finite(name, values)
+    return values
+
+
+def _range_of_trigonometric_sum(cosines: Tensor, sines: Tensor) -> tuple[float, float]:
+    """Bounds below and above 1 + q(theta), q = sum_k a_k cos(k theta) + b_k sin(k theta), that hold between grid points too.
+
+    An extremum is at most half a grid step d/2 from a grid point, where q differs by at most d^2/8 max|q''|, and
+    max|q''| <= n^2 max|q| for a sum of degree n (Bernstein).
+    """
+    degree = len(cosines)
+    if degree == 0:
+        return 1.0, 1.0
+    points = 1024 * degree
+    spectrum = torch.cat([torch.zeros(1, dtype=torch.complex128), torch.complex(cosines, -sines) * (points / 2)])
+    q = torch.fft.irfft(spectrum, n=points)
+    missed = (2 * math.pi / 1024) ** 2 / 8
+    slack = missed * float(q.abs().max()) / (1 - missed)
+    return 1 + float(q.min()) - slack, 1 + float(q.max()) + slack

@@ -1,0 +1,114 @@
+"""Decays against their closed forms, and their slopes where h = 0."""
+
+import numpy as np
+import pytest
+import torch
+from problems import free_leaky, free_power, linear
+from torch.testing import assert_close
+
+import ctrnn
+
+EXPONENTS = [0.0, 0.5, 1.0, 2.0, 3.0]
+
+
+def test_linear_decay_is_the_state_itself():
+    h = torch.randn(4, 5)
+    assert_close(ctrnn.LinearDecay()(h), h, rtol=0, atol=0)
+    assert_close(ctrnn.LinearDecay().leak(h), torch.ones(4, 5), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("r", EXPONENTS)
+def test_power_decay_is_its_formula(r):
+    h = torch.tensor([-3.0, -1.0, -0.01, 0.0, 0.2, 1.0, 5.0])
+    expected = torch.from_numpy(np.abs(h.numpy()) ** r * h.numpy())
+    assert_close(ctrnn.PowerDecay(r)(h), expected, rtol=1e-15 * 8, atol=0)  # a few ulp of pow
+
+
+@pytest.mark.parametrize("r", EXPONENTS)
+def test_the_leak_times_the_state_is_the_decay(r):
+    decay, h = ctrnn.PowerDecay(r), torch.cat([torch.randn(50), torch.zeros(1)])
+    assert bool((decay.leak(h) >= 0).all())
+    assert_close(decay.leak(h) * h, decay(h), rtol=1e-14, atol=0)  # two powers, a few ulp each
+    at_rest = 1.0 if r == 0 else 0.0
+    assert float(decay.leak(torch.zeros(()))) == at_rest
+
+
+@pytest.mark.parametrize("r", EXPONENTS)
+def test_the_decay_is_odd_and_increasing(r):
+    decay, h = ctrnn.PowerDecay(r), torch.linspace(-3, 3, 601)
+    assert_close(decay(-h), -decay(h), rtol=0, atol=0)
+    assert bool((decay(h).diff() > 0).all())
+
+
+@pytest.mark.parametrize("r", EXPONENTS)
+def test_the_slope_is_r_plus_one_times_the_power_also_at_zero(r):
+    h = torch.tensor([-2.0, -0.3, 0.0, 0.5, 1.7], requires_grad=True)
+    (slope,) = torch.autograd.grad(ctrnn.PowerDecay(r)(h).sum(), h)
+    expected = (r + 1) * np.abs(h.detach().numpy()) ** r  # numpy's 0**0 is 1, as the linear decay's slope
+    assert_close(slope, torch.from_numpy(expected), rtol=1e-14, atol=0)  # a few ulp of pow
+
+
+@pytest.mark.parametrize("r", [*EXPONENTS, 0.01, 0.99, 1.01])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_are_finite_where_every_sequence_starts(r, dtype):
+    decay = ctrnn.PowerDecay(r)
+    for f in (decay, decay.leak, lambda h: decay.leak(h) * h):
+        h = torch.zeros(3, dtype=dtype, requires_grad=True)
+        value = f(h).sum()
+        if value.requires_grad:
+            (slope,) = torch.autograd.grad(value, h)
+            assert bool(torch.isfinite(slope).all())
+
+
+@pytest.mark.parametrize("r", [0.5, 1.0, 2.0, 3.0])
+def test_gradcheck_of_decay_and_leak(r):
+    h = torch.tensor([-2.0, -0.3, 0.5, 1.7], requires_grad=True)
+    assert torch.autograd.gradcheck(ctrnn.PowerDecay(r), (h,))
+    assert torch.autograd.gradcheck(ctrnn.PowerDecay(r).leak, (h,))
+
+
+@pytest.mark.parametrize("r", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("t", [0.0, 0.7, 30.0])
+def test_the_closed_form_solves_the_free_power_decay(r, t):
+    problem = free_power(r)
+    h, dh_dt = torch.func.jvp(problem.solution, (torch.tensor(t),), (torch.tensor(1.0),))
+    assert_close(problem.solution(torch.tensor(0.0)), problem.h0, rtol=0, atol=0)
+    assert_close(problem.field(problem.x, h), dh_dt, rtol=1e-12, atol=1e-15)  # a dozen roundings of powers
+
+
+@pytest.mark.parametrize("t", [0.0, 0.7, 30.0])
+@pytest.mark.parametrize("make", [free_leaky, linear])
+def test_the_closed_form_solves_the_linear_problems(make, t):
+    problem = make()
+    h, dh_dt = torch.func.jvp(problem.solution, (torch.tensor(t),), (torch.tensor(1.0),))
+    assert_close(problem.solution(torch.tensor(0.0)), problem.h0, rtol=0, atol=1e-15)
+    assert_close(problem.field(problem.x, h), dh_dt, rtol=0, atol=1e-13)  # a solve and an exponential of order 1
+
+
+def test_power_forgets_slower_than_any_exponential_in_the_end():
+    power = free_power(2.0, batch=1, hidden=1)
+    leaky = free_leaky(1e-3, batch=1, hidden=1)
+    kept = [float((p.solution(torch.tensor(1e5)) / p.h0).abs()) for p in (power, leaky)]
+    assert kept[0] > 1e-3
+    assert kept[1] < 1e-40
+
+
+@pytest.mark.parametrize(
+    ("exponent", "error", "message"),
+    [
+        (-0.5, ValueError, "`exponent` must be at least 0, got -0.5: .* unbounded at h = 0"),
+        (float("nan"), ValueError, "`exponent` must be finite, got nan"),
+        (float("inf"), ValueError, "`exponent` must be finite, got inf"),
+        ("2", TypeError, "`exponent` must be a number, got '2'"),
+        (None, TypeError, "`exponent` must be a number, got None"),
+        (torch.tensor([1.0, 2.0]), TypeError, "`exponent` must be one number"),
+    ],
+)
+def test_an_exponent_that_is_no_exponent_is_refused(exponent, error, message):
+    with pytest.raises(error, match=message):
+        ctrnn.PowerDecay(exponent)
+
+
+def test_the_exponent_can_be_read_off():
+    assert repr(ctrnn.PowerDecay(2)) == "PowerDecay(2)"
+    assert ctrnn.PowerDecay(2).exponent == 2.0

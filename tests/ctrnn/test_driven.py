@@ -1,0 +1,234 @@
+"""A field with its input: speed(t) field(x(t), h), piece by piece."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from problems import NAMED_FIELDS
+from torch.testing import assert_close
+
+import ctrnn
+from ctrnn.driven import Driven
+from ctrnn.paths import HeldPath, LinearPath
+from ctrnn.warped import WarpedPath
+from ctrnn.warps import AffineWarp, PiecewiseWarp, SmoothWarp
+
+ROUNDING = {"rtol": 0, "atol": 1e-13}  # |h|^3 h of order 10, a few sums in another order
+
+
+def held(**settings):
+    return HeldPath(torch.randn(5, 4, 3), **settings)
+
+
+def bent():
+    return PiecewiseWarp([0.0, 1.5, 2.25, 5.0], [0.0, 3.0, 3.5, 5.0])
+
+
+TIMES = [0.0, 0.3, 1.0, 1.5, 2.2, 2.25, 3.999, 4.0]
+
+
+@pytest.mark.parametrize("name", NAMED_FIELDS)
+@pytest.mark.parametrize("kind", [HeldPath, LinearPath])
+def test_without_a_speed_it_is_the_field_on_the_path(name, kind):
+    field, path = NAMED_FIELDS[name](3, 4), kind(torch.randn(5, 4, 3))
+    driven, h = Driven(field, path), torch.randn(4, field.state_size)
+    for t in TIMES:
+        assert_close(driven(t, h), field(path(t), h), **ROUNDING)
+        assert_close(driven(torch.tensor(t), h), field(path(t), h), **ROUNDING)
+
+
+@pytest.mark.parametrize("name", NAMED_FIELDS)
+def test_a_speed_multiplies_the_field(name):
+    field, path, warp = NAMED_FIELDS[name](3, 4), held(), bent()
+    driven, h = Driven(field, path, warp.speed), torch.randn(4, field.state_size)
+    for t in TIMES:
+        assert_close(driven(t, h), float(warp.speed(t)) * field(path(t), h), **ROUNDING)
+
+
+def test_the_warped_model_is_the_field_at_what_the_clock_shows():
+    # Tallec and Ollivier 2018, eq. (6): dh/dt = c'(t) field(x(c(t)), h).
+    field, path = ctrnn.gated(3, 5), LinearPath(torch.randn(6, 4, 3))
+    h = torch.randn(4, 5)
+    for warp in (AffineWarp(0.4, 0.1), bent(), SmoothWarp.random(5.0, 3.0, torch.Generator().manual_seed(0))):
+        driven = Driven(field, WarpedPath(path, warp), warp.speed)
+        for t in (0.3, 1.7, 2.9, 4.6):
+            expected = float(warp.speed(t)) * field(path(float(warp(t))), h)
+            assert_close(driven(t, h), expected, **ROUNDING)
+
+
+def test_knots_are_those_of_path_and_speed_together():
+    driven = Driven(ctrnn.plain(3, 5), held(), bent().speed)
+    assert driven.knots.tolist() == [0.0, 1.0, 1.5, 2.0, 2.25, 3.0, 4.0, 5.0]
+    assert driven.interval == (0.0, 5.0)
+    assert Driven(ctrnn.plain(3, 5), held()).knots.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert Driven(ctrnn.plain(3, 5), held(), AffineWarp(2.0).speed).knots.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_the_interval_is_what_path_and_speed_share():
+    speed = PiecewiseWarp([1.25, 2.5, 9.0], [0.0, 1.0, 2.0]).speed
+    driven = Driven(ctrnn.plain(3, 5), held(), speed)
+    assert driven.knots.tolist() == [1.25, 2.0, 2.5, 3.0, 4.0, 5.0]
+    h = torch.zeros(4, 5)
+    driven(1.25, h), driven(5.0, h)
+    for t in (1.0, 5.5):
+        with pytest.raises(ValueError, match=rf"`t` = {t} lies outside the interval \[1.25, 5.0\]"):
+            driven(t, h)
+
+
+def test_each_piece_has_its_own_input_and_speed_up_to_both_ends():
+    field, path, warp = ctrnn.gated(3, 5), held(), bent()
+    driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
+    for k in range(len(driven.knots) - 1):
+        middle = float(driven.knots[k] + driven.knots[k + 1]) / 2
+        expected = float(warp.speed(middle)) * field(path(middle), h)
+        for t in (driven.knots[k], torch.tensor(middle), driven.knots[k + 1]):
+            assert_close(driven.at(k, t, h), expected, **ROUNDING)
+            assert_close(driven.speed_at(k, t), warp.speed(middle), rtol=0, atol=0)
+            assert_close(driven.input_at(k, t), field.project(path(middle)), **ROUNDING)
+    assert Driven(field, path).speed_at(0, torch.tensor(0.5)) is None
+
+
+def test_at_a_knot_the_piece_that_begins_there_is_meant():
+    field, path, warp = ctrnn.gated(3, 5), held(), bent()
+    driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
+    for k, t in enumerate(driven.knots[:-1]):
+        assert_close(driven(t, h), driven.at(k, t, h), rtol=0, atol=0)
+    last = driven.knots[-1]
+    assert_close(driven(last, h), driven.at(len(driven.knots) - 2, last, h), rtol=0, atol=0)
+    assert_close(driven(float(last) + 4 * math.ulp(float(last)), h), driven(last, h), rtol=0, atol=0)
+
+
+def test_a_bare_function_is_a_smooth_speed():
+    field, path = ctrnn.plain(3, 5), held()
+    h = torch.randn(4, 5)
+    for speed in (lambda t: 2 + torch.sin(t), lambda t: 2 + math.sin(float(t)), lambda t: (2 + torch.sin(t)).reshape(1)):
+        driven = Driven(field, path, speed)
+        assert torch.equal(driven.knots, path.knots)
+        for t in (0.3, 2.0, 5.0):
+            assert_close(driven(t, h), (2 + math.sin(t)) * field(path(t), h), **ROUNDING)
+
+
+def test_a_speed_may_be_zero_for_a_while():
+    field, path, h = ctrnn.plain(3, 5), held(), torch.randn(4, 5)
+    assert torch.equal(Driven(field, path, lambda t: 0.0)(1.5, h), torch.zeros(4, 5))
+
+
+def test_a_learned_speed_gets_its_gradient():
+    pace = torch.tensor(2.0, requires_grad=True)
+    field, path, h = ctrnn.plain(3, 5), held(), torch.randn(4, 5)
+    (gradient,) = torch.autograd.grad(Driven(field, path, lambda t: pace * t)(1.5, h).sum(), pace)
+    assert_close(gradient, 1.5 * field(path(1.5), h).detach().sum(), **ROUNDING)
+
+
+def test_gradients_reach_weights_state_and_samples():
+    field, xs = ctrnn.gated(3, 5), torch.randn(5, 4, 3, requires_grad=True)
+    h = torch.randn(4, 5, requires_grad=True)
+    wanted = [xs, h, *field.parameters()]
+    ours = torch.autograd.grad(Driven(field, HeldPath(xs), bent().speed)(1.7, h).pow(2).sum(), wanted)
+    theirs = torch.autograd.grad((bent().speed(1.7) * field(xs[1], h)).pow(2).sum(), wanted)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other, **ROUNDING)
+
+
+def test_float32_stays_float32_under_a_float64_speed():
+    field, path = ctrnn.gated(3, 5, dtype=torch.float32), HeldPath(torch.randn(5, 4, 3).float())
+    for speed in (None, bent().speed, lambda t: t**2):
+        assert Driven(field, path, speed)(1.7, torch.zeros(4, 5).float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("speed", "message"),
+    [
+        (lambda t: -1.0, "`speed` must be finite and at least 0, got -1.0 at t = 1.5"),
+        (lambda t: math.nan, "`speed` must be finite and at least 0, got nan at t = 1.5"),
+        (lambda t: t / 0.0, "`speed` must be finite and at least 0, got inf"),
+        (lambda t: torch.ones(4, 1), r"`speed` must give one number for the whole batch, got shape \(4, 1\)"),
+        (lambda t: np.ones(2), r"`speed` must give one number for the whole batch, got shape \(2,\)"),
+        (lambda t: None, "`speed` must"),
+        (lambda t: "fast", "`speed` must"),
+    ],
+)
+def test_a_value_that_is_no_speed_is_refused(speed, message):
+    driven = Driven(ctrnn.plain(3, 5), held(), speed)
+    with pytest.raises((TypeError, ValueError), match=message):
+        driven(1.5, torch.zeros(4, 5))
+
+
+def test_a_path_that_is_no_speed_is_refused():
+    # A recording of several features, or one that goes backwards, is not a clock's speed.
+    h = torch.zeros(4, 5)
+    with pytest.raises((TypeError, ValueError), match="`speed` must"):
+        Driven(ctrnn.plain(3, 5), held(), HeldPath(torch.ones(5, 4, 5)))(1.5, h)
+    with pytest.raises((TypeError, ValueError), match="`speed` must"):
+        Driven(ctrnn.plain(3, 5), held(), HeldPath(-torch.ones(5, 1, 1)))(1.5, h)
+
+
+def test_a_clock_given_for_its_speed_is_refused():
+    # Warps are callable: without a word, c(t) would be taken for c'(t).
+    with pytest.raises(TypeError, match=r"`warp\.speed`; got the PiecewiseWarp itself"):
+        Driven(ctrnn.plain(3, 5), held(), bent())
+
+
+def test_the_slope_of_a_bare_function_is_not_known():
+    with pytest.raises(NotImplementedError, match="use a warp's `speed`"):
+        Driven(ctrnn.plain(3, 5), held(), lambda t: t).speed.derivative(1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Driven(torch.nn.GRUCell(3, 5), held()), TypeError, "`field` must be a ctrnn.VectorField, got GRUCell"),
+        (
+            lambda: Driven(ctrnn.plain(3, 5), torch.randn(5, 4, 3)),
+            TypeError,
+            "`path` must be a ctrnn.Path, got Tensor; wrap samples in `ctrnn.HeldPath`",
+        ),
+        (lambda: Driven(ctrnn.plain(2, 5), held()), ValueError, r"`path` has shape \(4, 3\), the field reads 2 input features"),
+        (
+            lambda: Driven(ctrnn.plain(3, 5).float(), held()),
+            TypeError,
+            "`path` is torch.float64, the field's parameters are torch.float32",
+        ),
+        (
+            lambda: Driven(ctrnn.plain(3, 5, device="meta"), held()),
+            ValueError,
+            "`path` is on cpu, the field's parameters are on meta",
+        ),
+        (
+            lambda: Driven(ctrnn.plain(3, 5), held(), 2.0),
+            TypeError,
+            "`speed` must be a warp's `speed`, a path or a function of time, got float",
+        ),
+        (lambda: Driven(ctrnn.plain(3, 5), held(), torch.ones(())), TypeError, "`speed` must be .*got Tensor"),
+        (
+            lambda: Driven(ctrnn.plain(3, 5), held(), PiecewiseWarp([5, 6], [0, 1]).speed),
+            ValueError,
+            r"`path` on \(0.0, 5.0\) and `speed` on \(5.0, 6.0\) have no time in common",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("t", "h", "error", "message"),
+    [
+        (1.5, torch.zeros(3, 5).double(), ValueError, r"`h` must have shape \(batch, state\) = \(4, 5\), got \(3, 5\)"),
+        (1.5, torch.zeros(1, 4, 5).double(), ValueError, r"got \(1, 4, 5\); start from `field.initial_state\(4\)`"),
+        (1.5, torch.zeros(4, 6).double(), ValueError, "`h` has 6 units"),
+        (1.5, torch.zeros(4, 5).float(), TypeError, "`h` is torch.float32"),
+        (1.5, torch.zeros(4, 5, device="meta").double(), ValueError, "`h` is on meta"),
+        (1.5, None, TypeError, "`h` must be a torch.Tensor, got NoneType"),
+        (-0.5, torch.zeros(4, 5).double(), ValueError, "`t` = -0.5 lies outside"),
+        (math.nan, torch.zeros(4, 5).double(), ValueError, "`t` must be finite, got nan"),
+        ("now", torch.zeros(4, 5).double(), TypeError, "`t` must be"),
+        (torch.tensor([0.5, 1.5]), torch.zeros(4, 5).double(), ValueError, r"`t` must be one time.*\(2,\)"),
+        (torch.tensor([0.5]), torch.zeros(4, 5).double(), ValueError, r"`t` must be one time.*\(1,\)"),
+    ],
+)
+def test_a_time_or_state_that_does_not_fit_is_refused(t, h, error, message):
+    with pytest.raises(error, match=message):
+        Driven(ctrnn.plain(3, 5), held())(t, h)
