@@ -1,0 +1,58 @@
+"""A field and a step make a discrete cell, called like `torch.nn.RNNCell`."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ctrnn import VectorField, checks
+from discretize.steps.euler import Euler
+from discretize.steps.step import Step
+
+__all__ = ["DiscreteCell"]
+
+
+class DiscreteCell(nn.Module):
+    r"""h <- step(field, x, h, dt).
+
+    Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time.
+    Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given -> as h.
+    Raises:  TypeError, ValueError for what does not fit, at construction or at the call.
+    Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
+    """
+
+    def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0) -> None:
+        super().__init__()
+        self.field, self.step, self.dt = checked_field(field), checked_step(step), checks.positive_number("dt", dt)
+
+    def forward(self, x: Tensor, h: Tensor | None = None, dt: float | None = None) -> Tensor:
+        checks.is_input(self.field, x)
+        if x.dim() not in (1, 2):
+            raise ValueError(f"`x` must be (batch, input) or (input,), got shape {tuple(x.shape)}; use `unroll` for sequences.")
+        checks.is_finite("x", x)
+        if h is None:
+            h = x.new_zeros(*x.shape[:-1], self.field.state_size)
+        else:
+            checks.is_state(self.field, h)
+            checks.same_leading_axes(x, h)
+            checks.is_finite("h", h)
+        length = self.dt if dt is None else checks.positive_number("dt", dt)
+        return self.step.advance(self.field, self.field.project(x), h, length)
+
+    def extra_repr(self) -> str:
+        return f"step={self.step!r}, dt={self.dt:g}"
+
+
+def checked_field(field: VectorField) -> VectorField:
+    if not isinstance(field, VectorField):
+        raise TypeError(
+            f"`field` must be a ctrnn.VectorField, got {type(field).__name__}; "
+            "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
+        )
+    return field
+
+
+def checked_step(step: Step) -> Step:
+    if not isinstance(step, Step):
+        hint = "; make an instance, `step()`" if isinstance(step, type) and issubclass(step, Step) else ""
+        raise TypeError(f"`step` must be a step map such as discretize.Euler(), got {step!r}{hint}.")
+    return step

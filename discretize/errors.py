@@ -1,0 +1,39 @@
+"""A solve that failed says where, why, and what to try, and hands over what it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from discretize.trajectory import Trajectory
+
+__all__ = ["Failure", "SolverError"]
+
+
+@dataclass(eq=False)
+class Failure(Exception):  # noqa: N818 (users meet it as a SolverError)
+    """What went wrong inside a piece; `integrate` makes a `SolverError` of it."""
+
+    cause: str
+    hint: str
+    time: float
+    sample: int | None
+    unit: int | None
+
+
+class SolverError(RuntimeError):
+    r"""An integration that could not be finished.
+
+    Attributes: time (where it stopped), sample and unit (which of the batch and of the state was worst; None where that
+    is not known), cause, hint (what to try), trajectory (the states at the requested times before `time`).
+    """
+
+    def __init__(self, failure: Failure, trajectory: Trajectory) -> None:
+        self.cause, self.hint, self.time = failure.cause, failure.hint, failure.time
+        self.sample, self.unit, self.trajectory = failure.sample, failure.unit, trajectory
+        where = f"t = {failure.time:g}"
+        if failure.sample is not None:
+            where += f", sample {failure.sample}, unit {failure.unit}"
+        super().__init__(
+            f"The solve stopped at {where}: {failure.cause}. {failure.hint} "
+            f"`error.trajectory` has the states at the {len(trajectory)} requested time(s) before that."
+        )

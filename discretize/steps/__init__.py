@@ -1,0 +1,1 @@
+"""One-step maps, a file a family."""

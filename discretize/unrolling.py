@@ -1,0 +1,48 @@
+"""A discrete cell run over a sequence: the discrete twin of `integrate`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.paths import checked_samples
+from discretize.cell import DiscreteCell
+from discretize.trajectory import Trajectory
+
+__all__ = ["unroll"]
+
+
+def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None) -> Trajectory:
+    r"""h_k+1 = cell(x_k, h_k).
+
+    Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given.
+    Shape:   xs (time, batch, input), h0 (batch, state) -> ts 0, dt, ..., T dt; hs (T + 1, batch, state), hs[0] = h0.
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  Tallec and Ollivier 2018, eq. (2).
+    """
+    if not isinstance(cell, DiscreteCell):
+        raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}; make one of your field.")
+    field = cell.field
+    checks.is_input(field, checked_samples(xs), "xs")
+    h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
+    checks.is_batched_state(field, h, xs.shape[1])
+    checks.is_finite("h0", h)
+    hs = [h]
+    for projected in field.project(xs).unbind(0):
+        hs.append(cell.step.advance(field, projected, hs[-1], cell.dt))
+    ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
+    steps = len(xs)
+    return Trajectory(
+        ts,
+        torch.stack(hs),
+        {
+            "method": repr(cell.step),
+            "nfe": steps * cell.step.evaluations,
+            "num_steps": steps,
+            "num_accepted_steps": steps,
+            "num_rejected_steps": 0,
+            "smallest_step": cell.dt,
+            "smallest_step_at": 0.0,
+        },
+    )

@@ -1,0 +1,88 @@
+"""Discrete cells against torch's own."""
+
+import copy
+
+import problems
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import DiscreteCell, Euler
+
+# Same sums as torch in another order: rounding only.
+ROUNDING = {"rtol": 0, "atol": 1e-12}
+
+
+@pytest.mark.parametrize("kind", [nn.RNNCell, nn.GRUCell])
+@pytest.mark.parametrize(("batch", "hidden"), [(4, 5), (5, 5), (1, 3)])
+def test_the_unit_euler_cell_is_the_torch_cell(kind, batch, hidden):
+    theirs, x, h = kind(3, hidden), torch.randn(batch, 3), torch.randn(batch, hidden)
+    ours = DiscreteCell(ctrnn.from_torch(theirs), step=Euler(), dt=1.0)
+    assert_close(ours(x, h), theirs(x, h), **ROUNDING)
+    assert_close(ours(x), theirs(x), **ROUNDING)
+    assert_close(ours(x[0], h[0]), theirs(x[0], h[0]), **ROUNDING)
+
+
+def test_the_unit_euler_cell_of_the_lstm_field_is_the_torch_lstm_cell():
+    theirs, x, h, c = nn.LSTMCell(3, 5), torch.randn(4, 3), torch.randn(4, 5), torch.randn(4, 5)
+    state = DiscreteCell(ctrnn.from_torch(theirs))(x, torch.cat([h, c], -1))
+    assert_close(state, torch.cat(theirs(x, (h, c)), -1), **ROUNDING)
+
+
+def test_a_cell_takes_its_own_step_length_unless_told_another():
+    field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
+    cell = DiscreteCell(field, dt=0.25)
+    assert_close(cell(x, h), h + 0.25 * field(x, h), rtol=0, atol=1e-15)
+    assert_close(cell(x, h, dt=0.5), h + 0.5 * field(x, h), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", problems.NAMED_FIELDS)
+def test_a_batch_gives_the_same_answers_as_its_samples_one_by_one(name):
+    field = problems.NAMED_FIELDS[name](3, 6)
+    x, h = torch.randn(6, 3), torch.randn(6, field.state_size)
+    together = DiscreteCell(field)(x, h)
+    alone = torch.cat([DiscreteCell(field)(x[i : i + 1], h[i : i + 1]) for i in range(6)])
+    # Matrix products of other shapes round differently; nothing else may differ.
+    assert_close(together, alone, rtol=0, atol=1e-14)
+
+
+def test_the_weights_are_those_of_the_field_under_every_discretization():
+    field = ctrnn.gated(2, 3)
+    cell = DiscreteCell(field)
+    assert list(cell.state_dict()) == [f"field.{key}" for key in field.state_dict()]
+    assert cell.field is field
+    twin = copy.deepcopy(cell)
+    x = torch.randn(4, 2)
+    assert torch.equal(twin(x), cell(x))
+
+
+def test_a_cell_runs_under_vmap_and_functional_call():
+    cell, x, h = DiscreteCell(ctrnn.gru(2, 3)), torch.randn(7, 4, 2), torch.randn(7, 4, 3)
+    assert_close(torch.vmap(cell)(x, h), torch.stack([cell(*pair) for pair in zip(x, h, strict=True)]), rtol=0, atol=1e-14)
+    doubled = {key: 2 * value for key, value in cell.named_parameters()}
+    other = torch.func.functional_call(cell, doubled, (x[0], h[0]))
+    assert not torch.allclose(other, cell(x[0], h[0]))
+
+
+def test_what_does_not_fit_is_refused_by_name():
+    cell = DiscreteCell(ctrnn.plain(3, 5))
+    with pytest.raises(TypeError, match=r"`field` must be a ctrnn.VectorField, got RNNCell"):
+        DiscreteCell(nn.RNNCell(3, 5))
+    with pytest.raises(TypeError, match=r"make an instance, `step\(\)`"):
+        DiscreteCell(ctrnn.plain(3, 5), step=Euler)
+    with pytest.raises(ValueError, match="`dt` must be positive"):
+        DiscreteCell(ctrnn.plain(3, 5), dt=0.0)
+    with pytest.raises(ValueError, match="`x` must be finite"):
+        cell(torch.full((4, 3), torch.nan))
+    with pytest.raises(ValueError, match="`h` must be finite"):
+        cell(torch.zeros(4, 3), torch.full((4, 5), torch.inf))
+    with pytest.raises(ValueError, match="use `unroll` for sequences"):
+        cell(torch.zeros(7, 4, 3))
+    with pytest.raises(ValueError, match="is on meta"):
+        cell(torch.zeros(4, 3, device="meta"))
+    with pytest.raises(TypeError, match=r"must be a torch\.Tensor, got list"):
+        cell([[0.0, 0.0, 0.0]])
+    with pytest.raises(TypeError, match="must be floating point"):
+        cell(torch.zeros(4, 3, dtype=torch.int64))

@@ -1,0 +1,472 @@
+"""Exact integration against closed forms, SciPy, and the theorem of time warping."""
+
+import functools
+import math
+from itertools import pairwise
+
+import numpy as np
+import problems
+import pytest
+import references
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import DiscreteCell, Euler, SolverError, integrate, unroll
+
+NAMED = problems.NAMED_FIELDS
+# |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
+CORNERED = ["gated power 0.5", "gated power 1"]
+SMOOTH = [name for name in NAMED if name not in CORNERED]
+# rtol, atol at which a solve is taken as exact to 1e-8
+TIGHT = {"rtol": 1e-10, "atol": 1e-11}
+
+
+def recording(time=8, batch=3, features=2):
+    return torch.randn(time, batch, features)
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("kind", ["held", "linear"])
+def test_exact_integration_agrees_with_dop853_restarted_at_each_knot(name, kind):
+    field, xs, h0 = NAMED[name](2, 4), recording(), None
+    h0 = 0.5 * torch.randn(3, field.state_size)
+    if kind == "held":
+        path, knots, signal = ctrnn.HeldPath(xs), torch.arange(9.0), references.held
+    else:
+        path, knots, signal = ctrnn.LinearPath(xs), torch.arange(8.0), references.linear
+    ts = torch.tensor([0.3, 1.0, 2.7, 2.9, 6.0, 7.0])
+    expected = references.dop853(field, signal(xs, knots), knots, h0, ts)
+    tolerances = TIGHT if name in SMOOTH else {"rtol": 1e-11, "atol": 1e-12}
+    with torch.no_grad():
+        solved = integrate(field, path, h0, ts, method="dopri8", **tolerances)
+    assert torch.equal(solved.hs[0], h0)
+    assert torch.equal(solved.ts, ts)
+    assert_close(solved.hs, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [problems.free_leaky, problems.free_power, problems.linear])
+@pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3", "rk4"])
+def test_solutions_in_closed_form_are_met(make, method):
+    problem = make()
+    path = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 3.0]))
+    ts = torch.tensor([0.0, 0.7, 1.9, 3.0])
+    fixed = {"dt": 1 / 256} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
+    with torch.no_grad():
+        solved = integrate(problem.field, path, problem.h0, ts, method=method, **fixed)
+    assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=3e-8)
+
+
+@functools.cache
+def held_problem(seed, name, spacing):
+    """A field, its held input, a start, times, and the states at them by a solve far tighter than those it judges."""
+    torch.manual_seed(seed)
+    field, time = NAMED[name](2, 3), 8
+    widths = torch.ones(time) if spacing == "even" else 0.02 + torch.rand(time)
+    ts = torch.cat([torch.zeros(1), widths.cumsum(0)])
+    path, h0 = ctrnn.HeldPath(2 * recording(time), ts), torch.randn(3, field.state_size)
+    with torch.no_grad():
+        return field, path, h0, ts, integrate(field, path, h0, ts, method="dopri8", rtol=1e-10, atol=1e-10).hs
+
+
+def misses(method, tolerance, seeds, fields, spacing="even"):
+    """Errors over held inputs, in tolerances rtol |h| + atol; one for each seed and field."""
+    for seed in seeds:
+        for name in fields:
+            field, path, h0, ts, exact = held_problem(seed, name, spacing)
+            with torch.no_grad():
+                solved = integrate(field, path, h0, ts, method=method, rtol=tolerance, atol=tolerance).hs
+            yield float(((solved - exact).abs() / (1 + exact.abs())).max()) / tolerance, (seed, name)
+
+
+@pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8"])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+def test_no_knot_is_missed_at_any_tolerance(method, tolerance):
+    # A missed knot is an error of order 1; a few tolerances add up over a trajectory.
+    worst, where = max(misses(method, tolerance, range(3), ["plain", "gated power 2", "lstm"]))
+    assert worst < 5, where
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8", "adaptive_heun"])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8])
+def test_no_knot_is_missed_over_many_seeds_fields_and_tolerances(method, tolerance):
+    if tolerance < {"bosh3": 1e-6, "adaptive_heun": 1e-5}.get(method, 0):
+        pytest.skip("a low order: hours of steps")
+
+    for spacing in ("even", "uneven"):
+        worst, where = max(misses(method, tolerance, range(30), SMOOTH, spacing))
+        assert worst < 20, where
+
+
+def test_errors_fall_with_the_tolerance():
+    field, xs, h0 = NAMED["gru"](2, 3), recording(), torch.randn(3, 3)
+    path, ts = ctrnn.HeldPath(xs), torch.arange(9.0)
+    with torch.no_grad():
+        exact = integrate(field, path, h0, ts, method="dopri8", **TIGHT).hs
+        solves = [integrate(field, path, h0, ts, rtol=t, atol=t) for t in (1e-3, 1e-5, 1e-7, 1e-9)]
+    errors = [float((solve.hs - exact).abs().max()) for solve in solves]
+    assert all(small < 0.1 * large for large, small in pairwise(errors)), errors
+    costs = [solve.stats["nfe"] for solve in solves]
+    assert costs == sorted(costs)
+
+
+def test_euler_on_the_unit_grid_is_the_unrolled_cell():
+    for name, make in NAMED.items():
+        field, xs = make(2, 3), recording()
+        h0 = torch.randn(3, field.state_size)
+        expected = unroll(DiscreteCell(field), xs, h0).hs
+        for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "dt": 1.0}):
+            solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
+            assert_close(solved.hs, expected, rtol=0, atol=1e-14, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("method", "order"), [("euler", 1), ("midpoint", 2), ("heun2", 2), ("heun3", 3), ("rk4", 4), (Euler(), 1)]
+)
+def test_fixed_steps_have_the_order_of_their_method(method, order):
+    problem = problems.linear()
+    path, ts = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 2.0])), torch.tensor([0.0, 2.0])
+    with torch.no_grad():
+        errors = [
+            float(
+                (integrate(problem.field, path, problem.h0, ts, method=method, dt=dt).hs[-1] - problem.solution(2.0)).abs().max()
+            )
+            for dt in (1 / 32, 1 / 64)
+        ]
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.1)
+
+
+def test_fixed_steps_are_equal_and_at_most_dt_between_knots_and_times():
+    field, path = ctrnn.plain(1, 1), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 1.3]))
+    solved = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 0.5, 1.3]), method="euler", dt=0.2)
+    # [0, 0.5] and [0.5, 1] take 3 steps of 1/6, [1, 1.3] takes 2 of 0.15
+    assert solved.stats["num_steps"] == solved.stats["nfe"] == 8
+    assert solved.stats["smallest_step"] == pytest.approx(0.15)
+    tenths = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.1, 0.4]), method=Euler(), dt=0.1)
+    assert tenths.stats["num_steps"] == 3  # 0.4 - 0.1 is 0.30000000000000004
+
+
+def clocks(seed: int, duration: float):
+    """Clocks over a recording of that duration, with times at which to look, at the corners and between them."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(n):
+        return torch.rand(n, generator=generator, dtype=torch.float64)
+
+    speed = float(10 ** (2 * uniform(1) - 1))  # 0.1 to 10
+    lasts = 0.2 + 4 * uniform(int(duration))
+    repeats = torch.randint(1, 5, (int(duration),), generator=generator).double()
+    readings = torch.arange(int(duration) + 1, dtype=torch.float64)
+
+    def ticks(steps):
+        return torch.cat([torch.zeros(1, dtype=torch.float64), steps.cumsum(0)])
+
+    yield ctrnn.AffineWarp(speed, -speed * float(uniform(1)))
+    yield ctrnn.PiecewiseWarp(ticks(lasts), readings)
+    yield ctrnn.PiecewiseWarp(ticks(repeats), readings)
+    yield ctrnn.SmoothWarp.random(duration, 1 + 4 * float(uniform(1)), generator=generator)
+
+
+def deviation(field, path, warp, tolerance, times=7):
+    """How far the warped model at t lies from the model at c(t), in tolerances."""
+    start, end = path.interval
+    h0 = 0.5 * torch.randn(path.xs.shape[1], field.state_size)
+    shown = torch.linspace(start, end, times)
+    settings = {"rtol": tolerance, "atol": tolerance}
+    with torch.no_grad():
+        original = integrate(field, path, h0, shown, **settings)
+        warped = integrate(field, ctrnn.WarpedPath(path, warp), h0, warp.inverse(shown), speed=warp.speed, **settings)
+    return float((warped.hs - original.hs).abs().max()) / tolerance
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("path_kind", [ctrnn.HeldPath, ctrnn.LinearPath])
+def test_the_warped_field_on_the_warped_input_lands_on_the_warped_solution(name, path_kind):
+    path = path_kind(recording(6))
+    for warp in clocks(7, path.interval[1]):
+        # Both solves are within a few tolerances of the truth.
+        assert deviation(NAMED[name](2, 3), path, warp, 1e-7) < 10, warp
+
+
+@pytest.mark.parametrize("name", CORNERED)
+def test_fields_with_a_corner_are_warp_invariant_too(name):
+    path = ctrnn.LinearPath(recording(6))
+    for warp in clocks(7, path.interval[1]):
+        # Solved to 1e-9; crossing the corner costs some hundred tolerances.
+        assert deviation(NAMED[name](2, 3), path, warp, 1e-9) < 1e-6 / 1e-9, warp
+
+
+def test_warp_invariance_holds_at_hundreds_of_random_speeds():
+    fields = [NAMED[name](2, 2) for name in SMOOTH]
+    worst = 0.0
+    for seed in range(40):
+        torch.manual_seed(seed)
+        path = ctrnn.HeldPath(torch.randn(3, 1, 2))
+        for n, warp in enumerate(clocks(seed, 3.0)):  # four clocks, of which two have a speed for each sample: 320 speeds
+            worst = max(worst, deviation(fields[(seed + n) % len(fields)], path, warp, 1e-6, times=3))
+    assert worst < 10
+
+
+def test_without_the_speed_the_warped_input_leads_elsewhere():
+    field, path, warp = NAMED["gated per unit"](2, 3), ctrnn.HeldPath(recording(6)), ctrnn.AffineWarp(0.25)
+    h0, times = torch.zeros(3, 3), torch.linspace(0, 24, 7)
+    with torch.no_grad():
+        original = integrate(field, path, h0, warp(times))
+        unwarped_field = integrate(field, ctrnn.WarpedPath(path, warp), h0, times)
+    assert float((unwarped_field.hs - original.hs).abs().max()) > 0.05
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 5, 7])
+def test_repeating_every_sample_is_the_theorem_for_a_constant_speed(repeats):
+    field, xs, h0 = NAMED["gru"](2, 3), recording(), torch.randn(3, 3)
+    repeated = ctrnn.HeldPath(xs.repeat_interleave(repeats, 0))
+    slow = ctrnn.AffineWarp(1 / repeats)
+    with torch.no_grad():
+        original = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **TIGHT)
+        slowed = integrate(field, repeated, h0, repeats * torch.arange(9.0), speed=slow.speed, **TIGHT)
+        warped = integrate(
+            field, ctrnn.WarpedPath(ctrnn.HeldPath(xs), slow), h0, repeats * torch.arange(9.0), speed=slow.speed, **TIGHT
+        )
+    assert_close(slowed.hs, original.hs, rtol=0, atol=1e-10)
+    assert_close(warped.hs, original.hs, rtol=0, atol=1e-10)
+
+
+def test_a_speed_may_be_a_bare_function_of_time():
+    field, path, h0 = NAMED["plain"](2, 3), ctrnn.LinearPath(recording(9)), torch.randn(3, 3)
+    warp = ctrnn.SmoothWarp.random(8.0, 2.0)
+    ts = torch.linspace(0, 8, 5)
+    with torch.no_grad():
+        by_path = integrate(field, ctrnn.WarpedPath(path, warp), h0, ts, speed=warp.speed, rtol=1e-8, atol=1e-8)
+        by_function = integrate(
+            field, ctrnn.WarpedPath(path, warp), h0, ts, speed=lambda t: float(warp.speed(t)), rtol=1e-8, atol=1e-8
+        )
+    assert_close(by_function.hs, by_path.hs, rtol=0, atol=1e-7)
+
+
+def test_permuting_a_batch_permutes_the_answer_to_rounding():
+    field, xs = NAMED["lstm"](2, 3), recording(6, 5)
+    h0, order = torch.randn(5, 6), torch.tensor([3, 0, 4, 1, 2])
+    ts = torch.linspace(0, 6, 4)
+    with torch.no_grad():
+        straight = integrate(field, ctrnn.HeldPath(xs), h0, ts)
+        permuted = integrate(field, ctrnn.HeldPath(xs[:, order]), h0[order], ts)
+    assert straight.stats["num_steps"] == permuted.stats["num_steps"]
+    assert_close(permuted.hs, straight.hs[:, order], rtol=0, atol=1e-13)
+
+
+def test_a_sample_alone_is_within_ten_tolerances_of_itself_in_a_batch():
+    field, xs = NAMED["gated per unit"](2, 3), recording(6, 32)
+    xs[:, 0] *= 20  # one sample that needs shorter steps than the rest
+    h0, ts = torch.randn(32, 3), torch.arange(7.0)
+    with torch.no_grad():
+        together = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-5, atol=1e-5)
+        for i in range(0, 32, 5):
+            alone = integrate(field, ctrnn.HeldPath(xs[:, i : i + 1]), h0[i : i + 1], ts, rtol=1e-5, atol=1e-5)
+            assert_close(together.hs[:, i : i + 1], alone.hs, rtol=0, atol=1e-4)
+
+
+class Solved(torch.nn.Module):
+    """(samples, start) -> states at three times, on a clock of its own."""
+
+    def __init__(self, field, **settings):
+        super().__init__()
+        self.field, self.settings = field, settings
+
+    def forward(self, xs, h0):
+        warp = ctrnn.AffineWarp(0.7)
+        path, ts = ctrnn.WarpedPath(ctrnn.LinearPath(xs), warp), torch.tensor([0.0, 1.0, 2.5])
+        return integrate(self.field, path, h0, ts, speed=warp.speed, **self.settings).hs
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("method", ["rk4", Euler()])
+def test_gradients_of_fixed_steps_are_those_of_finite_differences(batch, method):
+    solved = Solved(NAMED["gated per unit"](2, 3), method=method, dt=0.5)
+    names = [name for name, _ in solved.named_parameters()]
+
+    def call(xs, h0, *weights):
+        return torch.func.functional_call(solved, dict(zip(names, weights, strict=True)), (xs, h0))
+
+    xs, h0 = torch.randn(3, batch, 2, requires_grad=True), torch.randn(batch, 3, requires_grad=True)
+    assert torch.autograd.gradcheck(call, (xs, h0, *solved.parameters()))
+
+
+@pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3"])
+def test_gradients_of_adaptive_solves_are_those_of_fine_fixed_steps(method):
+    field, xs, h0, weight = NAMED["gru"](2, 3), recording(3), torch.randn(3, 3), torch.randn(3, 3, 3)
+
+    def gradients(**settings):
+        leaves = [xs.clone().requires_grad_(), h0.clone().requires_grad_()]
+        states = Solved(field, **settings)(*leaves)
+        return torch.autograd.grad((states * weight).sum(), [*leaves, *field.parameters()])
+
+    fine = gradients(method="rk4", dt=1 / 64)
+    for ours, expected in zip(gradients(method=method, rtol=1e-8, atol=1e-8), fine, strict=True):
+        assert_close(ours, expected, rtol=0, atol=1e-6)
+
+
+def test_the_gradient_at_the_zero_state_under_slow_forgetting_is_finite():
+    field = ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(0.5))
+    solved = integrate(field, ctrnn.HeldPath(recording(3)), torch.zeros(3, 3, requires_grad=True), torch.arange(4.0))
+    solved.hs.square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in field.parameters())
+
+
+@pytest.mark.parametrize("start", [0.0, 1e4])
+def test_float32_is_solved_to_its_own_accuracy_wherever_the_clock_stands(start):
+    xs = recording(20)
+    field = ctrnn.gru(2, 3)
+    ts = start + torch.arange(20.0)
+    with torch.no_grad():
+        exact = integrate(field, ctrnn.LinearPath(xs, ts), torch.zeros(3, 3), ts, **TIGHT).hs
+        path = ctrnn.LinearPath(xs.float(), ts.float())
+        solved = integrate(field.float(), path, torch.zeros(3, 3, dtype=torch.float32), ts, rtol=1e-6, atol=1e-6).hs
+    assert solved.dtype == torch.float32
+    # Float32 rounding (6e-8) over some hundred evaluations; a float32 clock at 1e4 would be off by 1e-3.
+    assert_close(solved.double(), exact, rtol=0, atol=5e-6)
+
+
+def test_a_requested_time_is_the_end_of_a_step_and_changes_nothing_else():
+    field, path, h0 = NAMED["gated per unit"](2, 3), ctrnn.HeldPath(recording()), torch.randn(3, 3)
+    with torch.no_grad():
+        few = integrate(field, path, h0, torch.tensor([0.0, 8.0]), rtol=1e-8, atol=1e-8)
+        many = integrate(field, path, h0, torch.linspace(0, 8, 101), rtol=1e-8, atol=1e-8)
+    assert many.stats["num_accepted_steps"] >= 100
+    assert_close(many.hs[-1], few.hs[-1], rtol=0, atol=1e-7)
+
+
+def test_a_single_time_is_the_initial_state():
+    solved = integrate(ctrnn.plain(2, 3), ctrnn.HeldPath(recording()), torch.ones(3, 3), torch.tensor([2.0]))
+    assert torch.equal(solved.hs, torch.ones(1, 3, 3))
+    assert solved.stats["nfe"] == 0
+
+
+def test_statistics_count_what_the_field_saw():
+    calls = []
+
+    class Counted(ctrnn.VectorField):
+        def flow(self, projected, h):
+            calls.append(1)
+            return projected - h
+
+    for settings in ({}, {"method": "bosh3"}, {"method": "rk4", "dt": 0.3}, {"method": Euler(), "dt": 0.3}):
+        field = Counted(2, 2)
+        calls.clear()
+        solved = integrate(field, ctrnn.HeldPath(recording()), torch.zeros(3, 2), torch.arange(9.0), **settings)
+        stats = solved.stats
+        assert stats["nfe"] == len(calls) - 1  # one more checks at the entrance what `flow` returns
+        assert stats["num_steps"] == stats["num_accepted_steps"] + stats["num_rejected_steps"]
+        assert 0 < stats["smallest_step"] <= 1
+        assert 0 <= stats["smallest_step_at"] < 8
+
+
+def test_a_held_input_is_projected_once_for_the_whole_sequence():
+    shapes = []
+
+    class Watched(ctrnn.VectorField):
+        def project(self, x):
+            shapes.append(tuple(x.shape))
+            return 2 * x
+
+        def flow(self, projected, h):
+            return projected - h
+
+    integrate(Watched(2, 2), ctrnn.HeldPath(recording()), torch.zeros(3, 2), torch.arange(9.0))
+    assert shapes == [(8, 3, 2)]
+
+
+def test_non_contiguous_samples_and_states_give_the_same_answer():
+    field, xs, h0 = NAMED["gru"](2, 3), torch.randn(2, 3, 8).permute(2, 1, 0), torch.randn(3, 3).mT
+    ts = torch.arange(9.0)
+    strided = integrate(field, ctrnn.HeldPath(xs), h0, ts).hs
+    assert_close(strided, integrate(field, ctrnn.HeldPath(xs.contiguous()), h0.contiguous(), ts).hs, rtol=0, atol=1e-14)
+
+
+def zeros(*shape, **settings):
+    return torch.zeros(*shape, dtype=torch.float64, **settings)  # parameters of tests are made before float64 is set
+
+
+def call(**changes):
+    field = changes.pop("field", None) or ctrnn.plain(2, 3)
+    arguments = {"path": ctrnn.HeldPath(zeros(4, 5, 2)), "h0": zeros(5, 3), "ts": torch.arange(5.0)} | changes
+    return integrate(field, arguments.pop("path"), arguments.pop("h0"), arguments.pop("ts"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"field": torch.nn.Linear(2, 3)}, TypeError, "`field` must be a ctrnn.VectorField, got Linear"),
+        ({"path": zeros(4, 5, 2)}, TypeError, "wrap samples in `ctrnn.HeldPath`"),
+        ({"h0": zeros(4, 3)}, ValueError, "(batch, state) = (5, 3), got (4, 3)"),
+        ({"h0": zeros(5, 4)}, ValueError, "the field keeps 3"),
+        ({"h0": torch.zeros(5, 3, dtype=torch.float32)}, TypeError, "`h0` is torch.float32"),
+        ({"h0": zeros(5, 3, device="meta")}, ValueError, "`h0` is on meta"),
+        ({"h0": zeros(5, 3) + math.nan}, ValueError, "`h0` must be finite"),
+        ({"h0": np.zeros((5, 3))}, TypeError, "got ndarray"),
+        ({"ts": torch.tensor([])}, ValueError, "`ts` is empty"),
+        ({"ts": torch.tensor([0.0, 1.0, 1.0])}, ValueError, "repeats at index 2"),
+        ({"ts": torch.tensor([1.0, 0.0])}, ValueError, "goes back at index 1"),
+        ({"ts": torch.tensor([0.0, math.nan])}, ValueError, "`ts` must be finite"),
+        ({"ts": torch.tensor([0.0, 4.5])}, ValueError, "`ts` = 4.5 lies outside the interval [0.0, 4.0]"),
+        ({"ts": torch.tensor([0.0, 1.0], requires_grad=True)}, ValueError, "times are not differentiated"),
+        ({"method": "dopry5"}, ValueError, "did you mean 'dopri5'"),
+        ({"method": "scipy_solver"}, ValueError, "it leaves autograd"),
+        ({"method": "fehlberg2"}, ValueError, "50 to 150 times the tolerance"),
+        ({"method": Euler}, TypeError, "`Euler()`, not the class"),
+        ({"method": None}, TypeError, "the name of a method or a step map"),
+        ({"rtol": -1e-3}, ValueError, "`rtol` must be at least 0"),
+        ({"atol": math.nan}, ValueError, "`atol` must be finite"),
+        ({"rtol": 0, "atol": 0}, ValueError, "both 0"),
+        ({"rtol": "tight"}, TypeError, "`rtol` must be a number"),
+        ({"method": "euler", "dt": 0}, ValueError, "`dt` must be positive"),
+        ({"dt": 0.1}, ValueError, "dopri5 chooses its own"),
+        ({"max_num_steps": 0}, ValueError, "`max_num_steps` must be at least 1"),
+        ({"adjoint": True}, ValueError, "not available"),
+        ({"speed": 2.0}, TypeError, "`speed` must be a warp's `speed`"),
+        ({"speed": lambda t: -1.0}, ValueError, "`speed` must be finite and at least 0, got -1.0"),
+        ({"first_step": 0.1}, TypeError, "first_step"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_solved(changes, error, words):
+    with pytest.raises(error) as caught:
+        call(**changes)
+    assert words in str(caught.value)
+
+
+def test_a_field_whose_flow_has_the_wrong_shape_is_refused():
+    class Wrong(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return projected
+
+    with pytest.raises(ValueError, match="dh/dt must be like h"):
+        call(field=Wrong(2, 3))
+
+
+def test_times_beyond_an_end_by_a_few_ulp_are_the_end():
+    ts = torch.tensor([0.0, 4.0 * (1 + 3e-16)])
+    assert call(ts=ts).ts[-1] == 4.0
+
+
+def test_progress_stays_silent_where_nobody_watches(capsys):
+    call(progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_failed_solve_hands_over_the_states_before_it():
+    class Escape(ctrnn.VectorField):
+        """dh/dt = h^2 + x: from 1 to infinity at t = 1."""
+
+        def flow(self, projected, h):
+            return h**2 + projected
+
+    h0 = torch.tensor([[0.0, 0.0], [0.5, 1.0]])
+    path = ctrnn.HeldPath(torch.zeros(3, 2, 2))
+    with pytest.raises(SolverError) as caught:
+        integrate(Escape(2, 2), path, h0, torch.tensor([0.0, 0.5, 0.9, 2.0]))
+    error = caught.value
+    assert error.time == pytest.approx(1.0, abs=1e-3)
+    assert (error.sample, error.unit) == (1, 1)
+    assert "grows without bound" in error.cause
+    assert_close(error.trajectory.hs[:, 1, 1], torch.tensor([1.0, 2.0, 10.0]), rtol=1e-3, atol=0)
+    assert error.trajectory.status.startswith("failed")
