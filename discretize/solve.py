@@ -56,8 +56,9 @@ def integrate(
 
     Args:    field: a `VectorField`; path: its input; h0: the state at ts[0]; ts: increasing times in the path's interval.
              method: dopri5, dopri8, bosh3 or adaptive_heun, whose estimated error per step is held below
-             (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few tolerances; or euler, midpoint, heun2, heun3 or
-             rk4, or a step map, with equal steps of at most dt (None: one step) between knots and requested times.
+             (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few tolerances; or euler,
+             midpoint, heun2, heun3 or rk4, or a step map, with equal steps of at most dt (None: one step) between knots
+             and requested times.
              speed: c'(t), a warp's `speed` or a smooth function; progress: on stderr, if that is a terminal;
              max_num_steps: attempted over the whole solve, for adaptive methods.
     Shape:   h0 (batch, state), ts (n,) -> Trajectory with ts (n,), hs (n, batch, state), hs[0] = h0.

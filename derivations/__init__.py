@@ -1,0 +1,44 @@
+"""The papers' equations checked by SymPy, and the torch code proved equal to them."""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from derivations.agreement import UnknownOperation as UnknownOperation
+    from derivations.agreement import agreement_identities as agreement_identities
+    from derivations.agreement import symbolic as symbolic
+    from derivations.agreement import verify as verify
+    from derivations.clocks import change_of_time as change_of_time
+    from derivations.core import check_all as check_all
+    from derivations.core import core_identities as core_identities
+    from derivations.fields import SymbolicField as SymbolicField
+    from derivations.identity import Identity as Identity
+    from derivations.identity import Verdict as Verdict
+    from derivations.identity import check as check
+    from derivations.power_decay import misprints as misprints
+    from derivations.taylor import dropped as dropped
+    from derivations.taylor import euler_step as euler_step
+
+# The public names in the order one would learn them, by the file they live in. None may be a file's name: once imported,
+# derivations.leaky is the file.
+_HOMES = {
+    "core": ("core_identities", "check_all"),
+    "identity": ("Identity", "check", "Verdict"),
+    "fields": ("SymbolicField",),
+    "clocks": ("change_of_time",),
+    "taylor": ("euler_step", "dropped"),
+    "agreement": ("symbolic", "verify", "UnknownOperation", "agreement_identities"),
+    "power_decay": ("misprints",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = list(_HOME_OF)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

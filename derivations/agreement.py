@@ -1,0 +1,321 @@
+r"""The torch code and the papers' equations, one and the same.
+
+    torch field -> torch.export -> graph of tensor operations -> each read as SymPy arithmetic -> dh/dt, for all weights
+
+Every parameter entry is a letter, so an equality that is proved holds for all weights. A float in the code is the rational
+number that it is, an int stays an int. Arithmetic is that of the real numbers: rounding is not part of the comparison.
+This is the only file here that sees torch, and the twins it compares with come from `derivations.fields`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any, cast
+
+import numpy as np
+import sympy
+import torch
+from sympy import Abs, Eq, ImmutableDenseMatrix, Integer, Rational, S, sign, tanh
+from sympy.core.function import AppliedUndef
+from torch.export.graph_signature import InputKind, OutputKind
+
+import ctrnn
+from ctrnn.field import VectorField
+from derivations import fields, symbols
+from derivations.fields import SymbolicField
+from derivations.identity import Identity, Verdict, check
+
+__all__ = ["UnknownOperation", "agreement_identities", "symbolic", "verify"]
+
+Entries = np.ndarray[Any, np.dtype[np.object_]]
+aten = torch.ops.aten
+
+
+class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
+    """The field's code uses a tensor operation that has no reading in SymPy here."""
+
+
+def symbolic(field: VectorField) -> SymbolicField:
+    r"""The equations of the torch code itself.
+
+    Args:    field: a small field (two units are enough to see all there is to see).
+    Returns: a `SymbolicField`: its parameters are the torch names, `parameters["rate.bias"][0]` is the letter rate.bias[0]
+             (axes before the last are laid out as rows); iterate for the equations, `.latex()` for the page.
+    Raises:  TypeError for what is not a field; `UnknownOperation`, naming the operation and what to do; ValueError for a
+             constant that is not finite, or code that changes its buffers.
+    Source:  this project.
+    """
+    if not isinstance(field, VectorField):
+        raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(field).__name__}.")
+    program = _exported(field)
+    letters, x, h = _parameters(field), symbols.inputs(field.input_size), symbols.state(field.state_size)
+    given = iter((_array(x)[None, :], _array(h)[None, :]))
+    values: dict[str, Entries] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            values[spec.arg.name] = next(given)
+        elif spec.kind is InputKind.PARAMETER:
+            values[spec.arg.name] = letters[spec.target]
+        else:
+            values[spec.arg.name] = _constant({**program.state_dict, **program.constants}[spec.target])
+    flow = _run(program.graph, values)
+    parameters = {name: _matrix(entries) for name, entries in letters.items()}
+    column = ImmutableDenseMatrix([S.Zero + e for e in flow.reshape(-1)])
+    return SymbolicField(type(field).__name__, "this project", h, x, parameters, column)
+
+
+def verify(field: VectorField, equations: Iterable[Eq]) -> Verdict:
+    r"""Prove that the torch field's own code is the given equations, for all weights, inputs and states.
+
+    Args:    field: as in `symbolic`; equations: Eq(dh_i/dt, F_i), one for each unit in the order of the state, as a
+             `SymbolicField` gives them, in the letters of `symbolic(field)` (its inputs and parameters).
+    Returns: a `Verdict`: proved, or refuted by numbers for the letters, or undecided.
+    Raises:  ValueError if the number of equations is not the number of units, or if they use letters the field has not.
+    Source:  this project.
+    """
+    traced, given = symbolic(field), list(equations)
+    if len(given) != len(traced):
+        raise ValueError(f"`equations` must be one for each of the field's {len(traced)} units, got {len(given)}.")
+    renamed = dict(zip((equation.lhs.expr for equation in given), traced.state, strict=True))
+    flow = ImmutableDenseMatrix([equation.rhs.xreplace(renamed) for equation in given])
+    _check_letters(flow, traced)
+    return check(Identity(f"{traced.name} as coded", "this project", "The torch code is the equations.", traced.flow, flow))
+
+
+def _check_letters(flow: ImmutableDenseMatrix, traced: SymbolicField) -> None:
+    known = {u for matrix in traced.parameters.values() for u in matrix} | {symbols.t, *traced.state, *traced.inputs}
+    if strangers := (flow.free_symbols | flow.atoms(AppliedUndef)) - known:
+        names = ", ".join(sorted(map(str, strangers)))
+        raise ValueError(f"`equations` use {names}, which the field has not; write them in the letters of `symbolic(field)`.")
+
+
+def _exported(field: VectorField) -> torch.export.ExportedProgram:
+    like = {"dtype": field.dtype or torch.get_default_dtype(), "device": field.device}
+    x, h = torch.zeros(1, field.input_size, **like), torch.zeros(1, field.state_size, **like)  # type: ignore[arg-type]
+    program = torch.export.export(field, (x, h))
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in program.graph_signature.output_specs):
+        raise ValueError("the field changes its buffers or inputs while it is read; a vector field is a function of x and h.")
+    return program
+
+
+def _parameters(field: VectorField) -> dict[str, Entries]:
+    """A letter for each entry; a parameter under two names has the letters of the first."""
+    letters: dict[str, Entries] = {}
+    first: dict[int, str] = {}
+    for name, parameter in field.named_parameters(remove_duplicate=False):
+        home = first.setdefault(id(parameter), name)
+        letters[name] = np.empty(tuple(parameter.shape), dtype=object)
+        for index in np.ndindex(*parameter.shape):
+            letters[name][index] = symbols.entry(home, index)
+    return letters
+
+
+def _run(graph: torch.fx.Graph, values: dict[str, Any]) -> Entries:
+    """Walk the graph in order, each node from the values before it."""
+
+    def read(argument: Any) -> Any:
+        return torch.fx.node.map_arg(argument, lambda node: values[node.name])
+
+    for node in graph.nodes:
+        if node.op == "call_function":
+            if node.target not in OPERATIONS:
+                raise UnknownOperation(
+                    f"{node.target} has no reading in SymPy; write the field with the operations that have one "
+                    f"({', '.join(sorted({str(known) for known in OPERATIONS if known is not operator.getitem}))}), "
+                    "or add it to OPERATIONS in derivations/agreement.py."
+                )
+            values[node.name] = OPERATIONS[node.target](*read(node.args), **read(node.kwargs))
+        elif node.op == "output":
+            return cast(Entries, read(node.args[0])[0])
+    raise AssertionError("a graph has an output")
+
+
+def _exact(number: Any) -> Any:
+    """The rational number that a float is; everything else as it comes."""
+    if isinstance(number, float):
+        if not isfinite(number):
+            raise ValueError(f"the field's code contains the constant {number}, which is no real number.")
+        return Rational(*number.as_integer_ratio())
+    return Integer(number) if isinstance(number, int) else number
+
+
+def _array(entries: Any) -> Entries:
+    array = np.empty(len(entries), dtype=object)
+    array[:] = entries
+    return array
+
+
+def _constant(tensor: torch.Tensor) -> Entries:
+    entries = [_exact(value) for value in tensor.detach().cpu().reshape(-1).tolist()]
+    return _array(entries).reshape(tuple(tensor.shape))
+
+
+def _matrix(entries: Entries) -> ImmutableDenseMatrix:
+    columns = entries.shape[-1] if entries.ndim > 1 else 1
+    return ImmutableDenseMatrix(entries.size // max(columns, 1), columns, list(entries.reshape(-1)))
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., Entries]:
+    """Entry by entry, with torch's broadcasting, which is numpy's."""
+    over_all = np.frompyfunc(lambda *entries: function(*map(_exact, entries)), _arity(function), 1)
+    # frompyfunc gives a bare object for what has no axes.
+    return lambda *arrays: np.asarray(over_all(*arrays), dtype=object)
+
+
+def _arity(function: Callable[..., Any]) -> int:
+    return 2 if function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow) else 1
+
+
+def _weighted(function: Callable[..., Any]) -> Callable[..., Entries]:
+    """add and sub of torch: a + alpha b."""
+    return lambda a, b, *, alpha=1: _each(function)(a, _each(operator.mul)(alpha, b))
+
+
+def _linear(x: Entries, weight: Entries, bias: Entries | None = None) -> Entries:
+    product = np.asarray(x @ weight.T, dtype=object)
+    return product if bias is None else _each(operator.add)(product, bias)
+
+
+def _split(x: Entries, sizes: list[int], dim: int = 0) -> list[Entries]:
+    return np.split(x, np.cumsum(sizes)[:-1], axis=dim)
+
+
+def _chunk(x: Entries, chunks: int, dim: int = 0) -> list[Entries]:
+    # torch's chunks are of one size, but for a smaller last one: numpy's array_split shares out otherwise.
+    width = -(-x.shape[dim] // chunks)
+    return np.split(x, list(range(width, x.shape[dim], width)), axis=dim)
+
+
+def _slice(x: Entries, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Entries:
+    return np.moveaxis(np.moveaxis(x, dim, 0)[slice(start, end, step)], 0, dim)
+
+
+def _full(shape: Iterable[int], value: Any) -> Entries:
+    return np.full(tuple(shape), _exact(value), dtype=object)
+
+
+def _sum(x: Entries, dim: Any = None, keepdim: bool = False) -> Entries:
+    axes = tuple(dim) if dim else None
+    return np.asarray(np.sum(x, axis=axes, keepdims=keepdim, initial=S.Zero), dtype=object)
+
+
+def _same(x: Entries, *_: Any, **__: Any) -> Entries:
+    return x
+
+
+OPERATIONS: Mapping[Any, Callable[..., Any]] = {
+    operator.getitem: operator.getitem,
+    aten.linear.default: _linear,
+    aten.matmul.default: lambda a, b: np.asarray(a @ b, dtype=object),
+    aten.mm.default: lambda a, b: np.asarray(a @ b, dtype=object),
+    aten.add.Tensor: _weighted(operator.add),
+    aten.sub.Tensor: _weighted(operator.sub),
+    aten.rsub.Scalar: lambda a, b: _each(operator.sub)(b, a),
+    aten.mul.Tensor: _each(operator.mul),
+    aten.div.Tensor: _each(operator.truediv),
+    aten.reciprocal.default: _each(lambda a: 1 / a),
+    aten.neg.default: _each(operator.neg),
+    aten.abs.default: _each(Abs),
+    aten.sign.default: _each(sign),
+    aten.square.default: _each(lambda a: a**2),
+    aten.pow.Tensor_Scalar: _each(operator.pow),
+    aten.pow.Tensor_Tensor: _each(operator.pow),
+    aten.exp.default: _each(sympy.exp),
+    aten.log.default: _each(sympy.log),
+    aten.sqrt.default: _each(sympy.sqrt),
+    aten.sin.default: _each(sympy.sin),
+    aten.cos.default: _each(sympy.cos),
+    aten.tanh.default: _each(tanh),
+    aten.sigmoid.default: _each(lambda a: 1 / (1 + sympy.exp(-a))),
+    aten.cat.default: lambda xs, dim=0: np.concatenate(xs, axis=dim),
+    aten.stack.default: lambda xs, dim=0: np.stack(xs, axis=dim),
+    aten.chunk.default: _chunk,
+    aten.split_with_sizes.default: _split,
+    aten.slice.Tensor: _slice,
+    aten.select.int: lambda x, dim, index: np.asarray(np.take(x, index, axis=dim), dtype=object),
+    aten.unsqueeze.default: np.expand_dims,
+    aten.transpose.int: np.swapaxes,
+    aten.t.default: lambda x: x.T,
+    aten.reshape.default: lambda x, shape: x.reshape(shape),
+    aten.view.default: lambda x, shape: x.reshape(shape),
+    aten.sum.dim_IntList: _sum,
+    aten.ones.default: lambda shape, **_: _full(shape, 1),
+    aten.zeros.default: lambda shape, **_: _full(shape, 0),
+    aten.full.default: lambda shape, value, **_: _full(shape, value),
+    aten.new_full.default: lambda x, shape, value, **_: _full(shape, value),
+    aten.full_like.default: lambda x, value, **_: _full(x.shape, value),
+    aten.ones_like.default: lambda x, **_: _full(x.shape, 1),
+    aten.zeros_like.default: lambda x, **_: _full(x.shape, 0),
+    aten.clone.default: _same,
+    aten.detach.default: _same,
+    aten.lift_fresh_copy.default: _same,
+}
+
+
+def agreement_identities() -> Iterator[Identity]:
+    r"""Every named field of ctrnn, as coded, against its twin from the papers with the parameters matched.
+
+    Returns: identities one at a time, for each is traced when asked for.
+    Source:  this project.
+    """
+    for name, coded, twin, match in _named():
+        traced = symbolic(coded)
+        written = twin.substitute(**match(traced.parameters))
+        yield Identity(
+            f"{name} as coded", "this project", f"ctrnn's {name} field, traced from its torch code, is the paper's equation.",
+            traced.flow, written.flow.xreplace(dict(zip(written.state, traced.state, strict=True))), label=f"code, {name}",
+        )  # fmt: skip
+
+
+Parameters = Mapping[str, ImmutableDenseMatrix]
+Match = Callable[[Parameters], dict[str, ImmutableDenseMatrix]]
+
+
+def _named() -> Iterator[tuple[str, VectorField, SymbolicField, Match]]:
+    """Name, torch field, twin, and the twin's parameters in the torch field's letters."""
+    float64: dict[str, Any] = {"dtype": torch.float64}
+    yield "plain", ctrnn.plain(1, 2, **float64), fields.plain(), _candidate
+    yield "leaky", ctrnn.leaky(1, 2, **float64), fields.leaky(), _leaky
+    yield "gated", ctrnn.gated(1, 2, **float64), fields.gated(), _gated
+    yield "gated, global", ctrnn.gated(1, 2, "global", **float64), fields.gated(gate="global"), _gated
+    for exponent, word in ((2.0, "2"), (0.5, "1/2"), (0.0, "0")):
+        decay, twin = ctrnn.PowerDecay(exponent), fields.power_decay(_exact(exponent))
+        yield f"leaky, |h|^{word} h", ctrnn.leaky(1, 2, decay=decay, **float64), fields.leaky(decay=twin), _leaky
+    decay, twin = ctrnn.PowerDecay(2.0), fields.power_decay(Integer(2))
+    yield "gated, |h|^2 h", ctrnn.gated(1, 2, decay=decay, **float64), fields.gated(decay=twin), _gated
+    yield "gru", ctrnn.gru(1, 2, **float64), fields.gru(), _gru
+    yield "lstm", ctrnn.lstm(1, 2, **float64), fields.lstm(), _lstm
+
+
+def _candidate(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
+    return {"W_x": p["candidate.weight_x"], "W_h": p["candidate.weight_h"], "b": p["candidate.bias"]}
+
+
+def _leaky(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
+    return {**_candidate(p), "alpha": p["rate.log_alpha"].applyfunc(sympy.exp)}
+
+
+def _gated(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
+    return {**_candidate(p), "W_gx": p["rate.weight_x"], "W_gh": p["rate.weight_h"], "b_g": p["rate.bias"]}
+
+
+def _gru(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
+    reset, pull = "candidate.reset", "candidate.pull"
+    return {
+        "W_xr": p[f"{reset}.weight_x"], "W_hr": p[f"{reset}.weight_h"], "b_r": p[f"{reset}.bias"],
+        "W_xn": p[f"{pull}.weight_x"], "W_hn": p[f"{pull}.weight_h"], "b_n": p[f"{pull}.bias"], "b_hn": p["candidate.bias_h"],
+        # torch's z multiplies the old state, ctrnn's rate is 1 - z: all signs turn.
+        "W_xz": -p["rate.weight_x"], "W_hz": -p["rate.weight_h"], "b_z": -p["rate.bias"],
+    }  # fmt: skip
+
+
+def _lstm(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
+    n = p["gates.weight_h"].cols
+    # torch's g is the papers' tanh(W_xc x + W_hc h + b_c).
+    return {
+        f"{twin}{letter}": p[f"gates.{torch_name}"][k * n : (k + 1) * n, :]
+        for k, letter in enumerate("ifco")
+        for twin, torch_name in (("W_x", "weight_x"), ("W_h", "weight_h"), ("b_", "bias"))
+    }

@@ -1,0 +1,202 @@
+r"""The chain rule for clocks: played on another clock, a field is multiplied by the clock's speed.
+
+    h'(t) = F(t, x(t), h(t)),   H(T) = h(c(T)),   X(T) = x(c(T))   =>   H'(T) = c'(T) F(c(T), X(T), H(T))
+
+and then H, X, T are called h, x, t again. (The file is not named after `change_of_time`, the function it is for: a
+package cannot have both under one name.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sympy import (
+    Abs,
+    Derivative,
+    DiracDelta,
+    Dummy,
+    Eq,
+    Expr,
+    Heaviside,
+    ImmutableDenseMatrix,
+    Max,
+    Min,
+    Piecewise,
+    Rational,
+    Subs,
+    Symbol,
+    ceiling,
+    floor,
+    frac,
+    sign,
+    simplify,
+)
+from sympy.core.function import AppliedUndef
+
+from derivations import fields, symbols
+from derivations.identity import Identity, column
+
+__all__ = ["change_of_time", "identities"]
+
+CORNERED = (Abs, Piecewise, Min, Max, Heaviside, DiracDelta, sign, floor, ceiling, frac)
+# Clocks run on t >= 0; a negative speed at one of these times is enough to refuse one.
+MOMENTS = [Rational(n, 7) for n in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 700)]
+
+
+def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
+    r"""The equations that H(T) = h(c(T)) satisfies on the input X(T) = x(c(T)), in the old letters h, x, t.
+
+    Every function of t on the right is a signal and is renamed with the state; t itself becomes c(t), and so does the
+    time of a clock, which is known by its derivative: c'(t) F warped by d is d'(t) c'(d(t)) F.
+
+    Args:    equations: Eq(h(t).diff(t), F), one for each unit, coupled as they may be; c: an increasing differentiable
+             expression in the same t, as alpha t or c(t).
+    Returns: the warped equations, in the order given.
+    Raises:  TypeError for what is not an equation or an expression; ValueError for equations of another form, and for
+             a c that does not depend on t, has corners, or runs backwards somewhere in t >= 0.
+    Source:  Tallec and Ollivier 2018, footnote 2 and eq. (6).
+    """
+    flows, t = _system(equations)
+    _check_clock(c, t)
+    T = Dummy("T", real=True)
+    reading = c.xreplace({t: T})
+    back = {signal.xreplace({t: reading}): signal.xreplace({t: T}) for signal in _signals(flows, t)}
+    warped = []
+    for h in flows:
+        slope = h.xreplace({t: reading}).diff(T)
+        slope = slope.replace(*_equation_of_motion(h, flows[h], t)).doit()
+        warped.append(Eq(Derivative(h, t), slope.xreplace(back).xreplace({T: t}), evaluate=False))
+    return tuple(warped)
+
+
+def _equation_of_motion(h: Expr, rate: Expr, t: Symbol) -> tuple[Callable[[Expr], bool], Callable[[Expr], Expr]]:
+    """Find h'(u), and put F at time u in its place; where SymPy writes it with a `Subs`, u is inside that."""
+
+    def is_slope(e: Expr) -> bool:
+        return isinstance(e, Derivative) and e.expr.func == h.func and e.derivative_count == 1
+
+    def at_that_time(e: Expr) -> Expr:
+        (when,) = e.variables
+        return rate.subs(t, when)
+
+    return is_slope, at_that_time
+
+
+def _system(equations: Iterable[Eq]) -> tuple[dict[Expr, Expr], Symbol]:
+    listed = [equations] if isinstance(equations, Eq) else list(equations)
+    if not listed:
+        raise ValueError("`equations` is empty; give one Eq(h(t).diff(t), F) for each unit.")
+    for equation in listed:
+        if not isinstance(equation, Eq):
+            raise TypeError(f"`equations` must be SymPy equations Eq(h(t).diff(t), F), got {equation!r}.")
+        left = equation.lhs
+        if not (isinstance(left, Derivative) and isinstance(left.expr, AppliedUndef) and left.derivative_count == 1):
+            raise ValueError(f"the left side of {equation} must be the first derivative of one unit, as h(t).diff(t).")
+    flows = {equation.lhs.expr: equation.rhs for equation in listed}
+    times = {equation.lhs.variables[0] for equation in listed}
+    if len(times) > 1 or len(flows) < len(listed):
+        raise ValueError("`equations` must be in one time, one equation for each unit.")
+    (t,) = times
+    _check_flows(flows, t)
+    return flows, t
+
+
+def _check_flows(flows: dict[Expr, Expr], t: Symbol) -> None:
+    units, clocks = {h.func for h in flows}, _clocks(flows)
+    for h, rate in flows.items():
+        if h.args != (t,):
+            raise ValueError(f"the unit {h} must be a function of {t} alone.")
+        if units & clocks:
+            raise ValueError(f"the flow of {h} contains a unit's derivative; solve the equations for the derivatives first.")
+        for value in rate.atoms(AppliedUndef):
+            if value.func in clocks or value.args == (t,):
+                continue
+            if value.func in units or _is_delayed(value, t):
+                raise ValueError(f"the flow of {h} contains {value}, at another time than {t}: that is no vector field.")
+
+
+def _is_delayed(value: Expr, t: Symbol) -> bool:
+    """x(t - 1), but not F(x(t), h(t)) and not F(h(t))."""
+    return len(value.args) == 1 and value.args[0].has(t) and not value.args[0].atoms(AppliedUndef)
+
+
+def _clocks(flows: dict[Expr, Expr]) -> set[type[Expr]]:
+    """The functions that come with their derivatives: fields have none of their own, clocks put there before have."""
+    return {a.func for rate in flows.values() for slope in rate.atoms(Derivative, Subs) for a in slope.atoms(AppliedUndef)}
+
+
+def _signals(flows: dict[Expr, Expr], t: Symbol) -> set[Expr]:
+    """h(t) and x(t), but not c(t)."""
+    values = set(flows).union(*(rate.atoms(AppliedUndef) for rate in flows.values()))
+    clocks = _clocks(flows)
+    return {value for value in values if value.args == (t,) and value.func not in clocks}
+
+
+def _check_clock(c: Expr, t: Symbol) -> None:
+    if not isinstance(c, Expr):
+        raise TypeError(f"`c` must be a SymPy expression in {t}, got {type(c).__name__}; for instance alpha * t.")
+    if t not in c.free_symbols:
+        raise ValueError(f"`c` = {c} does not depend on {t}: a clock must run.")
+    if c.has(*CORNERED):
+        raise ValueError(f"`c` = {c} has corners, where it has no derivative; change time on each smooth piece by itself.")
+    speed = c.diff(t)
+    if c.is_extended_real is False or speed.is_extended_real is False:
+        raise ValueError(f"`c` = {c} is not real.")
+    if speed.is_nonpositive or simplify(speed).is_nonpositive:
+        raise ValueError(f"`c` = {c} does not increase: its speed is {speed}.")
+    if speed.free_symbols <= {t} and not speed.atoms(AppliedUndef):
+        for moment in MOMENTS:
+            value = speed.subs(t, moment).evalf(20)
+            if value.is_real and value < -Rational(1, 10**10):
+                raise ValueError(f"`c` = {c} runs backwards: its speed at {t} = {moment} is {value.evalf(6)}.")
+
+
+def right_sides(equations: Iterable[Eq]) -> ImmutableDenseMatrix:
+    """The column of right-hand sides."""
+    return column(*(equation.rhs for equation in equations))
+
+
+def named_fields() -> dict[str, fields.SymbolicField]:
+    """Every named field, with both decays where it takes them."""
+    power = fields.power_decay(symbols.r)
+    return {
+        "plain": fields.plain(),
+        "leaky": fields.leaky(),
+        "leaky, power decay": fields.leaky(decay=power),
+        "gated": fields.gated(),
+        "gated, global": fields.gated(gate="global"),
+        "gated, power decay": fields.gated(decay=power),
+        "gru": fields.gru(),
+        "lstm": fields.lstm(),
+    }
+
+
+def identities() -> list[Identity]:
+    r"""The chain rule itself, clocks after clocks, and the warped equation of every named field."""
+    t, c, d = symbols.t, symbols.c, symbols.d
+    (h,), (x,) = symbols.state(1), symbols.inputs(1)
+    general = [Eq(h.diff(t), symbols.flow(t, x, h))]
+    twice = change_of_time(change_of_time(general, c(t)), d(t))
+    unnamed = [
+        Identity(
+            "chain rule", "tallec-ollivier-2018", "On the clock c any field is multiplied by c'(t), and its own time reads c(t).",
+            right_sides(change_of_time(general, c(t))), column(c(t).diff(t) * symbols.flow(c(t), x, h)), label="footnote 2",
+        ),
+        Identity(
+            "clock on a clock", "this project", "Changing time by c and then by d is changing it once, by c(d(t)).",
+            right_sides(twice), right_sides(change_of_time(general, c(d(t)))), label="composition",
+        ),
+    ]  # fmt: skip
+    return unnamed + [
+        Identity(
+            f"warped {name}", "this project", f"On the clock c the {name} field is multiplied by c'(t), its weights unchanged.",
+            right_sides(change_of_time(field, c(t))), c(t).diff(t) * field.flow,
+            assumptions=stated(field), label=f"warp, {name}",
+        )
+        for name, field in named_fields().items() if name != "plain"  # that one is eq. (6)
+    ]  # fmt: skip
+
+
+def stated(field: fields.SymbolicField) -> tuple[str, ...]:
+    """In words, what the letters of a field assume."""
+    return tuple(f"{u} > 0" for u in sorted(field.flow.free_symbols, key=str) if u.is_positive)

@@ -1,0 +1,191 @@
+r"""The named fields as the papers write them: dh/dt for a few units, with letters for all that is learned.
+
+    plain    tanh(Wx x + Wh h + b) - h                            Tallec and Ollivier 2018, eq. (3)
+    leaky    alpha (tanh(Wx x + Wh h + b) - h)                    eq. (4)
+    gated    g (tanh(Wx x + Wh h + b) - h), g = sigma(...)        eqs. (7), (9), (10)
+    gru      (1 - z) (n - h)                                      torch.nn.GRU's r, z, n
+    lstm     dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h      eqs. (11)-(15)
+
+`leaky` and `gated` take another decay than h: |h|^r h, Ohno and Kumagai 2021, eq. (22). Nothing is shared with the code
+that computes: these are a second reading of the same pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import sympy
+from sympy import Abs, Derivative, Eq, Expr, ImmutableDenseMatrix, diag, exp, tanh
+
+from derivations import symbols
+
+__all__ = ["SymbolicField", "gated", "gru", "leaky", "linear_decay", "lstm", "plain", "power_decay", "sigma"]
+
+Decay = Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True)
+class SymbolicField:
+    r"""dh/dt = flow, with the letters it is written in; iterating gives the equations Eq(dh_i/dt, flow_i).
+
+    Args:    name, source; state, inputs: functions of time; parameters: a matrix for each name; flow: a column.
+    Source:  this project.
+    """
+
+    name: str
+    source: str
+    state: tuple[Expr, ...]
+    inputs: tuple[Expr, ...]
+    parameters: Mapping[str, ImmutableDenseMatrix]
+    flow: ImmutableDenseMatrix
+
+    @property
+    def equations(self) -> tuple[Eq, ...]:
+        # Unevaluated: where the flow is 0, Eq would look for a verdict of its own.
+        return tuple(Eq(Derivative(h, symbols.t), rate, evaluate=False) for h, rate in zip(self.state, self.flow, strict=True))
+
+    def __iter__(self) -> Iterator[Eq]:
+        return iter(self.equations)
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def __getitem__(self, i: int) -> Eq:
+        return self.equations[i]
+
+    def latex(self) -> str:
+        """The equations, one a line, for an `aligned` environment."""
+        names = {u: name for u in self.flow.free_symbols if (name := symbols.latex_name(u)) is not None}
+        return " \\\\\n".join(sympy.latex(equation, symbol_names=names).replace(" = ", " &= ", 1) for equation in self)
+
+    def substitute(self, **parameters: Expr | ImmutableDenseMatrix) -> SymbolicField:
+        """The field with other values for some parameters, each of the old one's shape.
+
+        Raises:  ValueError for a name the field does not have, or a value of another shape.
+        """
+        values: dict[Expr, Expr] = {}
+        for name, given in parameters.items():
+            if name not in self.parameters:
+                raise ValueError(f"`{self.name}` has the parameters {', '.join(self.parameters)}, not {name!r}.")
+            old = self.parameters[name]
+            new = given if isinstance(given, sympy.MatrixBase) else ImmutableDenseMatrix([given])
+            if new.shape != old.shape:
+                raise ValueError(f"`{name}` has shape {old.shape}, got {new.shape}.")
+            values.update(zip(old, new, strict=True))
+        kept = {name: value for name, value in self.parameters.items() if name not in parameters}
+        return replace(self, parameters=kept, flow=self.flow.xreplace(values))
+
+
+def sigma(a: Expr) -> Expr:
+    """The logistic sigmoid."""
+    return 1 / (1 + exp(-a))
+
+
+def linear_decay(h: Expr) -> Expr:
+    """h: forgets like exp(-t). Source: Tallec and Ollivier 2018, eq. (3)."""
+    return h
+
+
+def power_decay(exponent: Expr) -> Decay:
+    """|h|^r h: forgets like t^(-1/r). Source: Ohno and Kumagai 2021, eqs. (19) and (22)."""
+
+    def decay(h: Expr) -> Expr:
+        return Abs(h) ** exponent * h
+
+    return decay
+
+
+class _Letters:
+    """The letters of one field: its state, its inputs, and parameters as they are asked for."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.h = ImmutableDenseMatrix(symbols.state(hidden_size))
+        self.x = ImmutableDenseMatrix(symbols.inputs(input_size))
+        self.parameters: dict[str, ImmutableDenseMatrix] = {}
+
+    def weight(self, name: str, rows: int, columns: int) -> ImmutableDenseMatrix:
+        return self.parameters.setdefault(name, symbols.weights(name, rows, columns))
+
+    def bias(self, name: str, rows: int) -> ImmutableDenseMatrix:
+        return self.parameters.setdefault(name, symbols.biases(name, rows))
+
+    def affine(self, x_name: str, h_name: str, b_name: str, rows: int | None = None) -> ImmutableDenseMatrix:
+        """Wx x + Wh h + b."""
+        n = self.hidden_size if rows is None else rows
+        from_input = self.weight(x_name, n, self.input_size) * self.x
+        from_state = self.weight(h_name, n, self.hidden_size) * self.h
+        return from_input + from_state + self.bias(b_name, n)
+
+    def candidate(self) -> ImmutableDenseMatrix:
+        return self.affine("W_x", "W_h", "b").applyfunc(tanh)
+
+    def field(self, name: str, source: str, flow: ImmutableDenseMatrix, rest: tuple[Expr, ...] = ()) -> SymbolicField:
+        return SymbolicField(name, source, (*self.h, *rest), tuple(self.x), self.parameters, ImmutableDenseMatrix(flow))
+
+
+def plain(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
+    r"""tanh(Wx x + Wh h + b) - h. Source: Tallec and Ollivier 2018, eq. (3)."""
+    letters = _Letters(input_size, hidden_size)
+    return letters.field("plain", "tallec-ollivier-2018", letters.candidate() - letters.h)
+
+
+def leaky(input_size: int = 1, hidden_size: int = 2, *, decay: Decay = linear_decay) -> SymbolicField:
+    r"""alpha tanh(Wx x + Wh h + b) - alpha decay(h).
+
+    Source:  Tallec and Ollivier 2018, eq. (4); with `power_decay`, Ohno and Kumagai 2021, eq. (22).
+    """
+    letters = _Letters(input_size, hidden_size)
+    letters.parameters["alpha"] = ImmutableDenseMatrix([symbols.alpha])
+    flow = symbols.alpha * letters.candidate() - symbols.alpha * letters.h.applyfunc(decay)
+    return letters.field("leaky", "tallec-ollivier-2018", flow)
+
+
+def gated(input_size: int = 1, hidden_size: int = 2, gate: str = "unit", *, decay: Decay = linear_decay) -> SymbolicField:
+    r"""g tanh(Wx x + Wh h + b) - g decay(h) with g = sigma(Wgx x + Wgh h + b_g), one g ("global") or one per unit.
+
+    Raises:  ValueError for another gate.
+    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with h^g the state itself.
+    """
+    rows = {"unit": hidden_size, "global": 1}
+    if gate not in rows:
+        raise ValueError(f"`gate` must be one of {', '.join(map(repr, rows))}, got {gate!r}.")
+    letters = _Letters(input_size, hidden_size)
+    g = letters.affine("W_gx", "W_gh", "b_g", rows[gate]).applyfunc(sigma)
+    clocks = diag(*(g[i if gate == "unit" else 0] for i in range(hidden_size)))
+    flow = clocks * letters.candidate() - clocks * letters.h.applyfunc(decay)
+    return letters.field("gated", "tallec-ollivier-2018", flow)
+
+
+def gru(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
+    r"""(1 - z) (n - h) with r, z = sigma(...) and n = tanh(Wxn x + b_n + r * (Whn h + b_hn)).
+
+    z multiplies the old state, as in torch.nn.GRU. Its two biases in r and z only ever add; here they are one.
+
+    Source:  torch.nn.GRUCell's equations; Tallec and Ollivier 2018, eq. (10).
+    """
+    letters = _Letters(input_size, hidden_size)
+    r = letters.affine("W_xr", "W_hr", "b_r").applyfunc(sigma)
+    z = letters.affine("W_xz", "W_hz", "b_z").applyfunc(sigma)
+    past = letters.weight("W_hn", hidden_size, hidden_size) * letters.h + letters.bias("b_hn", hidden_size)
+    present = letters.weight("W_xn", hidden_size, input_size) * letters.x + letters.bias("b_n", hidden_size)
+    n = (present + diag(*r) * past).applyfunc(tanh)
+    return letters.field(
+        "gru", "this project", ImmutableDenseMatrix([(1 - z[i]) * (n[i] - letters.h[i]) for i in range(hidden_size)])
+    )
+
+
+def lstm(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
+    r"""dc/dt = (f - 1) c + i g and dh/dt = o tanh(f c + i g) - h, on the state [h, c].
+
+    Source:  Tallec and Ollivier 2018, eqs. (11)-(15), read as a unit Euler step; that reading is this project's.
+    """
+    letters = _Letters(input_size, hidden_size)
+    cells = symbols.signals("c", hidden_size)
+    i, f, o = (letters.affine(f"W_x{k}", f"W_h{k}", f"b_{k}").applyfunc(sigma) for k in "ifo")
+    g = letters.affine("W_xc", "W_hc", "b_c").applyfunc(tanh)
+    units = range(hidden_size)
+    dc = [(f[k] - 1) * cells[k] + i[k] * g[k] for k in units]
+    dh = [o[k] * tanh(f[k] * cells[k] + i[k] * g[k]) - letters.h[k] for k in units]
+    return letters.field("lstm", "tallec-ollivier-2018", ImmutableDenseMatrix([*dh, *dc]), rest=cells)

@@ -1,0 +1,265 @@
+r"""An identity, and what it means for it to hold.
+
+    lhs = rhs holds    when every entry of lhs - rhs simplifies to exactly 0
+    it fails           when exact rational numbers are found at which lhs - rhs is not 0
+    otherwise          it is undecided, which is never a yes
+
+Where |u| or sign(u) of a real letter stands, the proof splits into u > 0, u < 0 and u = 0. Numbers only ever refute.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from time import perf_counter
+
+from sympy import (
+    Abs,
+    Derivative,
+    Expr,
+    Float,
+    ImmutableDenseMatrix,
+    MatrixBase,
+    Rational,
+    Subs,
+    Symbol,
+    cancel,
+    expand,
+    expand_mul,
+    nan,
+    sign,
+    simplify,
+    zoo,
+)
+from sympy.core.evalf import PrecisionExhausted
+from sympy.core.function import AppliedUndef
+
+from derivations import symbols
+
+__all__ = ["HOLDS", "HOLDS_ASSUMING", "FAILS", "UNDECIDED", "Identity", "Verdict", "check"]
+
+HOLDS = "holds"
+HOLDS_ASSUMING = "holds under the stated assumptions"
+FAILS = "does not hold as printed"
+UNDECIDED = "undecided"
+
+DIGITS = 30
+# A few points before the costly proofs, which a wrong identity should not have to wait for; more after they failed.
+TRIALS_BEFORE, TRIALS_AFTER = 3, 24
+# Far above the error of 30 digits, far below any difference that means something.
+NOTICEABLE = Rational(1, 10**20)
+MOST_SPLIT_LETTERS = 4
+
+
+@dataclass(frozen=True)
+class Identity:
+    r"""lhs = rhs, entry by entry where both are matrices.
+
+    Args:    name: a few words, unique; source: stem of the literature file, or "this project"; statement: what it says,
+             in words; lhs, rhs: expressions or matrices of one shape, without floats; assumptions: in words. What is
+             assumed is carried by the letters themselves (`alpha` is positive); label: where it stands, as "eq. 5".
+    Raises:  TypeError for what is not SymPy's, ValueError for floats and for matrices of different shapes.
+    Source:  this project.
+    """
+
+    name: str
+    source: str
+    statement: str
+    lhs: Expr | MatrixBase
+    rhs: Expr | MatrixBase
+    assumptions: tuple[str, ...] = ()
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        for side, value in (("lhs", self.lhs), ("rhs", self.rhs)):
+            if not isinstance(value, Expr | MatrixBase):
+                raise TypeError(f"`{side}` must be a SymPy expression or matrix, got {type(value).__name__}.")
+            if value.atoms(Float):
+                raise ValueError(f"`{side}` contains the float {min(value.atoms(Float))}; write it as a Rational.")
+        if _shape(self.lhs) != _shape(self.rhs):
+            raise ValueError(f"`lhs` and `rhs` differ in shape: {_shape(self.lhs)} and {_shape(self.rhs)}.")
+
+    def differences(self) -> list[Expr]:
+        """lhs - rhs, entry by entry."""
+        return [left - right for left, right in zip(_entries(self.lhs), _entries(self.rhs), strict=True)]
+
+    def holds(self) -> bool | None:
+        """True if proved, False if refuted, None if neither."""
+        return check(self).holds
+
+
+@dataclass(frozen=True)
+class Verdict:
+    r"""What was found about an identity, in how many seconds, by what evidence; the numbers that refute it, if any.
+
+    Source:  this project.
+    """
+
+    verdict: str
+    seconds: float
+    evidence: str
+    counterexample: Mapping[Expr, Rational] | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        return {HOLDS: True, HOLDS_ASSUMING: True, FAILS: False}.get(self.verdict)
+
+
+def check(identity: Identity) -> Verdict:
+    r"""Prove or refute an identity, or say that neither was possible.
+
+    Args:    identity: what is claimed.
+    Returns: a `Verdict`; one refuted entry of a matrix refutes it, one undecided entry leaves it undecided.
+    Source:  this project.
+    """
+    start = perf_counter()
+
+    def verdict(word: str, evidence: str, counterexample: Mapping[Expr, Rational] | None = None) -> Verdict:
+        return Verdict(word, perf_counter() - start, evidence, counterexample)
+
+    proofs, undecided = [], []
+    for number, difference in enumerate(identity.differences(), 1):
+        bare, leaves = _abstract(difference)
+        dice = random.Random(0)
+        proof = _quick_proof(bare)
+        refutation = None if proof else _refutation(bare, leaves, dice, TRIALS_BEFORE)
+        if proof is None and refutation is None:
+            proof = _slow_proof(bare)
+            refutation = None if proof else _refutation(bare, leaves, dice, TRIALS_AFTER)
+        if refutation is not None:
+            counterexample, value = refutation
+            return verdict(FAILS, f"entry {number}: lhs - rhs = {value.evalf(8)} at the counterexample", counterexample)
+        if proof is None:
+            undecided.append(number)
+        else:
+            proofs.append(proof)
+    if undecided:
+        return verdict(UNDECIDED, f"SymPy neither reduces lhs - rhs to 0 nor finds it different from 0 (entries {undecided})")
+    evidence = "lhs - rhs is 0: " + ", ".join(dict.fromkeys(proofs))
+    return verdict(HOLDS_ASSUMING if identity.assumptions else HOLDS, evidence)
+
+
+def _shape(side: Expr | MatrixBase) -> tuple[int, ...]:
+    return tuple(side.shape) if isinstance(side, MatrixBase) else ()
+
+
+def _entries(side: Expr | MatrixBase) -> list[Expr]:
+    return list(side) if isinstance(side, MatrixBase) else [side]
+
+
+def _abstract(difference: Expr) -> tuple[Expr, dict[Expr, Expr]]:
+    """The difference with a letter for each h(t), c'(t), ..., and what the letters stand for.
+
+    At one time the values of a function and of its derivatives are free of one another, so nothing is lost. `doit` first:
+    a derivative that can be carried out is not free.
+    """
+    difference = difference.doit()
+    leaves = {leaf: symbols.stand_in(leaf) for leaf in _outermost(difference)}
+    bare = difference.xreplace(leaves)
+    return bare, {**{v: k for k, v in leaves.items()}, **{u: u for u in bare.free_symbols - set(leaves.values())}}
+
+
+def _outermost(expression: Expr) -> Iterator[Expr]:
+    if _is_free(expression):
+        yield expression
+    else:
+        for argument in expression.args:
+            yield from _outermost(argument)
+
+
+def _is_free(e: Expr) -> bool:
+    """A value of an undefined function or of its derivative, which SymPy writes as a `Subs` at times like 2 t."""
+    if isinstance(e, Subs):
+        return isinstance(e.expr, Derivative) and _is_free(e.expr)
+    return isinstance(e.expr if isinstance(e, Derivative) else e, AppliedUndef)
+
+
+def _quick_proof(bare: Expr) -> str | None:
+    if bare == 0:
+        return "equal as written"
+    return "expanded" if expand(bare) == 0 else None
+
+
+def _slow_proof(bare: Expr) -> str | None:
+    unsigned = sorted(_letters_of_unknown_sign(bare), key=str)
+    if not unsigned or len(unsigned) > MOST_SPLIT_LETTERS:
+        return _reduction(bare)
+    for signs in product((1, -1, 0), repeat=len(unsigned)):
+        case = bare.subs({u: k * symbols.positive(u) for u, k in zip(unsigned, signs, strict=True)})
+        if case.has(nan, zoo) or _reduction(case) is None:
+            return None
+    return f"in each of {3 ** len(unsigned)} cases of sign"
+
+
+def _letters_of_unknown_sign(bare: Expr) -> set[Symbol]:
+    inside = set().union(*(node.free_symbols for node in bare.atoms(Abs, sign)))
+    return {u for u in inside if u.is_real and u.is_nonnegative is None and u.is_nonpositive is None}
+
+
+def _reduction(bare: Expr) -> str | None:
+    # From cheap to costly; `cancel` settles sigmoids, which are rational in exponentials.
+    for name, reduced in (("expanded", expand), ("multiplied out", expand_mul), ("cancelled", cancel), ("simplified", simplify)):
+        if reduced(bare) == 0:
+            return name
+    return None
+
+
+def _refutation(
+    bare: Expr, leaves: Mapping[Expr, Expr], dice: random.Random, trials: int
+) -> tuple[dict[Expr, Rational], Expr] | None:
+    letters = sorted(leaves, key=lambda letter: str(leaves[letter]))
+    for _ in range(trials):
+        values = {letter: _rational(letter, leaves[letter], dice) for letter in letters}
+        found = {leaves[letter]: value for letter, value in values.items()}
+        value = _value(bare.xreplace(values)) if None not in found.values() and _are_apart(found) else None
+        if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)):
+            return found, value
+    return None
+
+
+def _rational(letter: Expr, leaf: Expr, dice: random.Random) -> Rational | None:
+    """A number the letter may stand for, if a small one can; slopes are positive, since they may be those of clocks."""
+    for _ in range(200):
+        value = Rational(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))
+        if isinstance(leaf, Derivative | Subs):
+            value = abs(value) + Rational(1, 8)
+        if all(getattr(value, f"is_{fact}", None) in (truth, None) for fact, truth in letter.assumptions0.items()):
+            return value
+    return None
+
+
+def _are_apart(values: Mapping[Expr, Rational]) -> bool:
+    """Whether h(t) and h(t + dt) are still values at two times: at dt = 0 they could not be chosen freely."""
+    places = [_place(leaf, values) for leaf in values if not isinstance(leaf, Symbol)]
+    return len(set(places)) == len(places)
+
+
+def _place(leaf: Expr, values: Mapping[Expr, Rational]) -> tuple[object, ...]:
+    """Which function or derivative a value belongs to, and where it is taken."""
+    inner = leaf.expr if isinstance(leaf, Subs) else leaf
+    applied = inner.expr if isinstance(inner, Derivative) else inner
+    argument = dict(zip(leaf.variables, leaf.point, strict=True)) if isinstance(leaf, Subs) else {}
+    taken_at = tuple(a.xreplace(argument).xreplace(values) for a in applied.args)
+    by = tuple(applied.args.index(u) if u in applied.args else u for u in inner.variables) if inner != applied else ()
+    return applied.func, by, taken_at
+
+
+def _value(number: Expr) -> Expr | None:
+    """The number to 30 digits, all of them certain; None where it is not real and finite, or its digits cancel.
+
+    Not real: the letters left the domain on which the identity is meant.
+    """
+    if number.is_Rational:
+        return number
+    try:
+        value = number.evalf(DIGITS, strict=True)
+    except (PrecisionExhausted, NotImplementedError, ValueError):
+        return None
+    return value if value.is_number and value.is_real and value.is_finite else None
+
+
+def column(*entries: Expr) -> ImmutableDenseMatrix:
+    """A column of expressions, one identity of several entries."""
+    return ImmutableDenseMatrix(list(entries))

@@ -1,0 +1,66 @@
+r"""The Taylor step, and what it drops.
+
+    h(t + dt) = h(t) + dt F(x(t), h(t)) + dt^2/2 (F_x x'(t) + F_h F) + O(dt^3)
+
+Cut after the first order it is the Euler step, and with dt = 1 a discrete cell; it is no equality but for dt -> 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, S, exp, series
+
+from derivations import fields, symbols
+from derivations.fields import SymbolicField
+from derivations.identity import Identity, column
+
+__all__ = ["dropped", "euler_step", "identities"]
+
+
+def euler_step(equations: Iterable[Eq], dt: Expr = S.One) -> ImmutableDenseMatrix:
+    r"""h + dt F: the Taylor expansion of h(t + dt) cut after its first order.
+
+    Args:    equations: Eq(dh_i/dt, F_i), as a `SymbolicField` gives them; dt: the step, 1 for a discrete cell.
+    Source:  Tallec and Ollivier 2018, below eq. (3).
+    """
+    return column(*(equation.lhs.expr + dt * equation.rhs for equation in equations))
+
+
+def dropped(equations: Iterable[Eq], dt: Expr = symbols.dt) -> ImmutableDenseMatrix:
+    r"""Exact minus truncated: h(t + dt) as a series along solutions, less the Euler step, up to O(dt^3).
+
+    SymPy expands h(t + dt); h' is then replaced by F, and h'' by dF/dt along the solution.
+
+    Source:  this project.
+    """
+    listed = list(equations)
+    motion = {equation.lhs: equation.rhs for equation in listed}
+    t = listed[0].lhs.variables[0]
+    bend = {Derivative(h.expr, (t, 2)): rate.diff(t).xreplace(motion) for h, rate in motion.items()}
+    exact = [series(h.expr.subs(t, t + dt), dt, 0, 3).removeO().doit().xreplace(bend).xreplace(motion) for h in motion]
+    return column(*exact) - euler_step(listed, dt)
+
+
+def second_order(field: SymbolicField) -> ImmutableDenseMatrix:
+    """F_x x' + F_h F, the second derivative of a solution, by Jacobians."""
+    x, h = ImmutableDenseMatrix(field.inputs), ImmutableDenseMatrix(field.state)
+    return field.flow.jacobian(x) * x.diff(symbols.t) + field.flow.jacobian(h) * field.flow
+
+
+def identities() -> list[Identity]:
+    r"""The order and the leading term of what the Taylor step drops, in general and for free forgetting."""
+    field, alpha, dt = fields.plain(), symbols.alpha, symbols.dt
+    free = exp(-alpha * dt) - (1 - alpha * dt)
+    return [
+        Identity(
+            "what the Taylor step drops", "this project",
+            "h(t + dt) minus its Taylor step is dt^2/2 (F_x x' + F_h F), and smaller terms: O(dt^2).",
+            dropped(field), dt**2 / 2 * second_order(field), label="below eq. 3",
+        ),
+        Identity(
+            "what free forgetting drops", "this project",
+            "exp(-alpha dt) minus its Taylor step 1 - alpha dt begins with alpha^2 dt^2 / 2.",
+            series(free, dt, 0, 3).removeO(), alpha**2 * dt**2 / 2, assumptions=("alpha > 0",), label="footnote 3, step",
+        ),
+    ]  # fmt: skip

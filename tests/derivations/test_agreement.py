@@ -1,0 +1,234 @@
+"""The torch code read as equations, and compared with equations that were written down."""
+
+import numpy as np
+import pytest
+import torch
+from sympy import Abs, Eq, Float, Function, Rational, Symbol, exp, log, tanh
+from torch import nn
+
+import ctrnn
+from derivations import UnknownOperation, agreement_identities, check, fields, symbolic, symbols, verify
+
+
+def named():
+    return {
+        "plain": ctrnn.plain(1, 2),
+        "leaky": ctrnn.leaky(1, 2, per_unit=True),
+        "sigmoid constant": ctrnn.Relaxation(ctrnn.TanhCandidate(2, 2), ctrnn.SigmoidConstantRate(0.3), ctrnn.LinearDecay()),
+        "gated": ctrnn.gated(2, 3),
+        "gated, global": ctrnn.gated(1, 2, "global", decay=ctrnn.PowerDecay(0.5)),
+        "power": ctrnn.leaky(1, 2, decay=ctrnn.PowerDecay(2.0)),
+        "gru": ctrnn.gru(2, 2),
+        "gru without bias": ctrnn.gru(1, 2, bias=False),
+        "lstm": ctrnn.lstm(1, 2),
+    }
+
+
+def numbers(field, x, h):
+    """A number for every letter of the traced equations."""
+    values = dict(zip([*symbols.inputs(len(x)), *symbols.state(len(h))], [*x.tolist(), *h.tolist()], strict=True))
+    for name, parameter in field.named_parameters():
+        values.update({symbols.entry(name, index): parameter[index].item() for index in np.ndindex(*parameter.shape)})
+    return {letter: Float(value, 20) for letter, value in values.items()}
+
+
+@pytest.mark.parametrize("name", list(named()))
+def test_traced_equations_give_the_numbers_that_torch_gives(name):
+    field = named()[name]
+    traced = symbolic(field)
+    for _ in range(3):
+        x, h = torch.randn(field.input_size), torch.randn(field.state_size)
+        expected, values = field(x, h).tolist(), numbers(field, x, h)
+        for flow, number in zip(traced.flow, expected, strict=True):
+            assert abs(flow.xreplace(values) - number) < 1e-14  # float64 rounding of a few sums
+
+
+def test_the_torch_code_of_every_named_field_is_the_paper_s_equation():
+    names = []
+    for identity in agreement_identities():
+        names.append(identity.name.removesuffix(" as coded"))
+        assert check(identity).verdict == "holds", identity.name
+    wanted = {"plain", "leaky", "gated", "gated, global", "gru", "lstm", "leaky, |h|^2 h", "leaky, |h|^1/2 h", "leaky, |h|^0 h"}
+    assert wanted <= set(names)
+
+
+def leaky_equations(field, decay=lambda h: h, factor=1):
+    """The leaky field written out by hand in the letters of the traced one."""
+    traced = symbolic(field)
+    p, (x,) = traced.parameters, traced.inputs
+    wx, wh, b, (a,) = p["candidate.weight_x"], p["candidate.weight_h"], p["candidate.bias"], p["rate.log_alpha"]
+    pulls = [tanh(wx[i, 0] * x + sum(wh[i, j] * traced.state[j] for j in range(2)) + b[i]) for i in range(2)]
+    return [
+        Eq(h.diff(symbols.t), factor * exp(a) * pull - exp(a) * decay(h)) for h, pull in zip(traced.state, pulls, strict=True)
+    ]
+
+
+def test_equations_written_by_hand_are_proved_equal():
+    field = ctrnn.leaky(1, 2)
+    assert verify(field, leaky_equations(field)).verdict == "holds"
+
+
+def test_they_may_be_the_symbolic_field_itself_and_in_other_names_for_the_state():
+    field = ctrnn.lstm(1, 2)
+    assert verify(field, symbolic(field)).holds is True
+    unit = Function("y", real=True)(symbols.t)
+    one = ctrnn.plain(1, 1)
+    (equation,) = symbolic(one)
+    assert verify(one, [equation.xreplace({symbolic(one).state[0]: unit})]).holds is True
+
+
+@pytest.mark.parametrize("r", [2, Rational(1, 2), 0])
+def test_the_power_decay_is_the_paper_s_for_either_sign_and_at_0(r):
+    field = ctrnn.leaky(1, 2, decay=ctrnn.PowerDecay(float(r)))
+    assert verify(field, leaky_equations(field, decay=lambda h: Abs(h) ** r * h)).holds is True
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"decay": lambda h: -h},
+        {"factor": 2},
+        {"decay": Abs},  # right on one side of 0
+        {"decay": lambda h: Abs(h) ** 2 * h},
+        {"factor": 1 + Rational(1, 10**6)},
+    ],
+    ids=["sign", "factor", "side", "exponent", "a millionth"],
+)
+def test_wrong_equations_are_refuted_by_numbers_at_which_torch_itself_differs(wrong):
+    field = ctrnn.leaky(1, 2)
+    equations = leaky_equations(field, **wrong)
+    verdict = verify(field, equations)
+    assert verdict.verdict == "does not hold as printed"
+    assert set(verdict.counterexample) <= set(numbers(field, torch.zeros(1), torch.zeros(2)))
+    # What the counterexample leaves out may be anything; nothing is left out of what differs.
+    x, h = (torch.zeros(n) for n in (1, 2))
+    with torch.no_grad():
+        for name, parameter in [("x", x), ("h", h), *field.named_parameters()]:
+            flat = parameter.reshape(-1)
+            letters = {"x": symbols.inputs(1), "h": symbols.state(2)}.get(name) or symbolic(field).parameters[name]
+            for k, letter in enumerate(letters):
+                flat[k] = float(verdict.counterexample.get(letter, 0))
+        computed = field(x, h)
+    claimed = torch.tensor([float(e.rhs.xreplace(numbers(field, x, h))) for e in equations])
+    assert (computed - claimed).abs().max() > 1e-9
+
+
+def test_swapped_gates_of_the_lstm_are_refuted():
+    field = ctrnn.lstm(1, 1)
+    p = symbolic(field).parameters
+    rows = [1, 0, 2, 3]  # f for i
+    swapped = dict(zip(p["gates.bias"], [p["gates.bias"][k] for k in rows], strict=True))
+    assert verify(field, [e.xreplace(swapped) for e in symbolic(field)]).holds is False
+
+
+def test_torch_s_z_is_not_the_rate():
+    field = ctrnn.gru(1, 1)
+    p = symbolic(field).parameters
+    turned = {u: -u for name in ("weight_x", "weight_h", "bias") for u in p[f"rate.{name}"]}
+    assert verify(field, [e.xreplace(turned) for e in symbolic(field)]).holds is False
+
+
+class Custom(ctrnn.VectorField):
+    def __init__(self, function, **buffers):
+        super().__init__(1, 2)
+        self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def flow(self, projected, h):
+        return self.function(self, projected, h)
+
+
+@pytest.mark.parametrize(("function", "name"), [(torch.erf, "erf"), (lambda h: h.cumsum(-1), "cumsum")], ids=["erf", "cumsum"])
+def test_an_unknown_operation_is_named_with_what_to_do(function, name):
+    with pytest.raises(UnknownOperation, match=rf"aten\.{name}.*no reading.*write the field with.*OPERATIONS"):
+        symbolic(Custom(lambda self, x, h: function(h)))
+
+
+def test_floats_are_the_rationals_they_are_and_ints_stay_ints():
+    tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
+    assert tenth == Rational(*(0.1).as_integer_ratio())
+    assert tenth != Rational(1, 10)
+    assert symbolic(Custom(lambda self, x, h: h / 3)).flow[0] == symbols.state(1)[0] / 3
+
+
+def test_buffers_are_exact_numbers():
+    field = Custom(lambda self, x, h: self.scale * h, scale=torch.tensor([0.5, 3.0]))
+    h1, h2 = symbols.state(2)
+    assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
+
+
+def test_constants_that_are_no_numbers_are_refused():
+    with pytest.raises(ValueError, match="no real number"):
+        symbolic(Custom(lambda self, x, h: h + float("inf")))
+
+
+def test_code_that_changes_its_buffers_is_refused():
+    def counting(self, x, h):
+        self.count.add_(1.0)
+        return h * self.count
+
+    with pytest.raises((ValueError, UnknownOperation)):
+        symbolic(Custom(counting, count=torch.zeros(())))
+
+
+shapes = {
+    "sub with alpha": lambda self, x, h: torch.sub(h, x, alpha=3),
+    "reversed": lambda self, x, h: 1 - h,
+    "slice": lambda self, x, h: torch.cat([h[..., 1:], h[..., :1]], -1),
+    "select": lambda self, x, h: torch.stack([h[..., 1], h[..., 0] ** 2], -1),
+    "uneven chunks": lambda self, x, h: torch.cat(torch.cat([h, x], -1).chunk(2, -1)[::-1], -1)[..., :2],
+    "matmul": lambda self, x, h: h @ torch.ones(2, 2, dtype=h.dtype),
+    "sum": lambda self, x, h: h - h.sum(-1, keepdim=True),
+    "mean by hand": lambda self, x, h: (h.sum(-1) / 2).unsqueeze(-1) * h,
+    "functions": lambda self, x, h: h.exp() + h.sin() * h.cos() - (1 + h.square()).sqrt().log() - 1 / (2 + h.abs()),
+    "power of a tensor": lambda self, x, h: h.abs() ** (x**2),
+    "a batch axis moved": lambda self, x, h: h.transpose(0, 1).reshape(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", list(shapes))
+def test_every_reading_gives_torch_s_numbers(name):
+    field = Custom(shapes[name])
+    x, h = torch.randn(1), torch.randn(2)
+    computed = field(x[None], h[None])[0].tolist()
+    traced = symbolic(field).flow.xreplace(numbers(field, x, h))
+    assert all(abs(a.evalf(20) - b) < 1e-14 for a, b in zip(traced, computed, strict=True))
+
+
+def test_a_parameter_under_two_names_has_one_set_of_letters():
+    candidate, rate = ctrnn.TanhCandidate(1, 2), ctrnn.GateRate(1, 2)
+    rate.weight_h = candidate.weight_h
+    traced = symbolic(ctrnn.Relaxation(candidate, rate, ctrnn.LinearDecay()))
+    assert traced.parameters["rate.weight_h"] == traced.parameters["candidate.weight_h"]
+    assert not any(u.name.startswith("rate.weight_h") for u in traced.flow.free_symbols)
+
+
+def test_single_precision_fields_are_read_as_well():
+    assert verify(ctrnn.plain(1, 1, dtype=torch.float32), symbolic(ctrnn.plain(1, 1))).holds is True
+
+
+def test_the_traced_field_shows_its_own_names():
+    traced = symbolic(ctrnn.leaky(1, 2))
+    assert list(traced.parameters) == ["candidate.weight_x", "candidate.weight_h", "candidate.bias", "rate.log_alpha"]
+    assert traced.parameters["candidate.weight_h"][0, 1] == Symbol("candidate.weight_h[0,1]", real=True)
+    assert r"\mathtt{candidate.weight\_h}_{0,1}" in traced.latex()
+
+
+def test_what_does_not_fit_is_refused():
+    field = ctrnn.plain(1, 2)
+    with pytest.raises(TypeError, match=r"ctrnn\.VectorField"):
+        symbolic(nn.RNNCell(1, 2))
+    with pytest.raises(ValueError, match="2 units, got 1"):
+        verify(field, symbolic(ctrnn.plain(1, 1)))
+    with pytest.raises(ValueError, match="which the field has not"):
+        verify(field, fields.plain())
+    with pytest.raises(ValueError, match=r"x_2\(t\)"):
+        verify(field, [e.xreplace({symbols.inputs(1)[0]: symbols.inputs(2)[1]}) for e in symbolic(field)])
+
+
+def test_undecided_is_an_answer_too():
+    field = Custom(lambda self, x, h: (1 + h.square()).log() * 2)
+    h1, h2 = symbols.state(2)
+    wanted = [Eq(h.diff(symbols.t), log((1 + h**2) ** 2)) for h in (h1, h2)]
+    assert verify(field, wanted).holds in {True, None}  # true; whether SymPy sees it is its own affair

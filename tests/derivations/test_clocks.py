@@ -1,0 +1,155 @@
+"""Changing time, against solutions that can be written down."""
+
+import pytest
+from sympy import (
+    Abs,
+    Derivative,
+    Eq,
+    Function,
+    I,
+    Max,
+    Piecewise,
+    S,
+    Symbol,
+    cos,
+    exp,
+    floor,
+    log,
+    simplify,
+    sin,
+    sqrt,
+    tanh,
+)
+
+import ctrnn
+from derivations import change_of_time, fields, symbolic, symbols
+
+t, alpha, beta = symbols.t, symbols.alpha, symbols.beta
+h, k = symbols.state(2)
+(x,) = symbols.inputs(1)
+c, d = symbols.c, symbols.d
+
+
+def residual(equation, solutions):
+    """The equation's two sides apart, with solutions in place of functions."""
+    gap = (equation.lhs - equation.rhs).subs(solutions).doit()
+    return simplify(gap)
+
+
+@pytest.mark.parametrize("clock", [2 * t, alpha * t + 1, t**2, exp(t), log(1 + t), t + sin(t) / 2], ids=str)
+@pytest.mark.parametrize(
+    ("rate", "solution"),
+    [
+        (-h, exp(-t)),  # autonomous
+        (-h + x, exp(-t) * (t + 1)),  # driven by x(t) = exp(-t)
+        (2 * t * h, exp(t**2)),  # with a time of its own
+        (-(h**2), 1 / (2 + t)),  # nonlinear
+    ],
+    ids=str,
+)
+def test_a_solution_played_on_a_clock_solves_the_warped_equation(rate, solution, clock):
+    drive = exp(-t)
+    assert residual(Eq(h.diff(t), rate), {h: solution, x: drive}) == 0
+    (warped,) = change_of_time([Eq(h.diff(t), rate)], clock)
+    assert residual(warped, {h: solution.subs(t, clock), x: drive.subs(t, clock)}) == 0
+
+
+def test_coupled_units_stay_coupled():
+    circle = [Eq(h.diff(t), -k), Eq(k.diff(t), h)]
+    for warped in change_of_time(circle, t**2):
+        assert residual(warped, {h: cos(t**2), k: sin(t**2)}) == 0
+
+
+def test_on_a_clock_that_shows_the_time_nothing_changes():
+    equations = [Eq(h.diff(t), -h + tanh(x) + t)]
+    assert change_of_time(equations, t) == tuple(equations)
+
+
+def test_explicit_time_is_read_on_the_clock_and_signals_are_renamed():
+    (warped,) = change_of_time([Eq(h.diff(t), t * x + h)], alpha * t + 1)
+    assert simplify(warped.rhs - alpha * ((alpha * t + 1) * x + h)) == 0
+
+
+def test_two_clocks_compose():
+    equations = [Eq(h.diff(t), t * h + x)]
+    twice = change_of_time(change_of_time(equations, t**2), 3 * t + 1)
+    once = change_of_time(equations, (3 * t + 1) ** 2)
+    assert simplify(twice[0].rhs - once[0].rhs) == 0
+
+
+def test_a_speed_already_there_is_read_on_the_new_clock():
+    (warped,) = change_of_time(change_of_time([Eq(h.diff(t), -h)], c(t)), d(t))
+    assert warped.rhs == -h * d(t).diff(t) * Derivative(c(d(t)), d(t))
+
+
+def test_one_equation_may_come_without_a_list():
+    assert change_of_time(Eq(h.diff(t), -h), 2 * t)[0].rhs == -2 * h
+
+
+def test_a_unit_alone_takes_the_others_for_signals_on_its_own_clock():
+    # Not what gates per unit do: there, unit 1 reads k on the clock of k.
+    (warped,) = change_of_time([Eq(h.diff(t), k - h)], 2 * t)
+    assert simplify(warped.rhs - 2 * (k - h)) == 0
+
+
+def test_the_traced_code_can_be_warped_too():
+    field = ctrnn.plain(1, 2)
+    warped = change_of_time(symbolic(field), alpha * t)
+    assert all(simplify(w.rhs - alpha * e.rhs) == 0 for w, e in zip(warped, symbolic(field), strict=True))
+
+
+def test_every_named_field_is_multiplied_by_the_speed():
+    for field in (fields.plain(), fields.leaky(2, 1), fields.gated(1, 1), fields.gru(1, 1), fields.lstm(1, 1)):
+        for warped, equation in zip(change_of_time(field, beta * t), field, strict=True):
+            assert (warped.rhs - beta * equation.rhs).expand() == 0
+
+
+corners = [Abs(t - 1), Max(t, 2 * t - 1), Piecewise((t, t < 1), (2 * t, True)), floor(t) + t]
+
+
+@pytest.mark.parametrize(
+    ("clock", "why"),
+    [
+        (-t, "does not increase"),
+        (-exp(t), "does not increase"),
+        (-alpha * t, "does not increase"),
+        (S(3), "must run"),
+        (alpha, "must run"),
+        (t - t, "must run"),
+        (sin(t), "runs backwards"),
+        (t**2 - t, "runs backwards"),
+        (t - 2 * sin(t), "runs backwards"),
+        *((corner, "corners") for corner in corners),
+        (I * t, "not real"),
+    ],
+    ids=str,
+)
+def test_what_is_no_clock_is_refused(clock, why):
+    with pytest.raises(ValueError, match=why):
+        change_of_time([Eq(h.diff(t), -h)], clock)
+
+
+@pytest.mark.parametrize("clock", [t**2, sqrt(1 + t), t**3 / 3, 1 - exp(-t)], ids=str)
+def test_clocks_need_to_increase_on_positive_times_only(clock):
+    assert change_of_time([Eq(h.diff(t), -h)], clock)
+
+
+def test_what_is_no_system_of_equations_is_refused():
+    with pytest.raises(TypeError, match="SymPy expression"):
+        change_of_time([Eq(h.diff(t), -h)], "2*t")
+    with pytest.raises(TypeError, match="SymPy equations"):
+        change_of_time([-h], 2 * t)
+    with pytest.raises(ValueError, match="empty"):
+        change_of_time([], 2 * t)
+    with pytest.raises(ValueError, match="first derivative"):
+        change_of_time([Eq(h.diff(t, 2), -h)], 2 * t)
+    with pytest.raises(ValueError, match="one equation for each unit"):
+        change_of_time([Eq(h.diff(t), -h), Eq(h.diff(t), h)], 2 * t)
+    with pytest.raises(ValueError, match="another time"):
+        change_of_time([Eq(h.diff(t), -h.subs(t, t - 1))], 2 * t)
+    with pytest.raises(ValueError, match="another time"):
+        change_of_time([Eq(h.diff(t), Function("x", real=True)(t - 1) - h)], 2 * t)
+    with pytest.raises(ValueError, match="derivative"):
+        change_of_time([Eq(h.diff(t), -k.diff(t)), Eq(k.diff(t), h)], 2 * t)
+    with pytest.raises(ValueError, match="does not depend on"):
+        change_of_time([Eq(h.diff(t), -h)], 2 * Symbol("u", real=True))

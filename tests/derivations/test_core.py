@@ -1,0 +1,129 @@
+"""Every identity holds, and stops holding when it is tampered with."""
+
+import dataclasses
+import itertools
+
+import pytest
+from sympy import Add, Derivative, Function, MatrixBase, Pow, Rational, Subs, Symbol, exp
+from sympy.core.function import AppliedUndef
+
+import derivations
+from derivations import Identity, check, check_all, core_identities
+
+CORE = core_identities()
+names = [identity.name for identity in CORE]
+
+
+@pytest.mark.parametrize("identity", CORE, ids=names)
+def test_it_holds(identity):
+    verdict = check(identity)
+    assert verdict.verdict == ("holds under the stated assumptions" if identity.assumptions else "holds")
+    assert verdict.counterexample is None
+
+
+def variants(e):
+    """The expression with one sign flipped, one factor doubled or one exponent raised, at any depth."""
+    yield -e
+    yield 2 * e
+    yield from inner_variants(e)
+
+
+def inner_variants(e):
+    if isinstance(e, AppliedUndef | Derivative | Subs) or not e.args:
+        return
+    if isinstance(e, Add):
+        yield e.func(-e.args[-1], *e.args[:-1])
+    if isinstance(e, Pow) and e.base != 1:
+        yield e.base ** (e.exp + 1)
+    if isinstance(e, Function | exp):
+        yield e.func(2 * e.args[0])
+    for i, argument in enumerate(e.args):
+        for variant in inner_variants(argument):
+            yield e.func(*e.args[:i], variant, *e.args[i + 1 :])
+
+
+def tampered(identity):
+    """A few identities with a changed right-hand side; where that is 0, with 1 in its place."""
+    if isinstance(identity.rhs, MatrixBase):
+        entry = next((e for e in identity.rhs if e != 0), None)
+        position = list(identity.rhs).index(entry) if entry is not None else 0
+    else:
+        entry, position = identity.rhs, 0
+    for variant in itertools.islice(variants(entry), 4) if entry else [Rational(1)]:
+        if isinstance(identity.rhs, MatrixBase):
+            rhs = identity.rhs.as_mutable()
+            rhs[position] = variant
+        else:
+            rhs = variant
+        yield dataclasses.replace(identity, rhs=rhs)
+
+
+def entries(side):
+    return list(side.doit()) if isinstance(side, MatrixBase) else [side.doit()]
+
+
+@pytest.mark.parametrize("identity", CORE, ids=names)
+def test_tampered_with_it_fails_by_numbers_that_break_it(identity):
+    wrongs = list(tampered(identity))
+    assert wrongs
+    for wrong in wrongs:
+        verdict = check(wrong)
+        assert verdict.verdict == "does not hold as printed", wrong.rhs
+        # Each side by itself, so that nothing of how the difference was simplified is used.
+        lefts, rights = ([e.xreplace(verdict.counterexample).evalf(40) for e in entries(s)] for s in (wrong.lhs, wrong.rhs))
+        assert max(abs(a - b) for a, b in zip(lefts, rights, strict=True) if (a - b).is_number) > 1e-20
+        assert all(value.is_Rational for value in verdict.counterexample.values())
+
+
+@pytest.mark.parametrize("identity", CORE, ids=names)
+def test_what_a_letter_assumes_is_stated(identity):
+    signed = {u.name for u in identity.lhs.free_symbols | identity.rhs.free_symbols if u.is_nonnegative}
+    stated = {assumption.split()[0] for assumption in identity.assumptions}
+    assert signed <= stated
+
+
+def test_names_are_unique_and_each_source_has_a_label_once():
+    everything = [*CORE, *derivations.misprints()]
+    assert len({identity.name for identity in everything}) == len(everything)
+    assert len({(identity.source, identity.label) for identity in everything}) == len(everything)
+    assert {identity.source for identity in everything} == {"tallec-ollivier-2018", "ohno-kumagai-2021", "this project"}
+    assert all(identity.label and identity.statement.endswith(".") for identity in everything)
+
+
+def test_every_equation_from_2_to_10_and_the_lstm_is_there():
+    labels = {identity.label for identity in CORE}
+    assert {f"eq. {k}" for k in (2, 4, 5, 6, 7, 8, 9, 10, 13, 15, 19, 20, 23)} | {"footnote 2", "footnote 3"} <= labels
+
+
+def test_identities_are_handed_out_one_at_a_time():
+    x = Symbol("x", real=True)
+    started = []
+
+    def claims():
+        for k in range(3):
+            started.append(k)
+            yield Identity(f"claim {k}", "this project", "Nothing.", x, x)
+
+    running = check_all(claims())
+    assert started == []
+    identity, verdict = next(running)
+    assert (identity.name, verdict.holds, started) == ("claim 0", True, [0])
+    assert verdict.seconds > 0
+
+
+@pytest.mark.slow
+def test_a_full_run_is_the_core_and_the_torch_code_and_all_of_it_holds():
+    run = list(check_all())
+    assert [identity.name for identity, _ in run[: len(CORE)]] == names
+    assert all(identity.name.endswith("as coded") for identity, _ in run[len(CORE) :])
+    assert len(run) >= len(CORE) + 8
+    assert [identity.name for identity, verdict in run if not verdict.holds] == []
+    assert sum(verdict.seconds for _, verdict in run) < 60  # some ten seconds on an idle machine
+
+
+def test_no_public_name_is_a_module():
+    for name in derivations.__all__:
+        value = getattr(derivations, name)
+        assert callable(value), name
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = derivations.ledgers
