@@ -31,7 +31,7 @@ _HOMES = {
     "power_decay": ("misprints",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = list(_HOME_OF)  # noqa: PLE0605
+__all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> object:

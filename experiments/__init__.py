@@ -1,0 +1,1 @@
+"""Claims about recurrent cells and time, each repeated by one command."""

@@ -1,0 +1,162 @@
+r"""The command line: `ctrnn ...`, and from the root of the repository `python -m experiments ...`.
+
+    0 done    1 a check failed    2 wrong usage    130, 143 interrupted
+
+One function a command; what is heavy is imported inside, so that help and wrong usage answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from experiments.interruption import Interrupted, interruptible
+from experiments.usage import UsageError, did_you_mean
+
+__all__ = ["COMMANDS", "demo", "main"]
+
+DONE, FAILED, WRONG_USAGE, BROKEN_PIPE = 0, 1, 2, 141
+
+
+def _hertz(words: list[str]) -> float:
+    try:
+        rate = float(words[0])
+    except ValueError:
+        raise ValueError(f"samples per second are a number, got {words[0]!r}") from None
+    if not (math.isfinite(rate) and rate > 0):
+        raise ValueError(f"samples per second are a number above 0, got {words[0]!r}")
+    return rate
+
+
+_HZ = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="HZ",
+    instance_from_str=_hertz,
+    is_instance=lambda value: value is None or isinstance(value, float),
+    str_from_instance=lambda value: [str(value)],
+)
+
+
+def demo(
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/demo"),
+    input: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")] = None,
+    rate: Annotated[float | None, _HZ, tyro.conf.arg(help_behavior_hint="(required with --input)")] = None,
+) -> int:
+    """Run the main job on a real recording; writes one page, DIR/index.html.
+
+    Args:
+        out: Folder for index.html and numbers.json.
+        input: Your own recording, .npy or .csv: one column a channel, one row a sample.
+        rate: Samples per second of your recording.
+    """
+    if input is not None and rate is None:
+        raise UsageError("--input needs --rate too: how many samples per second is it?")
+    if rate is not None and input is None:
+        raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
+    from experiments.demo.recording import load  # noqa: PLC0415
+
+    recording = load(input, rate)  # before torch is imported, so that a wrong file is told at once
+    from experiments.demo.run import run  # noqa: PLC0415
+
+    words = ["ctrnn", "demo", "--out", str(out)] + ([] if input is None else ["--input", str(input), "--rate", f"{rate:g}"])
+    return DONE if run(out, recording, command=shlex.join(words)) else FAILED
+
+
+COMMANDS: dict[str, Callable[..., int]] = {"demo": demo}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with interruptible():
+            return _run(words)
+    except UsageError as error:
+        return _complain(f"{_prog(words)}: {error}", WRONG_USAGE)
+    except Interrupted as signal_:
+        return _complain(f"{_prog(words)}: {signal_.word}; no file was left half written.", signal_.code)
+    except BrokenPipeError:
+        # Whoever read our output has left; Python would complain once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return DONE if words else WRONG_USAGE
+    if words[0] == "--version":
+        from importlib.metadata import version  # noqa: PLC0415
+
+        print(f"ctrnn {version('ctrnn')}")
+        return DONE
+    if words[0] not in COMMANDS:
+        kind = "option" if words[0].startswith("-") else "command"
+        known = ["--help", "--version"] if kind == "option" else list(COMMANDS)
+        hint = did_you_mean(words[0], known) or f"; there is {', '.join(known)}."
+        raise UsageError(f"there is no {kind} {words[0]!r}{hint}")
+    _refuse_foreign_packages()
+    command = COMMANDS[words[0]]
+    try:
+        return tyro.cli(command, args=words[1:], prog=_prog(words), description=_summary(command))
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {_summary(command)}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: ctrnn COMMAND [options]",
+            "",
+            "Recurrent networks as ordinary differential equations.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "ctrnn COMMAND --help tells what a command takes; ctrnn --version tells the version.",
+        ]
+    )
+
+
+def _summary(command: Callable[..., int]) -> str:
+    return (command.__doc__ or "").strip().partition("\n")[0]
+
+
+def _prog(words: Sequence[str]) -> str:
+    return f"ctrnn {words[0]}" if words and words[0] in COMMANDS else "ctrnn"
+
+
+def _complain(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def _refuse_foreign_packages() -> None:
+    """On PyPI another project installs a package `discretize` too; the one beside this folder is meant."""
+    ours = Path(__file__).resolve().parents[1]
+    for name in ("ctrnn", "discretize", "derivations"):
+        spec = importlib.util.find_spec(name)
+        places = [] if spec is None else list(spec.submodule_search_locations or [])
+        if not places:
+            raise UsageError(f"the package {name!r} is missing beside {ours / 'experiments'}; install ctrnn again.")
+        if Path(places[0]).resolve().parent != ours:
+            raise UsageError(
+                f"Python finds another package {name!r} first, {places[0]}, and not the one of ctrnn in {ours}. "
+                f"Uninstall that one, or install ctrnn into an environment of its own."
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+r"""The recording: matplotlib's EEG, or the user's own file; its channels standardized, time counted in samples.
+
+.npy   numbers, (time,) or (time, channels)
+.csv   a row a sample, a column a channel; commas, semicolons or tabs; a row of names on top if you like
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.cbook import get_sample_data
+
+from experiments.usage import UsageError
+
+__all__ = ["MOST_SAMPLES", "Recording", "load"]
+
+MOST_SAMPLES, FEWEST_SAMPLES = 800, 16
+EEG_RATE, EEG_SHAPE = 80.0, (800, 4)
+EEG_CREDIT = "EEG of four electrodes, 10 s, shipped with matplotlib as sample_data/eeg.dat."
+
+
+@dataclass(frozen=True)
+class Recording:
+    r"""Samples with mean 0 and standard deviation 1 in every channel that is not constant.
+
+    Shape:   xs (time, channels).
+    """
+
+    name: str
+    xs: np.ndarray
+    rate: float  # samples per second
+    channels: tuple[str, ...]
+    total: int  # samples in the file
+    constant: tuple[str, ...]
+    credit: str
+    shipped: bool  # with matplotlib
+
+    @property
+    def seconds(self) -> float:
+        return len(self.xs) / self.rate
+
+
+def load(path: Path | None, rate: float | None) -> Recording:
+    r"""The recording in a file, or the EEG.
+
+    Args:    path: .npy or .csv, None for the EEG; rate: samples per second, for a file.
+    Raises:  UsageError for what cannot be read as a recording.
+    """
+    if path is None or rate is None:
+        xs, names, total, credit, name = *_eeg(), EEG_CREDIT, "an EEG"
+        rate = EEG_RATE
+    else:
+        xs, names, total = _read(path)
+        name, credit = path.name, f"your file {path.name}."
+    standardized, constant = _standardize(xs)
+    return Recording(name, standardized, rate, names, total, tuple(names[k] for k in constant), credit, path is None)
+
+
+def _eeg() -> tuple[np.ndarray, tuple[str, ...], int]:
+    path = Path(str(get_sample_data("eeg.dat", asfileobj=False)))
+    size, expected = path.stat().st_size if path.is_file() else 0, 8 * EEG_SHAPE[0] * EEG_SHAPE[1]
+    if size != expected:
+        found = f"{size} bytes instead of {expected}" if path.is_file() else "no such file"
+        raise UsageError(f"matplotlib's sample EEG is not what it should be ({path}: {found}); give --input FILE --rate HZ.")
+    return np.fromfile(path, dtype="<f8").reshape(EEG_SHAPE), _numbered(EEG_SHAPE[1]), EEG_SHAPE[0]
+
+
+def _read(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
+    readers = {".npy": _read_npy, ".csv": _read_csv}
+    if path.suffix.lower() not in readers:
+        raise UsageError(f"{path}: a recording is a .npy or .csv file, not {path.suffix or 'one without a suffix'}.")
+    try:
+        xs, names, total = readers[path.suffix.lower()](path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    if xs.shape[1] > total:
+        raise UsageError(f"{path}: {xs.shape[1]} channels and only {total} samples; transpose it, rows are samples.")
+    if total < FEWEST_SAMPLES:
+        raise UsageError(f"{path}: {total} samples, at least {FEWEST_SAMPLES} are needed.")
+    if not np.isfinite(xs).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(xs))[0])
+        raise UsageError(f"{path}: {xs[row, column]} in sample {row + 1}, channel {names[column]}; fill or drop such samples.")
+    return xs, names, total
+
+
+def _read_npy(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
+    with path.open("rb") as file:
+        magic = file.read(6)
+    if magic != b"\x93NUMPY":
+        kind = "it is an archive; save one array with numpy.save" if magic[:2] == b"PK" else "it is not a .npy file"
+        raise UsageError(f"{path}: cannot be read: {kind}.")
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        reason = "it holds Python objects, not numbers" if "object" in str(error).lower() else "it is empty or cut off"
+        raise UsageError(f"{path}: cannot be read: {reason}.") from None
+    if values.dtype.kind == "c":
+        raise UsageError(f"{path}: complex numbers; give real and imaginary parts as channels of their own.")
+    if values.dtype.kind not in "iufb":
+        raise UsageError(f"{path}: not numeric, its values are of type {values.dtype}.")
+    if values.ndim not in (1, 2) or 0 in values.shape:
+        raise UsageError(f"{path}: shape {values.shape}; a recording is (time,) or (time, channels), and not empty.")
+    table = values[:, None] if values.ndim == 1 else values
+    return np.array(table[:MOST_SAMPLES], dtype=np.float64), _numbered(table.shape[1]), len(table)
+
+
+def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
+    rows: list[list[float]] = []
+    names: tuple[str, ...] = ()
+    total = 0
+    try:
+        for line, cells in _lines(path):
+            if not names:
+                header = not any(_is_number(cell) for cell in cells)
+                names = tuple(cell or str(k) for k, cell in enumerate(cells, 1)) if header else _numbered(len(cells))
+                if header:
+                    continue
+            if total < MOST_SAMPLES:
+                rows.append(_numbers(path, line, cells, len(names)))
+            total += 1
+    except (csv.Error, UnicodeDecodeError):
+        raise UsageError(f"{path}: cannot be read: it is not text with one row a sample.") from None
+    if not rows:
+        raise UsageError(f"{path}: no samples in it, at least {FEWEST_SAMPLES} are needed.")
+    return np.array(rows), names, total
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Number and cells of every line that is not blank."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+        delimiter = next((sign for sign in ",;\t" if sign in first), ",")
+        file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter)
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, [cell.strip() for cell in cells]
+
+
+def _numbers(path: Path, line: int, cells: list[str], width: int) -> list[float]:
+    if len(cells) != width:
+        raise UsageError(f"{path}: line {line} has {len(cells)} columns, the lines before it {width}.")
+    for column, cell in enumerate(cells, 1):
+        if not _is_number(cell):
+            raise UsageError(f"{path}: line {line}, column {column}: {cell!r} is not a number.")
+        if not np.isfinite(float(cell)):
+            raise UsageError(f"{path}: {cell} in row {line}, column {column}; fill or drop such samples.")
+    return [float(cell) for cell in cells]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbered(channels: int) -> tuple[str, ...]:
+    return tuple(str(k) for k in range(1, channels + 1))
+
+
+def _standardize(xs: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Mean 0 and standard deviation 1 by channel, and the numbers of the constant ones, which become 0."""
+    scale = np.abs(xs).max(axis=0)
+    scaled = xs / np.where(scale > 0, scale, 1.0)  # squares of very large numbers would overflow
+    centred = scaled - scaled.mean(axis=0)
+    spread = centred.std(axis=0)
+    # Of a constant channel, the mean leaves rounding errors, which must not be blown up.
+    constant = spread <= 16 * np.finfo(np.float64).eps
+    return np.where(constant, 0.0, centred / np.where(constant, 1.0, spread)), np.flatnonzero(constant).tolist()

@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM: one way up and out, through every `finally`, and no way to get lost.
+
+An exception raised by a signal handler vanishes if it happens to strike inside a weak reference's callback or a
+destructor; so the signal is remembered too, and asked for at every line that a command prints.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Interrupted", "checkpoint", "interruptible"]
+
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_received: list[int] = []
+
+
+class Interrupted(BaseException):
+    """A signal, with its word and the exit code that it means."""
+
+    def __init__(self, number: int) -> None:
+        self.word, self.code = WORDS[signal.Signals(number)], 128 + number
+        super().__init__(self.word)
+
+
+def checkpoint() -> None:
+    """Raise what was received and swallowed."""
+    if _received:
+        raise Interrupted(_received[0])
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within it, both signals raise `Interrupted`; outside of the main thread, signals are the caller's."""
+
+    def receive(number: int, frame: object) -> None:
+        _received.append(number)
+        raise Interrupted(number)
+
+    _received.clear()
+    before = {}
+    try:
+        for number in WORDS:
+            before[number] = signal.signal(number, receive)
+    except ValueError:
+        yield
+        return
+    hook = sys.unraisablehook
+    # What was swallowed is told by `checkpoint`, not by Python in the middle of everything.
+    sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, Interrupted) else hook(lost)
+    try:
+        yield
+        checkpoint()
+    finally:
+        sys.unraisablehook = hook
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _received.clear()

@@ -1,0 +1,42 @@
+"""Signals are never lost, and what they interrupt is put back."""
+
+import signal
+import weakref
+
+import pytest
+
+from experiments.interruption import Interrupted, checkpoint, interruptible
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_becomes_its_exit_code(number, code):
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as caught, interruptible():
+        signal.raise_signal(number)
+    assert caught.value.code == code
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_strikes_inside_a_weak_references_callback_is_not_lost():
+    class Thing:
+        pass
+
+    reached = []
+
+    def work():
+        thing = Thing()
+        watcher = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+        del thing
+        assert watcher() is None
+        reached.append("swallowed by Python")
+        checkpoint()
+        reached.append("lost")
+
+    with pytest.raises(Interrupted), interruptible():
+        work()
+    assert reached == ["swallowed by Python"]
+
+
+def test_a_checkpoint_without_a_signal_does_nothing():
+    with interruptible():
+        checkpoint()

@@ -1,0 +1,121 @@
+"""What the command line answers, in processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ctrnn(*words, cwd=ROOT, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False, **more
+    )
+
+
+@pytest.fixture
+def small(tmp_path):
+    np.save(tmp_path / "small.npy", np.random.default_rng(0).normal(size=(24, 2)))
+    return tmp_path / "small.npy"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["demo", "--help"], ["--version"], ["dmeo"], ["demo", "--inptu", "x"]])
+def test_help_and_wrong_usage_answer_without_torch(words):
+    script = (
+        f"import sys\nfrom experiments.__main__ import main\ncode = main({words})\n"
+        "heavy = [name for name in ('torch', 'sympy', 'matplotlib') if name in sys.modules]\nassert not heavy, heavy\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "AssertionError" not in done.stderr
+    assert done.returncode == (0 if words[-1] in ("--help", "--version") else 2)
+
+
+def test_help_calls_itself_ctrnn_and_lists_the_commands():
+    done = ctrnn("--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: ctrnn COMMAND")
+    assert "demo" in done.stdout
+    assert "usage: ctrnn demo" in ctrnn("demo", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "usage: ctrnn COMMAND"),
+        (["dmeo"], "there is no command 'dmeo'; did you mean 'demo'?"),
+        (["qqq"], "there is no command 'qqq'; there is demo."),
+        (["--verison"], "there is no option '--verison'; did you mean '--version'?"),
+        (["demo", "--inptu", "x.csv"], "--input FILE"),
+        (["demo", "extra"], "extra"),
+        (["demo", "--input", "x.csv"], "--input needs --rate"),
+        (["demo", "--rate", "80"], "name it with --input FILE"),
+        (["demo", "--input", "x.csv", "--rate", "fast"], "samples per second are a number, got 'fast'"),
+        (["demo", "--input", "x.csv", "--rate", "0"], "a number above 0, got '0'"),
+        (["demo", "--input", "x.csv", "--rate", "-80"], "a number above 0, got '-80'"),
+        (["demo", "--input", "x.csv", "--rate", "nan"], "a number above 0, got 'nan'"),
+        (["demo", "--input", "no such.csv", "--rate", "1"], "ctrnn demo: no such.csv: cannot be read"),
+        (["demo", "--input", "x.edf", "--rate", "1"], "a recording is a .npy or .csv file, not .edf"),
+    ],
+)
+def test_wrong_usage_is_2_and_names_what_is_near(words, message):
+    done = ctrnn(*words)
+    assert done.returncode == 2
+    said = " ".join((done.stdout + done.stderr).replace("│", " ").split())
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_a_bad_file_is_one_line(tmp_path):
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n3,x\n")
+    done = ctrnn("demo", "--input", tmp_path / "bad.csv", "--rate", 10, "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip().splitlines() == [f"ctrnn demo: {tmp_path}/bad.csv: line 3, column 2: 'x' is not a number."]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, small):
+    (tmp_path / "taken").write_text("a file, not a folder")
+    done = ctrnn("demo", "--input", small, "--rate", 10, "--out", tmp_path / "taken")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_foreign_package_of_the_same_name_is_refused_and_not_imported(tmp_path):
+    (tmp_path / "discretize").mkdir()
+    (tmp_path / "discretize" / "__init__.py").write_text("raise RuntimeError('imported')")
+    script = "import sys\nfrom experiments.__main__ import main\nsys.exit(main(['demo']))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "another package 'discretize' first" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_an_interrupted_run_says_so_and_leaves_the_old_page(tmp_path, small, number, code, word):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "index.html").write_text("the old page")
+    command = [sys.executable, "-m", "experiments", "demo", "--input", str(small), "--rate", "10", "--out", str(out)]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    while "Identities" not in (line := running.stdout.readline()):
+        assert line, running.communicate()[1]
+    time.sleep(0.2)
+    running.send_signal(number)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == code
+    assert stderr.strip() == f"ctrnn demo: {word}; no file was left half written."
+    assert [file.name for file in out.iterdir()] == ["index.html"]
+    assert (out / "index.html").read_text() == "the old page"
