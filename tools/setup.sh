@@ -16,10 +16,10 @@ find_python() {
         exit 1
     fi
     for candidate in python3 python3.13 python3.12 python3.11 python; do
-        if command -v "$candidate" >/dev/null 2>&1 && suits "$candidate"; then
-            printf '%s' "$candidate"
-            return
-        fi
+        found=$(command -v "$candidate" 2>/dev/null) || continue
+        # An activated .venv comes first on the path, and could not make itself anew.
+        case $found in "$(pwd)"/.venv/*) continue ;; esac
+        suits "$found" && { printf '%s' "$found"; return; }
     done
     say "Python 3.11, 3.12 or 3.13 is needed and none is on the path (python3 is: $(python3 -V 2>&1 || true)); install one, or name one with PYTHON=/path/to/python make ..."
     exit 1

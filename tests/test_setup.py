@@ -1,0 +1,127 @@
+"""`tools/setup.sh` with stand-ins for python: what it does once, not twice, and what it says where something is missing."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PRETENDS = """#!/bin/sh
+# A python that makes environments of stand-ins and writes down what it is asked for.
+case "$1 $2" in
+    "-m venv") shift 2; for last; do :; done; mkdir -p "$last/bin"; echo "venv $*" >>"{log}"
+               printf '#!/bin/sh\\necho "pip $*" >>"{log}"\\nexit {pip}\\n' >"$last/bin/python"; chmod +x "$last/bin/python" ;;
+    "-c import venv, ensurepip") exit {venv} ;;
+    *) exec "{python}" "$@" ;;
+esac
+"""
+TOO_OLD = '#!/bin/sh\n[ "$1" = -V ] && echo "Python 3.9.2"\nexit 1\n'
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with a space in its name, as far as set-up reads it, and an otherwise empty path for python stand-ins."""
+    root = tmp_path / "a checkout"
+    (root / "tools").mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt", "tools/setup.sh", "Makefile"):
+        shutil.copy(ROOT / name, root / name)
+    (tmp_path / "bin").mkdir()
+    for tool in ("sh", "cat", "mv", "rm", "mkdir", "chmod", "dirname", "make"):
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
+    return root
+
+
+def put_python(checkout: Path, text: str, name: str = "python3", **values: object) -> None:
+    log = checkout.parent / "log"
+    settings = {"log": log, "python": sys.executable, "venv": 0, "pip": 0} | values
+    file = checkout.parent / "bin" / name
+    file.write_text(text.format(**settings) if text is PRETENDS else text)
+    file.chmod(0o755)
+
+
+def set_up(checkout: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    path = {"PATH": str(checkout.parent / "bin"), "HOME": os.environ.get("HOME", "/")}
+    command = words or ("sh", "tools/setup.sh", "test")
+    return subprocess.run(command, cwd=checkout, env=path | environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def log(checkout: Path) -> list[str]:
+    file = checkout.parent / "log"
+    lines = file.read_text().splitlines() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return lines
+
+
+def test_the_first_time_installs_and_the_second_does_nothing(checkout):
+    put_python(checkout, PRETENDS)
+    assert set_up(checkout).returncode == 0
+    made, installed = log(checkout)
+    assert made == "venv --clear .venv"
+    assert installed.endswith("--constraint constraints.txt --editable .[test]")
+    assert set_up(checkout).returncode == 0
+    assert log(checkout) == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_change_of_what_the_environment_depends_on_makes_it_anew(checkout, name):
+    put_python(checkout, PRETENDS)
+    set_up(checkout)
+    log(checkout)
+    with (checkout / name).open("a") as file:
+        file.write("# changed\n")
+    assert set_up(checkout).returncode == 0
+    assert log(checkout)[0] == "venv --clear .venv"
+
+
+def test_further_extras_are_added_to_the_environment_and_serve_for_fewer(checkout):
+    put_python(checkout, PRETENDS)
+    set_up(checkout)
+    log(checkout)
+    assert set_up(checkout, "sh", "tools/setup.sh", "test,check").returncode == 0
+    (installed,) = log(checkout)
+    assert installed.endswith(".[test,check]")
+    assert set_up(checkout).returncode == 0
+    assert log(checkout) == []
+
+
+def test_a_failed_install_says_so_and_is_tried_again(checkout):
+    put_python(checkout, PRETENDS, pip=1)
+    done = set_up(checkout)
+    assert done.returncode == 1
+    assert "installing the packages failed" in done.stderr
+    put_python(checkout, PRETENDS)
+    assert set_up(checkout).returncode == 0
+
+
+def test_a_python_that_is_too_old_or_missing_is_named_in_one_sentence(checkout):
+    put_python(checkout, TOO_OLD)
+    done = set_up(checkout)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "Python 3.11, 3.12 or 3.13 is needed" in done.stderr
+    assert "Python 3.9.2" in done.stderr
+    done = set_up(checkout, PYTHON=str(checkout.parent / "bin" / "python3"))
+    assert "which is not a Python 3.11, 3.12 or 3.13" in done.stderr
+    put_python(checkout, PRETENDS, name="python3.12")
+    assert set_up(checkout).returncode == 0
+
+
+def test_a_missing_venv_module_is_named_with_what_to_install(checkout):
+    put_python(checkout, PRETENDS, venv=1)
+    done = set_up(checkout)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "has no venv module" in done.stderr
+    assert "python3-venv" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_finds_its_folder_from_anywhere(checkout):
+    put_python(checkout, PRETENDS)
+    done = set_up(checkout, "make", "-C", "/", "-f", str(checkout / "Makefile"), "setup")
+    assert done.returncode == 0, done.stderr
+    assert (checkout / ".venv" / "bin" / "python").exists()
