@@ -1,0 +1,161 @@
+"""The code in README and docs, run; what the pages show, link to and say of the code, compared with what there is."""
+
+import contextlib
+import functools
+import importlib
+import io
+import re
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+import torch
+
+import derivations
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PACKAGES = ["ctrnn", "discretize", "derivations"]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAPERS = {"tallec-ollivier-2018": "T&O", "ohno-kumagai-2021": "O&K", "this project": "this project"}
+
+
+def ids(pages):
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+def blocks(page):
+    """(code, what it is shown to print) for every Python block; nothing is shown where no text block follows at once."""
+    text = page.read_text()
+    fences = list(FENCE.finditer(text))
+    for fence, following in zip_longest(fences, fences[1:]):
+        if fence[1] == "python":
+            adjacent = following is not None and following[1] == "text" and not text[fence.end() : following.start()].strip()
+            yield fence[2], following[2] if adjacent else ""
+
+
+@functools.cache
+def prose():
+    """The pages without their blocks of code."""
+    return {page: FENCE.sub("", page.read_text()) for page in LINKED}
+
+
+@pytest.fixture
+def as_a_user_would(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
+    torch.seed()  # what is shown must not hang on a seed that readers do not see
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.name)
+@pytest.mark.usefixtures("as_a_user_would")
+def test_code_prints_what_the_page_shows(page):
+    namespace = {"__name__": "__main__"}
+    for number, (code, shown) in enumerate(blocks(page), 1):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+        assert printed.getvalue() == shown, f"{page.name}, block {number}"
+
+
+def test_the_pages_have_code_to_run():
+    assert sum(1 for page in PAGES for _ in blocks(page)) >= 10
+
+
+def test_the_readme_is_about_ten_lines_of_python():
+    (code, shown) = next(blocks(ROOT / "README.md"))
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    assert shown
+
+
+@pytest.mark.parametrize("page", LINKED, ids=ids(LINKED))
+def test_links_and_images_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose()[page]):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        aim = (page.parent / path).resolve() if path else page
+        assert aim.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(aim), f"{page.name} links to {target}"
+
+
+def anchors(page):
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_in_the_docs(package):
+    text = "".join(page.read_text() for page in PAGES if page.parent.name == "docs")
+    missing = [name for name in importlib.import_module(package).__all__ if not re.search(rf"\b{package}\.{name}\b", text)]
+    assert not missing, f"say in docs/index.md what {missing} of {package} are"
+
+
+@pytest.mark.parametrize("page", LINKED, ids=ids(LINKED))
+def test_every_name_the_pages_give_a_package_is_there(page):
+    for package, name in re.findall(r"\b(ctrnn|discretize|derivations)\.([A-Za-z]\w*)(?![\w/])", page.read_text()):
+        if name not in ("py", "md"):
+            assert hasattr(importlib.import_module(package), name), f"{page.name} names {package}.{name}"
+
+
+def test_every_file_is_on_the_contributors_page():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            if file.name != "__init__.py":
+                assert re.search(rf"\b{file.name}\b", text), f"{file.relative_to(ROOT)} is not in CONTRIBUTING.md"
+
+
+def escaped(text):
+    return re.sub(r"([|*_<>])", r"\\\1", text)
+
+
+def row(identity, verdict):
+    cells = [PAPERS[identity.source], identity.label, identity.statement, ", ".join(identity.assumptions), verdict.verdict]
+    return "| " + " | ".join(map(escaped, cells)) + " |"
+
+
+def tables(page):
+    """The bodies of a page's tables, each a list of lines."""
+    found = re.findall(r"^\|[-| ]+\|\n((?:\|.*\|\n)+)", page.read_text(), re.MULTILINE)
+    return [body.splitlines() for body in found]
+
+
+@pytest.mark.parametrize("which", ["what holds", "misprints"])
+def test_the_table_of_identities_is_what_sympy_finds(which):
+    identities, place = (None, 0) if which == "what holds" else (derivations.misprints(), 1)
+    rows = [row(*pair) for pair in derivations.check_all(identities)]
+    assert tables(ROOT / "docs" / "derivations.md")[place] == rows, "the table should read:\n" + "\n".join(rows)
+
+
+def test_the_readmes_two_commands_are_targets_of_the_makefile():
+    readme, makefile = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
+    for target in ("demo", "test"):
+        assert re.search(rf"^ +make {target}\b", readme, re.MULTILINE)
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_the_citation_file_has_what_its_format_asks_for():
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert not [line for line in lines if "\t" in line]
+    values = dict(line.split(": ", 1) for line in lines if re.match(r"[a-z-]+: ", line))
+    keys = {line.split(":")[0] for line in lines if re.match(r"[a-z-]+:", line)}
+    assert {"cff-version", "message", "title", "authors"} <= keys
+    assert values["cff-version"] == "1.2.0"
+    assert values["title"].startswith("ctrnn")
+    assert values["license"] == "Apache-2.0"
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{values["version"]}"' in pyproject
+    assert sum(line.startswith("  - type: ") for line in lines) == 2
+    assert all(line.startswith((" ", "#")) or re.match(r"[a-z-]+:( |$)", line) for line in lines if line)
+
+
+def test_the_changelog_knows_the_version():
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("page", LINKED, ids=ids(LINKED))
+def test_no_page_names_a_package_host(page):
+    assert not re.search(r"https?://[^\s)]*(pypi|anaconda|conda-forge|pytorch\.org|files\.pythonhosted)", page.read_text())
