@@ -14,10 +14,10 @@ demo: setup
 	@$(IN_ROOT) $(PYTHON_HERE) -m experiments demo
 
 test: setup
-	@$(IN_ROOT) $(PYTHON_HERE) -m pytest
+	@$(IN_ROOT) $(PYTHON_HERE) -m pytest -n 2 --dist loadfile
 
 test-slow: setup
-	@$(IN_ROOT) $(PYTHON_HERE) -m pytest -m slow
+	@$(IN_ROOT) $(PYTHON_HERE) -m pytest -n 2 -m slow
 
 check:
 	@$(IN_ROOT) sh tools/setup.sh test,check

@@ -91,7 +91,7 @@ def gated(
     Raises:  ValueError for an unknown gate.
     Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10).
     """
-    if gate not in GATES:
+    if not isinstance(gate, str) or gate not in GATES:
         raise ValueError(f"`gate` must be one of {', '.join(map(repr, GATES))}, got {gate!r}.")
     candidate = TanhCandidate(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
     rate = GATES[gate](input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)

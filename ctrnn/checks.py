@@ -19,6 +19,23 @@ if TYPE_CHECKING:
 ULPS_BEYOND_AN_END = 4.0
 
 
+def is_field(value: object) -> VectorField:
+    from ctrnn.field import VectorField  # noqa: PLC0415 (which needs the checks itself)
+
+    if not isinstance(value, VectorField):
+        raise TypeError(
+            f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; "
+            "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
+        )
+    return value
+
+
+def is_flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+    return value
+
+
 def positive_size(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be a whole number, got {value!r}.")
@@ -31,11 +48,15 @@ def finite_number(name: str, value: float) -> float:
     """A real number as a float; tensors and arrays of one element are numbers too."""
     if isinstance(value, Tensor) and value.requires_grad:
         raise ValueError(f"`{name}` is taken as a plain number and would lose its gradient; pass `{name}.item()`.")
-    if isinstance(value, bool | str | bytes) or not (isinstance(value, numbers.Real) or hasattr(value, "item")):
+    try:
+        plain = value.item() if hasattr(value, "item") else value
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`{name}` must be one number, got {value!r}.") from error
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
         raise TypeError(f"`{name}` must be a number, got {value!r}.")
     try:
-        number = float(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError, RuntimeError) as error:
+        number = float(plain)
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"`{name}` must be one number, got {value!r}.") from error
     if not math.isfinite(number):
         raise ValueError(f"`{name}` must be finite, got {number}.")
@@ -136,22 +157,33 @@ def as_numbers(value: object) -> Tensor:
     return given.clone()
 
 
-def are_times(name: str, value: object) -> Tensor:
-    """Finite, strictly increasing times in one dimension, as float64 on the CPU: time is a number, not data."""
+def _as_times(name: str, value: object) -> Tensor:
+    """Real numbers as float64 on the CPU, refused where that would change them."""
     if isinstance(value, Tensor) and value.requires_grad:
         raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
     try:
         times = as_numbers(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"`{name}` must be a sequence of numbers, got {type(value).__name__}.") from error
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"`{name}` must be a time or a sequence of times, got {type(value).__name__}.") from error
     if times.is_complex() or times.dtype == torch.bool:
         raise TypeError(f"`{name}` must hold real numbers, got {times.dtype}.")
+    if not times.is_floating_point() and times.numel() and int(times.abs().max()) > 2**53:
+        raise ValueError(
+            f"`{name}` holds whole numbers up to {int(times.abs().max())}, which float64 cannot tell apart; count from the "
+            f"first, `{name} - {name}[0]`."
+        )
+    times = times.to(device="cpu", dtype=torch.float64)
+    is_finite(name, times)
+    return times
+
+
+def are_times(name: str, value: object) -> Tensor:
+    """Finite, strictly increasing times in one dimension, as float64 on the CPU: time is a number, not data."""
+    times = _as_times(name, value)
     if times.dim() != 1:
         raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
     if len(times) == 0:
         raise ValueError(f"`{name}` is empty; give at least one time.")
-    times = times.to(device="cpu", dtype=torch.float64)
-    is_finite(name, times)
     steps = times.diff()
     if not bool((steps > 0).all()):
         k = int(torch.nonzero(steps <= 0)[0])
@@ -177,16 +209,7 @@ def within(name: str, times: Tensor, start: float, end: float) -> Tensor:
 
 def evaluation_times(name: str, t: object) -> Tensor:
     """A scalar time or a vector of them, finite, in any order, as float64 on the CPU."""
-    if isinstance(t, Tensor) and t.requires_grad:
-        raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
-    try:
-        times = as_numbers(t)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"`{name}` must be a time or a sequence of times, got {type(t).__name__}.") from error
-    if times.is_complex() or times.dtype == torch.bool:
-        raise TypeError(f"`{name}` must hold real numbers, got {times.dtype}.")
+    times = _as_times(name, t)
     if times.dim() > 1:
         raise ValueError(f"`{name}` must be one time or a vector of times, got shape {tuple(times.shape)}.")
-    times = times.to(device="cpu", dtype=torch.float64)
-    is_finite(name, times)
     return times

@@ -39,7 +39,7 @@ class GivenSpeed(Path):
         given = self.source.at(k, t) if isinstance(self.source, Path) else self.source(t)
         try:
             speed = torch.as_tensor(given, dtype=torch.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise TypeError(f"`speed` must give a number, got {given!r} at t = {float(t)}.") from error
         if speed.numel() != 1:
             raise ValueError(f"`speed` must give one number for the whole batch, got shape {tuple(speed.shape)}.")
@@ -63,8 +63,7 @@ class Driven:
     """
 
     def __init__(self, field: VectorField, path: Path, speed: Path | Callable | None = None) -> None:
-        if not isinstance(field, VectorField):
-            raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(field).__name__}.")
+        checks.is_field(field)
         if not isinstance(path, Path):
             raise TypeError(f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`.")
         self.field, self.path = field, path
@@ -106,7 +105,9 @@ class Driven:
     def check_flow(self, t: Tensor, h: Tensor) -> None:
         """Refuse a field whose `flow` does not give one derivative for each unit, before a solver stumbles over it."""
         with torch.no_grad():
-            slope = self.at(int(piece_numbers(self.knots, t)), t, h)
+            slope = self.field.flow(self.input_at(int(piece_numbers(self.knots, t)), t), h)
+        if not isinstance(slope, Tensor):
+            raise TypeError(f"The field's `flow` gives {type(slope).__name__}, not a tensor; it must return dh/dt.")
         if slope.shape != h.shape or slope.dtype != h.dtype:
             raise ValueError(
                 f"The field's `flow` gives {slope.dtype} of shape {tuple(slope.shape)} for a state of {h.dtype} and shape "

@@ -14,6 +14,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ class Piece:
         return self.path.slope(*self._placed(t))
 
     def _placed(self, t: float | Tensor) -> tuple[int | Tensor, Tensor]:
-        times = torch.as_tensor(t, dtype=torch.float64)
+        times = checks.within("t", checks.evaluation_times("t", t), self.start, self.end)
         return (torch.full(times.shape, self.number) if times.dim() else self.number), times
 
     @property
@@ -75,9 +76,13 @@ class Path(ABC):
     def piece(self, k: int) -> Piece:
         """Piece k, smooth on [knots[k], knots[k + 1]]; k counts from the end where negative, as in a list."""
         pieces = len(self.knots) - 1
-        if not -pieces <= k < pieces:
-            raise IndexError(f"There is no piece {k}: the path has {pieces}.")
-        return Piece(self, operator.index(k) % pieces)
+        try:
+            number = operator.index(k)
+        except TypeError as error:
+            raise TypeError(f"`k` must be a whole number, got {k!r}.") from error
+        if not -pieces <= number < pieces:
+            raise IndexError(f"There is no piece {number}: the path has {pieces}.")
+        return Piece(self, number % pieces)
 
     def __call__(self, t: float | Tensor) -> Tensor:
         return self.at(*self._locate(t))
@@ -102,19 +107,22 @@ def piece_numbers(knots: Tensor, times: Tensor) -> Tensor:
 
 
 class _SampledPath(Path):
-    """What held and linear paths share: checked samples, kept whole and one by one."""
+    """What held and linear paths share: checked samples, not copied, so that they can be learned."""
 
     def __init__(self, xs: Tensor, knots: Tensor) -> None:
-        self.knots = knots
-        self._keep(xs)
+        self.xs, self.knots = xs, knots
+        self._one_by_one: tuple[Tensor, ...] | None = None
 
-    def _keep(self, xs: Tensor) -> None:
-        self.xs = xs
-        # Not xs[k]: under autograd, indexing in a loop over time costs a full-size gradient for each index.
-        self._samples = xs.unbind(0)
+    def _for_a_solve(self, xs: Tensor) -> Self:
+        """The path on samples taken apart, once for a solve: xs[k] in a loop costs a gradient of full size for each k."""
+        apart = copy.copy(self)
+        apart.xs, apart._one_by_one = xs, xs.unbind(0)
+        return apart
 
     def _sample(self, k: int | Tensor) -> Tensor:
-        return self._samples[k] if isinstance(k, int) else self.xs[k.to(self.xs.device)]
+        if isinstance(k, int):
+            return self.xs[k] if self._one_by_one is None else self._one_by_one[k]
+        return self.xs[k.to(self.xs.device)]
 
 
 class HeldPath(_SampledPath):
@@ -139,9 +147,7 @@ class HeldPath(_SampledPath):
         return torch.zeros_like(self._sample(k))
 
     def map(self, f: Callable[[Tensor], Tensor]) -> HeldPath:
-        mapped = copy.copy(self)
-        mapped._keep(f(self.xs))  # held values: one product for the whole sequence
-        return mapped
+        return self._for_a_solve(f(self.xs))  # held values: one product for the whole sequence
 
 
 class LinearPath(_SampledPath):
@@ -171,6 +177,9 @@ class LinearPath(_SampledPath):
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
         left, right, _, width = self._ends(k)
         return (right - left) / _over_samples(width, left)
+
+    def map(self, f: Callable[[Tensor], Tensor]) -> MappedPath:
+        return MappedPath(self._for_a_solve(self.xs), f)
 
     def _ends(self, k: int | Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         left, right = self._sample(k), self._sample(k + 1)
@@ -207,6 +216,8 @@ class MappedPath(Path):
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
     """Samples (time, batch, feature): floating point, finite, at least one of each axis."""
     checks.is_tensor(name, xs)
+    if xs.layout != torch.strided or xs.is_nested:
+        raise TypeError(f"`{name}` must be a plain tensor, not a sparse or nested one; convert it with `{name}.to_dense()`.")
     if not xs.is_floating_point():
         raise TypeError(f"`{name}` must be floating point, got {xs.dtype}; convert it, for instance with `{name}.double()`.")
     if xs.dim() != 3:

@@ -32,8 +32,10 @@ class _InputFreeRate(Part):
 def _rates_tensor(alpha: float | Tensor, below: float, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
     given = alpha.detach() if isinstance(alpha, Tensor) else alpha
     try:
+        if torch.as_tensor(given).dtype == torch.bool:
+            raise TypeError("a truth value is no rate")
         values = torch.as_tensor(given, dtype=dtype or torch.get_default_dtype())
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"`alpha` must be a rate, or one rate per unit, got {alpha!r}.") from error
     if values.dim() > 1 or values.numel() == 0:
         raise ValueError(f"`alpha` must be one rate or a vector of one per unit, got shape {tuple(values.shape)}.")

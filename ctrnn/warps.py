@@ -250,7 +250,10 @@ class SmoothWarp(Warp):
 
 
 def _coefficients(name: str, values: Tensor) -> Tensor:
-    values = checks.as_numbers(values)
+    try:
+        values = checks.as_numbers(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"`{name}` must be a vector of real numbers, got {values!r}.") from error
     if values.is_complex() or values.dim() != 1:
         raise ValueError(f"`{name}` must be a vector of real numbers, got {values.dtype} of shape {tuple(values.shape)}.")
     values = values.detach().to(device="cpu", dtype=torch.float64)

@@ -23,8 +23,9 @@ __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine"]
 
 ADAPTIVE_METHODS = {"dopri5": 5, "dopri8": 8, "bosh3": 3, "adaptive_heun": 2}  # name: order
 
-# Embedded error estimates are for small steps. At one step a sample, which held inputs invite, errors came out up to 54
-# times the tolerance without this margin, 5 with it, for a third more evaluations (dopri5, cubic decay among the fields).
+# Embedded error estimates are for small steps. At about one step a sample, which held inputs invite, dopri5 came out at up
+# to 52 tolerances without this margin and 15 with it, at 0.8 and 0.1 in the median, for 20 to 34 % more evaluations
+# (tolerances 1e-3 to 1e-5, 88 problems each, cubic decays among them). bosh3: 14 and 1, for 68 to 84 % more.
 ERROR_MARGIN = 8.0
 
 SHORTEST_STEP = 1e-14  # as a fraction of the segment: below it the state no longer moves in float64
@@ -72,7 +73,7 @@ class _Flight:
         self.engine, self.segment, self.tally = engine, segment, engine.tally
         self.flow = segment.flow()
         self.proposed = 0.0
-        self.cut = False
+        self.cut = self.rejected = False  # the step under way by landing, the last one for its error
         self.errors: Tensor | None = None
         self.derivative: Tensor | None = None
 
@@ -98,14 +99,17 @@ class _Flight:
             raise _Landed(h)
         if self.tally.attempted >= self.engine.max_num_steps:
             raise self.too_many_steps(at, h)
-        if not proposed > SHORTEST_STEP * self.segment.length:
-            raise self.too_short_a_step(at, h)
         self.proposed, self.cut = proposed, at + proposed > self.segment.length
+        # A short step is no failure by itself: it may have been carried here from a shorter segment, and will grow.
+        if not at + proposed > at or (self.rejected and proposed < SHORTEST_STEP * self.segment.length):
+            raise self.too_short_a_step(at, h)
 
     def callback_accept_step(self, tau: Tensor, h: Tensor, step: Tensor) -> None:
+        self.rejected = False
         self.tally.accept(self.segment.start + float(tau), float(step))
 
     def callback_reject_step(self, tau: Tensor, h: Tensor, step: Tensor) -> None:
+        self.rejected = True
         self.tally.rejected += 1
 
     @torch.no_grad()
@@ -115,7 +119,6 @@ class _Flight:
         slope = self(torch.zeros((), dtype=torch.float64, device=h.device), h)
         size, speed = float(self.norm(h / scale)), float(self.norm(slope / scale))
         guess = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
-        guess = min(guess, self.segment.length)
         moved = self.flow(torch.tensor(guess, dtype=torch.float64, device=h.device), h + guess * slope)
         self.tally.evaluations += 1
         bend = float(self.norm((moved - slope) / scale)) / guess
@@ -143,7 +146,10 @@ class _Flight:
             )
         else:
             cause = f"no step down to {self.proposed:.3g} meets rtol={self.engine.rtol:g}, atol={self.engine.atol:g}"
-            hint = "Loosen the tolerances, use float64, or look for a jump inside the field: jumps belong at knots."
+            hint = (
+                "Loosen the tolerances, use float64, or look at the field there: its solution may end, or it has a jump, and "
+                "jumps belong at knots."
+            )
         return Failure(cause, hint, self.segment.start + at, sample, unit)
 
     def too_many_steps(self, at: float, h: Tensor) -> Failure:

@@ -22,7 +22,7 @@ class DiscreteCell(nn.Module):
 
     def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0) -> None:
         super().__init__()
-        self.field, self.step, self.dt = checked_field(field), checked_step(step), checks.positive_number("dt", dt)
+        self.field, self.step, self.dt = checks.is_field(field), checked_step(step), checks.positive_number("dt", dt)
 
     def forward(self, x: Tensor, h: Tensor | None = None, dt: float | None = None) -> Tensor:
         checks.is_input(self.field, x)
@@ -40,15 +40,6 @@ class DiscreteCell(nn.Module):
 
     def extra_repr(self) -> str:
         return f"step={self.step!r}, dt={self.dt:g}"
-
-
-def checked_field(field: VectorField) -> VectorField:
-    if not isinstance(field, VectorField):
-        raise TypeError(
-            f"`field` must be a ctrnn.VectorField, got {type(field).__name__}; "
-            "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
-        )
-    return field
 
 
 def checked_step(step: Step) -> Step:

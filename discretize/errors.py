@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 from discretize.trajectory import Trajectory
 
@@ -19,6 +19,9 @@ class Failure(Exception):  # noqa: N818 (users meet it as a SolverError)
     sample: int | None
     unit: int | None
 
+    def __reduce__(self) -> tuple[type[Failure], tuple[object, ...]]:
+        return type(self), astuple(self)
+
 
 class SolverError(RuntimeError):
     r"""An integration that could not be finished.
@@ -28,6 +31,7 @@ class SolverError(RuntimeError):
     """
 
     def __init__(self, failure: Failure, trajectory: Trajectory) -> None:
+        self._failure = failure
         self.cause, self.hint, self.time = failure.cause, failure.hint, failure.time
         self.sample, self.unit, self.trajectory = failure.sample, failure.unit, trajectory
         where = f"t = {failure.time:g}"
@@ -37,3 +41,8 @@ class SolverError(RuntimeError):
             f"The solve stopped at {where}: {failure.cause}. {failure.hint} "
             f"`error.trajectory` has the states at the {len(trajectory)} requested time(s) before that."
         )
+
+    def __reduce__(self) -> tuple[type[SolverError], tuple[Failure, Trajectory]]:
+        # Copies and other processes get the states without the graph behind them, which does not travel.
+        detached = replace(self.trajectory, hs=self.trajectory.hs.detach())
+        return type(self), (self._failure, detached)

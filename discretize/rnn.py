@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.paths import checked_samples, interval_edges
-from discretize.cell import checked_field, checked_step
-from discretize.solve import check_solver_settings, integrate
+from discretize.cell import checked_step
+from discretize.solve import checked_settings, integrate
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 
@@ -23,7 +23,7 @@ class _SequenceModule(nn.Module, ABC):
 
     def __init__(self, field: VectorField, batch_first: bool) -> None:
         super().__init__()
-        self.field, self.batch_first = checked_field(field), bool(batch_first)
+        self.field, self.batch_first = checks.is_field(field), checks.is_flag("batch_first", batch_first)
 
     def forward(
         self, x: Tensor, h_0: Tensor | tuple[Tensor, Tensor] | None = None, ts: Tensor | None = None
@@ -31,7 +31,8 @@ class _SequenceModule(nn.Module, ABC):
         xs, batched = self._time_first(x)
         h0 = self._start(h_0, xs, batched)
         states = self._states(xs, h0, ts)
-        output, h_n = self.field.visible(states), states[-1:]
+        # A copy: whoever masks the output must not change the state to go on from.
+        output, h_n = self.field.visible(states), states[-1:].clone()
         if not batched:
             return output[:, 0], h_n[:, 0]
         return (output.transpose(0, 1) if self.batch_first else output), h_n
@@ -71,7 +72,9 @@ class _SequenceModule(nn.Module, ABC):
                 f"`h_0` is a sequence of {len(pair)}; a pair (h_0, c_0) is for fields on the state [h, c], and this one keeps "
                 f"{self.field.state_size} units of which {hidden} are visible."
             )
-        h, c = (checks.is_tensor("h_0", part) for part in pair)
+        h, c = pair
+        for part in pair:
+            checks.like_field("h_0", checks.is_tensor("h_0", part), self.field)
         if h.shape != c.shape or h.dim() == 0 or h.shape[-1] != hidden:
             raise ValueError(f"`h_0` and `c_0` must both be {hidden} wide, got {tuple(h.shape)} and {tuple(c.shape)}.")
         return torch.cat([h, c], -1)
@@ -135,8 +138,8 @@ class ContinuousRNN(_SequenceModule):
         batch_first: bool = False,
     ) -> None:
         super().__init__(field, batch_first)
-        check_solver_settings(method, rtol, atol, dt, adjoint)
-        self.method, self.rtol, self.atol, self.dt = method, rtol, atol, dt
+        self.rtol, self.atol, self.dt = checked_settings(method, rtol, atol, dt, adjoint)
+        self.method = method
 
     def _states(self, xs: Tensor, h0: Tensor, ts: Tensor | None) -> Tensor:
         path = HeldPath(xs, ts)

@@ -42,7 +42,8 @@ class Segment:
         return at
 
     def time(self, tau: Tensor) -> Tensor:
-        return (self.start + tau.to(torch.float64)).clamp(max=self.end)
+        """The time at tau, which solvers may put an ulp outside of the segment."""
+        return (self.start + tau.to(torch.float64)).clamp(self.start, self.end)
 
 
 def segments(driven: Driven, ts: Tensor) -> list[Segment]:

@@ -23,7 +23,7 @@ from discretize.steps.step import Step
 from discretize.tally import Tally
 from discretize.trajectory import Trajectory
 
-__all__ = ["check_solver_settings", "integrate"]
+__all__ = ["checked_settings", "integrate"]
 
 ELSEWHERE = {
     "fehlberg2": "its errors here are 50 to 150 times the tolerance",
@@ -66,19 +66,35 @@ def integrate(
              for a solve that fails.
     Source:  torchdiffeq; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
-    check_solver_settings(method, rtol, atol, dt, adjoint, max_num_steps)
-    driven = Driven(field, path, speed)
-    times = checks.within("ts", checks.are_times("ts", ts), *driven.interval)
-    checks.is_batched_state(field, h0, driven.batch)
-    checks.is_finite("h0", h0)
-    driven.check_flow(times[0], h0)
-    tally = Tally()
-    engine = _engine(method, rtol, atol, dt, max_num_steps, tally)
+    rtol, atol, dt = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps)
+    checks.is_field(field)
+    # In half precision, as autocast would have it, a solver resolves the rounding of the field.
+    with torch.autocast(_device_type(field), enabled=False):
+        driven = Driven(field, path, speed)
+        times = _inside(checks.are_times("ts", ts), driven)
+        checks.is_batched_state(field, h0, driven.batch)
+        checks.is_finite("h0", h0)
+        driven.check_flow(times[0], h0)
+        if isinstance(method, str) and method in ADAPTIVE_METHODS:
+            _check_reach(rtol, atol, h0)
+        tally = Tally()
+        return _solve(driven, h0, times, _engine(method, rtol, atol, dt, max_num_steps, tally), tally, str(method), progress)
+
+
+def _solve(
+    driven: Driven,
+    h0: Tensor,
+    times: Tensor,
+    engine: AdaptiveEngine | GridEngine | StepEngine,
+    tally: Tally,
+    method: str,
+    progress: bool,
+) -> Trajectory:
     bar = _Progress(times, progress)
     h, hs = h0, [h0]
 
     def trajectory(status: str) -> Trajectory:
-        return Trajectory(times[: len(hs)], torch.stack(hs), tally.stats(str(method)), status)
+        return Trajectory(times[: len(hs)], torch.stack(hs), tally.stats(method), status)
 
     try:
         for segment in segments(driven, times):
@@ -96,33 +112,63 @@ def integrate(
 def _engine(
     method: str | Step, rtol: float, atol: float, dt: float | None, max_num_steps: int, tally: Tally
 ) -> AdaptiveEngine | GridEngine | StepEngine:
-    if isinstance(method, Step):
+    if not isinstance(method, str):
         return StepEngine(method, dt, tally)
     if method in FIXED_METHODS:
         return GridEngine(method, dt, tally)
     return AdaptiveEngine(method, rtol, atol, max_num_steps, tally)
 
 
-def check_solver_settings(
+def checked_settings(
     method: str | Step, rtol: float, atol: float, dt: float | None, adjoint: bool = False, max_num_steps: int = 1
-) -> None:
-    """Refuse what no solve could use, in the user's words."""
+) -> tuple[float, float, float | None]:
+    """rtol, atol and dt as plain numbers; refuses what no solve could use, in the user's words."""
     if not isinstance(method, Step):
         _check_method_name(method)
-    for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        checks.non_negative_number(name, tolerance)
+    rtol, atol = checks.non_negative_number("rtol", rtol), checks.non_negative_number("atol", atol)
     if rtol == 0 and atol == 0:
         raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
     if dt is not None:
-        checks.positive_number("dt", dt)
-        if method in ADAPTIVE_METHODS:
+        dt = checks.positive_number("dt", dt)
+        if isinstance(method, str) and method in ADAPTIVE_METHODS:
             raise ValueError(
                 f"`dt` is for fixed steps, and {method} chooses its own: set `rtol` and `atol`, or take a fixed-step "
                 f"method ({', '.join(FIXED_METHODS)}) or a step map."
             )
     checks.positive_size("max_num_steps", max_num_steps)
-    if adjoint:
+    if checks.is_flag("adjoint", adjoint):
         raise ValueError("`adjoint=True` is not available in this version; gradients flow through the solver's own steps.")
+    return rtol, atol, dt
+
+
+def _device_type(field: VectorField) -> str:
+    return "cpu" if field.device is None or field.device.type == "meta" else field.device.type
+
+
+def _inside(times: Tensor, driven: Driven) -> Tensor:
+    start, end = driven.interval
+    times = checks.within("ts", times, start, end)
+    if not bool((times.diff() > 0).all()):
+        raise ValueError(
+            f"`ts` has several times within 4 ulp of one end of the interval [{start!r}, {end!r}]; keep one of them."
+        )
+    return times
+
+
+def _check_reach(rtol: float, atol: float, h0: Tensor) -> None:
+    """Refuse tolerances that no choice of steps can meet."""
+    eps = torch.finfo(h0.dtype).eps
+    if eps > torch.finfo(torch.float32).eps:
+        raise TypeError(
+            f"`h0` is {h0.dtype}, too coarse for steps chosen by their error; use float32 or float64, or fixed steps."
+        )
+    if max(rtol, atol) < eps / 100:
+        raise ValueError(
+            f"`rtol`={rtol:g} and `atol`={atol:g} are far below what {h0.dtype} can tell apart ({eps:.1e}); loosen one "
+            "of them, or use float64."
+        )
+    if atol == 0 and bool((h0 == 0).any()):
+        raise ValueError("`atol` is 0 and so are units of `h0`, whose error `rtol` alone cannot measure; give an `atol`.")
 
 
 def _check_method_name(method: object) -> None:

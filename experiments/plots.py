@@ -237,7 +237,7 @@ def warp(trace: ClockTrace, original: np.ndarray, unwarped: np.ndarray, shown: s
             ax.set_yticks([])
             ax.spines["left"].set_visible(False)
             ax.set_xlim(ts[0], ts[-1])
-            ax.set_xlabel("time t")
+            ax.set_xlabel("time t, in units")
         below.plot(samples, trace.without[shown], color=ORANGE, linestyle=(0, (4, 1.5)), label="warped, without c′(t)")
         below.plot(samples, unwarped[shown], color=INK, label="h: dh/dt = f(x(t), h)")
         every = max(1, len(samples) // 60)

@@ -29,7 +29,7 @@ class Step(ABC):
     evaluations: ClassVar[int]
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Tensor:
-        checks.is_input(field, x)
+        checks.is_input(checks.is_field(field), x)
         checks.is_state(field, h)
         checks.same_leading_axes(x, h)
         return self.advance(field, field.project(x), h, checks.positive_number("dt", dt))

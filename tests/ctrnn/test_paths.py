@@ -266,7 +266,7 @@ def test_float32_stamps_are_taken_for_the_numbers_they_are():
     path = HeldPath(samples(5), stamps)
     assert path.knots.tolist() == stamps.double().tolist()
     assert torch.equal(path(stamps[2]), path(float(stamps[2])))
-    assert torch.equal(path(stamps[2]), path.piece(2)(2.0))
+    assert torch.equal(path(stamps[2]), path.piece(2)(stamps[2]))
 
 
 def test_gradients_reach_the_samples_that_are_seen():
@@ -358,7 +358,7 @@ def test_a_sample_that_is_not_finite_is_refused_and_found(kind, value):
         (torch.arange(8), ValueError, "`ts` has 8 .*for 5 samples"),
         (3.0, ValueError, r"`ts` must have one dimension.*got shape \(\)"),
         (torch.zeros(5, 3), ValueError, r"got shape \(5, 3\)"),
-        ("01234", TypeError, "`ts` must be a sequence of numbers, got str"),
+        ("01234", TypeError, "`ts` must be a time or a sequence of times, got str"),
         ([True, False, True, False, True], TypeError, "`ts` must hold real numbers, got torch.bool"),
         (torch.arange(5) * 1j, TypeError, "`ts` must hold real numbers, got torch.complex"),
         (torch.arange(5.0).requires_grad_(), ValueError, r"`ts` requires a gradient.*`ts.detach\(\)`"),
@@ -424,3 +424,13 @@ def test_a_path_of_ones_own_needs_knots_values_and_slopes():
     assert float(Parabola()(1.5)) == 2.25
     assert Parabola().derivative(torch.tensor([0.5, 1.0]))[:, 0, 0].tolist() == [1.0, 2.0]
     assert float(Parabola().map(lambda x: x**2).derivative(1.0)) == 4.0
+
+
+def test_a_piece_refuses_times_outside_of_it_and_numbers_that_are_none():
+    path = LinearPath(torch.randn(4, 2, 3))
+    for bad in (1.5, -0.1, torch.nan, torch.inf):
+        with pytest.raises(ValueError, match="`t`"):
+            path.piece(0)(bad)
+    for bad in ("a", None, 1.5, torch.ones(5)):
+        with pytest.raises(TypeError, match="`k` must be a whole number"):
+            path.piece(bad)

@@ -118,7 +118,7 @@ def test_the_speed_is_the_slope_of_the_clock(warp):
 @clocks
 def test_the_speed_is_what_autograd_finds_on_each_piece(warp):
     for k in range(len(warp.knots) - 1):
-        start, end = (max(-50.0, float(warp.knots[k])), min(50.0, float(warp.knots[k + 1])))
+        start, end = torch.nan_to_num(warp.knots[k : k + 2], posinf=50.0, neginf=-50.0).tolist()
         for where in (0.0, 0.3, 1.0):
             t = torch.tensor(start + where * (end - start))
             _, slope = torch.func.jvp(lambda t, k=k: warp.at(k, t), (t,), (torch.tensor(1.0),))
@@ -341,7 +341,7 @@ def test_a_time_beyond_an_end_by_rounding_is_the_end(warp, ulps):
         (lambda: PiecewiseWarp([0, math.nan], [0, 1]), ValueError, "`ts` must be finite, got nan"),
         (lambda: PiecewiseWarp([0, 1], [0, math.inf]), ValueError, "`cs` must be finite, got inf"),
         (lambda: PiecewiseWarp([[0, 1]], [0, 1]), ValueError, r"`ts` must have one dimension.*\(1, 2\)"),
-        (lambda: PiecewiseWarp("01", [0, 1]), TypeError, "`ts` must be a sequence of numbers, got str"),
+        (lambda: PiecewiseWarp("01", [0, 1]), TypeError, "`ts` must be a time or a sequence of times, got str"),
         (lambda: PiecewiseWarp([0, 1e300], [0, 1e-300]), ValueError, "a speed that is 0 or infinite"),
         (lambda: PiecewiseWarp([0, 1e-300], [0, 1e300]), ValueError, "a speed that is 0 or infinite"),
         (lambda: SmoothWarp(0.0, [], []), ValueError, "`duration` must be positive, got 0.0"),

@@ -1,6 +1,8 @@
 """The traps of torchdiffeq: each naive call goes wrong here, and ours does not."""
 
+import copy
 import math
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -127,6 +129,34 @@ def test_one_wild_sample_is_solved_as_well_in_a_batch_as_alone():
     assert float((ours.hs[:, :1] - exact).abs().max()) < 1e-4
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("knots", "ts"),
+    [
+        ([0.0, 0.1 + 0.2, 1.0], [0.3, 1.0]),  # starts an ulp before a knot
+        ([0.0, 1.0, 3.0], [math.nextafter(1.0, 0.0), 3.0]),
+        ([0.0, 1e-15, 1000.0], [0.0, 1000.0]),
+        ([0.0, 1e-300, 1.0], [0.0, 1.0]),
+        ([0.0, 1e9, 2e9], [0.0, 2e9]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_segments_of_any_length_follow_one_another(knots, ts, dtype):
+    field = ctrnn.leaky(2, 3, alpha=1.0 if knots[-1] < 1e6 else 1e-9, dtype=dtype)
+    path = ctrnn.LinearPath(torch.randn(3, 1, 2, dtype=dtype), knots)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-8
+    solved = integrate(field, path, torch.zeros(1, 3, dtype=dtype), ts, rtol=tolerance, atol=tolerance)
+    fine = integrate(field, path, torch.zeros(1, 3, dtype=dtype), ts, method="rk4", dt=(ts[-1] - ts[0]) / 4096)
+    assert_close(solved.hs, fine.hs, rtol=0, atol=20 * tolerance)
+
+
+@torch.no_grad()
+def test_a_field_at_rest_stays_there_however_long():
+    field = ctrnn.plain(2, 3, bias=False)
+    solved = integrate(field, ctrnn.HeldPath(torch.zeros(2, 1, 2), [0.0, 1e12, 2e12]), torch.zeros(1, 3), [0.0, 2e12])
+    assert not solved.hs.any()
+
+
 class Raises(ctrnn.VectorField):
     """dh/dt = f(t-free) of the user's choice."""
 
@@ -179,7 +209,7 @@ def test_too_many_steps_is_counted_over_the_whole_solve():
 
 def test_a_jump_inside_the_field_is_said_to_be_one():
     with pytest.raises(SolverError, match="no step down to"):
-        solve(lambda h: torch.where(h > 0.3, -1.0, 1.0) * 1e3, torch.full((3, 2), 0.3), rtol=0, atol=1e-300, max_num_steps=1000)
+        solve(lambda h: torch.where(h > 0.3, -1.0, 1.0) * 1e3, torch.full((3, 2), 0.3), rtol=0, atol=1e-17, max_num_steps=1000)
 
 
 def test_fixed_steps_that_blow_up_say_so():
@@ -226,3 +256,12 @@ def test_everything_holds_under_optimized_python():
     assert [line.split()[0] for line in lines] == ["SolverError"] * 2 + ["ValueError"] * 4
     assert "the field gives nan" in lines[0]
     assert "50 steps were not enough" in lines[1]
+
+
+def test_a_failure_travels_to_other_processes():
+    with pytest.raises(SolverError) as caught:
+        solve(lambda h: -1e4 * h, max_num_steps=20)
+    for twin in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+        assert str(twin) == str(caught.value)
+        assert (twin.time, twin.sample, twin.unit) == (caught.value.time, caught.value.sample, caught.value.unit)
+        assert torch.equal(twin.trajectory.hs, caught.value.trajectory.hs)

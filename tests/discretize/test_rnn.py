@@ -168,6 +168,15 @@ def test_autograd_costs_grow_in_proportion_to_length():
     assert selects == 0  # x[k] in a loop: each would cost a gradient as long as the sequence
 
 
+@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
+def test_masking_the_output_leaves_the_final_state_as_it_was(module):
+    with torch.no_grad():
+        output, h_n = module(ctrnn.gru(2, 3))(torch.randn(4, 5, 2))
+        kept = h_n.clone()
+        output[2:, 1] = 0
+    assert torch.equal(h_n, kept)
+
+
 def test_wrong_calls_are_refused_by_name():
     rnn, lstm = DiscreteRNN(ctrnn.gated(2, 3)), DiscreteRNN(ctrnn.lstm(2, 3))
     x = torch.zeros(4, 5, 2)
@@ -191,6 +200,10 @@ def test_wrong_calls_are_refused_by_name():
         (lambda: DiscreteRNN(ctrnn.plain(2, 3), substeps=0), ValueError, "`substeps` must be at least 1"),
         (lambda: DiscreteRNN(ctrnn.plain(2, 3), dt=-1), ValueError, "`dt` must be positive"),
         (lambda: ContinuousRNN(ctrnn.plain(2, 3), method="dopry5"), ValueError, "did you mean 'dopri5'"),
+        (lambda: DiscreteRNN(ctrnn.plain(2, 3), batch_first="False"), TypeError, "`batch_first` must be True or False"),
+        (lambda: lstm(x, (torch.zeros(5, 3).float(), torch.zeros(5, 3))), TypeError, "`h_0` is torch.float32"),
+        (lambda: rnn(x.to_sparse()), TypeError, "not a sparse or nested one"),
+        (lambda: Euler()(None, x[0], torch.zeros(5, 3), 1.0), TypeError, "got NoneType"),
         (lambda: ContinuousRNN(ctrnn.plain(2, 3), rtol=-1), ValueError, "`rtol` must be at least 0"),
         (lambda: ContinuousRNN(ctrnn.plain(2, 3), adjoint=True), ValueError, "not available"),
     ]:

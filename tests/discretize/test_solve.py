@@ -1,5 +1,6 @@
 """Exact integration against closed forms, SciPy, and the theorem of time warping."""
 
+import dataclasses
 import functools
 import math
 from itertools import pairwise
@@ -12,7 +13,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import DiscreteCell, Euler, SolverError, integrate, unroll
+from discretize import DiscreteCell, Euler, SolverError, Step, integrate, unroll
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
@@ -426,6 +427,14 @@ def call(**changes):
         ({"speed": 2.0}, TypeError, "`speed` must be a warp's `speed`"),
         ({"speed": lambda t: -1.0}, ValueError, "`speed` must be finite and at least 0, got -1.0"),
         ({"first_step": 0.1}, TypeError, "first_step"),
+        ({"ts": [0.0, 4.0, math.nextafter(4.0, 5.0)]}, ValueError, "several times within 4 ulp of one end"),
+        ({"ts": [0, 2**60]}, ValueError, "which float64 cannot tell apart; count from the first"),
+        ({"atol": 0.0}, ValueError, "`rtol` alone cannot measure"),
+        ({"rtol": 1e-19, "atol": 1e-19}, ValueError, "far below what torch.float64 can tell apart"),
+        ({"rtol": 10**400}, TypeError, "`rtol` must be one number"),
+        ({"rtol": True}, TypeError, "`rtol` must be a number, got True"),
+        ({"adjoint": 1}, TypeError, "`adjoint` must be True or False"),
+        ({"path": ctrnn.HeldPath(torch.zeros(4, 5, 2)), "h0": zeros(5, 3)}, TypeError, "`path` is torch.float32"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_solved(changes, error, words):
@@ -441,6 +450,57 @@ def test_a_field_whose_flow_has_the_wrong_shape_is_refused():
 
     with pytest.raises(ValueError, match="dh/dt must be like h"):
         call(field=Wrong(2, 3))
+
+
+def test_half_precision_is_refused_where_steps_are_chosen_by_error_and_stepped_otherwise():
+    field = ctrnn.plain(2, 3, dtype=torch.bfloat16)
+    path, h0 = ctrnn.HeldPath(torch.zeros(4, 5, 2, dtype=torch.bfloat16)), torch.zeros(5, 3, dtype=torch.bfloat16)
+    with pytest.raises(TypeError, match="too coarse for steps chosen by their error"):
+        integrate(field, path, h0, torch.arange(5.0))
+    assert integrate(field, path, h0, torch.arange(5.0), method="euler").hs.dtype == torch.bfloat16
+
+
+def test_autocast_does_not_reach_into_a_solve():
+    field, xs = ctrnn.gru(2, 3, dtype=torch.float32), recording().float()
+    path, h0, ts = ctrnn.HeldPath(xs), torch.zeros(3, 3, dtype=torch.float32), torch.arange(9.0)
+    plain = integrate(field, path, h0, ts)
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = integrate(field, path, h0, ts)
+    assert torch.equal(cast.hs, plain.hs)
+
+
+def test_tolerances_and_steps_may_be_tensors_of_one_number():
+    field = ctrnn.plain(2, 3)
+    solved = call(field=field, rtol=torch.tensor([1e-5]), atol=np.float64(1e-6))
+    assert torch.equal(solved.hs, call(field=field, rtol=1e-5, atol=1e-6).hs)
+
+
+def test_a_step_map_need_not_be_hashable():
+    @dataclasses.dataclass
+    class Theta(Step):
+        theta: float = 0.5
+        order, evaluations = 1, 1
+
+        def advance(self, field, projected, h, dt):
+            return h + dt * field.flow(projected, h)
+
+    field = ctrnn.plain(2, 3)
+    assert torch.equal(call(field=field, method=Theta(), dt=0.5).hs, call(field=field, method=Euler(), dt=0.5).hs)
+
+
+def test_samples_of_a_linear_path_can_be_learned():
+    xs = torch.nn.Parameter(recording(4))
+    path, field = ctrnn.LinearPath(xs), ctrnn.gated(2, 3)
+    optimizer = torch.optim.SGD([xs], lr=0.1)
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = integrate(field, path, torch.zeros(3, 3), torch.arange(4.0)).hs.square().sum()
+        loss.backward()
+        assert xs.grad.abs().sum() > 0
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[2] < losses[1] < losses[0]
 
 
 def test_times_beyond_an_end_by_a_few_ulp_are_the_end():
