@@ -6,10 +6,12 @@ reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.G
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
-from ctrnn.parts import Affine, Part
+from ctrnn.parts import Affine, Part, WeightSettings
 
 __all__ = ["ResetCandidate", "TanhCandidate"]
 
@@ -22,17 +24,8 @@ class TanhCandidate(Affine):
     Source:  Tallec and Ollivier 2018, eq. (3).
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        bias: bool = True,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
+        super().__init__(input_size, hidden_size, hidden_size, **settings)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.tanh(super().flow(projected, h))
@@ -49,20 +42,11 @@ class ResetCandidate(Part):
     Source:  torch.nn.GRUCell's equations for r and n.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        bias: bool = True,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__()
 
         def affine() -> Affine:
-            return Affine(input_size, hidden_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+            return Affine(input_size, hidden_size, hidden_size, **settings)
 
         self.reset, self.pull = affine(), affine()
         self.input_size, self.hidden_size = self.pull.input_size, self.pull.hidden_size

@@ -5,12 +5,14 @@ r"""Named fields: a table of parts.
     leaky    tanh         alpha                     h          eq. (4)
     gated    tanh         g(x, h), one or per unit  h          eqs. (7) and (10)
     gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z
-    lstm     (not of this form, see lstm_field.py)                   eqs. (11)-(15)
+    lstm     (not of this form, see lstm_field.py)             eqs. (11)-(15)
 
 `leaky` and `gated` take another decay: with `PowerDecay(r)` they forget slowly, Ohno and Kumagai 2021, eq. (22).
 """
 
 from __future__ import annotations
+
+from typing import Unpack
 
 import torch
 
@@ -18,6 +20,7 @@ from ctrnn import checks
 from ctrnn.candidates import ResetCandidate, TanhCandidate
 from ctrnn.decays import Decay, LinearDecay
 from ctrnn.lstm_field import LSTMField
+from ctrnn.parts import WeightSettings
 from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
 from ctrnn.relaxation import Relaxation
 
@@ -26,22 +29,14 @@ __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 GATES = {"unit": GateRate, "global": GlobalGateRate}
 
 
-def plain(
-    input_size: int,
-    hidden_size: int,
-    *,
-    bias: bool = True,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    generator: torch.Generator | None = None,
-) -> Relaxation:
+def plain(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> Relaxation:
     r"""dh/dt = tanh(Wx x + Wh h + b) - h; its unit Euler step is `torch.nn.RNN`.
 
     Args:    input_size, hidden_size: features and units; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Source:  Tallec and Ollivier 2018, eq. (3).
     """
-    candidate = TanhCandidate(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    candidate = TanhCandidate(input_size, hidden_size, **settings)
     return Relaxation(candidate, FixedRate(1.0), LinearDecay())
 
 
@@ -52,10 +47,7 @@ def leaky(
     per_unit: bool = False,
     *,
     decay: Decay | None = None,
-    bias: bool = True,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    generator: torch.Generator | None = None,
+    **settings: Unpack[WeightSettings],
 ) -> Relaxation:
     r"""dh/dt = alpha (tanh(Wx x + Wh h + b) - h), alpha > 0 learnable, kept as log alpha.
 
@@ -66,9 +58,10 @@ def leaky(
     Raises:  ValueError if alpha is not positive.
     Source:  Tallec and Ollivier 2018, eq. (4); with `PowerDecay`, Ohno and Kumagai 2021, eq. (22).
     """
-    candidate = TanhCandidate(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    candidate = TanhCandidate(input_size, hidden_size, **settings)
     start = checks.positive_number("alpha", alpha)
-    rate = ConstantRate(torch.full((hidden_size,), start, dtype=torch.float64) if per_unit else start, dtype=dtype, device=device)
+    alphas = torch.full((hidden_size,), start, dtype=torch.float64) if per_unit else start
+    rate = ConstantRate(alphas, dtype=settings.get("dtype"), device=settings.get("device"))
     return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
 
 
@@ -78,10 +71,7 @@ def gated(
     gate: str = "unit",
     *,
     decay: Decay | None = None,
-    bias: bool = True,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    generator: torch.Generator | None = None,
+    **settings: Unpack[WeightSettings],
 ) -> Relaxation:
     r"""dh/dt = g(x, h) (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...).
 
@@ -93,20 +83,12 @@ def gated(
     """
     if not isinstance(gate, str) or gate not in GATES:
         raise ValueError(f"`gate` must be one of {', '.join(map(repr, GATES))}, got {gate!r}.")
-    candidate = TanhCandidate(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
-    rate = GATES[gate](input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    candidate = TanhCandidate(input_size, hidden_size, **settings)
+    rate = GATES[gate](input_size, hidden_size, **settings)
     return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
 
 
-def gru(
-    input_size: int,
-    hidden_size: int,
-    *,
-    bias: bool = True,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    generator: torch.Generator | None = None,
-) -> Relaxation:
+def gru(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> Relaxation:
     r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`.
 
     The rate g is 1 - z for torch's z, which multiplies the old state; `from_torch` turns the signs.
@@ -115,24 +97,16 @@ def gru(
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Source:  torch.nn.GRUCell's equations; Tallec and Ollivier 2018, eq. (10).
     """
-    candidate = ResetCandidate(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
-    rate = GateRate(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    candidate = ResetCandidate(input_size, hidden_size, **settings)
+    rate = GateRate(input_size, hidden_size, **settings)
     return Relaxation(candidate, rate, LinearDecay())
 
 
-def lstm(
-    input_size: int,
-    hidden_size: int,
-    *,
-    bias: bool = True,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    generator: torch.Generator | None = None,
-) -> LSTMField:
+def lstm(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> LSTMField:
     r"""dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h; its unit Euler step is `torch.nn.LSTM`.
 
     Args:    input_size, hidden_size: features and visible units; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), [h, c] (..., 2 hidden) -> (..., 2 hidden).
     Source:  Tallec and Ollivier 2018, eqs. (11)-(15).
     """
-    return LSTMField(input_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    return LSTMField(input_size, hidden_size, **settings)

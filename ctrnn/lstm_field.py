@@ -7,11 +7,13 @@ Its unit Euler step is torch.nn.LSTM, to the last term, and there is no step siz
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from ctrnn.field import VectorField
-from ctrnn.parts import Affine
+from ctrnn.parts import Affine, WeightSettings
 
 __all__ = ["LSTMField"]
 
@@ -27,18 +29,9 @@ class LSTMField(VectorField):
     Source:  Tallec and Ollivier 2018, eqs. (11)-(15), of which it is the smooth lift; that reading is this project's.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        bias: bool = True,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
-        self.gates = Affine(input_size, hidden_size, 4 * hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+        self.gates = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
 
     def project(self, x: Tensor) -> Tensor:
         return self.gates.project(x)

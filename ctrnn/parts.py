@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
 
-__all__ = ["Affine", "Part"]
+__all__ = ["Affine", "Part", "WeightSettings"]
+
+
+class WeightSettings(TypedDict, total=False):
+    """How weights come to be, as keywords of every named field and every part that has some; as in torch.nn."""
+
+    bias: bool
+    dtype: torch.dtype | None
+    device: torch.device | str | None
+    generator: torch.Generator | None
 
 
 class Part(nn.Module, ABC):

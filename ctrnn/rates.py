@@ -11,11 +11,13 @@ r"""Rates: how fast the state moves towards its candidate, per unit of time.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.parts import Affine, Part
+from ctrnn.parts import Affine, Part, WeightSettings
 
 __all__ = ["ConstantRate", "FixedRate", "GateRate", "GlobalGateRate", "SigmoidConstantRate"]
 
@@ -119,17 +121,8 @@ class GateRate(Affine):
     Source:  Tallec and Ollivier 2018, eqs. (9) and (10), with h^g the state itself.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        bias: bool = True,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, hidden_size, bias=bias, dtype=dtype, device=device, generator=generator)
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
+        super().__init__(input_size, hidden_size, hidden_size, **settings)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.sigmoid(super().flow(projected, h))
@@ -143,17 +136,8 @@ class GlobalGateRate(Affine):
     Source:  Tallec and Ollivier 2018, eqs. (7) and (9), with h^g the state itself.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        bias: bool = True,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, 1, bias=bias, dtype=dtype, device=device, generator=generator)
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
+        super().__init__(input_size, hidden_size, 1, **settings)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.sigmoid(super().flow(projected, h))
