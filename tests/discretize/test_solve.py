@@ -122,6 +122,17 @@ def test_euler_on_the_unit_grid_is_the_unrolled_cell():
             assert_close(solved.hs, expected, rtol=0, atol=1e-14, msg=name)
 
 
+def test_a_step_map_takes_the_clocks_speed_where_its_step_begins():
+    field, warp, h0 = NAMED["gated per unit"](2, 3), ctrnn.SmoothWarp.random(7.0, 3.0), torch.randn(3, 3)
+    path = ctrnn.WarpedPath(ctrnn.LinearPath(recording()), warp)
+    ts = torch.linspace(0, 7, 4)
+    ours = integrate(field, path, h0, ts, method=Euler(), dt=0.3, speed=warp.speed)
+    # torchdiffeq's own Euler sees the closed right side: eq. (7) of Tallec and Ollivier, stepped as (8).
+    theirs = integrate(field, path, h0, ts, method="euler", dt=0.3, speed=warp.speed)
+    assert_close(ours.hs, theirs.hs, rtol=0, atol=1e-13)
+    assert not torch.allclose(ours.hs, integrate(field, path, h0, ts, method=Euler(), dt=0.3).hs)
+
+
 @pytest.mark.parametrize(
     ("method", "order"), [("euler", 1), ("midpoint", 2), ("heun2", 2), ("heun3", 3), ("rk4", 4), (Euler(), 1)]
 )
