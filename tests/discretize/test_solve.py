@@ -92,7 +92,7 @@ def test_no_knot_is_missed_at_any_tolerance(method, tolerance):
 @pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8", "adaptive_heun"])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8])
 def test_no_knot_is_missed_over_many_seeds_fields_and_tolerances(method, tolerance):
-    if tolerance < {"bosh3": 1e-6, "adaptive_heun": 1e-5}.get(method, 0):
+    if tolerance < {"bosh3": 1e-6, "adaptive_heun": 1e-3}.get(method, 0):
         pytest.skip("a low order: hours of steps")
 
     for spacing in ("even", "uneven"):
