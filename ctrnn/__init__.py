@@ -19,6 +19,7 @@ if _TYPE_CHECKING:
     from ctrnn.driven import Driven as Driven
     from ctrnn.field import VectorField as VectorField
     from ctrnn.lstm_field import LSTMField as LSTMField
+    from ctrnn.network_gated import NetworkGated as NetworkGated
     from ctrnn.parts import Affine as Affine
     from ctrnn.parts import Part as Part
     from ctrnn.paths import HeldPath as HeldPath
@@ -72,6 +73,7 @@ _HOMES = {
         "Affine",
     ),
     "lstm_field": ("LSTMField",),
+    "network_gated": ("NetworkGated",),
     "paths": (
         "HeldPath",
         "LinearPath",

@@ -4,6 +4,7 @@ r"""Named fields: a table of parts.
     plain    tanh         1                         h          Tallec and Ollivier 2018, eq. (3)
     leaky    tanh         alpha                     h          eq. (4)
     gated    tanh         g(x, h), one or per unit  h          eqs. (7) and (10)
+             tanh         g(x, h^g), h^g a network  h          eq. (9), see network_gated.py
     gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z
     lstm     (not of this form, see lstm_field.py)             eqs. (11)-(15)
 
@@ -12,6 +13,7 @@ r"""Named fields: a table of parts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Unpack
 
 import torch
@@ -20,13 +22,12 @@ from ctrnn import checks
 from ctrnn.candidates import ResetCandidate, TanhCandidate
 from ctrnn.decays import Decay, LinearDecay
 from ctrnn.lstm_field import LSTMField
+from ctrnn.network_gated import NetworkGated
 from ctrnn.parts import WeightSettings
 from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
 from ctrnn.relaxation import Relaxation
 
 __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
-
-GATES = {"unit": GateRate, "global": GlobalGateRate}
 
 
 def plain(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> Relaxation:
@@ -72,20 +73,42 @@ def gated(
     *,
     decay: Decay | None = None,
     **settings: Unpack[WeightSettings],
-) -> Relaxation:
-    r"""dh/dt = g(x, h) (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...).
+) -> Relaxation | NetworkGated:
+    r"""dh/dt = g (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...).
 
-    Args:    input_size, hidden_size: features and units; gate: "unit", one g per unit, or "global", one for all;
+    Args:    input_size, hidden_size: features and units; gate: "unit", one g(x, h) per unit; "global", one for all;
+             "network", one for all that reads h^g, a plain field of its own, on the state [h, h^g];
              decay: linear if not given; bias, dtype, device, generator as in torch.nn.
-    Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
+    Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden); twice as wide a state with "network".
     Raises:  ValueError for an unknown gate.
     Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10).
     """
-    if not isinstance(gate, str) or gate not in GATES:
-        raise ValueError(f"`gate` must be one of {', '.join(map(repr, GATES))}, got {gate!r}.")
+    if not isinstance(gate, str) or gate not in GATED:
+        raise ValueError(f"`gate` must be one of {', '.join(map(repr, GATED))}, got {gate!r}.")
+    return GATED[gate](input_size, hidden_size, LinearDecay() if decay is None else decay, **settings)
+
+
+def _own_clocks(input_size: int, hidden_size: int, decay: Decay, **settings: Unpack[WeightSettings]) -> Relaxation:
     candidate = TanhCandidate(input_size, hidden_size, **settings)
-    rate = GATES[gate](input_size, hidden_size, **settings)
-    return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
+    return Relaxation(candidate, GateRate(input_size, hidden_size, **settings), decay)
+
+
+def _one_clock(input_size: int, hidden_size: int, decay: Decay, **settings: Unpack[WeightSettings]) -> Relaxation:
+    candidate = TanhCandidate(input_size, hidden_size, **settings)
+    return Relaxation(candidate, GlobalGateRate(input_size, hidden_size, **settings), decay)
+
+
+def _clock_of_a_network(input_size: int, hidden_size: int, decay: Decay, **settings: Unpack[WeightSettings]) -> NetworkGated:
+    candidate = TanhCandidate(input_size, hidden_size, **settings)
+    rate = GlobalGateRate(input_size, hidden_size, **settings)
+    return NetworkGated(candidate, rate, decay, plain(input_size, hidden_size, **settings))
+
+
+GATED: dict[str, Callable[..., Relaxation | NetworkGated]] = {
+    "unit": _own_clocks,
+    "global": _one_clock,
+    "network": _clock_of_a_network,
+}
 
 
 def gru(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> Relaxation:

@@ -8,7 +8,14 @@ if _TYPE_CHECKING:
     from derivations.agreement import agreement_identities as agreement_identities
     from derivations.agreement import symbolic as symbolic
     from derivations.agreement import verify as verify
+    from derivations.book import ledger as ledger
+    from derivations.claim import Claim as Claim
+    from derivations.clocks import Clock as Clock
     from derivations.clocks import change_of_time as change_of_time
+    from derivations.clocks import clock as clock
+    from derivations.closure import Closure as Closure
+    from derivations.closure import UnknownRate as UnknownRate
+    from derivations.closure import closed_under as closed_under
     from derivations.core import check_all as check_all
     from derivations.core import core_identities as core_identities
     from derivations.fields import SymbolicField as SymbolicField
@@ -22,10 +29,13 @@ if _TYPE_CHECKING:
 # The public names in the order one would learn them, by the file they live in. None may be a file's name: once imported,
 # derivations.leaky is the file.
 _HOMES = {
+    "book": ("ledger",),
+    "claim": ("Claim",),
+    "closure": ("closed_under", "Closure", "UnknownRate"),
     "core": ("core_identities", "check_all"),
     "identity": ("Identity", "check", "Verdict"),
     "fields": ("SymbolicField",),
-    "clocks": ("change_of_time",),
+    "clocks": ("change_of_time", "clock", "Clock"),
     "taylor": ("euler_step", "dropped"),
     "agreement": ("symbolic", "verify", "UnknownOperation", "agreement_identities"),
     "power_decay": ("misprints",),

@@ -249,6 +249,7 @@ OPERATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.ones_like.default: lambda x, **_: _full(x.shape, 1),
     aten.zeros_like.default: lambda x, **_: _full(x.shape, 0),
     aten.clone.default: _same,
+    aten.alias.default: _same,
     aten.detach.default: _same,
     aten.lift_fresh_copy.default: _same,
 }
@@ -280,6 +281,7 @@ def _named() -> Iterator[tuple[str, VectorField, SymbolicField, Match]]:
     yield "leaky", ctrnn.leaky(1, 2, **float64), fields.leaky(), _leaky
     yield "gated", ctrnn.gated(1, 2, **float64), fields.gated(), _gated
     yield "gated, global", ctrnn.gated(1, 2, "global", **float64), fields.gated(gate="global"), _gated
+    yield "gated, network", ctrnn.gated(1, 2, "network", **float64), fields.gated(gate="network"), _network_gated
     for exponent, word in ((2.0, "2"), (0.5, "1/2"), (0.0, "0")):
         decay, twin = ctrnn.PowerDecay(exponent), fields.power_decay(_exact(exponent))
         yield f"leaky, |h|^{word} h", ctrnn.leaky(1, 2, decay=decay, **float64), fields.leaky(decay=twin), _leaky
@@ -299,6 +301,11 @@ def _leaky(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
 
 def _gated(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
     return {**_candidate(p), "W_gx": p["rate.weight_x"], "W_gh": p["rate.weight_h"], "b_g": p["rate.bias"]}
+
+
+def _network_gated(p: Parameters) -> dict[str, ImmutableDenseMatrix]:
+    own = {"V_x": p["network.candidate.weight_x"], "V_h": p["network.candidate.weight_h"], "v": p["network.candidate.bias"]}
+    return {**_gated(p), **own}
 
 
 def _gru(p: Parameters) -> dict[str, ImmutableDenseMatrix]:

@@ -2,16 +2,19 @@ r"""The chain rule for clocks: played on another clock, a field is multiplied by
 
     h'(t) = F(t, x(t), h(t)),   H(T) = h(c(T)),   X(T) = x(c(T))   =>   H'(T) = c'(T) F(c(T), X(T), H(T))
 
-and then H, X, T are called h, x, t again. (The file is not named after `change_of_time`, the function it is for: a
+and then H, X, T are called h, x, t again. It needs c differentiable and increasing; then c^-1 undoes it, with the speed
+1/c'(c^-1(s)). (The file is not named after `change_of_time`, the function it is for: a
 package cannot have both under one name.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from sympy import (
     Abs,
+    Basic,
     Derivative,
     DiracDelta,
     Dummy,
@@ -23,24 +26,85 @@ from sympy import (
     Min,
     Piecewise,
     Rational,
+    StrictGreaterThan,
     Subs,
     Symbol,
     ceiling,
+    exp,
+    factor,
     floor,
     frac,
     sign,
     simplify,
+    solve,
+    sqrt,
 )
 from sympy.core.function import AppliedUndef
 
 from derivations import fields, symbols
 from derivations.identity import Identity, column
 
-__all__ = ["change_of_time", "identities"]
+__all__ = ["Clock", "change_of_time", "clock", "identities"]
 
 CORNERED = (Abs, Piecewise, Min, Max, Heaviside, DiracDelta, sign, floor, ceiling, frac)
 # Clocks run on t >= 0; a negative speed at one of these times is enough to refuse one.
 MOMENTS = [Rational(n, 7) for n in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 700)]
+
+
+@dataclass(frozen=True)
+class Clock:
+    r"""A clock t = c(s) as a change of variable needs it.
+
+    Args:    reading: c, an expression in `time`; speed: c'; inverse: c^-1 in the same letter, None where SymPy finds no
+             closed form; conditions: what must still be true for c to be a clock, as relations (empty: it is one).
+    Source:  Tallec and Ollivier 2018, sec. 1: "any increasing differentiable function".
+    """
+
+    time: Symbol
+    reading: Expr
+    speed: Expr
+    inverse: Expr | None
+    conditions: tuple[Basic, ...]
+
+
+def clock(c: Expr, t: Symbol = symbols.t) -> Clock:
+    r"""The speed of a clock, its inverse map, and the conditions that make it one, for t >= 0.
+
+    Args:    c: an expression in t, as alpha t, t^2 or c(t); t: its time.
+    Returns: a `Clock`; the inverse of an unnamed c(t) is an unnamed function c^-1(t).
+    Raises:  TypeError, ValueError for what cannot be a clock, as `change_of_time`.
+    Source:  Tallec and Ollivier 2018, sec. 1 and footnote 2.
+    """
+    _check_clock(c, t)
+    forward = Dummy(t.name, nonnegative=True)
+    speed = simplify(c.diff(t))
+    runs = simplify(c.xreplace({t: forward}).diff(forward)) if not c.atoms(AppliedUndef) else speed
+    conditions = () if runs.is_positive else (StrictGreaterThan(speed, 0, evaluate=False),)
+    return Clock(t, c, speed, _inverse(c, t), conditions)
+
+
+def _inverse(c: Expr, t: Symbol) -> Expr | None:
+    """The t >= 0 at which the clock shows what is then called t."""
+    if c.func in {type(u) for u in c.atoms(AppliedUndef)} and c.args == (t,):
+        return symbols.signal(f"{c.func.__name__}^-1")(t)
+    if c.atoms(AppliedUndef):
+        return None
+    time, shown = Dummy(t.name, nonnegative=True), Dummy(t.name, nonnegative=True)
+    try:
+        found = solve(c.xreplace({t: time}) - shown, time)
+    except NotImplementedError:
+        return None
+    for candidate in found:
+        there = _plain(c.xreplace({t: candidate}) - shown)
+        back = _plain(candidate.xreplace({shown: c.xreplace({t: time})}) - time)
+        if there == 0 and back == 0:
+            return candidate.xreplace({shown: t})
+    return None
+
+
+def _plain(e: Expr) -> Expr:
+    """Simplified, with the square root of a square taken: time is not negative."""
+    return simplify(e.replace(lambda u: u.is_Pow and u.exp == Rational(1, 2), lambda u: sqrt(factor(u.base))))
 
 
 def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
@@ -151,6 +215,15 @@ def _check_clock(c: Expr, t: Symbol) -> None:
                 raise ValueError(f"`c` = {c} runs backwards: its speed at {t} = {moment} is {value.evalf(6)}.")
 
 
+def _there_and_back(equations: list[Eq], c: Expr) -> Expr:
+    t = symbols.t
+    inverse = clock(c, t).inverse
+    assert inverse is not None
+    # The square root in it is real for t > 0, where the clock runs.
+    (back,) = right_sides(change_of_time(change_of_time(equations, c), inverse))
+    return back.replace(lambda e: e.func is symbols.flow, lambda e: e.func(_plain(e.args[0]), *e.args[1:]))
+
+
 def right_sides(equations: Iterable[Eq]) -> ImmutableDenseMatrix:
     """The column of right-hand sides."""
     return column(*(equation.rhs for equation in equations))
@@ -165,9 +238,12 @@ def named_fields() -> dict[str, fields.SymbolicField]:
         "leaky, power decay": fields.leaky(decay=power),
         "gated": fields.gated(),
         "gated, global": fields.gated(gate="global"),
+        "gated, network": fields.gated(gate="network"),
         "gated, power decay": fields.gated(decay=power),
         "gru": fields.gru(),
         "lstm": fields.lstm(),
+        "lstm, read out": fields.lstm_read_out(),
+        "glnn": fields.glnn(),
     }
 
 
@@ -181,6 +257,12 @@ def identities() -> list[Identity]:
         Identity(
             "chain rule", "tallec-ollivier-2018", "On the clock c any field is multiplied by c'(t), and its own time reads c(t).",
             right_sides(change_of_time(general, c(t))), column(c(t).diff(t) * symbols.flow(c(t), x, h)), label="footnote 2",
+        ),
+        Identity(
+            "there and back", "this project",
+            "Changing time by a clock and then by its inverse leaves a field as it was (alpha t, t + t^2, exp(t) - 1).",
+            column(*(_there_and_back(general, u) for u in (symbols.alpha * t, t + t**2, exp(t) - 1))),
+            column(*[symbols.flow(t, x, h)] * 3), assumptions=("t > 0", "alpha > 0"), label="inverse",
         ),
         Identity(
             "clock on a clock", "this project", "Changing time by c and then by d is changing it once, by c(d(t)).",

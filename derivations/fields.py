@@ -20,7 +20,19 @@ from sympy import Abs, Derivative, Eq, Expr, ImmutableDenseMatrix, diag, exp, ta
 
 from derivations import symbols
 
-__all__ = ["SymbolicField", "gated", "gru", "leaky", "linear_decay", "lstm", "plain", "power_decay", "sigma"]
+__all__ = [
+    "SymbolicField",
+    "gated",
+    "glnn",
+    "gru",
+    "leaky",
+    "linear_decay",
+    "lstm",
+    "lstm_read_out",
+    "plain",
+    "power_decay",
+    "sigma",
+]
 
 Decay = Callable[[Expr], Expr]
 
@@ -145,17 +157,47 @@ def leaky(input_size: int = 1, hidden_size: int = 2, *, decay: Decay = linear_de
 def gated(input_size: int = 1, hidden_size: int = 2, gate: str = "unit", *, decay: Decay = linear_decay) -> SymbolicField:
     r"""g tanh(Wx x + Wh h + b) - g decay(h) with g = sigma(Wgx x + Wgh h + b_g), one g ("global") or one per unit.
 
+    With "network" the one g reads h^g in place of h, and dh^g/dt = tanh(Vx x + Vh h^g + v) - h^g; the state is [h, h^g].
+
     Raises:  ValueError for another gate.
-    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with h^g the state itself.
+    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with h^g the state itself but for "network".
     """
-    rows = {"unit": hidden_size, "global": 1}
+    rows = {"unit": hidden_size, "global": 1, "network": 1}
     if gate not in rows:
         raise ValueError(f"`gate` must be one of {', '.join(map(repr, rows))}, got {gate!r}.")
+    if gate == "network":
+        return _network_gated(input_size, hidden_size, decay)
     letters = _Letters(input_size, hidden_size)
     g = letters.affine("W_gx", "W_gh", "b_g", rows[gate]).applyfunc(sigma)
     clocks = diag(*(g[i if gate == "unit" else 0] for i in range(hidden_size)))
     flow = clocks * letters.candidate() - clocks * letters.h.applyfunc(decay)
     return letters.field("gated", "tallec-ollivier-2018", flow)
+
+
+def _network_gated(input_size: int, hidden_size: int, decay: Decay) -> SymbolicField:
+    letters = _Letters(input_size, hidden_size)
+    states = symbols.signals("h^g", hidden_size)
+    other = ImmutableDenseMatrix(states)
+    reads = letters.weight("W_gx", 1, input_size) * letters.x + letters.weight("W_gh", 1, hidden_size) * other
+    g = sigma((reads + letters.bias("b_g", 1))[0])
+    own = letters.weight("V_x", hidden_size, input_size) * letters.x + letters.weight("V_h", hidden_size, hidden_size) * other
+    body = g * letters.candidate() - g * letters.h.applyfunc(decay)
+    network = (own + letters.bias("v", hidden_size)).applyfunc(tanh) - other
+    return letters.field("gated", "tallec-ollivier-2018", ImmutableDenseMatrix([*body, *network]), rest=states)
+
+
+def glnn(symbols_read: int = 2, hidden_size: int = 2) -> SymbolicField:
+    r"""dV_j/dt = sum_x x_x (tau_0jx + sum_i tau_ijx tanh(V_i)): the symbol just read, one-hot in x, picks the weights.
+
+    Source:  Ollivier 2013, eqs. (12) and (13), with the always-activated unit 0 written out and s = tanh.
+    """
+    letters = _Letters(symbols_read, hidden_size)
+    active = letters.h.applyfunc(tanh)
+    flow = ImmutableDenseMatrix.zeros(hidden_size, 1)
+    for k, x in enumerate(letters.x, 1):
+        weights = letters.weight(f"T_{k}", hidden_size, hidden_size)
+        flow += x * (weights * active + letters.bias(f"t_{k}", hidden_size))
+    return letters.field("glnn", "ollivier-2013-riemannian-metrics-ii", flow)
 
 
 def gru(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
@@ -189,3 +231,21 @@ def lstm(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
     dc = [(f[k] - 1) * cells[k] + i[k] * g[k] for k in units]
     dh = [o[k] * tanh(f[k] * cells[k] + i[k] * g[k]) - letters.h[k] for k in units]
     return letters.field("lstm", "tallec-ollivier-2018", ImmutableDenseMatrix([*dh, *dc]), rest=cells)
+
+
+def lstm_read_out(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
+    r"""dc/dt = (f - 1) c + i g on the state c alone, with h = o tanh(c) read out of it wherever the gates read h.
+
+    The output gate o reads x only: with recurrent weights it would read h, and h would be defined by itself.
+
+    Source:  Tallec and Ollivier 2018, eqs. (11)-(15), read so that (15) holds at all times; the reading is this project's.
+    """
+    letters = _Letters(input_size, hidden_size)
+    cells, units = letters.h, range(hidden_size)
+    output = (letters.weight("W_xo", hidden_size, input_size) * letters.x + letters.bias("b_o", hidden_size)).applyfunc(sigma)
+    letters.h = ImmutableDenseMatrix([output[k] * tanh(cells[k]) for k in units])
+    i, f = (letters.affine(f"W_x{k}", f"W_h{k}", f"b_{k}").applyfunc(sigma) for k in "if")
+    g = letters.affine("W_xc", "W_hc", "b_c").applyfunc(tanh)
+    letters.h = cells
+    flow = ImmutableDenseMatrix([(f[k] - 1) * cells[k] + i[k] * g[k] for k in units])
+    return letters.field("lstm, read out", "tallec-ollivier-2018", flow)

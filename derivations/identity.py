@@ -23,6 +23,7 @@ from sympy import (
     ImmutableDenseMatrix,
     MatrixBase,
     Rational,
+    S,
     Subs,
     Symbol,
     cancel,
@@ -213,7 +214,7 @@ def _refutation(
     for _ in range(trials):
         values = {letter: _rational(letter, leaves[letter], dice) for letter in letters}
         found = {leaves[letter]: value for letter, value in values.items()}
-        value = _value(bare.xreplace(values)) if None not in found.values() and _are_apart(found) else None
+        value = _value(bare.xreplace(values)) if None not in found.values() and _are_apart(found, dice) else None
         if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)):
             return found, value
     return None
@@ -230,20 +231,46 @@ def _rational(letter: Expr, leaf: Expr, dice: random.Random) -> Rational | None:
     return None
 
 
-def _are_apart(values: Mapping[Expr, Rational]) -> bool:
-    """Whether h(t) and h(t + dt) are still values at two times: at dt = 0 they could not be chosen freely."""
-    places = [_place(leaf, values) for leaf in values if not isinstance(leaf, Symbol)]
-    return len(set(places)) == len(places)
+def _are_apart(values: Mapping[Expr, Rational], dice: random.Random) -> bool:
+    """Whether h(t) and h(t + dt) are still values at two times: at dt = 0 they could not be chosen freely.
+
+    Places are compared as numbers, for f((x + 1)^2) and f(x^2 + 2 x + 1) are one value under two names.
+    """
+    trial = _Trial(dict(values), dice)
+    places = [trial.place(leaf) for leaf in values if not isinstance(leaf, Symbol)]
+    return None not in places and len({*places, *trial.inside}) == len(places) + len(trial.inside)
 
 
-def _place(leaf: Expr, values: Mapping[Expr, Rational]) -> tuple[object, ...]:
-    """Which function or derivative a value belongs to, and where it is taken."""
-    inner = leaf.expr if isinstance(leaf, Subs) else leaf
-    applied = inner.expr if isinstance(inner, Derivative) else inner
-    argument = dict(zip(leaf.variables, leaf.point, strict=True)) if isinstance(leaf, Subs) else {}
-    taken_at = tuple(a.xreplace(argument).xreplace(values) for a in applied.args)
-    by = tuple(applied.args.index(u) if u in applied.args else u for u in inner.variables) if inner != applied else ()
-    return applied.func, by, taken_at
+class _Trial:
+    """Numbers for letters and values, drawn as they are met: also for those that only stand inside of arguments."""
+
+    def __init__(self, numbers: dict[Expr, Expr], dice: random.Random) -> None:
+        self.numbers, self.dice = numbers, dice
+        self.inside: dict[tuple[object, ...], Expr] = {}
+
+    def place(self, leaf: Expr) -> tuple[object, ...] | None:
+        """Which function or derivative a value belongs to, and where it is taken; None where that is no number."""
+        inner = leaf.expr if isinstance(leaf, Subs) else leaf
+        applied = inner.expr if isinstance(inner, Derivative) else inner
+        argument = dict(zip(leaf.variables, leaf.point, strict=True)) if isinstance(leaf, Subs) else {}
+        taken_at = tuple(self._digits(a.xreplace(argument)) for a in applied.args)
+        by = tuple(applied.args.index(u) if u in applied.args else u for u in inner.variables) if inner != applied else ()
+        return None if None in taken_at else (applied.func, by, taken_at)
+
+    def _digits(self, e: Expr) -> str | None:
+        for leaf in dict.fromkeys(_outermost(e)):
+            if leaf not in self.numbers:
+                place = self.place(leaf)
+                if place is None:
+                    return None
+                if place not in self.inside:
+                    self.inside[place] = _rational(symbols.stand_in(leaf), leaf, self.dice) or S.Zero
+                self.numbers[leaf] = self.inside[place]
+        e = e.xreplace({leaf: self.numbers[leaf] for leaf in _outermost(e)})
+        for letter in sorted(e.free_symbols - set(self.numbers), key=str):
+            self.numbers[letter] = _rational(letter, letter, self.dice) or S.Zero
+        value = _value(e.xreplace(self.numbers))
+        return None if value is None else str(value.evalf(DIGITS - 10))
 
 
 def _value(number: Expr) -> Expr | None:

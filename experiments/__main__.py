@@ -72,7 +72,37 @@ def demo(
     return DONE if run(out, recording, command=shlex.join(words)) else FAILED
 
 
-COMMANDS: dict[str, Callable[..., int]] = {"demo": demo}
+def derive(
+    *,
+    source: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: all)")] = None,
+    format: Annotated[
+        str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")
+    ] = None,
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")] = None,
+) -> int:
+    """Decide every claim of the papers; exit code 1 if a decision is not as recorded.
+
+    Args:
+        source: One text only, as the stem of its file, or "this project".
+        format: table, json, latex or html.
+        out: File to write.
+    """
+    endings = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
+    form = format or endings.get(out.suffix if out else "", "table")
+    if form not in endings.values():
+        hint = did_you_mean(form, endings.values()) or f"; there is {', '.join(endings.values())}."
+        raise UsageError(f"there is no format {form!r}{hint}")
+    from derivations.contents import SOURCES  # noqa: PLC0415
+
+    if source is not None and source not in SOURCES:
+        hint = did_you_mean(source, SOURCES) or f"; there is {', '.join(SOURCES)}."
+        raise UsageError(f"there is no source {source!r} in the ledger{hint}")
+    from experiments.derive.run import run  # noqa: PLC0415
+
+    return DONE if run(source, form, out) else FAILED
+
+
+COMMANDS: dict[str, Callable[..., int]] = {"demo": demo, "derive": derive}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,29 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-__all__ = ["COLOURS", "DARK", "ClockTrace", "clocks", "deviations", "landing", "recording", "step_errors", "step_states", "warp"]
+from experiments.colours import COLOURS
 
-# name: what figures are drawn in (a colour found nowhere else), and the same role on a light page.
-COLOURS = {
-    "ink": ("#010203", "#1b2126"),
-    "muted": ("#010204", "#5a6670"),
-    "grid": ("#010205", "#d9dee2"),
-    "paper": ("#010206", "#fdfdfc"),
-    "blue": ("#010207", "#0a64ad"),
-    "orange": ("#010208", "#c2530a"),
-    "green": ("#010209", "#007a5a"),
-    "purple": ("#01020a", "#8b4a9c"),
-}
-DARK = {
-    "ink": "#e7eaec",
-    "muted": "#9ba6af",
-    "grid": "#333b42",
-    "paper": "#14181b",
-    "blue": "#6db5f7",
-    "orange": "#ff9f5a",
-    "green": "#45c79b",
-    "purple": "#d2a3e2",
-}
+__all__ = ["ClockTrace", "clocks", "deviations", "landing", "recording", "step_errors", "step_states", "warp"]
+
 INK, MUTED, GRID, PAPER, BLUE, ORANGE, GREEN, PURPLE = (placeholder for placeholder, _ in COLOURS.values())
 BY_CLOCK = (BLUE, ORANGE, GREEN, PURPLE)
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))

@@ -11,14 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import derivations
-
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PACKAGES = ["ctrnn", "discretize", "derivations"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAPERS = {"tallec-ollivier-2018": "T&O", "ohno-kumagai-2021": "O&K", "this project": "this project"}
 
 
 def ids(pages):
@@ -105,28 +102,6 @@ def test_every_file_is_on_the_contributors_page():
         for file in (ROOT / package).rglob("*.py"):
             if file.name != "__init__.py":
                 assert re.search(rf"\b{file.name}\b", text), f"{file.relative_to(ROOT)} is not in CONTRIBUTING.md"
-
-
-def escaped(text):
-    return re.sub(r"([|*_<>])", r"\\\1", text)
-
-
-def row(identity, verdict):
-    cells = [PAPERS[identity.source], identity.label, identity.statement, ", ".join(identity.assumptions), verdict.verdict]
-    return "| " + " | ".join(map(escaped, cells)) + " |"
-
-
-def tables(page):
-    """The bodies of a page's tables, each a list of lines."""
-    found = re.findall(r"^\|[-| ]+\|\n((?:\|.*\|\n)+)", page.read_text(), re.MULTILINE)
-    return [body.splitlines() for body in found]
-
-
-@pytest.mark.parametrize("which", ["what holds", "misprints"])
-def test_the_table_of_identities_is_what_sympy_finds(which):
-    identities, place = (None, 0) if which == "what holds" else (derivations.misprints(), 1)
-    rows = [row(*pair) for pair in derivations.check_all(identities)]
-    assert tables(ROOT / "docs" / "derivations.md")[place] == rows, "the table should read:\n" + "\n".join(rows)
 
 
 def test_the_readmes_two_commands_are_targets_of_the_makefile():

@@ -18,7 +18,7 @@ TOLERANCE = 1e-7  # rtol and atol of every solve
 
 
 @cache
-def field_for(channels: int) -> ctrnn.Relaxation:
+def field_for(channels: int) -> ctrnn.VectorField:
     """A gated field with weights drawn from a fixed seed."""
     return ctrnn.gated(channels, UNITS, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
 

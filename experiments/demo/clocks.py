@@ -24,7 +24,7 @@ from experiments.demo.page import scientific, table
 from experiments.demo.recording import Recording, load
 from experiments.demo.section import Picture, Section
 from experiments.demo.svg import inline_svg, standalone_svg
-from experiments.demo.writing import write_atomically
+from experiments.writing import write_atomically
 
 __all__ = ["ALLOWED", "Clock", "ClockRun", "allowed_deviation", "clocks_for", "run_clock", "section", "unwarped", "write_figure"]
 

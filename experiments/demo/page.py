@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
+from experiments.colours import variables
 from experiments.demo.section import Section
-from experiments.plots import COLOURS, DARK
 
 __all__ = ["page", "scientific", "table"]
 
@@ -17,8 +17,6 @@ def page(sections: Sequence[Section], facts: Mapping[str, str]) -> str:
     """The whole file. `facts` are the footer's, plain text by name."""
     failures = [failure for section in sections for failure in section.failures]
     style = files("experiments.demo").joinpath("page.css").read_text(encoding="utf-8")
-    colours = _variables({name: light for name, (_, light) in COLOURS.items()})
-    dark = f"@media (prefers-color-scheme: dark) {{ {_variables(DARK)} }}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -29,8 +27,7 @@ def page(sections: Sequence[Section], facts: Mapping[str, str]) -> str:
 <title>One recurrent cell on five clocks</title>
 <link rel="icon" href="data:,">
 <style>
-{colours}
-{dark}
+{variables()}
 {style}</style>
 </head>
 <body>
@@ -78,10 +75,6 @@ def scientific(value: float) -> str:
         mantissa, exponent = "1.0", exponent + 1
     power = f"10<sup>{str(exponent).replace('-', '−')}</sup>"
     return f'<span class="number">{power if mantissa == "1.0" else f"{mantissa} × {power}"}</span>'
-
-
-def _variables(colours: Mapping[str, str]) -> str:
-    return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in colours.items()) + " }"
 
 
 def _verdicts(sections: Sequence[Section], failures: Sequence[str]) -> str:

@@ -20,9 +20,9 @@ from experiments.demo import clocks, proofs, recorded, steps
 from experiments.demo.page import page
 from experiments.demo.recording import Recording
 from experiments.demo.section import Section, SectionMaker
-from experiments.demo.writing import write_atomically
 from experiments.interruption import checkpoint
 from experiments.usage import UsageError
+from experiments.writing import write_atomically
 
 __all__ = ["SECTIONS", "run"]
 

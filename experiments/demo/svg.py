@@ -13,7 +13,7 @@ from html import escape
 import matplotlib
 from matplotlib.figure import Figure
 
-from experiments.plots import COLOURS
+from experiments.colours import COLOURS
 
 __all__ = ["inline_svg", "standalone_svg"]
 

@@ -22,6 +22,7 @@ from sympy import (
 )
 
 import ctrnn
+import derivations
 from derivations import change_of_time, fields, symbolic, symbols
 
 t, alpha, beta = symbols.t, symbols.alpha, symbols.beta
@@ -153,3 +154,29 @@ def test_what_is_no_system_of_equations_is_refused():
         change_of_time([Eq(h.diff(t), -k.diff(t)), Eq(k.diff(t), h)], 2 * t)
     with pytest.raises(ValueError, match="does not depend on"):
         change_of_time([Eq(h.diff(t), -h)], 2 * Symbol("u", real=True))
+
+
+@pytest.mark.parametrize(
+    ("reading", "speed", "inverse"),
+    [
+        (symbols.alpha * t, symbols.alpha, t / symbols.alpha),
+        (exp(t) - 1, exp(t), log(t + 1)),
+        (t + t**2, 2 * t + 1, (sqrt(4 * t + 1) - 1) / 2),
+        (symbols.c(t), symbols.c(t).diff(t), Function("c^-1", real=True)(t)),
+        (t + sin(t) / 2, 1 + cos(t) / 2, None),
+    ],
+)
+def test_a_clock_knows_its_speed_and_its_inverse(reading, speed, inverse):
+    found = derivations.clock(reading)
+    assert simplify(found.speed - speed) == 0
+    assert found.inverse == inverse if inverse is None else simplify(found.inverse - inverse) == 0
+
+
+def test_a_clock_states_what_makes_it_one():
+    a = Symbol("a", real=True)
+    assert derivations.clock(a * t).conditions == (a > 0,)
+    assert derivations.clock(symbols.alpha * t).conditions == ()
+    assert derivations.clock(exp(t) - 1).conditions == ()
+    assert derivations.clock(symbols.c(t)).conditions == (symbols.c(t).diff(t) > 0,)
+    with pytest.raises(ValueError, match="runs backwards"):
+        derivations.clock(t - t**2)

@@ -1,7 +1,26 @@
 """What it means to hold: 0 exactly, refuted by numbers, or undecided."""
 
 import pytest
-from sympy import Abs, Derivative, Eq, Float, Function, Integral, Matrix, Rational, S, Symbol, atan, exp, log, pi, sign, sqrt
+from sympy import (
+    Abs,
+    Derivative,
+    Eq,
+    Float,
+    Function,
+    Integral,
+    Matrix,
+    Rational,
+    S,
+    Symbol,
+    atan,
+    cos,
+    exp,
+    log,
+    pi,
+    sign,
+    sin,
+    sqrt,
+)
 
 from derivations import Identity, check, identity, symbols
 
@@ -119,3 +138,12 @@ def test_sides_must_be_sympy_exact_and_of_one_shape():
         claim(Matrix([x]), Matrix([x, x]))
     with pytest.raises(ValueError, match="differ in shape"):
         claim(Matrix([x]), x)
+
+
+def test_one_value_under_two_names_refutes_nothing():
+    f, x = Function("f", real=True), Symbol("x", real=True)
+    for left, right in (((x + 1) ** 2, x**2 + 2 * x + 1), (sin(x) ** 2, 1 - cos(x) ** 2), (f((x + 1) ** 2), f(x**2 + 2 * x + 1))):
+        assert check(claim(f(left), f(right))).holds is not False
+        assert check(claim(f(left).diff(x), f(right).diff(x))).holds is not False
+    assert check(claim(f(x + 1), f(x + 2))).holds is False
+    assert check(claim(f(f(x)), f(f(x) + 1))).holds is False

@@ -12,13 +12,13 @@ import torch
 from scipy.integrate import solve_ivp
 
 import ctrnn
-from experiments import __main__, plots
+from experiments import __main__, colours, plots
 from experiments.demo import cell, clocks, proofs, run, steps
 from experiments.demo.page import scientific
 from experiments.demo.recording import Recording, load
 from experiments.demo.section import Section
 from experiments.demo.svg import inline_svg
-from experiments.demo.writing import write_atomically
+from experiments.writing import write_atomically
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 SVG_EMPTY = {"path", "use", "rect", "circle", "line"}
@@ -147,7 +147,7 @@ def test_every_figure_has_a_caption_and_every_picture_a_name(made):
 def test_figures_take_their_colours_from_the_page(made):
     drawn = "".join(re.findall(r"<svg.*?</svg>", made.text, re.DOTALL))
     assert not re.search(r"#[0-9a-fA-F]{6}", drawn)
-    assert set(re.findall(r"var\(--(\w+)\)", drawn)) <= set(plots.COLOURS) == set(plots.DARK)
+    assert set(re.findall(r"var\(--(\w+)\)", drawn)) <= set(colours.COLOURS) == set(colours.DARK)
     assert "prefers-color-scheme: dark" in made.text
 
 
@@ -312,7 +312,7 @@ def test_a_new_section_is_one_entry_in_a_list(tmp_path, monkeypatch):
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("disk full")])
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, stop):
     (tmp_path / "index.html").write_text("old")
-    monkeypatch.setattr("experiments.demo.writing.os.replace", lambda *_: (_ for _ in ()).throw(stop))
+    monkeypatch.setattr("experiments.writing.os.replace", lambda *_: (_ for _ in ()).throw(stop))
     with pytest.raises((KeyboardInterrupt, OSError)):
         write_atomically(tmp_path / "index.html", "new")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("index.html", "old")]

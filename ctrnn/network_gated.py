@@ -1,0 +1,75 @@
+r"""A gate with its own network: the field on the state [h, h^g].
+
+    dh/dt   = g (candidate(x, h) - decay(h))        g = sigma(Wx x + Wh h^g + b)
+    dh^g/dt = network(x, h^g)                       a field of its own, which runs on the input's clock
+
+The rate reads h^g where the other gates read h. Nothing multiplies the network's own field: it is itself ungated.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn.decays import Decay
+from ctrnn.field import VectorField
+from ctrnn.parts import Part
+from ctrnn.relaxation import Relaxation
+
+__all__ = ["NetworkGated"]
+
+
+class NetworkGated(VectorField):
+    r"""rate(x, h^g) * (candidate(x, h) - decay(h)) for h, network(x, h^g) for h^g; h is visible.
+
+    Args:    candidate, rate, decay: as in `Relaxation`; the rate reads the visible units of the network;
+             network: a field of the same input, with as many visible units as the rate reads.
+    Shape:   x (..., input), state [h, h^g] (..., hidden + network's state) -> (..., hidden + network's state).
+    Raises:  TypeError for what is not a part, a decay or a field; ValueError for parts of different sizes.
+    Source:  Tallec and Ollivier 2018, eqs. (7) and (9).
+    """
+
+    candidate: Part
+    rate: Part
+    decay: Decay
+
+    def __init__(self, candidate: Part, rate: Part, decay: Decay, network: VectorField) -> None:
+        if not isinstance(network, VectorField):
+            raise TypeError(f"`network` must be a ctrnn.VectorField, got {type(network).__name__}.")
+        body = Relaxation(candidate, rate, decay)
+        super().__init__(body.input_size, body.hidden_size, body.hidden_size + network.state_size)
+        if (network.input_size, network.hidden_size) != (body.input_size, body.hidden_size):
+            raise ValueError(
+                f"`network` has input_size {network.input_size} and hidden_size {network.hidden_size}, the candidate has "
+                f"{body.input_size} and {body.hidden_size}; the gate reads the one in place of the other."
+            )
+        for parameter in network.parameters():
+            if body.dtype is not None and (parameter.dtype != body.dtype or parameter.device != body.device):
+                raise TypeError(
+                    f"`network` has parameters of {parameter.dtype} on {parameter.device}, the candidate has {body.dtype} on "
+                    f"{body.device}; give all parts the same `dtype` and `device`."
+                )
+        self.candidate, self.rate, self.decay, self.network = candidate, rate, decay, network
+
+    def project(self, x: Tensor) -> Tensor:
+        return torch.cat([self.candidate.project(x), self.rate.project(x), self.network.project(x)], -1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        to_candidate, to_rate, to_network = self._split(projected)
+        own, other = self._states(h)
+        speed = self.rate.flow(to_rate, self.network.visible(other))
+        pulled = self.candidate.flow(to_candidate, own) - self.decay(own)
+        return torch.cat([speed * pulled, self.network.flow(to_network, other)], -1)
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        _, to_rate, to_network = self._split(projected)
+        own, other = self._states(h)
+        speed = self.rate.flow(to_rate, self.network.visible(other))
+        return torch.cat([speed * self.decay.leak(own), self.network.leak(to_network, other)], -1)
+
+    def _states(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        return h[..., : self.hidden_size], h[..., self.hidden_size :]
+
+    def _split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        first, second = self.candidate.projected_size, self.candidate.projected_size + self.rate.projected_size
+        return projected[..., :first], projected[..., first:second], projected[..., second:]

@@ -1,0 +1,75 @@
+r"""The ledger: every claim of the papers, and every result of our own, with its verdict.
+
+Chapters are decided one by one, on two processors if asked; nothing is kept from one run to the next.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+
+from derivations.claim import Claim, Entry, decided
+from derivations.contents import SOURCES
+
+__all__ = ["chapters_of", "decide_all", "entries", "ledger"]
+
+
+def ledger(source: str | None = None, *, workers: int = 1) -> list[Claim]:
+    r"""Decide every claim.
+
+    Args:    source: the stem of a literature file or "this project", all of them if not given; workers: processes to
+             share the chapters among (a script that asks for more than one needs `if __name__ == "__main__":`).
+    Returns: claims in the order of the texts.
+    Raises:  ValueError for a source that is not in the ledger, or for less than one worker.
+    Source:  the texts named in docs/references.md; this project.
+    """
+    return list(decide_all(source, workers=workers))
+
+
+def decide_all(source: str | None = None, *, workers: int = 1) -> Iterator[Claim]:
+    r"""`ledger`, one claim at a time, as they are decided.
+
+    Args, Returns, Raises, Source: as `ledger`.
+    """
+    chapters = chapters_of(source)
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    if workers == 1:
+        return (decided(entry) for chapter in chapters for entry in _chapter(chapter))
+    return _shared(chapters, workers)
+
+
+def entries(source: str | None = None) -> Iterator[Entry]:
+    """What is written down, undecided. Args, Raises: as `ledger`."""
+    return (entry for chapter in chapters_of(source) for entry in _chapter(chapter))
+
+
+def chapters_of(source: str | None) -> tuple[str, ...]:
+    """The files of a source, or of all. Raises: as `ledger`."""
+    if source is None:
+        return tuple(chapter for chapters in SOURCES.values() for chapter in chapters)
+    if source not in SOURCES:
+        raise ValueError(f"`source` must be one of {', '.join(map(repr, SOURCES))}, got {source!r}.")
+    return SOURCES[source]
+
+
+def _shared(chapters: tuple[str, ...], workers: int) -> Iterator[Claim]:
+    # Started afresh, not forked: a fork of a process in which torch has threads may hang.
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            for claims in pool.map(_decided_chapter, chapters):
+                yield from claims
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _decided_chapter(chapter: str) -> list[Claim]:
+    return [decided(entry) for entry in _chapter(chapter)]
+
+
+def _chapter(name: str) -> Iterator[Entry]:
+    found: Iterator[Entry] = import_module(f"derivations.texts.{name}").entries()
+    return found

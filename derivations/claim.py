@@ -1,0 +1,177 @@
+r"""A claim: what a text says, how it is decided, and what is right where the text is wrong.
+
+    Entry     what is written down: source, label, statements as printed, the correction, a mutation
+    Claim     what was found: the entry's verdict with its evidence
+
+An entry's printed statements must all be proved for it to hold; one refuted statement refutes it. An entry found false
+comes with a correction, itself proved. A mutation is a change of the formula that must turn the verdict: it shows that
+the check can fail. Where the print is wrong, the corrected statement is that mutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from derivations.formulas import Formula, written
+from derivations.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
+from derivations.statements import Statement
+
+__all__ = ["Claim", "Correction", "Entry", "Mutation", "decided", "flips"]
+
+LONGEST_FORMULA = 400
+
+
+@dataclass(frozen=True)
+class Correction:
+    r"""What is right, in words, and the statements that say so. Source: this project."""
+
+    words: str
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    r"""A change of the formula, in words, and the statement so changed: it must get the opposite verdict.
+
+    Source:  this project.
+    """
+
+    words: str
+    statement: Statement
+
+
+@dataclass(frozen=True)
+class Entry:
+    r"""One claim of a text, to be decided.
+
+    Args:    source: stem of the literature file, or "this project"; label: "eq. 21", "footnote 7", "sec. 3, copy"; words:
+             what the text says; statements: the same, to be decided as printed; assumptions: what must be assumed
+             beyond what the letters carry by nature; mutation: must flip the verdict (a corrected entry needs none);
+             correction: where the print is wrong; remark: on the text (a garbled extraction, a reading chosen);
+             recorded: the verdict expected, where it is not told by the fields above (undecided entries, say).
+    Source:  this project.
+    """
+
+    source: str
+    label: str
+    words: str
+    statements: tuple[Statement, ...]
+    assumptions: tuple[str, ...] = ()
+    mutation: Mutation | None = None
+    correction: Correction | None = None
+    remark: str = ""
+    recorded: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.statements:
+            raise ValueError(f"{self.source}, {self.label}: an entry needs at least one statement.")
+        if self.expected != UNDECIDED and self.mutation is None and self.correction is None:
+            raise ValueError(f"{self.source}, {self.label}: name a mutation that must flip the verdict.")
+
+    @property
+    def expected(self) -> str:
+        if self.recorded:
+            return self.recorded
+        if self.correction is not None:
+            return FAILS
+        return HOLDS_ASSUMING if self.assumptions else HOLDS
+
+
+@dataclass(frozen=True)
+class Claim:
+    r"""A claim and its verdict.
+
+    Args:    source, label; statement: in words, with its formula; assumptions; verdict: "holds", "holds under the stated
+             assumptions", "does not hold as printed" or "undecided"; correction: what is right, where the print is
+             wrong, else None; evidence: how it was decided, with the counterexample of what is false; seconds it took.
+             Beyond these: words and formulas, the statement in its two halves; right: the correction's formulas;
+             recorded: the verdict expected; mutation: the change that must flip the verdict.
+    Source:  this project.
+    """
+
+    source: str
+    label: str
+    statement: str
+    assumptions: tuple[str, ...]
+    verdict: str
+    correction: str | None
+    evidence: str
+    seconds: float
+    words: str = ""
+    formulas: tuple[Formula, ...] = ()
+    right: tuple[Formula, ...] = ()
+    recorded: str = ""
+    mutation: str = ""
+    counterexample: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def as_recorded(self) -> bool:
+        """Whether the verdict is the one expected."""
+        return self.verdict == self.recorded
+
+
+def decided(entry: Entry) -> Claim:
+    r"""Decide an entry.
+
+    Returns: a `Claim`. False needs a counterexample, and a correction needs a proof: without either it is undecided.
+    Source:  this project.
+    """
+    start = perf_counter()
+    found = [statement.decide() for statement in entry.statements]
+    verdict, evidence = _verdict(entry, found), _evidence(entry.statements, found)
+    refuted = next((v for v in found if v.holds is False), None)
+    numbers = dict(refuted.counterexample or {}) if refuted else {}
+    if numbers:
+        evidence += "; counterexample: " + ", ".join(f"{k} = {v}" for k, v in numbers.items())
+    correction: str | None = None
+    right: tuple[Formula, ...] = ()
+    if entry.correction is not None:
+        proofs = [statement.decide() for statement in entry.correction.statements]
+        right = _formulas(entry.correction.statements)
+        correction = _said(entry.correction.words, right)
+        if not all(proof.holds for proof in proofs):
+            verdict = UNDECIDED
+        evidence += "; correction: " + _evidence(entry.correction.statements, proofs)
+    formulas = _formulas(entry.statements)
+    return Claim(
+        entry.source, entry.label, _said(entry.words, formulas), entry.assumptions, verdict, correction,
+        evidence + (f"; {entry.remark}" if entry.remark else ""), perf_counter() - start, entry.words, formulas, right,
+        entry.expected, entry.mutation.words if entry.mutation else "as corrected" if entry.correction else "", numbers,
+    )  # fmt: skip
+
+
+def flips(entry: Entry) -> bool:
+    r"""Whether the entry's mutation gets the opposite verdict: refuted where the entry holds, proved where it fails."""
+    if entry.expected == UNDECIDED:
+        return True
+    if entry.mutation is not None:
+        wanted = entry.expected == FAILS
+        return entry.mutation.statement.decide().holds is wanted
+    assert entry.correction is not None
+    return all(statement.decide().holds for statement in entry.correction.statements)
+
+
+def _verdict(entry: Entry, found: Iterable[Verdict]) -> str:
+    answers = [verdict.holds for verdict in found]
+    if False in answers:
+        return FAILS
+    if None in answers:
+        return UNDECIDED
+    return HOLDS_ASSUMING if entry.assumptions else HOLDS
+
+
+def _evidence(statements: Iterable[Statement], found: Iterable[Verdict]) -> str:
+    return "; ".join(dict.fromkeys(f"{s.kind}: {v.evidence}" for s, v in zip(statements, found, strict=True)))
+
+
+def _formulas(statements: Iterable[Statement]) -> tuple[Formula, ...]:
+    return tuple(written(formula) for statement in statements for formula in statement.formulas())
+
+
+def _said(words: str, formulas: Iterable[Formula]) -> str:
+    """Words and formulas in one line; a formula too long to read is left to the code."""
+    texts = [formula.text for formula in formulas if len(formula.text) <= LONGEST_FORMULA]
+    return words + (" | " + "; ".join(texts) if texts else "")

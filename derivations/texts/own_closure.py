@@ -1,0 +1,56 @@
+r"""Which named classes of fields contain their own warped fields.
+
+    every warp    gated, with a gate for each unit or one for all, and with |h|^r h; GRU; LSTM with h read out of c
+    rescaling     leaky, and with |h|^r h; GLNN
+    none          plain; LSTM as a field on [h, c]; a gate with a network of its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from derivations import fields, symbols
+from derivations.claim import Entry, Mutation
+from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
+from derivations.fields import SymbolicField
+
+__all__ = ["entries"]
+
+OWN = "this project"
+GATES = ("c' is a function of the data so far", "a gate may be any function of the data with values in (0, 1)", "c' (rate) < 1")
+CONSTANT = ("c' is a constant",)
+
+
+def classes() -> Iterator[tuple[str, SymbolicField, str, str, tuple[str, ...]]]:
+    """Name, field, what it absorbs, in words, under which assumptions."""
+    power = fields.power_decay(symbols.r)
+    gates = "contains every warped field: its gates become c' g."
+    alpha = "contains the fields on clocks of constant speed, alpha becoming c' alpha, and no others."
+    yield "plain", fields.plain(), NONE, "contains none of its warped fields: -h stays -h where -c' h is needed.", ()
+    yield "leaky", fields.leaky(), RESCALING, alpha, CONSTANT
+    yield "leaky, power decay", fields.leaky(decay=power), RESCALING, alpha, (*CONSTANT, "r > 0")
+    yield "gated", fields.gated(), EVERY_WARP, gates, GATES
+    yield "gated, global", fields.gated(gate="global"), EVERY_WARP, gates, GATES
+    yield "gated, power decay", fields.gated(decay=power), EVERY_WARP, gates, (*GATES, "r > 0")
+    yield "gated, network", fields.gated(gate="network"), NONE, "contains none: the gate's own network is itself ungated.", ()
+    yield "gru", fields.gru(), EVERY_WARP, "contains every warped field: z becomes 1 - c' (1 - z).", GATES
+    yield "lstm", fields.lstm(), NONE, "(the smooth lift, with rate 1 on h) contains none: -h stays -h.", ()
+    yield (
+        "lstm, read out", fields.lstm_read_out(), EVERY_WARP,
+        "(with h = o tanh(c) at all times) contains every warped field: i becomes c' i and f becomes 1 - c' (1 - f).",
+        (*GATES, "the output gate reads x only"),
+    )  # fmt: skip
+    yield (
+        "glnn", fields.glnn(), RESCALING,
+        "contains the fields on clocks of constant speed, its transition weights being multiplied by c'; other clocks, "
+        "whatever they depend on beyond the symbol just read, it does not.", CONSTANT,
+    )  # fmt: skip
+
+
+def entries() -> Iterator[Entry]:
+    for name, field, group, words, assumptions in classes():
+        other = RESCALING if group == NONE else NONE
+        yield Entry(
+            OWN, f"closure, {name}", f"The class of {name} fields {words}", (Closes(field, group),), assumptions,
+            Mutation(f"{group!r} read as {other!r}", Closes(field, other)),
+        )  # fmt: skip

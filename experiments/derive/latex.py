@@ -1,0 +1,56 @@
+r"""The ledger as a LaTeX document of its own: \section a source, a paragraph a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from derivations.claim import Claim
+from derivations.formulas import Formula
+from experiments.derive.table import summary
+
+__all__ = ["document"]
+
+PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\usepackage{amsmath,amssymb,graphicx}
+\usepackage[margin=25mm]{geometry}
+\setlength{\parindent}{0pt}\setlength{\parskip}{4pt}\allowdisplaybreaks\emergencystretch=3em
+"""
+ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}", "&": r"\&", "%": r"\%",
+    "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+}  # fmt: skip
+# Wider formulas than this run off the page; in braces of their own they are made to fit.
+WIDE = 90
+
+
+def document(claims: Sequence[Claim]) -> str:
+    """The whole file."""
+    body = [PREAMBLE, r"\begin{document}", r"\title{The ledger}\date{}\maketitle", plain(summary(claims))]
+    for source, found in groupby(claims, key=lambda claim: claim.source):
+        body += ["", rf"\section*{{{plain(source)}}}", *(_paragraph(claim) for claim in found)]
+    return "\n".join([*body, r"\end{document}", ""])
+
+
+def plain(text: str) -> str:
+    """Text for LaTeX; letters that pdfTeX has no sign for are spelled out."""
+    return "".join(ESCAPES.get(letter, letter) for letter in text).encode("ascii", "namereplace").decode()
+
+
+def _paragraph(claim: Claim) -> str:
+    given = f" Assuming {plain(', '.join(claim.assumptions))}." if claim.assumptions else ""
+    lines = [rf"\paragraph{{{plain(claim.label)}}} \emph{{{plain(claim.verdict)}.}} {plain(claim.words)}{given}"]
+    lines += map(_display, claim.formulas)
+    if claim.correction is not None:
+        lines += [rf"Right is: {plain(claim.correction.partition(' | ')[0])}", *map(_display, claim.right)]
+    return "\n".join(filter(None, [*lines, rf"{{\small {plain(claim.evidence)}\par}}", ""]))
+
+
+def _display(formula: Formula) -> str:
+    if not formula.latex:
+        return ""
+    if len(formula.latex) <= WIDE:
+        return rf"\[ {formula.latex} \]"
+    return rf"\[ \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{$\displaystyle {formula.latex}$}} \]"

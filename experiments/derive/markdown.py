@@ -1,0 +1,56 @@
+r"""The ledger as the tables of docs/derivations.md; `python -m experiments.derive.markdown` writes them there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from derivations import ledger
+from derivations.claim import Claim
+from experiments.derive.table import summary
+from experiments.writing import write_atomically
+
+__all__ = ["between", "tables"]
+
+BEGIN, END = "<!-- the ledger begins -->", "<!-- the ledger ends -->"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "derivations.md"
+
+
+def tables(claims: Sequence[Claim]) -> str:
+    """A heading and a table for each source; below its table, what does not hold as printed."""
+    parts = [summary(claims)]
+    for source, found in groupby(claims, key=lambda claim: claim.source):
+        listed = list(found)
+        parts += [f"### {source}", _table(listed), *map(_wrong, (claim for claim in listed if claim.correction is not None))]
+    return "\n\n".join(parts)
+
+
+def between(page: str, text: str) -> str:
+    """The page with the text between its two marks."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}"
+
+
+def _table(claims: Sequence[Claim]) -> str:
+    lines = ["| where | claim | for | verdict |", "|---|---|---|---|"]
+    for claim in claims:
+        cells = (claim.label, claim.words, ", ".join(claim.assumptions), claim.verdict)
+        lines.append("| " + " | ".join(map(_escaped, cells)) + " |")
+    return "\n".join(lines)
+
+
+def _wrong(claim: Claim) -> str:
+    numbers = ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items())
+    right = (claim.correction or "").partition(" | ")[0]
+    return f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(numbers)}. *Right is:* {_escaped(right)}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|*_<>\[\]])", r"\\\1", text)
+
+
+if __name__ == "__main__":
+    write_atomically(PAGE, between(PAGE.read_text(encoding="utf-8"), tables(ledger(workers=2))))

@@ -1,0 +1,75 @@
+"""Decide the ledger and write it down in the form asked for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from derivations.book import decide_all
+from derivations.claim import Claim
+from experiments.derive import latex, page, table
+from experiments.interruption import checkpoint
+from experiments.usage import UsageError
+from experiments.writing import write_atomically
+
+__all__ = ["KEYS", "as_json", "run"]
+
+KEYS = ("source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds")
+WORKERS = 2
+WIDTH = 120  # of a table that no terminal sets the width of
+
+
+def run(source: str | None, form: str, out: Path | None) -> bool:
+    """Whether every claim's decision is as recorded."""
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"--out {out}: there is no folder {out.parent}.")
+    if out is not None and out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file in it.")
+    claims: list[Claim] = []
+    decided = _watched(decide_all(source, workers=1 if source else WORKERS), claims)
+    if form == "table" and out is None:
+        for line in table.lines(decided, shutil.get_terminal_size((WIDTH, 24)).columns):
+            print(line, flush=True)
+        print(f"\n{table.summary(claims)}")
+    else:
+        for _ in decided:
+            pass
+        text = _text(claims, form)
+        if out is None:
+            print(text, end="")
+        else:
+            write_atomically(out, text)
+            print(f"{table.summary(claims)} Written to {out}.", file=sys.stderr)
+    return all(claim.as_recorded for claim in claims)
+
+
+def as_json(claim: Claim) -> dict[str, Any]:
+    """The claim's public fields, by their names."""
+    return {key: list(value) if isinstance(value := getattr(claim, key), tuple) else value for key in KEYS}
+
+
+def _text(claims: list[Claim], form: str) -> str:
+    if form == "json":
+        return json.dumps([as_json(claim) for claim in claims], indent=1, ensure_ascii=False) + "\n"
+    if form == "latex":
+        return latex.document(claims)
+    if form == "html":
+        return page.page(claims)
+    return "\n".join([*table.lines(claims, WIDTH), "", table.summary(claims), ""])
+
+
+def _watched(decided: Iterator[Claim], claims: list[Claim]) -> Iterator[Claim]:
+    """The claims as they come, kept, with their number on a terminal's last line."""
+    live = sys.stderr.isatty() and not sys.stdout.isatty()
+    for claim in decided:
+        checkpoint()
+        claims.append(claim)
+        if live:
+            print(f"\r{len(claims)} claims decided", end="", file=sys.stderr, flush=True)
+        yield claim
+    if live:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

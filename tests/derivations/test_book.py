@@ -1,0 +1,95 @@
+"""The ledger as a whole: every claim as recorded, every check able to fail, every text covered."""
+
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import derivations
+from derivations.book import chapters_of, decide_all, entries
+from derivations.claim import flips
+from derivations.contents import SOURCES
+from derivations.identity import FAILS, UNDECIDED
+from derivations.statements import Fails, Measured
+from experiments.derive import markdown
+
+CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapter in chapters]
+
+
+@pytest.fixture(scope="module")
+def written():
+    return list(entries())
+
+
+@pytest.fixture(scope="module")
+def claims():
+    return derivations.ledger()
+
+
+def test_every_decision_is_as_recorded(claims):
+    assert not [f"{claim.source}, {claim.label}: {claim.verdict}; {claim.evidence}" for claim in claims if not claim.as_recorded]
+
+
+def test_the_tables_of_the_docs_are_what_sympy_finds(claims):
+    page = markdown.PAGE.read_text()
+    assert page == markdown.between(page, markdown.tables(claims)), "run python -m experiments.derive.markdown"
+
+
+@pytest.mark.parametrize(("source", "chapter"), CHAPTERS, ids=[chapter for _, chapter in CHAPTERS])
+def test_a_chapter_speaks_of_its_own_source(source, chapter):
+    assert {entry.source for entry in import_module(f"derivations.texts.{chapter}").entries()} == {source}
+
+
+def test_every_file_of_the_texts_is_a_chapter():
+    here = Path(derivations.__file__).parent / "texts"
+    assert {file.stem for file in here.glob("*.py")} - {"__init__"} == {chapter for _, chapter in CHAPTERS}
+
+
+def test_there_is_one_claim_a_label(written):
+    count = Counter((entry.source, entry.label) for entry in written)
+    assert not [key for key, n in count.items() if n > 1]
+
+
+def test_statements_are_in_words(written):
+    for entry in written:
+        assert entry.words.strip().endswith((".", "?", ")")), entry.label
+        assert len(entry.words.split()) >= 4, entry.label
+
+
+def test_only_statistics_are_sampled_and_say_their_size_and_level(written):
+    for entry in written:
+        for statement in entry.statements:
+            inner = statement.statement if isinstance(statement, Fails) else statement
+            if isinstance(inner, Measured):
+                assert inner.n >= 1000, entry.label
+                assert 0 < inner.significance <= 0.05, entry.label
+
+
+def test_what_fails_is_corrected(written):
+    assert not [entry.label for entry in written if entry.expected == FAILS and entry.correction is None]
+
+
+def test_a_source_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"`source` must be one of .*'this project', got 'tallec'"):
+        chapters_of("tallec")
+    with pytest.raises(ValueError, match="`workers` must be at least 1, got 0"):
+        derivations.ledger(workers=0)
+
+
+def test_closed_claims_come_one_by_one():
+    first = next(iter(decide_all("this project")))
+    assert isinstance(first, derivations.Claim)
+    assert first.as_recorded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chapter", [chapter for _, chapter in CHAPTERS])
+def test_every_mutation_turns_its_verdict(chapter):
+    stuck = [entry.label for entry in import_module(f"derivations.texts.{chapter}").entries() if not flips(entry)]
+    assert not stuck
+
+
+@pytest.mark.slow
+def test_undecided_claims_stay_few(written):
+    assert sum(entry.expected == UNDECIDED for entry in written) < len(written) / 20

@@ -1,0 +1,85 @@
+"""Entries become claims: false needs numbers, a correction needs a proof, and a mutation must turn the verdict."""
+
+import pytest
+from sympy import Function, Rational, Symbol, cos, exp, sin
+
+from derivations.claim import Correction, Entry, Mutation, decided, flips
+from derivations.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
+from derivations.statements import Equal, Less
+
+x = Symbol("x", real=True)
+g = Symbol("g", positive=True)
+TRUE, ALSO_TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal(x + x, 2 * x), Equal(x, -x)
+OPEN = Less(g / (1 + g), 1 - exp(-g))
+MUTATION = Mutation("a sign", FALSE)
+
+
+def entry(*statements, **more):
+    return Entry("this project", "a label", "Words.", statements, **more)
+
+
+def test_all_statements_must_be_proved():
+    assert decided(entry(TRUE, ALSO_TRUE, mutation=MUTATION)).verdict == HOLDS
+    assert decided(entry(TRUE, OPEN, mutation=MUTATION)).verdict == UNDECIDED
+    assert decided(entry(TRUE, OPEN, FALSE, mutation=MUTATION)).verdict == FAILS
+
+
+def test_assumptions_are_said_in_the_verdict():
+    claim = decided(entry(TRUE, assumptions=("x > 0",), mutation=MUTATION))
+    assert (claim.verdict, claim.as_recorded) == (HOLDS_ASSUMING, True)
+
+
+def test_what_is_false_has_numbers_and_what_is_right():
+    claim = decided(entry(FALSE, correction=Correction("x = x, with its sign.", (TRUE,))))
+    assert (claim.verdict, claim.as_recorded) == (FAILS, True)
+    assert "counterexample: x = " in claim.evidence
+    assert claim.counterexample
+    assert claim.correction.startswith("x = x, with its sign. | Eq(")
+
+
+@pytest.mark.parametrize("wrong", [FALSE, OPEN])
+def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
+    claim = decided(entry(FALSE, correction=Correction("Wrong again.", (wrong,))))
+    assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)
+
+
+def test_a_verdict_other_than_recorded_is_seen():
+    assert not decided(entry(FALSE, mutation=MUTATION)).as_recorded
+    assert not decided(entry(TRUE, recorded=UNDECIDED)).as_recorded
+    assert decided(entry(OPEN, recorded=UNDECIDED)).as_recorded
+
+
+def test_a_mutation_must_be_refuted_and_not_merely_undecided():
+    assert flips(entry(TRUE, mutation=MUTATION))
+    assert not flips(entry(TRUE, mutation=Mutation("nothing", ALSO_TRUE)))
+    assert not flips(entry(TRUE, mutation=Mutation("out of reach", OPEN)))
+
+
+def test_the_correction_is_the_mutation_of_what_is_false():
+    assert flips(entry(FALSE, correction=Correction("Right.", (TRUE,))))
+    assert not flips(entry(FALSE, correction=Correction("Wrong.", (FALSE,))))
+
+
+def test_a_decided_entry_must_name_its_mutation():
+    with pytest.raises(ValueError, match="name a mutation"):
+        entry(TRUE)
+    with pytest.raises(ValueError, match="at least one statement"):
+        entry(mutation=MUTATION)
+
+
+def test_the_statement_is_words_and_formula_unless_it_is_too_long_to_read():
+    assert decided(entry(TRUE, mutation=MUTATION)).statement == "Words. | Eq((x + 1)**2, x**2 + 2*x + 1)"
+    long = sum((sin(k * x) ** 2 + cos(k * x) ** 2 for k in range(2, 40)), Rational(0))
+    claim = decided(entry(Equal(long, Rational(38) + 0 * x), mutation=MUTATION))
+    assert claim.statement == "Words."
+    assert claim.formulas[0].text.startswith("Eq(")
+
+
+def test_the_seconds_are_those_of_the_decision():
+    claim = decided(entry(TRUE, mutation=MUTATION))
+    assert 0 < claim.seconds < 60
+
+
+def test_a_claim_of_an_unknown_function_is_decided_by_what_is_known_of_it():
+    f = Function("f", real=True)
+    assert decided(entry(Equal(f(x) - f(x) + g, g), mutation=MUTATION)).verdict == HOLDS

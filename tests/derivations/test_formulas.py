@@ -1,0 +1,70 @@
+"""Formulas in three writings: names as they are, markup that is markup."""
+
+from xml.dom import minidom
+
+import pytest
+from sympy import Abs, Derivative, Eq, Function, ImmutableDenseMatrix, Integral, Limit, StrictLessThan, Sum, Symbol, exp, oo
+
+from derivations import fields, symbols
+from derivations.formulas import LONGEST, written
+
+g, r = Symbol("g", positive=True), Symbol("r", positive=True)
+t = symbols.t
+
+
+def text_of(mathml):
+    tree = minidom.parseString(f"<math>{mathml}</math>")
+
+    def texts(node):
+        return "".join(node.data if node.nodeType == node.TEXT_NODE else texts(node) for node in node.childNodes)
+
+    return texts(tree)
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"),
+    [
+        (Symbol("W_{gx,11}"), "Wgx,11"),
+        (Symbol("alpha"), "α"),
+        (Symbol("g_1'"), "g1′"),
+        (Symbol("tau_{1,x}"), "τ1,x"),
+        (symbols.flow(t), "F(t)"),
+        (Function("h^g_1")(t), "h1g(t)"),
+        (Function("O")(g**2), "O(g2)"),
+        (symbols.entry("candidate.weight_h", (0, 1)), "candidate.weight_h[0,1]"),
+        (StrictLessThan(0, g, evaluate=False), "0<g"),
+        (-g, "−g"),
+        (exp(g), "eg"),
+    ],
+)
+def test_names_and_signs_are_those_of_the_page(formula, shown):
+    assert text_of(written(formula).mathml) == shown
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        Eq(Limit(g, g, 0), 0, evaluate=False),
+        Eq(Derivative(symbols.c(t), t), Abs(g) ** r, evaluate=False),
+        Integral(exp(-g), (g, 0, oo)),
+        Sum(g**r, (r, 0, 3)),
+        ImmutableDenseMatrix([g, r]),
+        *fields.gated().equations,
+    ],
+)
+def test_the_markup_is_well_formed_and_whole(formula):
+    found = written(formula)
+    minidom.parseString(f"<math>{found.mathml}</math>")
+    assert found.latex
+    assert "mathtt" not in found.latex
+
+
+def test_what_is_too_long_to_read_is_plain_text_only():
+    long = sum((symbols.signal(f"f_{k}")(t) for k in range(LONGEST // 6)), g)
+    found = written(long)
+    assert len(found.text) > LONGEST
+    assert (found.latex, found.mathml) == ("", "")
+
+
+def test_a_prime_is_a_prime_in_latex():
+    assert written(Symbol("g_1'")).latex == "g_{1}'"
