@@ -6,6 +6,7 @@ Chapters are decided one by one, on two processors if asked; nothing is kept fro
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
@@ -57,13 +58,20 @@ def chapters_of(source: str | None) -> tuple[str, ...]:
 
 def _shared(chapters: tuple[str, ...], workers: int) -> Iterator[Claim]:
     # Started afresh, not forked: a fork of a process in which torch has threads may hang.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_interrupts_to_the_parent) as pool:
         try:
             for claims in pool.map(_decided_chapter, chapters):
                 yield from claims
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
             raise
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _decided_chapter(chapter: str) -> list[Claim]:
