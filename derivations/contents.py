@@ -6,9 +6,14 @@ __all__ = ["SOURCES"]
 
 OWN = "this project"
 SOURCES: dict[str, tuple[str, ...]] = {
+    "huth-2020-lecture-slides": ("lecture",),
     OWN: (
         "own_identities",
         "own_closure",
+        "own_steps",
+        "own_accuracy",
+        "own_power_steps",
+        "own_memory",
         "own_code",
     ),
 }

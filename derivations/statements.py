@@ -19,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
@@ -59,6 +60,8 @@ from derivations.identity import FAILS, HOLDS, UNDECIDED, Identity, Verdict
 __all__ = ["Equal", "Every", "Expands", "Fails", "Less", "Measured", "Rounds", "Solves", "Statement", "Tends"]
 
 Side: TypeAlias = Expr | MatrixBase
+# Points tried against an inequality, before its proof and in all.
+POINTS_BEFORE, POINTS = 12, 200
 Region = Mapping[Symbol, tuple[Expr | int, Expr | int]]
 
 
@@ -207,31 +210,32 @@ class Less:
         def verdict(word: str, evidence: str, numbers: Mapping[Expr, Any] | None = None) -> Verdict:
             return Verdict(word, perf_counter() - start, evidence, numbers)
 
-        gap = self.upper - self.lower
-        if (found := self._refuted(gap)) is not None:
+        gap, points = self.upper - self.lower, self._points()
+        # A few points before the costly proof, which a wrong inequality should not have to wait for; the rest after it failed.
+        found = _negative(gap, islice(points, POINTS_BEFORE), self.strict)
+        gap_as_read, how = gap if self.rewritten is None else self.rewritten, None
+        if found is None:
+            if self.rewritten is not None and not (same := identity.check(Identity("", "", "", gap, self.rewritten))).holds:
+                return verdict(UNDECIDED, f"upper - lower could not be rewritten: {same.evidence}")
+            how = _sign(gap_as_read, dict(self.region or {}), self.strict, self.along, 4)
+            found = _negative(gap, points, self.strict) if how is None else None
+        if found is not None:
             values, value = found
             return verdict(FAILS, f"upper - lower = {value.evalf(8)} at the counterexample", values)
-        if self.rewritten is not None:
-            same = identity.check(Identity("", "", "", gap, self.rewritten))
-            if not same.holds:
-                return verdict(UNDECIDED, f"upper - lower could not be rewritten: {same.evidence}")
-            gap = self.rewritten
-        how = _sign(gap, dict(self.region or {}), self.strict, self.along, 4)
         if how is None:
             return verdict(UNDECIDED, "SymPy does not find the sign of upper - lower, and no numbers refute it")
         return verdict(HOLDS, f"upper - lower is {'positive' if self.strict else 'not negative'}: {how}")
 
-    def _refuted(self, gap: Expr) -> tuple[dict[Expr, Any], Expr] | None:
-        ends = {u for pair in (self.region or {}).values() for end in pair for u in S(end).free_symbols}
-        dice, letters = random.Random(0), sorted(gap.free_symbols | ends, key=str)
-        for _ in range(200):
-            values = {letter: _inside(letter, (self.region or {}).get(letter), dice) for letter in letters}
-            if None in values.values() or not self._ordered(values):
-                continue
-            value = identity._value(gap.subs(values))
-            if value is not None and (value < -identity.NOTICEABLE or (self.strict and value == 0)):
-                return values, value
-        return None
+    def _points(self) -> Iterator[dict[Expr, Any]]:
+        """Points of the region, the same in every run."""
+        letters = (self.upper - self.lower).free_symbols | {
+            u for pair in (self.region or {}).values() for end in pair for u in S(end).free_symbols
+        }
+        dice = random.Random(0)
+        for _ in range(POINTS):
+            values = {letter: _inside(letter, (self.region or {}).get(letter), dice) for letter in sorted(letters, key=str)}
+            if None not in values.values() and self._ordered(values):
+                yield values
 
     def _ordered(self, values: Mapping[Expr, Any]) -> bool:
         """Whether the values lie in regions whose ends are letters themselves."""
@@ -409,6 +413,15 @@ def _entries(side: Side) -> list[Expr]:
 
 def _within(start: float, verdict: Verdict, before: str) -> Verdict:
     return Verdict(verdict.verdict, perf_counter() - start, before + verdict.evidence, verdict.counterexample)
+
+
+def _negative(gap: Expr, points: Iterable[dict[Expr, Any]], strict: bool) -> tuple[dict[Expr, Any], Expr] | None:
+    """A point at which the gap is negative (or 0 if that is too little), and its value."""
+    for values in points:
+        value = identity._value(gap.subs(values))
+        if value is not None and (value < -identity.NOTICEABLE or (strict and value == 0)):
+            return values, value
+    return None
 
 
 def _inside(letter: Symbol, bounds: tuple[Expr | int, Expr | int] | None, dice: random.Random) -> Rational | None:

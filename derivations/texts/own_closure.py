@@ -1,8 +1,8 @@
 r"""Which named classes of fields contain their own warped fields.
 
-    every warp    gated, with a gate for each unit or one for all, and with |h|^r h; GRU; LSTM with h read out of c
-    rescaling     leaky, and with |h|^r h; GLNN
-    none          plain; LSTM as a field on [h, c]; a gate with a network of its own
+every warp    gated, with a gate for each unit or one for all, and with |h|^r h; GRU; LSTM with h read out of c
+rescaling     leaky, and with |h|^r h; GLNN
+none          plain; LSTM as a field on [h, c]; a gate with a network of its own
 """
 
 from __future__ import annotations

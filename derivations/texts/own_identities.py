@@ -1,7 +1,7 @@
 r"""What this project adds around the papers' argument: the chapters of `core`, those identities that no paper prints.
 
-    clocks compose; every named field is multiplied by c'; what the Taylor step drops; gates per unit are not one clock;
-    the GRU and the sigmoid; the half-life of slow forgetting
+clocks compose; every named field is multiplied by c'; what the Taylor step drops; gates per unit are not one clock;
+the GRU and the sigmoid; the half-life of slow forgetting
 """
 
 from __future__ import annotations
