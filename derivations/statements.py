@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy import stats
 from sympy import (
+    AccumBounds,
     Basic,
     Derivative,
     Dummy,
@@ -36,6 +37,7 @@ from sympy import (
     LessThan,
     Limit,
     MatrixBase,
+    PoleError,
     Rational,
     S,
     StrictLessThan,
@@ -118,8 +120,8 @@ class Tends:
 
     def decide(self) -> Verdict:
         start = perf_counter()
-        found = limit(self.expression, self.variable, self.point, self.direction)
-        if found.has(Limit):
+        found = _limit(self.expression, self.variable, self.point, self.direction)
+        if found is None:
             return Verdict(UNDECIDED, perf_counter() - start, "SymPy does not find the limit")
         if found == self.value:
             return Verdict(HOLDS, perf_counter() - start, f"the limit is {found}")
@@ -153,13 +155,13 @@ class Expands:
 
     def decide(self) -> Verdict:
         start = perf_counter()
-        ours, theirs = [], []
-        difference, claimed = self.expression, self.terms
-        for k in range(self.order + 1):
-            ours.append(self._at_point(difference) / factorial(k))
-            theirs.append(self._at_point(claimed) / factorial(k))
-            difference, claimed = difference.diff(self.variable), claimed.diff(self.variable)
-        if any(c.has(Limit, nan, zoo) for c in ours):
+        ours: list[Any] = []  # None where there is no coefficient
+        theirs: list[Any] = []
+        for side, coefficients in ((self.expression, ours), (self.terms, theirs)):
+            for k in range(self.order + 1):
+                coefficients.append(self._at_point(side, k))
+                side = side.diff(self.variable)  # noqa: PLW2901
+        if None in ours or None in theirs:
             return Verdict(UNDECIDED, perf_counter() - start, "SymPy does not find every coefficient")
         verdict = identity.check(Identity("", "", "", identity.column(*ours[:-1]), identity.column(*theirs[:-1])))
         if verdict.holds is False and not verdict.counterexample:
@@ -168,9 +170,10 @@ class Expands:
         dropped = simplify(ours[-1] - theirs[-1])
         return _within(start, verdict, f"coefficients 0 to {self.order - 1}; dropped: ({dropped}) {self.variable}^{self.order}; ")
 
-    def _at_point(self, coefficient: Expr) -> Expr:
-        value = coefficient.subs(self.variable, self.point)
-        return limit(coefficient, self.variable, self.point) if value.has(nan, zoo, oo, -oo) else value
+    def _at_point(self, derivative: Expr, k: int) -> Expr | None:
+        value = derivative.subs(self.variable, self.point)
+        found = _limit(derivative, self.variable, self.point, "+") if value.has(nan, zoo, oo, -oo) else value
+        return None if found is None or found.is_infinite else found / factorial(k)
 
 
 @dataclass(frozen=True)
@@ -407,6 +410,17 @@ class Fails:
         return Verdict(HOLDS, inner.seconds, f"refuted, {inner.evidence}" + (f" ({numbers})" if numbers else ""))
 
 
+def _limit(expression: Expr, variable: Symbol, point: Expr | int, direction: str) -> Expr | None:
+    """The limit, from one side or from both; None where SymPy finds none."""
+    try:
+        found = [limit(expression, variable, point, side) for side in direction]
+    except (NotImplementedError, PoleError, ValueError):
+        return None
+    if any(value.has(Limit, AccumBounds, nan, zoo) for value in found):
+        return None
+    return found[0] if len({*found}) == 1 or simplify(found[0] - found[1]) == 0 else None
+
+
 def _entries(side: Side) -> list[Expr]:
     return list(side) if isinstance(side, MatrixBase) else [side]
 
@@ -442,8 +456,8 @@ def _sign(e: Expr, region: dict[Symbol, tuple[Any, Any]], strict: bool, along: t
         return "its sign shows" + (" in positive letters" if region else "")
     for letter in along if depth else ():
         low, _ = region.get(letter, (0, oo))
-        at_start = limit(e, letter, low, "+")
-        if at_start.has(Limit, nan, zoo) or at_start == -oo:
+        at_start = _limit(e, letter, low, "+")
+        if at_start is None or at_start == -oo:
             continue
         rest = {u: bounds for u, bounds in region.items() if u != letter}
         starts = at_start in (0, oo) or _sign(at_start, rest, False, along, depth - 1)

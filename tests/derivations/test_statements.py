@@ -25,6 +25,7 @@ RIGHT = {
     "a limit": Tends((1 - exp(-g)) / g, g, 0, S.One),
     "an infinite limit": Tends(1 / g, g, 0, oo),
     "a limit far out": Tends((1 + a / g) ** g, g, oo, exp(a)),
+    "a limit from both sides": Tends(sin(x) / x, x, 0, S.One, "+-"),
     "a series": Expands(exp(-g), g, 1 - g + g**2 / 2, 3),
     "a series at another point": Expands(log(x), x, x - 1, 2, point=1),
     "a series through a removable point": Expands(sin(x) / x, x, 1 - x**2 / 6, 3),
@@ -60,6 +61,9 @@ WRONG = {
 OPEN = {
     "unknown function": Equal(Function("f", real=True)(sin(x) ** 2), Function("f", real=True)(1 - cos(x) ** 2 + S.Zero)),
     "a sign SymPy does not see": Less(g / (1 + g), 1 - exp(-g)),
+    "a limit that differs by side": Tends(Abs(x) / x, x, 0, S.One, "+-"),
+    "a limit that is none": Tends(sin(1 / g), g, 0, S.Zero),
+    "a series where there is none": Expands(log(x), x, x, 2),
     "too coarse a sample": Measured("uniform", lambda dice, n: dice.random(n), Rational(1, 2), Rational(1, 100), n=100),
     "the refutation of what is open": Fails(Less(g / (1 + g), 1 - exp(-g))),
     "no cases": Every("nothing", lambda: iter(())),
