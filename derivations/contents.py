@@ -6,13 +6,24 @@ __all__ = ["SOURCES"]
 
 OWN = "this project"
 SOURCES: dict[str, tuple[str, ...]] = {
+    "tallec-ollivier-2018": ("tallec_ollivier", "tallec_ollivier_gates"),
+    "tallec-ollivier-2018-summary": ("tallec_ollivier_summary",),
     "huth-2020-lecture-slides": ("lecture",),
+    "ohno-kumagai-2021": ("ohno_kumagai",),
+    "ollivier-2013-riemannian-metrics-ii": (
+        "ollivier_networks",
+        "ollivier_linearized",
+        "ollivier_metrics",
+        "ollivier_backpropagation",
+    ),
     OWN: (
         "own_identities",
         "own_closure",
         "own_steps",
         "own_accuracy",
         "own_power_steps",
+        "own_decay",
+        "own_networks",
         "own_memory",
         "own_code",
     ),

@@ -20,7 +20,7 @@ from derivations import symbols
 __all__ = ["Formula", "written"]
 
 # What nobody would read is left to the code: a page of it takes seconds to print.
-LONGEST = 1500
+LONGEST = 800
 # Named signs become letters, for pages that are read as XML; double-struck d and e become those of the papers.
 PLAINER = {"dd": "d", "ExponentialE": "e", "ImaginaryI": "i", "InvisibleTimes": "", "lt": "&lt;", "gt": "&gt;", "amp": "&amp;"}
 

@@ -1,0 +1,247 @@
+r"""Ollivier 2013, appendices B and C: backpropagation through time for GLNNs, and the Fisher metric of a softmax.
+
+    B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum pi w_iy + sum_j tau_ijx B_j(t+1))      (81)
+    d log P_T = d log P_t + sum B dV + sum C dw + sum D dtau                       (89), by induction from T back
+    d log pi(y)/dE_y' = 1[y = y'] - pi(y')                                         (99)
+
+Checked for two or three symbols, two units beside unit 0, and one step back in time, which gives all by induction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from sympy import Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, log
+from sympy import symbols as letters
+
+from derivations.claim import Correction, Entry, Mutation
+from derivations.identity import column
+from derivations.statements import Equal
+from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, step_of, writing
+
+__all__ = ["entries"]
+
+eps, eta = Symbol("eps", real=True), Symbol("eta", positive=True)
+s = Function("s", real=True)
+E = list(letters("E_1:4", real=True))
+changes = list(letters("d_1:4", real=True))
+pi = probabilities(E)
+STEP = "one step, the sum over time adds such terms"
+
+
+def entries() -> Iterator[Entry]:
+    return chain(backpropagation(), proof(), fisher())
+
+
+def backpropagation() -> Iterator[Entry]:
+    """Proposition 11 and its proof, eqs. (80) to (95)."""
+    gain, V, B, later = step_of(0)
+    tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
+    w = writing(2)
+    active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
+    q = probabilities(scores(active, w))
+    slopes = [diff(s(k), k) for k in V]
+    whole = gain + B[0] * later[0] + B[1] * later[1]
+    excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
+    back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
+    L, (v1, v2) = Function("L", real=True), letters("v_1 v_2", real=True)
+    probe = diff(L(v1 + eps, v2), eps).doit().subs(eps, 0).doit()
+    yield Entry(
+        PAPER, "eq. 80", "B_j(t) is the derivative of log Pr in V_j(t): the effect of adding eps there.",
+        (Equal(probe, diff(L(v1, v2), v1)),), mutation=Mutation("of another unit", Equal(probe, diff(L(v1, v2), v2))),
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "prop. 11, meaning", "Adding eps to V_j(t+1) in its evolution equation dE log P_T by eps B_j(t) + O(eps^2).",
+        (Equal(diff(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), back[0]),),
+        correction=Correction("By eps B_j(t+1): it is V(t+1) that was changed. (The sum is over i.)",
+        (Equal(diff(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), B[0]),)),
+        remark="B_1 and B_2 are the values at t + 1; " + SIZES,
+    )  # fmt: skip
+    for label in ("eq. 81", "eq. 95"):
+        yield Entry(
+            PAPER, label, "B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum_y pi(y) w_iy + sum_j tau_ijx B_j(t+1)).",
+            (Equal(column(*(diff(whole, k) for k in V)), column(*back)),),
+            mutation=Mutation("tau_jix", Equal(diff(whole, V[0]), B[0] + slopes[0] * (excess[1] + tau[1, 0] * B[0] + tau[2,
+            0] * B[1]))),
+            remark="one step back, for any s, and so for all by induction from B(T) = 0; " + SIZES,
+        )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 82", "The derivative in w_iy is sum_t a_i (1[x_t = y] - pi_t(y)).",
+        (Equal(Matrix(3, 2, lambda i, y: diff(whole, w[i, y])).as_immutable(), Matrix(3, 2, lambda i,
+         y: active[i] * ((1 if y == 0 else 0) - q[y])).as_immutable()),),
+        mutation=Mutation("the other sign", Equal(diff(whole, w[1, 0]), -active[1] * (1 - q[0]))),
+        remark="one step; unit 0 included",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 83", "The derivative in tau_ijy is sum_t 1[x_t = y] a_i(t) B_j(t+1).",
+        (Equal(Matrix(3, 2, lambda i, j: diff(whole, tau[i, j])).as_immutable(), Matrix(3, 2, lambda i,
+         j: active[i] * B[j]).as_immutable()),),
+        mutation=Mutation("B_j(t)", Equal(diff(whole, tau[1, 0]), active[1] * back[0])), remark="one step; unit 0 included",
+    )  # fmt: skip
+    p = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
+    product = S.One
+    for k in p:
+        product = k * product
+    yield Entry(
+        PAPER, "eq. 84", "P_{t+1} = pi_t(x_t) P_t with P_0 = 1 gives the product of the probabilities.",
+        (Equal(log(product), sum(log(k) for k in p)),), mutation=Mutation("P_0 = 2", Equal(log(2 * product),
+         sum(log(k) for k in p))), remark="three steps",
+    )  # fmt: skip
+    before, wrong = Symbol("P_t", positive=True), Symbol("P_i", positive=True)
+    energies = scores(active, w)
+    yield Entry(
+        PAPER, "eq. 85", "log P_{t+1} = log P_i + sum_i a_i w_ix - log(sum_y e^(sum_i a_i w_iy)).",
+        (Equal(log(before) + log(q[0]), log(wrong) + log_pi(energies, 0)),),
+        correction=Correction("log P_t stands on the right, not log P_i.", (Equal(log(q[0]).diff(w[1, 0]), log_pi(energies,
+        0).diff(w[1, 0])),
+                              Equal((log(before) + log(q[0]) - log_pi(energies, 0)).subs(dict.fromkeys(w, 0)), log(before)))),
+        remark="an index; it may be the extraction's",
+    )  # fmt: skip
+
+
+def proof() -> Iterator[Entry]:
+    """The differentials of the proof, eqs. (86) to (94)."""
+    _, V, B, _ = step_of(0)
+    tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
+    w = writing(2)
+    active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
+    q = probabilities(scores(active, w))
+    slopes = [diff(s(k), k) for k in V]
+    excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
+    back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
+    dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
+    da = [S.Zero, Symbol("da_1", real=True), Symbol("da_2", real=True)]
+    dv = [Symbol("dV_1", real=True), Symbol("dV_2", real=True)]
+    a = activities
+    moving = log_pi(scores(ImmutableDenseMatrix([a[i] + eps * da[i] for i in range(3)]), w + eps * dw), 0)
+    first = diff(moving, eps).subs(eps, 0)
+    p2 = probabilities(scores(a, w))
+    printed = sum(a[i] * dw[i, 0] + w[i, 0] * da[i] for i in range(3)) - sum(
+        p2[y] * sum(a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3)) for y in range(2))  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 86", "To first order log P_{t+1} - log P_t varies by sum a dw_ix + sum w_ix da - sum_y pi(y)(sum a dw_iy + "
+                         "sum w_iy da).",
+        (Equal(first, printed),), mutation=Mutation("without pi(y)", Equal(first, sum(a[i] * dw[i, 0] + w[i,
+         0] * da[i] for i in range(3)) - sum(
+            a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3) for y in range(2)))), remark=SIZES + ", two symbols",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 87", "da_i = s'(V_i) dV_i.", (Equal(diff(s(V[0] + eps * dv[0]), eps).subs(eps, 0).doit(),
+        slopes[0] * dv[0]),),
+        mutation=Mutation("s read for s'", Equal(diff(s(V[0] + eps * dv[0]), eps).subs(eps, 0).doit(), s(V[0]) * dv[0])),
+    )  # fmt: skip
+    names = dict(zip((a[1], a[2], da[1], da[2]), (s(V[0]), s(V[1]), slopes[0] * dv[0], slopes[1] * dv[1]), strict=True))
+    arranged = sum(active[i] * (dw[i, 0] - sum(q[y] * dw[i, y] for y in range(2))) for i in range(3)) + sum(
+        excess[i + 1] * slopes[i] * dv[i] for i in range(2))  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 88", "Rearranged: sum a_i (dw_ix - sum pi dw_iy) + sum (w_ix - sum pi w_iy) s'(V_i) dV_i.",
+        (Equal(printed.subs(names, simultaneous=True), arranged),),
+        mutation=Mutation("s' left out", Equal(printed.subs(names, simultaneous=True),
+        arranged + (1 - slopes[0]) * excess[1] * dv[0])), remark=SIZES,
+    )  # fmt: skip
+    moved = [V[k] + eps * dv[k] for k in range(2)]
+    dt_ = ImmutableDenseMatrix(3, 2, lambda i, j: Symbol(f"dtau_{{{i}{j + 1}}}", real=True))
+    act = [S.One, s(moved[0]), s(moved[1])]
+    next_ = [moved[j] + sum((tau[i, j] + eps * dt_[i, j]) * act[i] for i in range(3)) for j in range(2)]
+    dnext = [diff(k, eps).subs(eps, 0).doit() for k in next_]
+    evolution = [
+        dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
+        for j in range(2)
+    ]
+    together = log_pi(scores(ImmutableDenseMatrix(act), w + eps * dw), 0) + B[0] * next_[0] + B[1] * next_[1]
+    total = diff(together, eps).subs(eps, 0).doit()
+    C = [[active[i] * ((1 if y == 0 else 0) - q[y]) for y in range(2)] for i in range(3)]
+    expanded = sum(back[i] * dv[i] for i in range(2)) + sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)) + sum(
+        active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 89", "The differential of log P_T has the form sum B dV + sum C dw + sum D dtau at t, if it has at t + 1.",
+        (Equal(total, expanded),), mutation=Mutation("B(t+1) for B(t)", Equal(total,
+         expanded + sum((B[i] - back[i]) * dv[i] for i in range(2)))), remark="one step; " + SIZES,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 90", "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
+        (Equal(total.subs(dict.fromkeys([*dv, *dt_], 0)), sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2))),),
+        mutation=Mutation("with dV left", Equal(total.subs(dict.fromkeys(dt_, 0)), sum(C[i][y] * dw[i,
+        y] for i in range(3) for y in range(2)))),
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 91", "D at time 0 is the derivative in tau: with dV = dw = 0 only its terms are left.",
+        (Equal(total.subs(dict.fromkeys([*dv, *dw], 0)), sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))),),
+        mutation=Mutation("with dV left", Equal(total.subs(dict.fromkeys(dw, 0)), sum(active[i] * B[j] * dt_[i,
+        j] for i in range(3) for j in range(2)))),
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 92", "dV_j(t+1) = dV_j + sum dtau_ijx a_i + sum tau_ijx s'(V_i) dV_i.",
+        (Equal(column(*dnext), column(*evolution)),), mutation=Mutation("without dV_j", Equal(dnext[0], evolution[0] - dv[0])),
+         remark=SIZES,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 93", "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
+        (Equal(column(*(diff(total, dw[1, y]) for y in range(2))), column(active[1] - q[0] * active[1], -q[1] * active[1])),),
+        mutation=Mutation("+ pi(y) a_i", Equal(diff(total, dw[1, 1]), q[1] * active[1])), remark="the step's own term; " + SIZES,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 94", "D_ijy(t) = D_ijy(t+1) + 1[x_t = y] a_i B_j(t+1).",
+        (Equal(diff(total, dt_[1, 1]), active[1] * B[1]), Equal(diff(total, dt_[0, 1]), B[1])),
+        mutation=Mutation("a_j B_i", Equal(diff(total, dt_[1, 1]), active[2] * B[0])), remark="the step's own term; " + SIZES,
+    )  # fmt: skip
+
+
+def fisher() -> Iterator[Entry]:
+    """Appendix C, eqs. (96) to (102): three symbols."""
+    gain = [log_pi(E, y) for y in range(3)]
+    slope = [[diff(gain[y], E[k]) for k in range(3)] for y in range(3)]
+    change = [sum(slope[y][k] * changes[k] for k in range(3)) for y in range(3)]
+    moved = [diff(log_pi([e + eps * d for e, d in zip(E, changes, strict=True)], y), eps).subs(eps, 0) for y in range(3)]
+    yield Entry(
+        PAPER, "eq. 96", "d log pi(y) is the sum over y' of (d log pi(y)/dE_y') dE_y'.",
+        (Equal(column(*moved), column(*change)),), mutation=Mutation("only y' = y", Equal(moved[0], slope[0][0] * changes[0])),
+         remark="three symbols",
+    )  # fmt: skip
+    squared = sum(pi[y] * change[y] ** 2 for y in range(3))
+    mean = sum(pi[y] * changes[y] for y in range(3))
+    norm = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
+    scale = Symbol("lambda", positive=True)
+    doubled = squared.subs({d: scale * d for d in changes}, simultaneous=True)
+    yield Entry(
+        PAPER, "eq. 97", "The norm |d pi| itself is E (d log pi)^2.",
+        (Equal(doubled, scale * squared),),
+        correction=Correction("The square of the norm is: E (d log pi)^2 grows with the square of d, as (45) and (102) print "
+                              "it.", (Equal(doubled, scale**2 * squared), Equal(squared, norm))),
+        remark="a norm of lambda d is lambda times that of d; the exponent may have been lost in the extraction",
+    )  # fmt: skip
+    triples = [(y, i, k) for y in range(3) for i in range(3) for k in range(3)]
+    double = sum(pi[y] * slope[y][i] * slope[y][k] * changes[i] * changes[k] for y, i, k in triples)
+    yield Entry(
+        PAPER, "eq. 98", "Written out it is E of the sum over y', y'' of the products of derivatives, a bilinear form in dE.",
+        (Equal(squared, double),), mutation=Mutation("only y' = y''", Equal(squared,
+         sum(pi[y] * slope[y][k] ** 2 * changes[k] ** 2 for y in range(3) for k in range(3)))),
+        remark="three symbols",
+    )  # fmt: skip
+    right = Matrix(3, 3, lambda y, k: (1 if y == k else 0) - pi[k]).as_immutable()
+    yield Entry(
+        PAPER, "eq. 99", "d log pi(y)/dE_y' = 1[y = y'] - pi(y').",
+        (Equal(Matrix(slope).as_immutable(), right),), mutation=Mutation("pi(y)", Equal(slope[0][1], -pi[0])),
+         remark="three symbols",
+    )  # fmt: skip
+    expected = Matrix(3, 3, lambda i, k: sum(pi[y] * slope[y][i] * slope[y][k] for y in range(3))).as_immutable()
+    yield Entry(
+        PAPER, "eq. 100", "E of the products is E (1[y = y'] - pi(y'))(1[y = y''] - pi(y'')), whose first factors have mean 0.",
+        (Equal(column(*(sum(pi[y] * right[y, k] for y in range(3)) for k in range(3))), column(0, 0, 0)),
+         Equal(expected[0, 1], sum(pi[y] * right[y, 0] * right[y, 1] for y in range(3)))),
+        mutation=Mutation("with weights 1/3", Equal(sum(right[y, 0] for y in range(3)), S.Zero)), remark="three symbols",
+    )  # fmt: skip
+    closed = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
+    curvature = Matrix(3, 3, lambda i, k: -diff(gain[1], E[i], E[k])).as_immutable()
+    yield Entry(
+        PAPER, "eq. 101", "That is pi(y') (1[y' = y''] - pi(y'')), and also the Hessian of -log pi(y).",
+        (Equal(expected, closed), Equal(curvature, closed)), mutation=Mutation("+ pi(y'')", Equal(expected[0, 1],
+         pi[0] * pi[1])), remark="three symbols",
+    )  # fmt: skip
+    spread = sum(pi[i] * pi[k] * (changes[i] - changes[k]) ** 2 for i in range(3) for k in range(i))
+    yield Entry(
+        PAPER, "eq. 102", "|d pi|^2 = sum pi dE^2 - sum pi pi' dE dE', which is not negative, and 0 where all dE are equal.",
+        (Equal(squared, norm), Equal(norm, spread)), mutation=Mutation("minus read as plus", Equal(squared,
+         norm + 2 * mean**2)), remark="three symbols",
+    )  # fmt: skip

@@ -1,0 +1,410 @@
+r"""Ollivier 2013, section 3: metrics for recurrent networks, by outer products and backpropagated.
+
+    2 KL(pi | pi + d) = sum d^2/pi + O(d^3)                            (44), (45)
+    |d pi|^2 = sum pi dE^2 - (sum pi dE)^2                             (47), (102)
+    I = sum_t pi(y) (1[y = y'] - pi(y')) a_i a_i'                      (50), printed with an index y'' that nothing binds
+    m_i(t) = s'^2 var_pi(w_i) + sum_j (dV_j(t+1)/dV_i(t))^2 m_j(t+1)   (63)
+
+Checked for two or three symbols, two units beside unit 0, and one step back in time, which gives all by induction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from sympy import Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, log
+from sympy import symbols as letters
+
+from derivations import symbols
+from derivations.claim import Correction, Entry, Mutation
+from derivations.identity import column
+from derivations.statements import Equal, Expands, Fails
+from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, step_of, writing
+
+__all__ = ["entries"]
+
+eps, eta = Symbol("eps", real=True), Symbol("eta", positive=True)
+s = Function("s", real=True)
+E = list(letters("E_1:4", real=True))
+changes = list(letters("d_1:4", real=True))
+pi = probabilities(E)
+STEP = "one step, the sum over time adds such terms"
+
+
+def entries() -> Iterator[Entry]:
+    return chain(gradients(), divergences(), output_metric(), recurrent_metrics(), backpropagated())
+
+
+def symmetric(name: str) -> ImmutableDenseMatrix:
+    a, b, c = letters(f"{name}_1:4", real=True)
+    return ImmutableDenseMatrix([[a, b], [b, c]])
+
+
+def pairs(name: str) -> ImmutableDenseMatrix:
+    return ImmutableDenseMatrix(list(letters(f"{name}_1:3", real=True)))
+
+
+def gradients() -> Iterator[Entry]:
+    """Eqs. (36) to (40)."""
+    M, A, g, d = symmetric("m"), symbols.weights("A", 2, 2), pairs("g"), pairs("x")
+    K = symmetric("k")
+    gain = (g.T * d)[0] + (d.T * K * d)[0] / 2
+    cost = (d.T * d)[0] / (2 * eta)
+    best = eta * g
+    slopes = ImmutableDenseMatrix([diff(gain - cost, u) for u in d]).subs(dict(zip(d, best, strict=True)), simultaneous=True)
+    yield Entry(
+        PAPER, "eq. 36", "The update theta + eta f' makes the penalized gain stationary, but for terms of order eta.",
+        (Equal(slopes, eta * K * g),), ("f is smooth",), Mutation("1/(2 eta) read as 1/eta", Equal(slopes - g, eta * K * g)),
+        remark="two parameters; K is the Hessian of f",
+    )  # fmt: skip
+    solved = (eta * (ImmutableDenseMatrix.eye(2) - eta * K).inv() * g)[0]
+    yield Entry(
+        PAPER, "eq. 37", "The exact maximum differs from the gradient step by O(eta^2).",
+        (Expands(solved, eta, eta * g[0], 2),), ("f is quadratic near theta",), Mutation("g read as 2 g", Expands(solved, eta,
+         2 * eta * g[0], 2)),
+        remark="first of two parameters",
+    )  # fmt: skip
+    metric = (d.T * M * d)[0] / (2 * eta)
+    step = eta * M.inv() * g
+    rest = ImmutableDenseMatrix([diff((g.T * d)[0] - metric, u) for u in d]).subs(
+        dict(zip(d, step, strict=True)), simultaneous=True
+    )
+    yield Entry(
+        PAPER, "eq. 38", "With the cost (theta - theta')^T M (theta - theta')/(2 eta) the update is eta M^-1 f'.",
+        (Equal(rest, column(0, 0)),), ("M is symmetric and invertible",),
+        Mutation("M^-1 read as M", Equal(ImmutableDenseMatrix([diff((g.T * d)[0] - metric, u) for u in d])
+                 .subs(dict(zip(d, eta * M * g, strict=True)), simultaneous=True), column(0, 0))), remark="two parameters",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 39", "The norm d^T M d of a change does not depend on coordinates: with d = A d', M becomes A^T M A.",
+        (Equal(((A * d).T * M * (A * d))[0], (d.T * (A.T * M * A) * d)[0]),),
+        mutation=Mutation("A^T M A read as A M A^T", Equal(((A * d).T * M * (A * d))[0], (d.T * (A * M * A.T) * d)[0])),
+        remark="two parameters",
+    )  # fmt: skip
+    f, x = Function("f", real=True), Symbol("phi", real=True)
+    m, change = Symbol("m", positive=True), Function("A", real=True)
+    inner = diff(f(change(x)), x).doit()
+    yield Entry(
+        PAPER, "eq. 40", "The direction M^-1 f' is the same in every coordinate: for theta = A(phi) it is A'(phi) times that of "
+                         "phi.",
+        (Equal(diff(change(x), x) * (inner / (m * diff(change(x), x) ** 2)), inner / diff(change(x), x) / m),), ("A' is not 0",),
+        Mutation("M' = A' M", Equal(diff(change(x), x) * (inner / (m * diff(change(x), x))), inner / diff(change(x), x) / m)),
+        remark="one parameter, any smooth A; two with linear A in eq. 15",
+    )  # fmt: skip
+
+
+def divergences() -> Iterator[Entry]:
+    """Eqs. (41) to (43), footnote 9: two symbols, two steps."""
+    p, q = letters("p q", positive=True)
+    p1, p2, q1, q2 = letters("p_1 p_2 q_1 q_2", positive=True)
+
+    def kl(a: Expr, b: Expr) -> Expr:
+        return a * (log(a) - log(b)) + (1 - a) * (log(1 - a) - log(1 - b))
+
+    def both(a: Expr, a1: Expr, a2: Expr) -> list[tuple[Expr, Expr]]:
+        return [(a, a1), (a, 1 - a1), (1 - a, a2), (1 - a, 1 - a2)]
+
+    joint = sum(
+        x * y * (log(x) + log(y) - log(u) - log(w)) for (x, y), (u, w) in zip(both(p, p1, p2), both(q, q1, q2), strict=True)
+    )
+    yield Entry(
+        PAPER, "eq. 41", "The divergence D1 of whole sequences is the sum over t of expected divergences of the next symbol.",
+        (Equal(joint, kl(p, q) + p * kl(p1, q1) + (1 - p) * kl(p2, q2)),),
+        mutation=Mutation("the past drawn from theta'", Equal(joint, kl(p, q) + q * kl(p1, q1) + (1 - q) * kl(p2, q2))),
+        remark="footnote 9; two symbols, two steps",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 42", "D2, the sum of conditional divergences along the actual sequence, is D1 on average over sequences.",
+        (Equal(p * (kl(p, q) + kl(p1, q1)) + (1 - p) * (kl(p, q) + kl(p2, q2)), kl(p, q) + p * kl(p1, q1) + (1 - p) * kl(p2,
+         q2)),),
+        ("the sequence is drawn from the model",),
+        Mutation("both pasts equally likely", Equal(kl(p, q) + (kl(p1, q1) + kl(p2, q2)) / 2, kl(p, q) + p * kl(p1,
+        q1) + (1 - p) * kl(p2, q2))),
+        remark="two symbols, two steps",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 43", "In terms of pi_t it is the sum of KL(pi_t | pi'_t), which is 0 for equal distributions and stationary "
+                         "there.",
+        (Equal(kl(p, q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q, 2).subs(q,
+         p), 1 / p + 1 / (1 - p))),
+        mutation=Mutation("1/p + 1/(1-p) read as 1/p", Equal(diff(kl(p, q), q, 2).subs(q, p), 1 / p)),
+    )  # fmt: skip
+
+
+def output_metric() -> Iterator[Entry]:
+    """Eqs. (44) to (50)."""
+    a, b = letters("pi_1 pi_2", positive=True)
+    u, w_ = letters("delta_1 delta_2", real=True)
+    whole, moves = [a, b, 1 - a - b], [u, w_, -u - w_]
+    divergence = 2 * sum(k * (log(k) - log(k + eps * d)) for k, d in zip(whole, moves, strict=True))
+    norm = sum(d**2 / k for k, d in zip(whole, moves, strict=True))
+    yield Entry(
+        PAPER, "eq. 44", "2 KL(pi | pi + delta) is of second order in delta.",
+        (Expands(divergence, eps, S.Zero, 2),), ("delta sums to 0",),
+        Mutation("delta does not sum to 0", Expands(2 * sum(k * (log(k) - log(k + eps * d)) for k, d in zip(whole, [u, w_, u],
+        strict=True)), eps, S.Zero, 2)),
+        remark="three symbols",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 45", "At second order it is sum delta^2/pi = E (delta log pi)^2.",
+        (Expands(divergence, eps, eps**2 * norm, 3), Equal(sum(k * (d / k) ** 2 for k, d in zip(whole, moves, strict=True)),
+         norm)),
+        ("delta sums to 0",), Mutation("without the 2 of (44)", Expands(divergence / 2, eps, eps**2 * norm, 3)),
+         remark="three symbols",
+    )  # fmt: skip
+    w = writing(2)
+    gain = [log_pi(scores(activities, w), y) for y in range(2)]
+    yield Entry(
+        PAPER, "eq. 46", "The softmax is of exponential form: log pi(x) is E_x minus a term that all symbols share.",
+        (Equal(log_pi(E, 0) - log_pi(E, 1), E[0] - E[1]), Equal(diff(log_pi(E, 0) - E[0], E[1]), diff(log_pi(E, 1) - E[1],
+         E[1]))),
+        mutation=Mutation("E_x read as 2 E_x", Equal(log_pi(E, 0) - log_pi(E, 1), 2 * (E[0] - E[1]))),
+    )  # fmt: skip
+    change = [sum(diff(log_pi(E, y), E[k]) * changes[k] for k in range(3)) for y in range(3)]
+    squared = sum(pi[y] * change[y] ** 2 for y in range(3))
+    mean = sum(pi[y] * changes[y] for y in range(3))
+    printed = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
+    yield Entry(
+        PAPER, "eq. 47", "The norm of the change of pi from a change of E is sum pi dE^2 - sum pi pi' dE dE'.",
+        (Equal(squared, printed),), mutation=Mutation("the second sum doubled", Equal(squared, printed - mean**2)),
+         remark="three symbols",
+    )  # fmt: skip
+    curvature = [Matrix(3, 3, lambda i, k, y=y: -diff(log_pi(E, y), E[i], E[k])).as_immutable() for y in range(3)]
+    expected = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
+    yield Entry(
+        PAPER, "eq. 47, Hessian", "It is also the Hessian of -log pi(y'') in E, the same for every y''.",
+        (Equal(curvature[0], expected), Equal(curvature[1], expected), Equal(curvature[2], expected)),
+        mutation=Mutation("of log pi", Equal(-curvature[0], expected)), remark="three symbols",
+    )  # fmt: skip
+    q = probabilities(scores(activities, w))
+    dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
+    moved = [sum(activities[i] * dw[i, y] for i in range(3)) for y in range(2)]
+    exact = sum(q[y] * sum(diff(gain[y], w[i, k]) * dw[i, k] for i in range(3) for k in range(2)) ** 2 for y in range(2))
+    yield Entry(
+        PAPER, "eq. 48", "A change of the writing weights dE E_y by sum_i a_i dw_iy, and pi accordingly.",
+        (Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)) - sum(q[y] * moved[y] for y in range(2)) ** 2),),
+        mutation=Mutation("the mean not removed", Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)))),
+        remark=SIZES + ", two symbols, one step",
+    )  # fmt: skip
+
+    def quadratic(entry: Expr) -> Expr:
+        return sum(entry(y, k) * activities[i] * activities[j] * dw[i, y] * dw[j, k]
+                   for y in range(2) for k in range(2) for i in range(3) for j in range(3))  # fmt: skip
+
+    def kronecker(y: int, k: int) -> int:
+        return 1 if y == k else 0
+
+    free = 0  # the symbol y'' of the print, which no sum binds: any choice has to serve
+    yield Entry(
+        PAPER, "eq. 49", "The norm is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i' dw_iy dw_i'y'.",
+        (Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, free) - q[free]))),),
+        correction=Correction("With y in place of y'', which nothing binds: pi(y') (1[y' = y] - pi(y)).",
+                              (Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
+        remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
+    )  # fmt: skip
+    hessian = Matrix(2, 2, lambda y, k: -diff(gain[0], w[1, y], w[2, k])).as_immutable()
+
+    def information(entry: Expr) -> ImmutableDenseMatrix:
+        return Matrix(2, 2, lambda y, k: entry(y, k) * activities[1] * activities[2]).as_immutable()
+
+    yield Entry(
+        PAPER, "eq. 50", "The Fisher matrix of w_iy and w_i'y' is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i', the negative "
+                         "Hessian.",
+        (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, free) - q[free]))),),
+        correction=Correction("With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.",
+                              (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
+        remark="the same index as in (49); i = 1 and i' = 2, two symbols, one step",
+    )  # fmt: skip
+
+
+def recurrent_metrics() -> Iterator[Entry]:
+    """Eqs. (51) to (57)."""
+    M, N, g, h, d = symmetric("m"), symmetric("n"), pairs("g"), pairs("h"), pairs("x")
+    form = ((d.T * M * d) + (d.T * N * d))[0]
+    yield Entry(
+        PAPER, "eq. 51", "Summing the norms over time is the metric of the sum of the matrices.",
+        (Equal(form, (d.T * (M + N) * d)[0]),), mutation=Mutation("M + N read as M N", Equal(form, (d.T * M * N * d)[0])),
+         remark="two steps, two parameters",
+    )  # fmt: skip
+    each = (M.inv() * g, N.inv() * h)
+    spread = sum((((k - d).T * L * (k - d))[0] for k, L in zip(each, (M, N), strict=True)), S.Zero)
+    joint = (M + N).inv() * (g + h)
+    yield Entry(
+        PAPER, "eq. 52", "Its step is the time-independent update that is nearest to the separate updates, in the sum of the "
+                         "norms.",
+        (Equal(ImmutableDenseMatrix([diff(spread, u) for u in d]).subs(dict(zip(d, joint, strict=True)), simultaneous=True),
+         column(0, 0)),),
+        ("M_t is invertible at each t",),
+        Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)), remark="two steps, two parameters; footnote "
+        "10 says when M_t is not",
+    )  # fmt: skip
+    l1, l2, k1, k2 = letters("l_1 l_2 k_1 k_2", real=True)
+    C = ImmutableDenseMatrix([[l1**2 + k1**2, l1 * l2 + k1 * k2], [l1 * l2 + k1 * k2, l2**2 + k2**2]]) / 2
+    A = symbols.weights("A", 2, 2)
+    other = [A.T * ImmutableDenseMatrix([l1, l2]), A.T * ImmutableDenseMatrix([k1, k2])]
+    yield Entry(
+        PAPER, "eq. 53", "The outer product metric C transforms as a metric: in coordinates theta = A phi it is A^T C A.",
+        (Equal((other[0] * other[0].T + other[1] * other[1].T) / 2, A.T * C * A),),
+        mutation=Mutation("A^T C A read as A C A^T", Equal((other[0] * other[0].T + other[1] * other[1].T) / 2, A * C * A.T)),
+        remark="two samples, two parameters",
+    )  # fmt: skip
+    _, V, B, later = step_of(0)
+    tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
+    active = [S.One, s(V[0]), s(V[1])]
+    L = Function("L", real=True)
+    v1, v2 = letters("v_1 v_2", real=True)
+    composed = diff(L(later[0], later[1]), tau[1, 0]).doit()
+    slope = diff(L(v1, v2), v1).subs({v1: later[0], v2: later[1]}).doit()
+    yield Entry(
+        PAPER, "eq. 54", "The derivative in a dummy parameter of unit i at time t is B_i(t) dV_i(t)/dtheta.",
+        (Equal(composed, slope * active[1]),), mutation=Mutation("of the other unit's V", Equal(composed, slope * active[2])),
+         remark="for any later L; " + SIZES,
+    )  # fmt: skip
+    objective = B[0] * later[0] + B[1] * later[1]
+    outer = Matrix(3, 3, lambda i, k: diff(objective, tau[i, 0]) * diff(objective, tau[k, 0])).as_immutable()
+    yield Entry(
+        PAPER, "eq. 55", "So the metric at unit i is sum_t B_i^2 (dV_i/dtheta_k)(dV_i/dtheta_k').",
+        (Equal(outer, Matrix(3, 3, lambda i, k: B[0] ** 2 * diff(later[0], tau[i, 0]) * diff(later[0], tau[k,
+         0])).as_immutable()),),
+        mutation=Mutation("B_i^2 read as B_i", Equal(outer[1, 2], B[0] * diff(later[0], tau[1, 0]) * diff(later[0], tau[2,
+        0]))), remark=STEP,
+    )  # fmt: skip
+    d3 = [Symbol(f"x_{k}", real=True) for k in range(3)]
+    norm = sum(outer[i, k] * d3[i] * d3[k] for i in range(3) for k in range(3))
+    yield Entry(
+        PAPER, "eq. 56", "For GLNNs it is sum B_i(t+1)^2 a_j a_j' dtau_jix dtau_j'ix, a square of a sum.",
+        (Equal(norm, B[0] ** 2 * sum(active[k] * d3[k] for k in range(3)) ** 2),),
+        mutation=Mutation("a sum of squares", Equal(norm, B[0] ** 2 * sum((active[k] * d3[k]) ** 2 for k in range(3)))),
+        remark=STEP,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 57", "The cross-term of units j and j' is sum_t 1[x_t = x] a_j a_j' B_i^2: they are not independent.",
+        (Equal(outer[1, 2], active[1] * active[2] * B[0] ** 2), Fails(Equal(outer[1, 2], S.Zero))),
+        mutation=Mutation("independent", Equal(outer[1, 2], S.Zero)), remark=STEP,
+    )  # fmt: skip
+    a1, a2, b1, b2, c1, c2, y1, y2 = letters("a_1 a_2 b_1 b_2 c_1 c_2 Y_1 Y_2", positive=True)
+    x1, x2 = d
+    residual = c1 * (y1 / c1 - a1 * x1 - b1 * x2) ** 2 + c2 * (y2 / c2 - a2 * x1 - b2 * x2) ** 2
+    gram = ImmutableDenseMatrix(
+        [[a1**2 * c1 + a2**2 * c2, a1 * b1 * c1 + a2 * b2 * c2], [a1 * b1 * c1 + a2 * b2 * c2, b1**2 * c1 + b2**2 * c2]]
+    )
+    right = ImmutableDenseMatrix([a1 * y1 + a2 * y2, b1 * y1 + b2 * y2])
+    normal = ImmutableDenseMatrix([diff(residual, x1), diff(residual, x2)])
+    yield Entry(
+        PAPER, "sec. 3.4, best fit", "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by "
+        "the a.",
+        (Equal(normal, 2 * (gram * d - right)),), mutation=Mutation("of Y", Equal(normal, 2 * (gram * d - ImmutableDenseMatrix(
+            [a1 * c1 * y1 + a2 * c2 * y2, b1 * c1 * y1 + b2 * c2 * y2])))), remark="two units, two steps; weights c",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "remark 10", "With one sequence the outer product metric has rank 1; the sum over T steps of such matrices has "
+                            "not.",
+        (Equal((ImmutableDenseMatrix([l1, l2]) * ImmutableDenseMatrix([l1, l2]).T).det(), S.Zero), Equal(4 * C.det(),
+         (l1 * k2 - l2 * k1) ** 2)),
+        mutation=Mutation("also rank 1", Equal(C.det(), S.Zero)), remark="two parameters, T = 2",
+    )  # fmt: skip
+
+
+def backpropagated() -> Iterator[Entry]:
+    """Eqs. (58) to (68)."""
+    _, V, _, later = step_of(0)
+    tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
+    w, m = writing(2), [Symbol(f"m_{k}", positive=True) for k in (1, 2)]
+    active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
+    q = probabilities(scores(active, w))
+    da = Symbol("da", real=True)
+    variance = sum(q[y] * w[1, y] ** 2 for y in range(2)) - sum(q[y] * w[1, y] for y in range(2)) ** 2
+    a = activities
+    p = probabilities(scores(a, w))
+    gain = [log_pi(scores(a, w), y) for y in range(2)]
+    spread = sum(p[y] * w[1, y] ** 2 for y in range(2)) - sum(p[y] * w[1, y] for y in range(2)) ** 2
+    natural = sum(p[y] * (diff(gain[y], a[1]) * da) ** 2 for y in range(2))
+    translated = {w[1, y]: w[1, y] + Symbol("z", real=True) for y in range(2)}
+    later_a = [S(1) * a[1] + tau[1, 0] * a[1], a[2] + tau[1, 1] * a[1]]
+    modulus = spread + sum(diff(later_a[j], a[1]) ** 2 * m[j] for j in range(2))
+    whole = natural + sum(m[j] * (diff(later_a[j], a[1]) * da) ** 2 for j in range(2))
+    yield Entry(
+        PAPER, "eq. 58", "The norm of a change of activity is that of the change of pi and those of the changes it makes one "
+                         "step later.",
+        (Equal(whole, modulus * da**2),), mutation=Mutation("dE for their squares",
+         Equal(natural + sum(m[j] * diff(later_a[j], a[1]) * da for j in range(2)), modulus * da**2)),
+        remark="with activities that follow linearly; " + SIZES,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 59", "The norm of the change of pi is da^2 times the pi-variance of w_iy; translating the weights dE "
+                         "nothing.",
+        (Equal(natural, spread * da**2), Equal(spread.subs(translated, simultaneous=True), spread)),
+        mutation=Mutation("the second moment", Equal(natural, sum(p[y] * w[1, y] ** 2 for y in range(2)) * da**2)),
+        remark=SIZES + ", two symbols",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 60", "The modulus is not negative: var = pi(1) pi(2) (w_i1 - w_i2)^2, and the rest are squares.",
+        (Equal(spread, p[0] * p[1] * (w[1, 0] - w[1, 1]) ** 2),), mutation=Mutation("w_i1 + w_i2", Equal(spread,
+         p[0] * p[1] * (w[1, 0] + w[1, 1]) ** 2)),
+        remark="two symbols; it is 0, not positive, where nothing is written and nothing reached",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 61", "m_i(t) is var_pi(w_i) plus the sum over j of (da_j(t+1)/da_i(t))^2 m_j(t+1).",
+        (Equal(whole / da**2, spread + sum(diff(later_a[j], a[1]) ** 2 * m[j] for j in range(2))),),
+        mutation=Mutation("the square left out", Equal(whole / da**2, spread + sum(diff(later_a[j],
+        a[1]) * m[j] for j in range(2)))), remark=SIZES,
+    )  # fmt: skip
+    slopes = [diff(s(k), k) for k in V]
+    dV = Symbol("dV", real=True)
+    mi = Symbol("m", positive=True)
+    yield Entry(
+        PAPER, "eq. 62", "With V in place of a the modulus is m s'(V)^2.",
+        (Equal(mi * (slopes[0] * dV) ** 2, (mi * slopes[0] ** 2) * dV**2),), mutation=Mutation("m s'(V)",
+         Equal(mi * (slopes[0] * dV) ** 2, mi * slopes[0] * dV**2)),
+        remark="printed with m^i_t for m_i^t, and with a norm for its square in the line before",
+    )  # fmt: skip
+    moved = [diff(k, V[0]) for k in later]
+    da_later = [moved[j] * Symbol(f"s'_{j + 1}", real=True) / slopes[0] for j in range(2)]
+    tilde = [Symbol(f"n_{k}", positive=True) for k in (1, 2)]
+    through = slopes[0] ** 2 * (
+        variance + sum(da_later[j] ** 2 * tilde[j] / Symbol(f"s'_{j + 1}", real=True) ** 2 for j in range(2))
+    )
+    printed = slopes[0] ** 2 * variance + sum(moved[j] ** 2 * tilde[j] for j in range(2))
+    yield Entry(
+        PAPER, "eq. 63", "m~_i(t) = s'(V_i)^2 var_pi(w_i) + sum_j (dV_j(t+1)/dV_i(t))^2 m~_j(t+1).",
+        (Equal(through, printed),), ("s' is not 0",), Mutation("s'^2 read as s'", Equal(through,
+         slopes[0] * variance + sum(moved[j] ** 2 * tilde[j] for j in range(2)))),
+        remark="(61) rewritten with a = s(V); " + SIZES,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 64", "For GLNNs dV_j(t+1)/dV_i(t) = 1[i = j] + tau_ijx s'(V_i).",
+        (Equal(column(*moved), column(1 + tau[1, 0] * slopes[0], tau[1, 1] * slopes[0])),),
+        mutation=Mutation("tau_ji", Equal(moved[1], tau[2, 0] * slopes[0])), remark=SIZES,
+    )  # fmt: skip
+    d3 = [Symbol(f"x_{k}", real=True) for k in range(3)]
+    change = sum(diff(later[0], tau[k, 0]) * d3[k] for k in range(3))
+    yield Entry(
+        PAPER, "eq. 65", "The norm of a change of the dummy parameter is m~ (dV/dtheta . dtheta)^2, the same in V and in a.",
+        (Equal(mi * (slopes[0] * change) ** 2, (mi * slopes[0] ** 2) * change**2),),
+        mutation=Mutation("m~ = m", Equal(mi * (slopes[0] * change) ** 2, mi * change**2)),
+    )  # fmt: skip
+    matrix = Matrix(3, 3, lambda i, k: diff(mi * change**2, d3[i], d3[k]) / 2).as_immutable()
+    yield Entry(
+        PAPER, "eq. 66", "In components it is m~ (dV/dtheta_k)(dV/dtheta_k').",
+        (Equal(matrix, Matrix(3, 3, lambda i, k: mi * active[i] * active[k]).as_immutable()),),
+        mutation=Mutation("a_k^2", Equal(matrix[1, 2], mi * active[1] ** 2)), remark=SIZES,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 67", "Summed over time it is the RBPM of unit i; the parameters of another unit have no part in it.",
+        (Equal(matrix[0, 1], mi * active[0] * active[1]), Equal(diff(later[0], tau[1, 1]), S.Zero)),
+        mutation=Mutation("of unit 2", Equal(diff(later[1], tau[1, 1]), S.Zero)), remark=STEP,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 68", "For GLNNs it is sum_i sum_t m~_i(t+1) a_j a_j' dtau_jix dtau_j'ix.",
+        (Equal(mi * change**2, mi * sum(active[j] * active[k] * d3[j] * d3[k] for j in range(3) for k in range(3))),),
+        mutation=Mutation("only j = j'", Equal(mi * change**2, mi * sum((active[j] * d3[j]) ** 2 for j in range(3)))),
+        remark=STEP,
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "sec. 3.5, index", "For the incoming parameters of unit i, dV_j(t)/dtau_jiy = 1[x_{t-1} = y] a_j(t-1).",
+        (Equal(diff(later[1], tau[2, 0]), active[2]),),
+        correction=Correction("It is dV_i(t)/dtau_jiy: the weight from j to i moves V_i, not V_j.", (Equal(diff(later[0],
+        tau[2, 0]), active[2]), Equal(diff(later[1], tau[2, 0]), S.Zero))),
+        remark="i = 1, j = 2; section 3.4 prints it with V_i",
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+r"""Results 5, 7, 8 and 9 of our own: slow forgetting as a flow, its monotonicity, its memory under input, and its origin.
+
+h' = -g(t) |h|^r h        phi_S(h) = h (1 + r S |h|^r)^(-1/r),  S = integral of g;   phi^-r = h^-r + r S
+(|a|^r a - |b|^r b)(a - b) >= 2^-r |a - b|^(r + 2)
+dh(t)/dh(0) = exp(-alpha (r + 1) integral of |h|^r)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from sympy import Eq, Expr, ImmutableDenseMatrix, Integral, Rational, S, Symbol, diag, diff, exp, eye, gamma, log, oo, tanh
+
+from derivations import power_decay, symbols
+from derivations.claim import Correction, Entry, Mutation
+from derivations.statements import Equal, Less, Solves, Tends
+
+__all__ = ["entries"]
+
+OWN = "this project"
+t, r = symbols.t, symbols.r
+h, g, alpha = symbols.positive_h0, Symbol("g", positive=True), symbols.alpha
+first, second = Symbol("S_1", positive=True), Symbol("S_2", positive=True)
+a, b, q = Symbol("a", positive=True), Symbol("b", positive=True), Symbol("q", positive=True)
+DECAYING = ("r > 0", "h > 0")
+
+
+def entries() -> Iterator[Entry]:
+    return chain(flow(), monotone(), memory(), origin())
+
+
+def phi(elapsed: Expr, start: Expr = h, exponent: Expr = r) -> Expr:
+    """h (1 + r S h^r)^(-1/r) for h > 0."""
+    return start * (1 + exponent * elapsed * start**exponent) ** (-1 / exponent)
+
+
+def flow() -> Iterator[Entry]:
+    """Result 5."""
+    known = {identity.label: identity for identity in power_decay.identities()}
+    clock = symbols.c(t)
+    speed = clock.diff(t)
+    solution, lost, half = known["eq. 19"], known["eq. 21, corrected"], known["half-life"]
+    yield Entry(
+        OWN, "result 5, flow", "phi_S(h) = h (1 + r S |h|^r)^(-1/r) solves dh/dS = -|h|^r h from h, for either sign.",
+        (Equal(solution.lhs, solution.rhs),), ("r > 0", "S >= 0"),
+        Mutation("without the r", Equal(diff(h * (1 + first * h**r) ** (-1 / r), first).subs(first, 0), -(h ** (r + 1)) * r)),
+    )  # fmt: skip
+    base = Symbol("B", positive=True)
+    slope = diff(phi(clock), t)
+    there = 1 + r * clock * h**r
+    yield Entry(
+        OWN, "result 5, clocks", "On a clock the flow is the same with S = c(t): it is exactly warp-covariant, dh/dt = -c' "
+        "|h|^r h.",
+        (Equal(slope.subs(there, base), -speed * h ** (r + 1) * base ** (-1 / r - 1)), Equal((h * base ** (-1 / r)) ** (r + 1),
+         h ** (r + 1) * base ** (-1 / r - 1))),
+        DECAYING, Mutation("c' left out", Equal(slope.subs(there, base), -(h ** (r + 1)) * base ** (-1 / r - 1))),
+        remark="B = 1 + r c(t) h^r is positive; -|phi|^r phi is the second equation's left side, negated",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "result 5, semigroup", "phi is a semigroup in S: phi_S2(phi_S1(h)) = phi_(S1 + S2)(h), for phi^-r = h^-r + r S.",
+        (Equal(phi(first) ** (-r), h ** (-r) + r * first), Equal(phi(second, phi(first)) ** (-r),
+         h ** (-r) + r * (first + second))), DECAYING,
+        Mutation("S1 + S2 read as S1 S2", Equal(phi(second, phi(first)) ** (-r), h ** (-r) + r * first * second)),
+        remark="for positive h the power -r loses nothing",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "result 5, derivative", "The derivative of phi_S in h is (1 + r S |h|^r)^(-(r+1)/r).", (Equal(lost.lhs,
+        lost.rhs),), lost.assumptions,
+        Mutation("as Ohno and Kumagai print it", Equal(lost.lhs, (1 + h**r * symbols.s) ** (-(r + 1) / r))),
+    )  # fmt: skip
+    left = (2**r - 1) / (r * g * h**r)
+    yield Entry(
+        OWN, "result 5, half-life", "Half of h is left after (2^r - 1)/(r g |h|^r).", (Equal(half.lhs, half.rhs),
+        Equal(phi(g * left), h / 2)), (*DECAYING, "g is constant"),
+        Mutation("2^r - 1 read as 2^r", Equal(phi(g * 2**r / (r * g * h**r)), h / 2)),
+    )  # fmt: skip
+    shrunk = (1 + q) ** (-1 / r)
+    yield Entry(
+        OWN, "result 5, splitting", "The split step h <- phi_g(h) + g f never overshoots: driven by f = 1 from 0 it stays below "
+        "the rest point 1.",
+        (Less(phi(g, S.Zero, S(2)) + g, S.One),),
+        correction=Correction(
+            "Its decay alone never overshoots: phi_g(h) has the sign of h and is smaller. The drive g f is not bounded by it: "
+            "from 0 "
+            "the step ends at g f, beyond the rest point f^(1/(r+1)) as soon as g is large.",
+            (Less(S.Zero, shrunk, True), Less(S.Zero, log(1 + q) / r, True), Equal(log(shrunk) + log(1 + q) / r, S.Zero),
+             Equal(phi(g, S.Zero, S(2)) + g, g)),
+        ),
+        remark="r = 2 in the counterexample; q = r g |h|^r is positive, and the logarithm of the factor is negative",
+    )  # fmt: skip
+
+
+def monotone() -> Iterator[Entry]:
+    """Result 7: opposite signs by convexity, equal signs by superadditivity; a >= b by symmetry and a = 1 by homogeneity."""
+    share = Symbol("p", positive=True)
+    opposite = 1 + share ** (r + 1) - 2 ** (-r) * (1 + share) ** (r + 1)
+    slope = (r + 1) * (share**r - 2 ** (-r) * (1 + share) ** r)
+    same = (1 + q) ** (r + 1) - q ** (r + 1) - 1
+    rises = (r + 1) * ((1 + q) ** r - q**r)
+    rate = Symbol("k", positive=True)
+    yield Entry(
+        OWN, "result 7, inequality", "(|a|^r a - |b|^r b)(a - b) >= 2^-r |a - b|^(r+2), with equality for a = -b.",
+        (Equal(opposite.subs(share, 1), S.Zero), Equal(diff(opposite, share), slope),
+         Less(S.Zero, exp(rate) - 1, True, along=(rate,)),
+         Less(share, (1 + share) / 2, True, {share: (0, 1)}), Equal(same.subs(q, 0), S.Zero), Equal(diff(same, q), rises)),
+        ("r > 0",), Mutation("2^-r read as 2^(1-r)",
+         Equal((1 + share ** (r + 1) - 2 ** (1 - r) * (1 + share) ** (r + 1)).subs(share, 1), S.Zero)),
+        remark="opposite signs, a = 1, b = -p, 0 < p < 1: the difference is 0 at p = 1 and falls, since p < (1+p)/2 and x^r = "
+        "e^(r log x) rises; equal signs, a - b = 1, b = q: (1+q)^(r+1) - q^(r+1) >= 1, since it is 0 above at q = 0 and rises. "
+        "SymPy decides the pieces, these sentences join them",
+    )  # fmt: skip
+    for exponent in (1, 2):
+        wide = (a ** (exponent + 1) + b ** (exponent + 1)) * (a + b) - Rational(1, 2**exponent) * (a + b) ** (exponent + 2)
+        near = ((a + b) ** (exponent + 1) - b ** (exponent + 1)) * a - Rational(1, 2**exponent) * a ** (exponent + 2)
+        square = (a + b) * (a - b) ** 2 * (Rational(1, 2) if exponent == 1 else Rational(3, 4) * (a + b))
+        yield Entry(
+            OWN, f"result 7, r = {exponent}", f"For r = {exponent} the inequality holds for a > 0 > b, where the difference is "
+        "a square, and for a > b > 0.",
+            (Equal(wide, square), Less(S.Zero, near, True)), mutation=Mutation("2^-r read as 1", Less(S.Zero,
+             wide - (1 - Rational(1, 2**exponent)) * (a + b) ** (exponent + 2))),
+            remark="b stands for -b and for a - b",
+        )  # fmt: skip
+    (H,), start = symbols.state(1), Symbol("delta_0", positive=True)
+    for exponent in (1, 2):
+        speed = exponent * Rational(1, 2**exponent) * alpha
+        bound = (start ** (-exponent) + speed * t) ** Rational(-1, exponent)
+        yield Entry(
+            OWN, f"result 7, approach, r = {exponent}",
+            f"Two trajectories under one input approach: |delta| <= (|delta_0|^-r + r 2^-r alpha t)^(-1/r), the solution of y' "
+            f"= -2^-r alpha y^(r+1), r = {exponent}.",
+            (Solves((Eq(H.diff(t), -alpha * Rational(1, 2**exponent) * H ** (exponent + 1)),), {H: bound}, (S.Zero,
+             {H: start})),), ("U = 0", "t >= 0"),
+            Mutation("r 2^-r read as 2^-r", Equal(diff((start ** (-exponent) + 3 * speed * t) ** Rational(-1, exponent),
+            t).subs(t, 0),
+                     -alpha * Rational(1, 2**exponent) * start ** (exponent + 1))),
+            remark="by the comparison theorem, from |delta|' <= -2^-r alpha |delta|^(r+1)",
+        )  # fmt: skip
+
+
+def memory() -> Iterator[Entry]:
+    """Result 8."""
+    v, x = Symbol("v", real=True), Symbol("x", positive=True)
+    J = symbols.signal("J")(t)
+    size = symbols.signal("m")
+    w = Symbol("w", real=True)
+    path = exp(-alpha * (r + 1) * Integral(size(w), (w, 0, t)))
+    yield Entry(
+        OWN, "result 8, Jacobian", "Without recurrence dh(t)/dh(0) = exp(-alpha (r+1) integral of |h|^r): exponential memory "
+        "under input.",
+        (Equal(diff(alpha * (v - x ** (r + 1)), x), -alpha * (r + 1) * x**r), Solves((Eq(J.diff(t),
+         -alpha * (r + 1) * size(t) * J),), {J: path}, (S.Zero, {J: S.One}))),
+        ("U = 0", "r > 0"), Mutation("r + 1 read as r", Equal(diff(alpha * (v - x ** (r + 1)), x), -alpha * r * x**r)),
+        remark="m(t) stands for |h(t)|^r; h > 0 in the slope",
+    )  # fmt: skip
+    k, noise = Symbol("k", positive=True), Symbol("sigma", positive=True)
+    for exponent, closed in (
+        (1, gamma(Rational(2, 3)) / gamma(Rational(1, 3))),
+        (2, gamma(Rational(3, 4)) / gamma(Rational(1, 4))),
+    ):
+        power = exponent + 2
+        density = exp(-k * x**power)
+        current = -alpha * x ** (exponent + 1) * density - noise**2 / 2 * diff(density, x)
+        mean = Integral(x**exponent * density, (x, 0, oo)) / Integral(density, (x, 0, oo))
+        yield Entry(
+            OWN, f"result 8, white input, r = {exponent}",
+            f"For white input the rate has a closed form with Gamma functions: r = {exponent}, density e^(-k |h|^{power}), k = "
+             "2 alpha/({power} sigma^2).",
+            (Equal(current.subs(k, 2 * alpha / (power * noise**2)), S.Zero),
+             Equal(mean.doit(), closed * k ** Rational(-exponent, power))),
+            ("U = 0", "dh = -alpha |h|^r h dt + sigma dW"),
+            Mutation("k = alpha/((r+2) sigma^2)", Equal(current.subs(k, alpha / (power * noise**2)), S.Zero)),
+            remark="the stationary density has no current; the rate is alpha (r+1) E|h|^r, both halves of the line being alike",
+        )  # fmt: skip
+
+
+def origin() -> Iterator[Entry]:
+    """Result 9, two units, r = 2."""
+    states = ImmutableDenseMatrix(symbols.state(2))
+    W, leak = symbols.weights("W_h", 2, 2), Symbol("lambda", positive=True)
+    field = alpha * ((W * states + symbols.biases("b", 2)).applyfunc(tanh) - states.applyfunc(lambda k: k**3))
+    still = dict.fromkeys(states, 0)
+    D = diag(*(1 - tanh(k) ** 2 for k in symbols.biases("b", 2)))
+    jacobian = field.jacobian(states).subs(still)
+    yield Entry(
+        OWN, "result 9, linearization", "Under power decay the field linearizes at the origin to alpha D W: there is no leak in "
+        "it.",
+        (Equal(jacobian, alpha * D * W),), ("r > 0",), Mutation("alpha (D W - I)", Equal(jacobian, alpha * (D * W - eye(2)))),
+         remark="two units, r = 2",
+    )  # fmt: skip
+    lam, H = Symbol("lambda_W", positive=True), symbols.state(1)[0]
+    yield Entry(
+        OWN, "result 9, instability", "With zero input the origin is unstable as soon as W has an eigenvalue with positive real "
+        "part.",
+        (Solves((Eq(H.diff(t), alpha * lam * H),), {H: Symbol("h_0") * exp(alpha * lam * t)}), Tends(exp(alpha * lam * q), q,
+         oo, oo)),
+        ("x = 0", "b = 0"), Mutation("negative real part", Tends(exp(-alpha * lam * q), q, oo, oo)),
+         remark="along an eigenvector, a real eigenvalue; D = I at b = 0",
+    )  # fmt: skip
+    cured = (field - leak * states).jacobian(states).subs(still)
+    yield Entry(
+        OWN, "result 9, leak", "A small linear leak lambda h cures it: it moves every eigenvalue of the linearization by "
+        "-lambda.",
+        (Equal(cured, alpha * D * W - leak * eye(2)),), mutation=Mutation("by -lambda alpha", Equal(cured,
+         alpha * D * W - alpha * leak * eye(2))),
+        remark="two units; small is: above alpha times the largest real part",
+    )  # fmt: skip

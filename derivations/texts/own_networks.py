@@ -1,0 +1,259 @@
+r"""Results 10, 11 and 13 of our own: clocks that stop and go, repeated samples, and what RBPM's modulus is the mean of.
+
+gate multiplied by 0      h + 0 (f - h) = h: gated, GRU and power-decay cells wait; plain and leaky ones do not
+x(floor c(t))             repeats symbol k ceil(c^-1(k+1)) - ceil(c^-1(k)) times
+k repeats with alpha/k    (1 - 1/k)^k -> 1/e at the rate 1/k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, product
+from typing import Any
+
+from sympy import Expr, Rational, S, Symbol, diff, exp, tanh
+
+from derivations import fields, symbols
+from derivations.claim import Entry, Mutation
+from derivations.closure import RESCALING, Closes
+from derivations.fields import sigma
+from derivations.identity import column
+from derivations.statements import Equal, Every, Fails, Tends
+from derivations.taylor import euler_step
+
+__all__ = ["entries"]
+
+OWN = "this project"
+r, t = symbols.r, symbols.t
+step = Symbol("step", real=True)
+h, c, x, w, u, b = (Symbol(name, real=True) for name in ("h", "c", "x", "w", "u", "b"))
+Cases = Iterator[tuple[Mapping[str, Any], bool]]
+
+
+def entries() -> Iterator[Entry]:
+    return chain(stop_and_go(), sampling(), moduli())
+
+
+def stop_and_go() -> Iterator[Entry]:
+    """Result 10: at step 0 an invariant cell stays as it is, at step 1 it is the cell."""
+    power = fields.power_decay(r)
+    for name, field, words in (
+        ("gated", fields.gated(), "gated RNN"),
+        ("gru", fields.gru(), "GRU, its z gated,"),
+        ("gated, power decay", fields.gated(decay=power), "gated power-decay cell"),
+    ):
+        state, cell = column(*field.state), euler_step(field)
+        waits = state + step * field.flow
+        yield Entry(
+            OWN, f"result 10, {name}", f"The {words} is exactly invariant to a clock that stops and goes.",
+            (Equal(waits.subs(step, 0), state), Equal(waits.subs(step, 1), cell)), mutation=Mutation("a step of 1/2",
+             Equal(waits.subs(step, Rational(1, 2)), cell)),
+            remark="its gates are multiplied by the step, 0 or 1; two units",
+        )  # fmt: skip
+    candidate = tanh(w * x + u * h + b)
+    yield Entry(
+        OWN, "result 10, plain", "The plain RNN is not: it reads again at every step.",
+        (Fails(Equal(candidate, h)), Fails(Equal(candidate.subs(h, candidate), candidate))),
+         mutation=Mutation("without weights", Fails(Equal(candidate.subs({w: 0, u: 0, b: 0}).subs(h, 0), S.Zero))),
+    )  # fmt: skip
+    a = Symbol("alpha", positive=True)
+
+    def leaky(state: Expr) -> Expr:
+        return (1 - a) * state + a * tanh(w * x + b)
+
+    yield Entry(
+        OWN, "result 10, leaky", "The leaky cell with a fixed alpha is not: two steps on one sample forget more than one does.",
+        (Equal(diff(leaky(leaky(h)), h), (1 - a) ** 2), Fails(Equal(leaky(leaky(h)), leaky(h)))),
+        mutation=Mutation("alpha = 0 while it waits", Fails(Equal(leaky(leaky(h)).subs(a, 0), leaky(h).subs(a, 0)))),
+        remark="without recurrent weights already",
+    )  # fmt: skip
+    gnn = tanh(w * h + b)
+    yield Entry(
+        OWN, "result 10, GNN", "The GNN, a = s(sum tau_ijx a_i), is not: there is no weight for which tanh keeps every state.",
+        (Fails(Equal(gnn, h)), Fails(Equal(gnn.subs({w: 1, b: 0}), h))), mutation=Mutation("linear s",
+         Fails(Equal((w * h + b).subs({w: 1, b: 0}), h))),
+    )  # fmt: skip
+    i, f = step * sigma(x), 1 - step * (1 - sigma(b))
+    cell = f * c + i * tanh(w * x)
+    output = sigma(x + u * h)
+
+    def visible(previous: Expr) -> Expr:
+        return output.subs(h, previous) * tanh(c)
+
+    fixed = sigma(x) * tanh(c)
+    yield Entry(
+        OWN, "result 10, LSTM", "The LSTM is invariant only without the recurrent weights of its output gate.",
+        (Equal(cell.subs(step, 0), c), Fails(Equal(visible(visible(h)), visible(h))), Equal(visible(h).subs(u, 0), fixed),
+         Equal(visible(visible(h)).subs(u, 0), fixed)),
+        mutation=Mutation("with them", Equal(visible(visible(h)), visible(h))),
+        remark="while the clock stands the input and c are the same; h = o tanh(c) is computed anew from the last h",
+    )  # fmt: skip
+    glnn = fields.glnn()
+    blank = glnn.flow.subs(dict.fromkeys([*glnn.parameters["T_2"], *glnn.parameters["t_2"]], 0)).subs(
+        dict(zip(glnn.inputs, (0, 1), strict=True))
+    )
+    yield Entry(
+        OWN, "result 10, GLNN, blank", "In a GLNN padding with a symbol of zero weights changes nothing, without any gate.",
+        (Equal(blank, column(0, 0)),), mutation=Mutation("the other symbol", Equal(glnn.flow.subs(dict(zip(glnn.inputs, (1, 0),
+         strict=True))), column(0, 0))),
+        remark="two units, two symbols; V + 0 is V in floating point too",
+    )  # fmt: skip
+    rates = [Symbol("p_1", positive=True), Symbol("p_2", positive=True)]
+    names = (1, 2)
+    scaled = glnn.substitute(
+        **{f"{letter}_{k}": rates[k - 1] * glnn.parameters[f"{letter}_{k}"] for k in names for letter in "Tt"}
+    )
+    reading = [dict(zip(glnn.inputs, one, strict=True)) for one in ((1, 0), (0, 1))]
+    yield Entry(
+        OWN, "result 10, GLNN, rates", "GLNN is linear in its transition weights, so that its ODE absorbs rescaling and rates "
+        "that depend on the symbol.",
+        (Closes(glnn, RESCALING), *(Equal(scaled.flow.subs(one), rates[k] * glnn.flow.subs(one)) for k,
+         one in enumerate(reading))),
+        mutation=Mutation("the rate of the other symbol", Equal(scaled.flow.subs(reading[0]),
+        rates[1] * glnn.flow.subs(reading[0]))), remark="two units, two symbols",
+    )  # fmt: skip
+
+
+def repeats(off: int) -> Callable[[], Cases]:
+    """Clocks c(t) = p t/q: how often floor c(t) is k, counted, against the formula."""
+
+    def cases() -> Cases:
+        for p, q, k in product(range(1, 7), range(1, 7), range(6)):
+            counted = sum((p * n) // q == k for n in range(q * 7 + 1))
+            formula = -(-(q * (k + 1)) // p) - -(-(q * k) // p) + off
+            yield {"p": p, "q": q, "k": k}, counted == formula
+
+    return cases
+
+
+def kept(most: int) -> Callable[[], Cases]:
+    """All clocks of six increments 0, 1 or 2: every symbol up to the last is read iff no increment exceeds `most`."""
+
+    def cases() -> Cases:
+        for rises in product(range(3), repeat=6):
+            read = [sum(rises[:n]) for n in range(7)]
+            everything = set(read) == set(range(read[-1] + 1))
+            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, everything == (max(rises) <= most)
+
+    return cases
+
+
+def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Callable[[], Cases]:
+    """All clocks of seven increments 0 or 1, for a cell that no two orders of reading can confuse."""
+
+    def cell(state: int, symbol: int) -> int:
+        return (state * 31 + symbol * symbol + 7) % 1_000_003
+
+    def cases() -> Cases:
+        xs = [3, 1, 4, 1, 5, 9, 2, 6]
+        for rises in product(range(2), repeat=7):
+            unwarped = [0]
+            for symbol in xs:
+                unwarped.append(cell(unwarped[-1], symbol))
+            state, read, right = 0, 0, True
+            for n, rise in enumerate(rises):
+                state = cell(state, xs[read]) if gate_of(rises, n) else state
+                read += rise
+                right = right and state == unwarped[read]
+            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, right
+
+    return cases
+
+
+def sampling() -> Iterator[Entry]:
+    """Result 11."""
+    yield Entry(
+        OWN, "result 11, repeats", "x(floor c(t)) repeats symbol k exactly ceil(c^-1(k+1)) - ceil(c^-1(k)) times.",
+        (Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),), mutation=Mutation("one more",
+         Every("the same clocks", repeats(1))),
+        remark="floor c(t) = k is k <= c(t) < k + 1, that is c^-1(k) <= t < c^-1(k+1): the integers in it are counted by "
+               "ceilings, "
+        "for any increasing clock",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "result 11, none lost", "No symbol is lost iff every floor c(t+1) - floor c(t) is 0 or 1.",
+        (Every("six increments of 0, 1 or 2", kept(1)),), mutation=Mutation("0, 1 or 2", Every("the same", kept(2))),
+        remark="an increment above 1 leaves a symbol out, and only that does; counted from the first symbol read to the last",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "result 11, gate", "The gate equal to that difference reproduces the unwarped trajectory exactly.",
+        (Every("seven increments of 0 or 1", reproduced(lambda rises, n: rises[n])),), ("the cell waits where its gate is 0",),
+        Mutation("the difference one step earlier", Every("the same", reproduced(lambda rises, n: rises[n - 1] if n else 1))),
+        remark="each symbol is read once, at the last of its repetitions; a cell over the integers in which no reading can be "
+               "confused with another",
+    )  # fmt: skip
+
+    def causal(speeds: Callable[[tuple[int, ...], int], Rational]) -> Callable[[], Cases]:
+        """All pairs of sequences of runs up to 3 long: an equal past must give an equal speed."""
+
+        def cases() -> Cases:
+            for left, right in product(product((1, 2, 3), repeat=2), repeat=2):
+                for n in range(min(sum(left), sum(right))):
+                    if played(left)[: n + 1] == played(right)[: n + 1]:
+                        yield {"n": n, "left": left, "right": right}, speeds(left, n) == speeds(right, n)
+
+        return cases
+
+    def played(runs: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(k for k, times in enumerate(runs) for _ in range(times))
+
+    def smooth(runs: tuple[int, ...], n: int) -> Rational:
+        return Rational(1, runs[played(runs)[n]])
+
+    def starts(runs: tuple[int, ...], n: int) -> Rational:
+        return S(int(n == 0 or played(runs)[n] != played(runs)[n - 1]))
+
+    yield Entry(
+        OWN, "result 11, causal", "For variable repeats the smooth c' = 1/k is no causal function of the data; a clock that "
+        "goes at each new symbol is.",
+        (Fails(Every("two runs of 1 to 3", causal(smooth))), Every("two runs of 1 to 3", causal(starts))),
+        mutation=Mutation("the smooth speed is causal", Every("the same", causal(smooth))),
+        remark="the clock that goes at the last repetition, as the gate above, knows the next symbol; going at the first is "
+               "causal",
+    )  # fmt: skip
+    e = Symbol("e", positive=True)
+    yield Entry(
+        OWN, "result 11, limit", "A k-fold repeat with alpha = 1/k tends to the ODE's flow, not to the plain RNN, at the rate "
+        "1/k.",
+        (Tends((1 - e) ** (1 / e), e, 0, exp(-1)), Tends(((1 - e) ** (1 / e) - exp(-1)) / e, e, 0, -exp(-1) / 2)),
+        ("the candidate is held",), Mutation("to the plain RNN, which keeps nothing", Tends((1 - e) ** (1 / e), e, 0, S.Zero)),
+        remark="e = 1/k; what is kept of h is (1 - 1/k)^k = 1/e - 1/(2 e k) + ...; with a candidate that moves the rate is "
+               "Euler's order, 1",
+    )  # fmt: skip
+
+
+def moduli() -> Iterator[Entry]:
+    """Result 13: two steps, two symbols; the inputs are given, the targets drawn from the model."""
+    p = [Symbol("p_1", positive=True), Symbol("p_2", positive=True)]
+    gap = [Symbol("w_1", real=True), Symbol("w_2", real=True)]
+    slope, through = Symbol("s'", real=True), Symbol("J", real=True)
+
+    def excess(k: int, target: int) -> Expr:
+        """s' (w_target - sum pi w), for symbols with weights w_k and 0."""
+        return slope * ((gap[k] if target else S.Zero) - p[k] * gap[k])
+
+    def chance(k: int, target: int) -> Expr:
+        return p[k] if target else 1 - p[k]
+
+    mean = sum(chance(0, i) * chance(1, j) * (excess(0, i) + through * excess(1, j)) ** 2 for i in (0, 1) for j in (0, 1))
+    variance = [slope**2 * p[k] * (1 - p[k]) * gap[k] ** 2 for k in (0, 1)]
+    modulus = variance[0] + through**2 * variance[1]
+    yield Entry(
+        OWN, "result 13, one unit", "RBPM's modulus is the expectation of B^2 under targets drawn from the model, for one "
+        "hidden unit.",
+        (Equal(mean, modulus),), ("the inputs are given, only the targets are drawn",), Mutation("J^2 read as J", Equal(mean,
+         variance[0] + through * variance[1])),
+        remark="two steps, two symbols; J = dV(t+1)/dV(t)",
+    )  # fmt: skip
+    paths = [Symbol("J_1", real=True), Symbol("J_2", real=True)]
+    ends = [Symbol("v_1", real=True), Symbol("v_2", real=True)]
+    last = [[(ends[j] if target else S.Zero) - p[1] * ends[j] for target in (0, 1)] for j in (0, 1)]
+    several = sum(chance(1, k) * (paths[0] * last[0][k] + paths[1] * last[1][k]) ** 2 for k in (0, 1))
+    squares = p[1] * (1 - p[1]) * (paths[0] ** 2 * ends[0] ** 2 + paths[1] ** 2 * ends[1] ** 2)
+    yield Entry(
+        OWN, "result 13, several units", "For several units it is not: the expectation has cross terms, 2 J_1 J_2 cov(B_1, "
+        "B_2), which the modulus leaves out.",
+        (Fails(Equal(several, squares)), Equal(several,
+         squares + 2 * paths[0] * paths[1] * p[1] * (1 - p[1]) * ends[0] * ends[1])),
+        mutation=Mutation("without cross terms", Equal(several, squares)), remark="one unit that reaches two, one step",
+    )  # fmt: skip
