@@ -52,6 +52,8 @@ TRIALS_BEFORE, TRIALS_AFTER = 3, 24
 # Far above the error of 30 digits, far below any difference that means something.
 NOTICEABLE = Rational(1, 10**20)
 MOST_SPLIT_LETTERS = 4
+# What stands in a counterexample when there are no letters to give numbers to.
+DIFFERENCE = Symbol("difference")
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,11 @@ def check(identity: Identity) -> Verdict:
             refutation = None if proof else _refutation(bare, leaves, dice, TRIALS_AFTER)
         if refutation is not None:
             counterexample, value = refutation
-            return verdict(FAILS, f"entry {number}: lhs - rhs = {value.evalf(8)} at the counterexample", counterexample)
+            return verdict(
+                FAILS,
+                f"entry {number}: lhs - rhs = {value.evalf(8)} at the counterexample",
+                counterexample or {DIFFERENCE: value},
+            )
         if proof is None:
             undecided.append(number)
         else:

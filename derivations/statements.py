@@ -128,7 +128,7 @@ class Tends:
         if found.is_infinite or self.value.is_infinite:
             return Verdict(FAILS, perf_counter() - start, f"the limit is {found}", {Symbol("limit"): found})
         verdict = identity.check(Identity("", "", "", found, self.value))
-        if verdict.holds is False and not verdict.counterexample:
+        if verdict.holds is False and set(verdict.counterexample or ()) <= {identity.DIFFERENCE}:
             verdict = Verdict(FAILS, verdict.seconds, verdict.evidence, {Symbol("limit"): found})
         return _within(start, verdict, f"the limit is {found}; ")
 
@@ -164,7 +164,7 @@ class Expands:
         if None in ours or None in theirs:
             return Verdict(UNDECIDED, perf_counter() - start, "SymPy does not find every coefficient")
         verdict = identity.check(Identity("", "", "", identity.column(*ours[:-1]), identity.column(*theirs[:-1])))
-        if verdict.holds is False and not verdict.counterexample:
+        if verdict.holds is False and set(verdict.counterexample or ()) <= {identity.DIFFERENCE}:
             found = {Symbol(f"coefficient_{k}"): c for k, c in enumerate(ours[:-1])}
             verdict = Verdict(FAILS, verdict.seconds, verdict.evidence, found)
         dropped = simplify(ours[-1] - theirs[-1])
@@ -224,7 +224,9 @@ class Less:
             found = _negative(gap, points, self.strict) if how is None else None
         if found is not None:
             values, value = found
-            return verdict(FAILS, f"upper - lower = {value.evalf(8)} at the counterexample", values)
+            return verdict(
+                FAILS, f"upper - lower = {value.evalf(8)} at the counterexample", values or {identity.DIFFERENCE: value}
+            )
         if how is None:
             return verdict(UNDECIDED, "SymPy does not find the sign of upper - lower, and no numbers refute it")
         return verdict(HOLDS, f"upper - lower is {'positive' if self.strict else 'not negative'}: {how}")

@@ -160,17 +160,17 @@ def jacobians() -> Iterator[Entry]:
     """Section IV: eqs. (10) to (15) and the product of gates."""
     U, new = symbols.weights("U_h", 2, 2), candidate()
     D = diag(*(1 - k**2 for k in new))
-    step = leaky_step(new)
-    truth = step.jacobian(h)
+    step, share = leaky_step(new), u / (1 + u)
+    truth = step.jacobian(h).subs(a, share)
     yield Entry(
         PAPER, "eq. 10", "dh_t/dh_{t-1} of the leaky RNN is (1 - alpha) I - alpha U^T D.",
-        (Equal(truth.T, (1 - a) * eye(2) - a * U.T * D),),
+        (Equal(truth.T, (1 - share) * eye(2) - share * U.T * D),),
         correction=Correction(
             "The sign is +: (1 - alpha) I + alpha U^T D in the layout of the paper's chain rule (transposed), which is "
             "(1 - alpha) I + alpha D U with rows for what is differentiated.",
-            (Equal(truth.T, (1 - a) * eye(2) + a * U.T * D), Equal(truth, (1 - a) * eye(2) + a * D * U)),
+            (Equal(truth.T, (1 - share) * eye(2) + share * U.T * D), Equal(truth, (1 - share) * eye(2) + share * D * U)),
         ),
-        remark="read in the transposed layout, the one in which U^T D can be right",
+        remark="read in the transposed layout, the one in which U^T D can be right; alpha = u/(1 + u)",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 10, D", "D_t = diag(tanh'(U h_{t-1} + W x_t + b)) = diag(1 - h_t^2).",
@@ -186,11 +186,11 @@ def jacobians() -> Iterator[Entry]:
     at_rest = {**dict.fromkeys(symbols.weights("W_h", 2, 1), 0), **dict.fromkeys(symbols.biases("b_h", 2), 0), h[0]: 0, h[1]: 0}
     yield Entry(
         PAPER, "sec. IV-B, large U", "For U = c I with c large the term (1 - alpha) I no longer controls the time scale.",
-        (Equal(truth.subs(large).subs(at_rest), (1 - a + a * c) * eye(2)), Less(S.One, 1 - a + a * (1 + u), True)),
+        (Equal(truth.subs(large).subs(at_rest), (1 - share + share * c) * eye(2)), Less(S.One, 1 - a + a * (1 + u), True)),
         ("at h = 0, without input",), Mutation("c > 1 read as c < 1", Less(S.One, 1 - a + a * (1 - u))),
         remark="the factor of a step is 1 - alpha + alpha c, which is above 1, no decay at all, as soon as c = 1 + u is",
     )  # fmt: skip
-    gates = [symbols.biases(f"f_{k}", 2) for k in (1, 2, 3)]
+    gates = [symbols.biases(f"b_{k}", 2).applyfunc(sigma) for k in (1, 2, 3)]
     state = h
     for k, f in enumerate(gates, 1):
         state = diag(*f) * state + symbols.biases(f"v_{k}", 2)

@@ -52,7 +52,7 @@ def backpropagation() -> Iterator[Entry]:
         (Equal(probe, diff(L(v1, v2), v1)),), mutation=Mutation("of another unit", Equal(probe, diff(L(v1, v2), v2))),
     )  # fmt: skip
     yield Entry(
-        PAPER, "prop. 11, meaning", "Adding eps to V_j(t+1) in its evolution equation dE log P_T by eps B_j(t) + O(eps^2).",
+        PAPER, "prop. 11, meaning", "Adding eps to V_j(t+1) in its evolution equation changes log P_T by eps B_j(t) + O(eps^2).",
         (Equal(diff(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), back[0]),),
         correction=Correction("By eps B_j(t+1): it is V(t+1) that was changed. (The sum is over i.)",
         (Equal(diff(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), B[0]),)),

@@ -112,7 +112,7 @@ def linearized() -> Iterator[Entry]:
         Expands((linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear, eps,
                           (1 + alpha * (1 - tanh(linear) ** 2)) * eps, 2)), remark="for s = tanh, beta = alpha tanh(Vbar)",
     )  # fmt: skip
-    decay = Symbol("lambda", real=True)
+    decay = 1 / (1 + u)
     rho = [Symbol(f"rho_{k}", real=True) for k in range(4)]
     state = S.Zero
     for k in rho:
@@ -130,7 +130,7 @@ def linearized() -> Iterator[Entry]:
         (Equal(state, printed),),
         correction=Correction(
             "The exponent is t - t' - 1: the symbol read last, t' = t - 1, has not decayed yet.", (Equal(state, right),)),
-        remark="four steps from Vbar, lambda = 1 - mu",
+        remark="four steps from Vbar; 1 - mu = 1/(1 + u) is any number of (0, 1)",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 75", "mu = alpha s'(Vbar) is what a step takes from the deviation: the step's slope is 1 - mu.",

@@ -182,7 +182,7 @@ def output_metric() -> Iterator[Entry]:
     moved = [sum(activities[i] * dw[i, y] for i in range(3)) for y in range(2)]
     exact = sum(q[y] * sum(diff(gain[y], w[i, k]) * dw[i, k] for i in range(3) for k in range(2)) ** 2 for y in range(2))
     yield Entry(
-        PAPER, "eq. 48", "A change of the writing weights dE E_y by sum_i a_i dw_iy, and pi accordingly.",
+        PAPER, "eq. 48", "A change of the writing weights changes E_y by sum_i a_i dw_iy, and pi accordingly.",
         (Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)) - sum(q[y] * moved[y] for y in range(2)) ** 2),),
         mutation=Mutation("the mean not removed", Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)))),
         remark=SIZES + ", two symbols, one step",
@@ -327,12 +327,12 @@ def backpropagated() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 58", "The norm of a change of activity is that of the change of pi and those of the changes it makes one "
                          "step later.",
-        (Equal(whole, modulus * da**2),), mutation=Mutation("dE for their squares",
+        (Equal(whole, modulus * da**2),), mutation=Mutation("changes for their squares",
          Equal(natural + sum(m[j] * diff(later_a[j], a[1]) * da for j in range(2)), modulus * da**2)),
         remark="with activities that follow linearly; " + SIZES,
     )  # fmt: skip
     yield Entry(
-        PAPER, "eq. 59", "The norm of the change of pi is da^2 times the pi-variance of w_iy; translating the weights dE "
+        PAPER, "eq. 59", "The norm of the change of pi is da^2 times the pi-variance of w_iy; translating the weights changes "
                          "nothing.",
         (Equal(natural, spread * da**2), Equal(spread.subs(translated, simultaneous=True), spread)),
         mutation=Mutation("the second moment", Equal(natural, sum(p[y] * w[1, y] ** 2 for y in range(2)) * da**2)),

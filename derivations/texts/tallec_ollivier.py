@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Eq, Expr, Integral, Rational, S, Symbol, exp, oo, tanh
+from sympy import Eq, Expr, Integral, Rational, S, Symbol, exp, oo, sqrt, tanh
 
 from derivations import clocks, fields, gated, leaky, lstm, symbols
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Entry, Mutation
 from derivations.clocks import change_of_time, right_sides
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.fields import sigma
@@ -79,17 +79,15 @@ def rescaling() -> Iterator[Entry]:
         (Closes(plain, NONE),), mutation=Mutation("not invariant read as invariant", Closes(plain, RESCALING)),
         remark="decided for the fields (3), as the paper does",
     )  # fmt: skip
+    slower = 1 - sqrt(1 / (1 + g))
     yield Entry(
-        PAPER, "sec. 1, leaky RNNs", "The class of leaky RNNs (5) is invariant to time rescaling.",
-        (Equal((1 - alpha / 2) ** 2, 1 - alpha),),
-        correction=Correction(
-            "The class of leaky fields (4) is. Of the discrete networks (5) it holds to first order only: two steps with alpha/2 "
-            "on an input given twice retain (1 - alpha/2)^2 = 1 - alpha + alpha^2/4, and n steps with alpha/n tend to "
-            "exp(-alpha), not to 1 - alpha.",
-            (Closes(fields.leaky(), RESCALING), Expands((1 - alpha / 2) ** 2, alpha, 1 - alpha, 2),
-             Equal((1 - alpha / 2) ** 2, 1 - alpha + alpha**2 / 4)),
-        ),
-        remark="free regime, an input given twice",
+        PAPER, "sec. 1, leaky RNNs", "The class of leaky RNNs (5) is invariant to time rescaling, as that of the fields (4) is.",
+        (Closes(fields.leaky(), RESCALING), Equal((1 - slower) ** 2, 1 - g / (1 + g)), Less(S.Zero, slower, True,
+         along=(g,))),
+        ("in continuous time", "of (5) itself: an input given a whole number of times, and Wh = 0"),
+        Mutation("alpha/2 for an input given twice", Equal((1 - g / (1 + g) / 2) ** 2, 1 - g / (1 + g))),
+        remark="alpha = g/(1 + g); given twice, (5) with 1 - sqrt(1 - alpha) keeps and takes in as much as alpha does once. With "
+        "recurrence the candidate moves between the two steps, and (5) follows (4) to first order only",
     )  # fmt: skip
 
 

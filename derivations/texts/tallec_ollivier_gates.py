@@ -16,7 +16,7 @@ from sympy import Expr, Integral, Rational, S, Sum, Symbol, cosh, diff, exp, exp
 from derivations import lstm
 from derivations.claim import Correction, Entry, Mutation
 from derivations.fields import sigma
-from derivations.statements import Equal, Less, Rounds, Tends
+from derivations.statements import Equal, Fails, Less, Rounds, Tends
 
 __all__ = ["entries"]
 
@@ -60,24 +60,25 @@ def ranges() -> Iterator[Entry]:
     B, E = Symbol("B", positive=True), Symbol("E", positive=True)
     lifted = (E / (E + B) + 1 / (1 + B * E)) / 2
     yield Entry(
-        PAPER, "sec. 2, centre", "With centred inputs and states g(t) takes values centred around sigma(b_g).",
-        (Equal(mean, sigma(b)),),
-        correction=Correction(
-            "sigma(b_g) is the median. The mean lies above it for b_g < 0, which is where long memories are, and equals it at 0.",
-            (Equal(mean.subs({b: -log(B), spread: log(E)}), lifted), Less(1 / (1 + B), lifted, True, {B: (1, oo), E: (1, oo)}),
-             Equal(mean.subs(b, 0), Rational(1, 2))),
-        ),
-        remark="for an argument that is b + s or b - s with equal chance, with b = -log B and s = log E",
+        PAPER, "sec. 2, centre", "With centred inputs and states g(t) takes values centred around sigma(b_g): their median, not "
+        "their mean.",
+        (Less(S.Zero, diff(sigma(z), z), True), Fails(Equal(mean, sigma(b))), Equal(mean.subs({b: -log(B), spread: log(E)}),
+         lifted),
+         Less(1 / (1 + B), lifted, True, {B: (1, oo), E: (1, oo)}), Equal(mean.subs(b, 0), Rational(1, 2))),
+        ("the gate's argument is symmetric about b_g",), Mutation("their mean", Equal(mean, sigma(b))),
+        remark="sigma increases, so that it takes medians to medians. For an argument that is b + s or b - s with equal chance, "
+               "b = "
+        "-log B and s = log E, the mean is larger for b < 0, where long memories are, and equal at 0",
     )  # fmt: skip
     yield Entry(
         PAPER, "footnote 7", "With T drawn at random the gates' biases are initialized to log(T).",
-        (Equal(sigma(log(T)), 1 / T),),
+        (Equal(sigma(log(1 + u)), 1 / (1 + u)),),
         correction=Correction(
-            "A gate of time range T has bias -log(T - 1), as in the text; log(T) makes the gate T/(T + 1), which forgets at "
-            "once. "
+            "A gate of time range T has bias -log(T - 1), as in the text; log(T) makes it T/(T + 1), which forgets at once. "
             "log(T - 1) is right for a forget gate, 1 - 1/T.",
             (Equal(sigma(bias(1 + u)), 1 / (1 + u)), Equal(sigma(log(T)), T / (1 + T)), Equal(sigma(log(u)), 1 - 1 / (1 + u))),
         ),
+        remark="T = 1 + u, u > 0",
     )  # fmt: skip
     law = 1 / (x * log(x) ** 2)
     yield Entry(
@@ -141,21 +142,20 @@ def networks() -> Iterator[Entry]:
 
 def copying() -> Iterator[Entry]:
     """The copy task: lengths, delays, baselines."""
-    n = Symbol("T", integer=True, positive=True)
+    n, place = Symbol("T", integer=True, positive=True), Symbol("k", integer=True)
     yield Entry(
         PAPER, "sec. 3, copy", "Input and target have T + 20 characters: 10 + (T - 1) + 1 + 10, and (T + 10) + 10.",
         (Equal(10 + (n - 1) + 1 + 10, n + 20), Equal((n + 10) + 10, n + 20)),
         mutation=Mutation("T - 1 dummies read as T", Equal(10 + n + 1 + 10, n + 20)),
     )  # fmt: skip
     yield Entry(
-        PAPER, "sec. 3, copy, delay", "The task is about remembering a sequence for exactly T timesteps.",
-        (Equal((n + 10) - S.Zero, n),),
-        correction=Correction(
-            "Character k is read at step k and written at step T + 10 + k: it is kept for T + 10 steps. T steps pass between "
-            "the last character, read at step 9, and the signal, at step T + 9.",
-            (Equal((n + 10 + Symbol("k")) - Symbol("k"), n + 10), Equal((10 + n - 1) - 9, n)),
-        ),
-        remark="steps counted from 0",
+        PAPER, "sec. 3, copy, delay", "The task is about remembering a sequence for exactly T timesteps: from its end to the "
+        "signal.",
+        (Equal((10 + n - 1) - 9, n), Equal((n + 10 + place) - place, n + 10)),
+        mutation=Mutation("each character for T steps", Equal((n + 10 + place) - place, n)),
+        remark="steps counted from 0: the last character is read at step 9, the signal at T + 9; each character itself is "
+               "written "
+        "T + 10 steps after it was read",
     )  # fmt: skip
     blind = ((T - 1) * log((T + 9) / (T - 1)) + 10 * log(8 * (T + 9) / 10)) / (T + 20)
     told = 10 * log(8) / (T + 20)
