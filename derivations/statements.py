@@ -95,7 +95,9 @@ class Equal:
     def formulas(self) -> tuple[Basic, ...]:
         if self.shown is not None:
             return (self.shown,)
-        return tuple(Eq(left, right, evaluate=False) for left, right in zip(*map(_entries, (self.lhs, self.rhs)), strict=True))
+        pairs = zip(*map(_entries, (self.lhs, self.rhs)), strict=True)
+        # Where SymPy has made both sides one letter or number, there is nothing left to read.
+        return tuple(Eq(left, right, evaluate=False) for left, right in pairs if left != right or not left.is_Atom)
 
     def decide(self) -> Verdict:
         return identity.check(Identity("", "", "", self.lhs, self.rhs))
