@@ -195,6 +195,18 @@ def numbers() -> Iterator[Entry]:
         (Equal(log(S(1024)) / log(2), S(10)), Rounds(bits[0] + bits[1], "12")),
         mutation=Mutation("base 2 read as base e", Rounds(log(1536) + 1535 * log(S(1536) / 1535), "12")),
     )  # fmt: skip
+    n, chance = Symbol("n", positive=True), Symbol("pi", positive=True)
+    kept = 1 / (n + 1)  # of the product of 1 - 1/(t + 2), t from 0 to n - 1
+    yield Entry(
+        PAPER, "sec. 4, mixing", "Replacing pi_t by (1 - 1/(t+2)) pi_t + unif/(t+2) keeps a distribution, and costs at most "
+        "log2(T + 1) bits in T steps.",
+        (Equal((1 - 1 / (n + 2)) * (chance + (1 - chance)) + 1 / (n + 2), S.One), Equal(kept.subs(n, n + 1),
+         kept * (1 - 1 / (n + 2))), Equal(kept.subs(n, 0), S.One),
+         Less((1 - 1 / (n + 2)) * chance, (1 - 1 / (n + 2)) * chance + u / (n + 2), True)),
+        mutation=Mutation("t + 2 read as t + 1", Equal(kept.subs(n, n + 1), kept * (1 - 1 / (n + 1)))),
+        remark="the bound is added here: each mixture is more than its first part, and the factors 1 - 1/(t+2) multiply to "
+               "1/(T+1); two symbols",
+    )  # fmt: skip
     true, ours, theirs = S(-88482), S(-89126), S(-96099)
     yield Entry(
         PAPER, "sec. 4, insertions", "-89126 bits is more than ten times closer to the true model's -88482 than -96099; 4.7 "

@@ -203,6 +203,7 @@ def output_metric() -> Iterator[Entry]:
                               (Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
     )  # fmt: skip
+    yield from quasi_diagonal()
     hessian = Matrix(2, 2, lambda y, k: -diff(gain[0], w[1, y], w[2, k])).as_immutable()
 
     def information(entry: Expr) -> ImmutableDenseMatrix:
@@ -215,6 +216,34 @@ def output_metric() -> Iterator[Entry]:
         correction=Correction("With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.",
                               (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark="the same index as in (49); i = 1 and i' = 2, two symbols, one step",
+    )  # fmt: skip
+
+
+def quasi_diagonal() -> Iterator[Entry]:
+    """Section 3.2: two units; the activity a_1 becomes gamma a_1 + delta, and with it the sums over time that hold it."""
+    G = list(letters("W_0:3", real=True))
+    m00, m01, m02, m11, m22 = letters("h_00 h_01 h_02 h_11 h_22", positive=True)
+    gamma, delta = Symbol("gamma", positive=True), Symbol("delta", real=True)
+
+    def step(G: list[Expr], m01: Expr, m11: Expr) -> list[Expr]:
+        one = (G[1] - G[0] * m01 / m00) / (m11 - m01**2 / m00)
+        two = (G[2] - G[0] * m02 / m00) / (m22 - m02**2 / m00)
+        return [G[0] / m00 - m01 / m00 * one - m02 / m00 * two, one, two]
+
+    old = step(G, m01, m11)
+    new = step(
+        [G[0], gamma * G[1] + delta * G[0], G[2]],
+        gamma * m01 + delta * m00,
+        gamma**2 * m11 + 2 * gamma * delta * m01 + delta**2 * m00,
+    )
+    carried = column(old[0] - delta / gamma * old[1], old[1] / gamma, old[2])
+    diagonal = (gamma * G[1] + delta * G[0]) / (gamma**2 * m11 + 2 * gamma * delta * m01 + delta**2 * m00)
+    yield Entry(
+        PAPER, "sec. 3.2, affine", "The quasi-diagonal inverse respects affine reparametrizations of the activities: the step "
+        "does to the network what it did.",
+        (Equal(column(*new), carried),), ("the metric is invertible", "no dampening"), Mutation("the diagonal alone",
+         Equal(diagonal, G[1] / m11 / gamma)),
+        remark="two units; the weights of gamma a + delta that do what w did are w_1/gamma and w_0 - delta w_1/gamma",
     )  # fmt: skip
 
 

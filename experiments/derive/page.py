@@ -102,7 +102,11 @@ def _claim(claim: Claim) -> str:
     right = ""
     if claim.correction is not None:
         words = claim.correction.partition(" | ")[0]
-        right = f'<div class="right"><p><b>Right is:</b> {escape(words)}</p>\n{_formulas(claim.right)}</div>\n'
+        numbers = ", ".join(f"{letter} = {value}" for letter, value in claim.counterexample.items())
+        right = (
+            f'<p class="given">Not so at {escape(numbers)}.</p>\n'
+            f'<div class="right"><p><b>Right is:</b> {escape(words)}</p>\n{_formulas(claim.right)}</div>\n'
+        )
     mutation = f" It can fail: {escape(claim.mutation)} turns the verdict." if claim.mutation else ""
     return (
         f'<article class="claim {kind}" data-source="{escape(claim.source)}" data-verdict="{kind}">\n'
