@@ -93,8 +93,8 @@ def leaky() -> Iterator[Entry]:
     share = u / (1 + u)
     tau = -1 / log(1 - share)
     yield Entry(
-        PAPER, "eq. 5, characteristic time", "The state decays by a constant factor, e, after every tau = -1/log(1 - alpha) "
-        "steps.",
+        PAPER, "eq. 5, characteristic time",
+        "The state decays by a constant factor, e, after every tau = -1/log(1 - alpha) steps.",
         (Equal(tau * log(1 - share), -S.One), Equal(exp(tau * log(1 - share)), exp(-1))), (*FREE, BELOW_ONE),
         Mutation("tau = 1/alpha", Equal(log(1 - share) / share, -S.One)), remark="alpha = u/(1 + u), u > 0",
     )  # fmt: skip
@@ -109,8 +109,8 @@ def leaky() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 9", "With inputs and bias, but U = 0, still dh_t/dh_{t0} = (1 - alpha)^(t - t0) I.",
         (Equal(driven.jacobian(h), (1 - a) * eye(2)), Equal(driven.jacobian(h) ** 3, (1 - a) ** 3 * eye(2))), ("U = 0",),
-        Mutation("1 - alpha read as alpha", Equal(driven.jacobian(h), a * eye(2))), remark="by the chain rule; three steps "
-        "checked",
+        Mutation("1 - alpha read as alpha", Equal(driven.jacobian(h), a * eye(2))), remark=
+        "by the chain rule; three steps checked",
     )  # fmt: skip
 
 
@@ -166,8 +166,8 @@ def jacobians() -> Iterator[Entry]:
         PAPER, "eq. 10", "dh_t/dh_{t-1} of the leaky RNN is (1 - alpha) I - alpha U^T D.",
         (Equal(truth.T, (1 - share) * eye(2) - share * U.T * D),),
         correction=Correction(
-            "The sign is +: (1 - alpha) I + alpha U^T D in the layout of the paper's chain rule (transposed), which is "
-            "(1 - alpha) I + alpha D U with rows for what is differentiated.",
+            "The sign is +: (1 - alpha) I + alpha U^T D in the layout of the paper's chain rule (transposed), which is (1 - "
+            "alpha) I + alpha D U with rows for what is differentiated.",
             (Equal(truth.T, (1 - share) * eye(2) + share * U.T * D), Equal(truth, (1 - share) * eye(2) + share * D * U)),
         ),
         remark="read in the transposed layout, the one in which U^T D can be right; alpha = u/(1 + u)",
@@ -342,8 +342,8 @@ def experiments() -> Iterator[Entry]:
         mutation=Mutation("r = 2 read as r = 1", Equal(Abs(one) * one, one**2)),
     )  # fmt: skip
     yield Entry(
-        PAPER, "table I", "Images of 28 by 28 pixels are sequences of 784, and 70000 of them are split into 50000, 10000 and "
-                          "10000.",
+        PAPER, "table I",
+        "Images of 28 by 28 pixels are sequences of 784, and 70000 of them are split into 50000, 10000 and 10000.",
         (Equal(S(28) * 28, S(784)), Equal(S(50000) + 10000 + 10000, S(70000))), ("the set has 70000 images",),
         Mutation("28 read as 27", Equal(S(27) * 27, S(784))),
     )  # fmt: skip
@@ -368,8 +368,8 @@ def experiments() -> Iterator[Entry]:
         return Less(limit_ * sqrt((high * (1 - high) + low * (1 - low)) / large), high - low, True)
 
     yield Entry(
-        PAPER, "table II, pixels", "The baseline is better on sMNIST (94.6 against 92.4) and Ours on psMNIST (91.7 against "
-        "90.7).",
+        PAPER, "table II, pixels",
+        "The baseline is better on sMNIST (94.6 against 92.4) and Ours on psMNIST (91.7 against 90.7).",
         (apart(*mnist), apart(*shuffled)), ("n = 10000 each, independent", "5 % level, two-sided test of two proportions"),
         Mutation("91.7 read as 91.2", apart(Rational(912, 1000), Rational(907, 1000))),
         remark="of one trained model each; chance in training is not in it",

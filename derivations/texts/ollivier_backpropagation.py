@@ -120,8 +120,8 @@ def proof() -> Iterator[Entry]:
     printed = sum(a[i] * dw[i, 0] + w[i, 0] * da[i] for i in range(3)) - sum(
         p2[y] * sum(a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3)) for y in range(2))  # fmt: skip
     yield Entry(
-        PAPER, "eq. 86", "To first order log P_{t+1} - log P_t varies by sum a dw_ix + sum w_ix da - sum_y pi(y)(sum a dw_iy + "
-                         "sum w_iy da).",
+        PAPER, "eq. 86",
+        "To first order log P_{t+1} - log P_t varies by sum a dw_ix + sum w_ix da - sum_y pi(y)(sum a dw_iy + sum w_iy da).",
         (Equal(first, printed),), mutation=Mutation("without pi(y)", Equal(first, sum(a[i] * dw[i, 0] + w[i,
          0] * da[i] for i in range(3)) - sum(
             a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3) for y in range(2)))), remark=SIZES + ", two symbols",
@@ -207,8 +207,9 @@ def fisher() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 97", "The norm |d pi| itself is E (d log pi)^2.",
         (Equal(doubled, scale * squared),),
-        correction=Correction("The square of the norm is: E (d log pi)^2 grows with the square of d, as (45) and (102) print "
-                              "it.", (Equal(doubled, scale**2 * squared), Equal(squared, norm))),
+        correction=Correction(
+        "The square of the norm is: E (d log pi)^2 grows with the square of d, as (45) and (102) print "
+        "it.", (Equal(doubled, scale**2 * squared), Equal(squared, norm))),
         remark="a norm of lambda d is lambda times that of d; the exponent may have been lost in the extraction",
     )  # fmt: skip
     triples = [(y, i, k) for y in range(3) for i in range(3) for k in range(3)]

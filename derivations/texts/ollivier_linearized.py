@@ -51,8 +51,8 @@ def initialization() -> Iterator[Entry]:
     centred = [k - sum(n * j for n, j in zip(nu, drawn, strict=True)) for k in drawn]
     yield Entry(
         PAPER, "eq. 32", "The reading rates u_jy minus their mean have average 0 over the data.",
-        (Equal(sum(n * k for n, k in zip(nu, centred, strict=True)).subs(frequencies), S.Zero),), ("nu are the frequencies, "
-        "their sum is 1",),
+        (Equal(sum(n * k for n, k in zip(nu, centred, strict=True)).subs(frequencies), S.Zero),), (
+        "nu are the frequencies, their sum is 1",),
         Mutation("the plain mean removed", Equal(sum(n * (k - sum(drawn) / 3) for n, k in zip(nu, drawn,
         strict=True)).subs(frequencies), S.Zero)),
         remark="three symbols",
@@ -62,8 +62,8 @@ def initialization() -> Iterator[Entry]:
     scale = 1 / (j + 1)
     root = sqrt(half * (half - scale))
     yield Entry(
-        PAPER, "eq. 33", "With mu_j = 1/(j+1) and alpha = 1/2, beta = -sqrt(alpha (alpha - mu)) is real for j >= 1 and |beta| < "
-                         "alpha.",
+        PAPER, "eq. 33",
+        "With mu_j = 1/(j+1) and alpha = 1/2, beta = -sqrt(alpha (alpha - mu)) is real for j >= 1 and |beta| < alpha.",
         (Equal(root.subs(j, 1), S.Zero), Less(S.Zero, half * (half - scale).subs(j, 1 + u), True),
          Less(half * (half - scale), half**2, True)),
         mutation=Mutation("mu = 1/j", Less(S.Zero, half * (half - 1 / j).subs(j, 1 + u))),
@@ -190,16 +190,16 @@ def numbers() -> Iterator[Entry]:
     )  # fmt: skip
     bits = (log(1536) / log(2), log(S(1536) / 1535) / log(2) * 1535)
     yield Entry(
-        PAPER, "sec. 4, a^n b^n", "A uniform n of 1024 to 2047 is 10 bits, 100 for ten blocks; a geometric law of mean 1536 has "
-        "about 12.",
+        PAPER, "sec. 4, a^n b^n",
+        "A uniform n of 1024 to 2047 is 10 bits, 100 for ten blocks; a geometric law of mean 1536 has about 12.",
         (Equal(log(S(1024)) / log(2), S(10)), Rounds(bits[0] + bits[1], "12")),
         mutation=Mutation("base 2 read as base e", Rounds(log(1536) + 1535 * log(S(1536) / 1535), "12")),
     )  # fmt: skip
     n, chance = Symbol("n", positive=True), Symbol("pi", positive=True)
     kept = 1 / (n + 1)  # of the product of 1 - 1/(t + 2), t from 0 to n - 1
     yield Entry(
-        PAPER, "sec. 4, mixing", "Replacing pi_t by (1 - 1/(t+2)) pi_t + unif/(t+2) keeps a distribution, and costs at most "
-        "log2(T + 1) bits in T steps.",
+        PAPER, "sec. 4, mixing",
+        "Replacing pi_t by (1 - 1/(t+2)) pi_t + unif/(t+2) keeps a distribution, and costs at most log2(T + 1) bits in T steps.",
         (Equal((1 - 1 / (n + 2)) * (chance + (1 - chance)) + 1 / (n + 2), S.One), Equal(kept.subs(n, n + 1),
          kept * (1 - 1 / (n + 2))), Equal(kept.subs(n, 0), S.One),
          Less((1 - 1 / (n + 2)) * chance, (1 - 1 / (n + 2)) * chance + u / (n + 2), True)),
@@ -209,8 +209,8 @@ def numbers() -> Iterator[Entry]:
     )  # fmt: skip
     true, ours, theirs = S(-88482), S(-89126), S(-96099)
     yield Entry(
-        PAPER, "sec. 4, insertions", "-89126 bits is more than ten times closer to the true model's -88482 than -96099; 4.7 "
-        "bits a letter.",
+        PAPER, "sec. 4, insertions",
+        "-89126 bits is more than ten times closer to the true model's -88482 than -96099; 4.7 bits a letter.",
         (Less(10 * (true - ours), true - theirs, True), Rounds((ours - theirs) / 1000, "7"),
          Rounds((true - theirs - 2810) / (true - ours), "7")),
         mutation=Mutation("ten read as twelve", Less(12 * (true - ours), true - theirs)),

@@ -86,8 +86,8 @@ def gradients() -> Iterator[Entry]:
     m, change = Symbol("m", positive=True), Function("A", real=True)
     inner = diff(f(change(x)), x).doit()
     yield Entry(
-        PAPER, "eq. 40", "The direction M^-1 f' is the same in every coordinate: for theta = A(phi) it is A'(phi) times that of "
-                         "phi.",
+        PAPER, "eq. 40",
+        "The direction M^-1 f' is the same in every coordinate: for theta = A(phi) it is A'(phi) times that of phi.",
         (Equal(diff(change(x), x) * (inner / (m * diff(change(x), x) ** 2)), inner / diff(change(x), x) / m),), ("A' is not 0",),
         Mutation("M' = A' M", Equal(diff(change(x), x) * (inner / (m * diff(change(x), x))), inner / diff(change(x), x) / m)),
         remark="one parameter, any smooth A; two with linear A in eq. 15",
@@ -124,8 +124,8 @@ def divergences() -> Iterator[Entry]:
         remark="two symbols, two steps",
     )  # fmt: skip
     yield Entry(
-        PAPER, "eq. 43", "In terms of pi_t it is the sum of KL(pi_t | pi'_t), which is 0 for equal distributions and stationary "
-                         "there.",
+        PAPER, "eq. 43",
+        "In terms of pi_t it is the sum of KL(pi_t | pi'_t), which is 0 for equal distributions and stationary there.",
         (Equal(kl(p, q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q, 2).subs(q,
          p), 1 / p + 1 / (1 - p))),
         mutation=Mutation("1/p + 1/(1-p) read as 1/p", Equal(diff(kl(p, q), q, 2).subs(q, p), 1 / p)),
@@ -204,18 +204,45 @@ def output_metric() -> Iterator[Entry]:
         remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
     )  # fmt: skip
     yield from quasi_diagonal()
+    yield from singular()
     hessian = Matrix(2, 2, lambda y, k: -diff(gain[0], w[1, y], w[2, k])).as_immutable()
 
     def information(entry: Expr) -> ImmutableDenseMatrix:
         return Matrix(2, 2, lambda y, k: entry(y, k) * activities[1] * activities[2]).as_immutable()
 
     yield Entry(
-        PAPER, "eq. 50", "The Fisher matrix of w_iy and w_i'y' is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i', the negative "
-                         "Hessian.",
+        PAPER, "eq. 50",
+        "The Fisher matrix of w_iy and w_i'y' is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i', the negative Hessian.",
         (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, free) - q[free]))),),
         correction=Correction("With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.",
                               (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark="the same index as in (49); i = 1 and i' = 2, two symbols, one step",
+    )  # fmt: skip
+
+
+def singular() -> Iterator[Entry]:
+    """Section 3.2, below (50): one unit beside unit 0, two symbols, two steps; rows and columns are w_01, w_02, w_11, w_12."""
+    chances = letters("p_1 p_2", positive=True)
+    levels = letters("a_1 a_2", real=True)
+    fisher = ImmutableDenseMatrix.zeros(4, 4)
+    for p, a in zip(chances, levels, strict=True):
+        spread = p * (1 - p) * ImmutableDenseMatrix([[1, -1], [-1, 1]])
+        fisher += ImmutableDenseMatrix(
+            4, 4, lambda i, k, a=a, s=spread: (a if i > 1 else 1) * (a if k > 1 else 1) * s[i % 2, k % 2]
+        )
+    one = ImmutableDenseMatrix([1, 1, 0, 0])
+    reduced = fisher.extract([0, 2], [0, 2])
+    product = chances[0] * (1 - chances[0]) * chances[1] * (1 - chances[1])
+    yield Entry(
+        PAPER, "sec. 3.2, inversion", "The Fisher matrix (50) of the writing weights can be inverted, if at a cost.",
+        (Fails(Equal(fisher.det(method="berkowitz"), S.Zero)),),
+        correction=Correction(
+            "It never can: one number added to the weights w_iy of a unit, for all y, changes no probability, a null direction "
+            "for each unit. With the weights of one symbol held fixed it can, if the activities are not the same at all times.",
+            (Equal(fisher * one, column(0, 0, 0, 0)), Equal(reduced.det(), product * (levels[1] - levels[0]) ** 2)),
+        ),
+        remark="one unit beside unit 0, two symbols, two steps; the dampening of (18) and the quasi-diagonal reduction, which "
+               "leaves the terms between symbols out, are what makes (20) and (21) possible",
     )  # fmt: skip
 
 
@@ -239,8 +266,9 @@ def quasi_diagonal() -> Iterator[Entry]:
     carried = column(old[0] - delta / gamma * old[1], old[1] / gamma, old[2])
     diagonal = (gamma * G[1] + delta * G[0]) / (gamma**2 * m11 + 2 * gamma * delta * m01 + delta**2 * m00)
     yield Entry(
-        PAPER, "sec. 3.2, affine", "The quasi-diagonal inverse respects affine reparametrizations of the activities: the step "
-        "does to the network what it did.",
+        PAPER, "sec. 3.2, affine",
+        "The quasi-diagonal inverse respects affine reparametrizations of the activities: the step does to the network what it "
+        "did.",
         (Equal(column(*new), carried),), ("the metric is invertible", "no dampening"), Mutation("the diagonal alone",
          Equal(diagonal, G[1] / m11 / gamma)),
         remark="two units; the weights of gamma a + delta that do what w did are w_1/gamma and w_0 - delta w_1/gamma",
@@ -260,13 +288,13 @@ def recurrent_metrics() -> Iterator[Entry]:
     spread = sum((((k - d).T * L * (k - d))[0] for k, L in zip(each, (M, N), strict=True)), S.Zero)
     joint = (M + N).inv() * (g + h)
     yield Entry(
-        PAPER, "eq. 52", "Its step is the time-independent update that is nearest to the separate updates, in the sum of the "
-                         "norms.",
+        PAPER, "eq. 52",
+        "Its step is the time-independent update that is nearest to the separate updates, in the sum of the norms.",
         (Equal(ImmutableDenseMatrix([diff(spread, u) for u in d]).subs(dict(zip(d, joint, strict=True)), simultaneous=True),
          column(0, 0)),),
         ("M_t is invertible at each t",),
-        Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)), remark="two steps, two parameters; footnote "
-        "10 says when M_t is not",
+        Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)), remark=
+        "two steps, two parameters; footnote 10 says when M_t is not",
     )  # fmt: skip
     l1, l2, k1, k2 = letters("l_1 l_2 k_1 k_2", real=True)
     C = ImmutableDenseMatrix([[l1**2 + k1**2, l1 * l2 + k1 * k2], [l1 * l2 + k1 * k2, l2**2 + k2**2]]) / 2
@@ -321,14 +349,14 @@ def recurrent_metrics() -> Iterator[Entry]:
     right = ImmutableDenseMatrix([a1 * y1 + a2 * y2, b1 * y1 + b2 * y2])
     normal = ImmutableDenseMatrix([diff(residual, x1), diff(residual, x2)])
     yield Entry(
-        PAPER, "sec. 3.4, best fit", "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by "
-        "the a.",
+        PAPER, "sec. 3.4, best fit",
+        "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by the a.",
         (Equal(normal, 2 * (gram * d - right)),), mutation=Mutation("of Y", Equal(normal, 2 * (gram * d - ImmutableDenseMatrix(
             [a1 * c1 * y1 + a2 * c2 * y2, b1 * c1 * y1 + b2 * c2 * y2])))), remark="two units, two steps; weights c",
     )  # fmt: skip
     yield Entry(
-        PAPER, "remark 10", "With one sequence the outer product metric has rank 1; the sum over T steps of such matrices has "
-                            "not.",
+        PAPER, "remark 10",
+        "With one sequence the outer product metric has rank 1; the sum over T steps of such matrices has not.",
         (Equal((ImmutableDenseMatrix([l1, l2]) * ImmutableDenseMatrix([l1, l2]).T).det(), S.Zero), Equal(4 * C.det(),
          (l1 * k2 - l2 * k1) ** 2)),
         mutation=Mutation("also rank 1", Equal(C.det(), S.Zero)), remark="two parameters, T = 2",
@@ -354,15 +382,15 @@ def backpropagated() -> Iterator[Entry]:
     modulus = spread + sum(diff(later_a[j], a[1]) ** 2 * m[j] for j in range(2))
     whole = natural + sum(m[j] * (diff(later_a[j], a[1]) * da) ** 2 for j in range(2))
     yield Entry(
-        PAPER, "eq. 58", "The norm of a change of activity is that of the change of pi and those of the changes it makes one "
-                         "step later.",
+        PAPER, "eq. 58",
+        "The norm of a change of activity is that of the change of pi and those of the changes it makes one step later.",
         (Equal(whole, modulus * da**2),), mutation=Mutation("changes for their squares",
          Equal(natural + sum(m[j] * diff(later_a[j], a[1]) * da for j in range(2)), modulus * da**2)),
         remark="with activities that follow linearly; " + SIZES,
     )  # fmt: skip
     yield Entry(
-        PAPER, "eq. 59", "The norm of the change of pi is da^2 times the pi-variance of w_iy; translating the weights changes "
-                         "nothing.",
+        PAPER, "eq. 59",
+        "The norm of the change of pi is da^2 times the pi-variance of w_iy; translating the weights changes nothing.",
         (Equal(natural, spread * da**2), Equal(spread.subs(translated, simultaneous=True), spread)),
         mutation=Mutation("the second moment", Equal(natural, sum(p[y] * w[1, y] ** 2 for y in range(2)) * da**2)),
         remark=SIZES + ", two symbols",

@@ -61,8 +61,8 @@ def models() -> Iterator[Entry]:
     best = theta + eta * g / (1 - eta * k)
     penalized = f - (theta - near) ** 2 / (2 * eta)
     yield Entry(
-        PAPER, "eq. 1", "The gradient step theta + eta f' is the maximum of f(theta') - |theta - theta'|^2/(2 eta) up to "
-                        "O(eta^2).",
+        PAPER, "eq. 1",
+        "The gradient step theta + eta f' is the maximum of f(theta') - |theta - theta'|^2/(2 eta) up to O(eta^2).",
         (Equal(diff(penalized, near).subs(near, best), S.Zero), Expands(best, eta, theta + eta * g, 2)),
         ("eta is small", "f is smooth"), Mutation("1/(2 eta) read as 1/eta", Expands(theta + eta * g / (2 - eta * k), eta,
          theta + eta * g, 2)),
@@ -87,8 +87,8 @@ def models() -> Iterator[Entry]:
     chi = [Symbol(f"chi_{k}", real=True) for k in (1, 2, 3)]
     chosen = sum(c * log(k) for c, k in zip(chi, partial, strict=True))
     yield Entry(
-        PAPER, "eq. 4", "With only some symbols to be predicted, the sum with chi_t is the log-probability of those given the "
-                        "others.",
+        PAPER, "eq. 4",
+        "With only some symbols to be predicted, the sum with chi_t is the log-probability of those given the others.",
         (Equal(chosen.subs(dict(zip(chi, (0, 1, 0), strict=True))), log(joint[1] / joint[0])),
          Equal(chosen.subs(dict.fromkeys(chi, 1)), log(joint[2]))),
         mutation=Mutation("chi read as 1 - chi", Equal(chosen.subs(dict(zip(chi, (1, 0, 1), strict=True))),
@@ -126,8 +126,8 @@ def networks() -> Iterator[Entry]:
     values = [rho[j] + sum(activities[i] * tau[i, j] for i in range(3)) for j in range(2)]
     moved = {rho[0]: rho[0] + tau[0, 0], rho[1]: rho[1] + tau[0, 1], tau[0, 0]: 0, tau[0, 1]: 0}
     yield Entry(
-        PAPER, "eq. 8", "V_j = rho_jx + sum_i tau_ij a_i: the bias tau_0j is redundant, adding it to all rho_jx has the same "
-                        "effect.",
+        PAPER, "eq. 8",
+        "V_j = rho_jx + sum_i tau_ij a_i: the bias tau_0j is redundant, adding it to all rho_jx has the same effect.",
         (Equal(column(*(k.subs(moved, simultaneous=True) for k in values)), column(*values)),),
         mutation=Mutation("not added", Equal(values[0].subs(tau[0, 0], 0), values[0])), remark="footnote 3; " + SIZES,
     )  # fmt: skip
@@ -181,8 +181,8 @@ def writing_weights() -> Iterator[Entry]:
     A, M = symbols.weights("A", 2, 2), ImmutableDenseMatrix(2, 2, [Symbol("m_1"), Symbol("m_2"), Symbol("m_2"), Symbol("m_3")])
     slope = ImmutableDenseMatrix([Symbol("g_1"), Symbol("g_2")])
     yield Entry(
-        PAPER, "eq. 15", "theta + eta M^-1 f' does not depend on linear coordinates: with theta = A phi, M becomes A^T M A and "
-                         "f' A^T f'.",
+        PAPER, "eq. 15",
+        "theta + eta M^-1 f' does not depend on linear coordinates: with theta = A phi, M becomes A^T M A and f' A^T f'.",
         (Equal(A * (A.T * M * A).inv() * (A.T * slope), M.inv() * slope),), ("M and A are invertible",),
         Mutation("A^T M A read as A M A^T", Equal(A * (A * M * A.T).inv() * (A.T * slope), M.inv() * slope)),
         remark="two parameters",
@@ -201,8 +201,8 @@ def writing_weights() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 17", "The derivative in w_iy is sum_t chi_t a_i (1[x_t = y] - pi_t(y)).",
         (Equal(Matrix(3, 2, lambda i, y: diff(gain[0], w[i, y])).as_immutable(), Matrix(right).as_immutable()),),
-        mutation=Mutation("pi - 1[x_t = y]", Equal(diff(gain[0], w[1, 0]), -right[1][0])), remark="one step with x_t = 1; "
-        "" + SIZES,
+        mutation=Mutation("pi - 1[x_t = y]", Equal(diff(gain[0], w[1, 0]), -right[1][0])), remark=
+        "one step with x_t = 1; " + SIZES,
     )  # fmt: skip
     second = [[-diff(gain[0], w[i, 0], w[k, 0]) for k in range(3)] for i in range(3)]
     spread = pi[0] * (1 - pi[0])
@@ -233,8 +233,9 @@ def quasi_diagonal(unit: str, bias: str, gradient: str, metric: str) -> Iterator
     zero = G[0] / m00 - m01 / m00 * step(1) - m02 / m00 * step(2)
     exact = centred.inv() * ImmutableDenseMatrix(G)
     yield Entry(
-        PAPER, unit, "The quasi-diagonal step of unit i solves the 2 by 2 system of units 0 and i: (G_i - G_0 m_0i/m_00)/(m_ii "
-                     "- m_0i^2/m_00).",
+        PAPER, unit,
+        "The quasi-diagonal step of unit i solves the 2 by 2 system of units 0 and i: (G_i - G_0 m_0i/m_00)/(m_ii - "
+        "m_0i^2/m_00).",
         (Equal((pair.inv() * ImmutableDenseMatrix(G[:2]))[1], step(1)), Equal(exact[2], step(2))), ("the metric is invertible",),
         Mutation("m_0i^2 read as m_0i", Equal((pair.inv() * ImmutableDenseMatrix(G[:2]))[1],
         (G[1] - G[0] * m01 / m00) / (m11 - m01 / m00))),

@@ -42,8 +42,8 @@ def classes() -> Iterator[tuple[str, SymbolicField, str, str, tuple[str, ...]]]:
     )  # fmt: skip
     yield (
         "glnn", fields.glnn(), RESCALING,
-        "contains the fields on clocks of constant speed, its transition weights being multiplied by c'; other clocks, "
-        "whatever they depend on beyond the symbol just read, it does not.", CONSTANT,
+        "contains the fields on clocks of constant speed, its transition weights being multiplied by c'; other clocks, whatever "
+        "they depend on beyond the symbol just read, it does not.", CONSTANT,
     )  # fmt: skip
 
 

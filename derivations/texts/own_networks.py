@@ -105,8 +105,8 @@ def stop_and_go() -> Iterator[Entry]:
     )
     reading = [dict(zip(glnn.inputs, one, strict=True)) for one in ((1, 0), (0, 1))]
     yield Entry(
-        OWN, "result 10, GLNN, rates", "GLNN is linear in its transition weights, so that its ODE absorbs rescaling and rates "
-        "that depend on the symbol.",
+        OWN, "result 10, GLNN, rates",
+        "GLNN is linear in its transition weights, so that its ODE absorbs rescaling and rates that depend on the symbol.",
         (Closes(glnn, RESCALING), *(Equal(scaled.flow.subs(one), rates[k] * glnn.flow.subs(one)) for k,
          one in enumerate(reading))),
         mutation=Mutation("the rate of the other symbol", Equal(scaled.flow.subs(reading[0]),
@@ -167,8 +167,7 @@ def sampling() -> Iterator[Entry]:
         (Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),), mutation=Mutation("one more",
          Every("the same clocks", repeats(1))),
         remark="floor c(t) = k is k <= c(t) < k + 1, that is c^-1(k) <= t < c^-1(k+1): the integers in it are counted by "
-               "ceilings, "
-        "for any increasing clock",
+               "ceilings, for any increasing clock",
     )  # fmt: skip
     yield Entry(
         OWN, "result 11, none lost", "No symbol is lost iff every floor c(t+1) - floor c(t) is 0 or 1.",
@@ -204,8 +203,8 @@ def sampling() -> Iterator[Entry]:
         return S(int(n == 0 or played(runs)[n] != played(runs)[n - 1]))
 
     yield Entry(
-        OWN, "result 11, causal", "For variable repeats the smooth c' = 1/k is no causal function of the data; a clock that "
-        "goes at each new symbol is.",
+        OWN, "result 11, causal",
+        "For variable repeats the smooth c' = 1/k is no causal function of the data; a clock that goes at each new symbol is.",
         (Fails(Every("two runs of 1 to 3", causal(smooth))), Every("two runs of 1 to 3", causal(starts))),
         mutation=Mutation("the smooth speed is causal", Every("the same", causal(smooth))),
         remark="the clock that goes at the last repetition, as the gate above, knows the next symbol; going at the first is "
@@ -213,8 +212,8 @@ def sampling() -> Iterator[Entry]:
     )  # fmt: skip
     e = Symbol("e", positive=True)
     yield Entry(
-        OWN, "result 11, limit", "A k-fold repeat with alpha = 1/k tends to the ODE's flow, not to the plain RNN, at the rate "
-        "1/k.",
+        OWN, "result 11, limit",
+        "A k-fold repeat with alpha = 1/k tends to the ODE's flow, not to the plain RNN, at the rate 1/k.",
         (Tends((1 - e) ** (1 / e), e, 0, exp(-1)), Tends(((1 - e) ** (1 / e) - exp(-1)) / e, e, 0, -exp(-1) / 2)),
         ("the candidate is held",), Mutation("to the plain RNN, which keeps nothing", Tends((1 - e) ** (1 / e), e, 0, S.Zero)),
         remark="e = 1/k; what is kept of h is (1 - 1/k)^k = 1/e - 1/(2 e k) + ...; with a candidate that moves the rate is "
@@ -239,8 +238,8 @@ def moduli() -> Iterator[Entry]:
     variance = [slope**2 * p[k] * (1 - p[k]) * gap[k] ** 2 for k in (0, 1)]
     modulus = variance[0] + through**2 * variance[1]
     yield Entry(
-        OWN, "result 13, one unit", "RBPM's modulus is the expectation of B^2 under targets drawn from the model, for one "
-        "hidden unit.",
+        OWN, "result 13, one unit",
+        "RBPM's modulus is the expectation of B^2 under targets drawn from the model, for one hidden unit.",
         (Equal(mean, modulus),), ("the inputs are given, only the targets are drawn",), Mutation("J^2 read as J", Equal(mean,
          variance[0] + through * variance[1])),
         remark="two steps, two symbols; J = dV(t+1)/dV(t)",
@@ -251,8 +250,8 @@ def moduli() -> Iterator[Entry]:
     several = sum(chance(1, k) * (paths[0] * last[0][k] + paths[1] * last[1][k]) ** 2 for k in (0, 1))
     squares = p[1] * (1 - p[1]) * (paths[0] ** 2 * ends[0] ** 2 + paths[1] ** 2 * ends[1] ** 2)
     yield Entry(
-        OWN, "result 13, several units", "For several units it is not: the expectation has cross terms, 2 J_1 J_2 cov(B_1, "
-        "B_2), which the modulus leaves out.",
+        OWN, "result 13, several units",
+        "For several units it is not: the expectation has cross terms, 2 J_1 J_2 cov(B_1, B_2), which the modulus leaves out.",
         (Fails(Equal(several, squares)), Equal(several,
          squares + 2 * paths[0] * paths[1] * p[1] * (1 - p[1]) * ends[0] * ends[1])),
         mutation=Mutation("without cross terms", Equal(several, squares)), remark="one unit that reaches two, one step",

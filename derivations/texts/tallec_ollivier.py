@@ -87,7 +87,7 @@ def rescaling() -> Iterator[Entry]:
         ("in continuous time", "of (5) itself: an input given a whole number of times, and Wh = 0"),
         Mutation("alpha/2 for an input given twice", Equal((1 - g / (1 + g) / 2) ** 2, 1 - g / (1 + g))),
         remark="alpha = g/(1 + g); given twice, (5) with 1 - sqrt(1 - alpha) keeps and takes in as much as alpha does once. With "
-        "recurrence the candidate moves between the two steps, and (5) follows (4) to first order only",
+               "recurrence the candidate moves between the two steps, and (5) follows (4) to first order only",
     )  # fmt: skip
 
 
@@ -102,8 +102,8 @@ def warping() -> Iterator[Entry]:
     yield from_identity(seven, "g before tanh only", seven.rhs + column(*((speed(t) - 1) * h for h in plain.state)))
     learned = Integral(speed(s), (s, 0, t))
     yield Entry(
-        PAPER, "footnote 4", "Learning the speed g or the clock itself is equivalent: the clock is the integral of g from 0 to "
-                             "t.",
+        PAPER, "footnote 4",
+        "Learning the speed g or the clock itself is equivalent: the clock is the integral of g from 0 to t.",
         (Equal(learned.diff(t), speed(t)), Equal(learned.subs(t, 0), S.Zero), Equal((alpha * t).diff(t), alpha)),
         mutation=Mutation("the integral of g read as that of g^2", Equal(Integral(speed(s) ** 2, (s, 0, t)).diff(t), speed(t))),
         remark="a rescaling is the clock of constant speed",
@@ -111,8 +111,8 @@ def warping() -> Iterator[Entry]:
     free, (h, *_), rate = Symbol("h_0", real=True), symbols.state(1), symbols.g
     memory = free * exp(-learned)
     yield Entry(
-        PAPER, "sec. 1, local forgetting", "1/g(t0) is the local forgetting time: what is kept of the past decays at the rate "
-        "g(t).",
+        PAPER, "sec. 1, local forgetting",
+        "1/g(t0) is the local forgetting time: what is kept of the past decays at the rate g(t).",
         (Solves((Eq(h.diff(t), -rate(t) * h),), {h: memory}, (S.Zero, {h: free})), Equal(-memory.diff(t) / memory, rate(t))),
         ("x = 0", "b = 0", "Wh = 0"), Mutation("1/g read as g", Equal(-memory.diff(t) / memory, 1 / rate(t))),
     )  # fmt: skip
@@ -150,8 +150,8 @@ def gates() -> Iterator[Entry]:
     shared = change_of_time(fields.plain(), symbols.c(t))
     main = column(*(e.rhs.xreplace({symbols.c(t).diff(t): own}) for e in shared))
     yield Entry(
-        PAPER, "eq. 9", "(7) with g = sigma(Wgx x + Wgh h^g + b_g), h^g a recurrent network of its own, is the field on [h, "
-                        "h^g].",
+        PAPER, "eq. 9",
+        "(7) with g = sigma(Wgx x + Wgh h^g + b_g), h^g a recurrent network of its own, is the field on [h, h^g].",
         (Equal(main, column(*network.flow[:2])),),
         mutation=Mutation("g read as 1 - g", Equal((1 / own - 1) * main, column(*network.flow[:2]))),
     )  # fmt: skip

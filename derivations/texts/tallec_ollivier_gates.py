@@ -60,15 +60,14 @@ def ranges() -> Iterator[Entry]:
     B, E = Symbol("B", positive=True), Symbol("E", positive=True)
     lifted = (E / (E + B) + 1 / (1 + B * E)) / 2
     yield Entry(
-        PAPER, "sec. 2, centre", "With centred inputs and states g(t) takes values centred around sigma(b_g): their median, not "
-        "their mean.",
+        PAPER, "sec. 2, centre",
+        "With centred inputs and states g(t) takes values centred around sigma(b_g): their median, not their mean.",
         (Less(S.Zero, diff(sigma(z), z), True), Fails(Equal(mean, sigma(b))), Equal(mean.subs({b: -log(B), spread: log(E)}),
          lifted),
          Less(1 / (1 + B), lifted, True, {B: (1, oo), E: (1, oo)}), Equal(mean.subs(b, 0), Rational(1, 2))),
         ("the gate's argument is symmetric about b_g",), Mutation("their mean", Equal(mean, sigma(b))),
         remark="sigma increases, so that it takes medians to medians. For an argument that is b + s or b - s with equal chance, "
-               "b = "
-        "-log B and s = log E, the mean is larger for b < 0, where long memories are, and equal at 0",
+               "b = -log B and s = log E, the mean is larger for b < 0, where long memories are, and equal at 0",
     )  # fmt: skip
     yield Entry(
         PAPER, "footnote 7", "With T drawn at random the gates' biases are initialized to log(T).",
@@ -87,8 +86,7 @@ def ranges() -> Iterator[Entry]:
          rewritten=log(1 + 1 / (1 + x))), Tends(x / log(x + 1), x, oo, oo)),
         mutation=Mutation("log^2 read as log", Equal(-diff(1 / log(x), x), 1 / (x * log(x)))),
         remark="it sums: each term from k = 2 on is less than 1/(k log(k)^2), whose integral is -1/log; and k P(T > k) is "
-               "unbounded, "
-        "as k/log(k + 1) is, so that T has no mean",
+               "unbounded, as k/log(k + 1) is, so that T has no mean",
     )  # fmt: skip
 
 
@@ -149,13 +147,12 @@ def copying() -> Iterator[Entry]:
         mutation=Mutation("T - 1 dummies read as T", Equal(10 + n + 1 + 10, n + 20)),
     )  # fmt: skip
     yield Entry(
-        PAPER, "sec. 3, copy, delay", "The task is about remembering a sequence for exactly T timesteps: from its end to the "
-        "signal.",
+        PAPER, "sec. 3, copy, delay",
+        "The task is about remembering a sequence for exactly T timesteps: from its end to the signal.",
         (Equal((10 + n - 1) - 9, n), Equal((n + 10 + place) - place, n + 10)),
         mutation=Mutation("each character for T steps", Equal((n + 10 + place) - place, n)),
         remark="steps counted from 0: the last character is read at step 9, the signal at T + 9; each character itself is "
-               "written "
-        "T + 10 steps after it was read",
+               "written T + 10 steps after it was read",
     )  # fmt: skip
     blind = ((T - 1) * log((T + 9) / (T - 1)) + 10 * log(8 * (T + 9) / 10)) / (T + 20)
     told = 10 * log(8) / (T + 20)
@@ -166,16 +163,16 @@ def copying() -> Iterator[Entry]:
         (Less(blind.subs(T, later), told.subs(T, later)),),
         correction=Correction(
             "That is the best of a model that remembers one bit, whether the signal has come: log 8 at 10 of T + 20 places. "
-            "Without any memory the dummies before and after the signal look the same, and the best is more, by "
-            "((T - 1) log((T + 9)/(T - 1)) + 10 log((T + 9)/10))/(T + 20).",
+            "Without any memory the dummies before and after the signal look the same, and the best is more, by ((T - 1) log((T "
+            "+ 9)/(T - 1)) + 10 log((T + 9)/10))/(T + 20).",
             (Equal(-Sum(Rational(1, 8) * log(Rational(1, 8)), (Symbol("k"), 1, 8)).doit() * 10 / (T + 20), told),
              Equal(expand_log(((blind - told) * (T + 20)).subs(T, later), force=True), expand_log(extra.subs(T, later),
              force=True)),
              Less(S.Zero, log((10 + u) / u), True, rewritten=log(1 + 10 / u)),
              Less(S.Zero, log((10 + u) / 10), True, rewritten=log(1 + u / 10))),
         ),
-        remark="a memoryless model gives each input character a distribution; on the dummy, T - 1 targets are dummies and 10 "
-               "are letters",
+        remark="a memoryless model gives each input character a distribution; on the dummy, T - 1 targets are dummies and 10 are "
+               "letters",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3, copy, T_max", "T_max = 3T/2 is a bit larger than the input length T + 20, for the T of the figure.",
@@ -226,5 +223,5 @@ def appendix() -> Iterator[Entry]:
              Less(Rational(1, 2), u / (u + 1), True, {u: (1, oo)})),
         ),
         remark="in a highway step s = t (new) + c s the carry gate c multiplies the old state; such a sign convention may be "
-        "hidden in the code that was used",
+               "hidden in the code that was used",
     )  # fmt: skip

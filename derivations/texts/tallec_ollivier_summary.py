@@ -68,8 +68,8 @@ def formulas() -> Iterator[Entry]:
     )  # fmt: skip
     (H,), start = symbols.state(1), Symbol("h_0", real=True)
     yield Entry(
-        SUMMARY, "deriving, forgetting", "1/g(t0) is the local forgetting time: where g is constant the state falls to 1/e in "
-        "it.",
+        SUMMARY, "deriving, forgetting",
+        "1/g(t0) is the local forgetting time: where g is constant the state falls to 1/e in it.",
         (Solves((Eq(H.diff(t), -g * H),), {H: start * exp(-g * t)}), Equal((start * exp(-g * t)).subs(t, 1 / g),
          start * exp(-1))),
         ("x = 0", "b = 0", "Wh = 0"), Mutation("1/g read as g", Equal((start * exp(-g * t)).subs(t, g), start * exp(-1))),
@@ -98,14 +98,14 @@ def formulas() -> Iterator[Entry]:
          remark="T = 1 + u",
     )  # fmt: skip
     yield Entry(
-        SUMMARY, "chrono, LSTM", "b_f = log(U([1, Tmax - 1])) and b_i = -b_f: forget gates 1 - 1/T and input gates 1/T, T up to "
-        "Tmax.",
+        SUMMARY, "chrono, LSTM",
+        "b_f = log(U([1, Tmax - 1])) and b_i = -b_f: forget gates 1 - 1/T and input gates 1/T, T up to Tmax.",
         (Equal(sigma(log(u)), 1 - 1 / (1 + u)), Equal(sigma(-log(u)), 1 / (1 + u))), ("x = h = 0",),
         Mutation("b_i = b_f", Equal(sigma(log(u)), 1 / (1 + u))),
     )  # fmt: skip
     yield Entry(
-        SUMMARY, "limitations", "Warpings that compress time beyond the model's step cannot be handled: above g = 1 a step "
-        "passes its target.",
+        SUMMARY, "limitations",
+        "Warpings that compress time beyond the model's step cannot be handled: above g = 1 a step passes its target.",
         (Less(1 - g, S.Zero, True, {g: (1, oo)}),), mutation=Mutation("above 1/2", Less(1 - g, S.Zero, True, {g: (Rational(1,
          2), oo)})),
     )  # fmt: skip
