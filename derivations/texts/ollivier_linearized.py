@@ -183,7 +183,27 @@ def linearized() -> Iterator[Entry]:
 
 
 def numbers() -> Iterator[Entry]:
-    """Section 4."""
+    """Section 4, footnotes 8 and 12."""
+    k, eta, frequency, scale = (Symbol(name, positive=True) for name in ("k", "eta", "nu", "c"))
+    distance, g = Symbol("x", real=True), Symbol("g", real=True)
+    moved = distance - eta * k * distance
+    yield Entry(
+        PAPER, "footnote 8", "Past the optimal learning rate a quadratic minimum is stepped over: the iterates oscillate.",
+        (Equal(moved.subs(eta, 1 / k), S.Zero), Less(moved.subs({eta: (1 + u) / k, distance: k}), S.Zero, True)),
+        mutation=Mutation("past half of it", Less(moved.subs({eta: (1 + u) / (2 * k), distance: k}), S.Zero)),
+        remark="f = k x^2/2, optimal rate 1/k; from x = k > 0 the next iterate is negative",
+    )  # fmt: skip
+    weight = Symbol("rho", real=True)
+    scaled = scale * (eta * scale * g)
+    yield Entry(
+        PAPER, "footnote 12",
+        "A rate inverse to a symbol's frequency is plain gradient on an input unit scaled to a given L2 norm over time.",
+        (Equal(diff(scale * weight, weight), scale), Equal(scaled.subs(scale, 1 / sqrt(frequency)), eta / frequency * g),
+         Equal((scale**2 * frequency).subs(scale, 1 / sqrt(frequency)), S.One)),
+        mutation=Mutation("scaled to a given mean", Equal(scaled.subs(scale, 1 / frequency), eta / frequency * g)),
+        remark="with input c instead of 1 the effective weight is c rho, which a step of eta c g moves by eta c^2 g; the mean "
+               "square is c^2 nu",
+    )  # fmt: skip
     yield Entry(
         PAPER, "sec. 4, a letter", "Representing a letter of 26 costs log(26)/log(2), about 4.7 bits.",
         (Rounds(log(26) / log(2), "4.7"),), mutation=Mutation("26 read as 36", Rounds(log(36) / log(2), "4.7")),

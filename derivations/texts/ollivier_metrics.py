@@ -355,6 +355,16 @@ def recurrent_metrics() -> Iterator[Entry]:
             [a1 * c1 * y1 + a2 * c2 * y2, b1 * c1 * y1 + b2 * c2 * y2])))), remark="two units, two steps; weights c",
     )  # fmt: skip
     yield Entry(
+        PAPER, "footnote 10",
+        "With one training sequence the metric of one time step has rank one; the sum over time is generally of full rank.",
+        (Equal(outer[1:, 1:].det(), S.Zero), Equal((outer[1:, 1:] + ImmutableDenseMatrix([k1, k2]) * ImmutableDenseMatrix([k1,
+         k2]).T).det(),
+               B[0] ** 2 * (active[1] * k2 - active[2] * k1) ** 2)),
+        mutation=Mutation("the sum too has rank one", Equal((outer[1:, 1:] + ImmutableDenseMatrix([k1,
+        k2]) * ImmutableDenseMatrix([k1, k2]).T).det(), S.Zero)),
+        remark="two weights into one unit, two steps; full unless the two steps' activities are proportional",
+    )  # fmt: skip
+    yield Entry(
         PAPER, "remark 10",
         "With one sequence the outer product metric has rank 1; the sum over T steps of such matrices has not.",
         (Equal((ImmutableDenseMatrix([l1, l2]) * ImmutableDenseMatrix([l1, l2]).T).det(), S.Zero), Equal(4 * C.det(),
