@@ -14,6 +14,9 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "ollivier_networks",
         "ollivier_linearized",
         "ollivier_metrics",
+        "ollivier_invariance",
+        "ollivier_unfolded",
+        "ollivier_experiments",
         "ollivier_backpropagation",
     ),
     OWN: (

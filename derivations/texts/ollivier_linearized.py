@@ -183,26 +183,14 @@ def linearized() -> Iterator[Entry]:
 
 
 def numbers() -> Iterator[Entry]:
-    """Section 4, footnotes 8 and 12."""
-    k, eta, frequency, scale = (Symbol(name, positive=True) for name in ("k", "eta", "nu", "c"))
-    distance, g = Symbol("x", real=True), Symbol("g", real=True)
+    """Section 4, footnote 8."""
+    k, eta, distance = Symbol("k", positive=True), Symbol("eta", positive=True), Symbol("x", real=True)
     moved = distance - eta * k * distance
     yield Entry(
         PAPER, "footnote 8", "Past the optimal learning rate a quadratic minimum is stepped over: the iterates oscillate.",
         (Equal(moved.subs(eta, 1 / k), S.Zero), Less(moved.subs({eta: (1 + u) / k, distance: k}), S.Zero, True)),
         mutation=Mutation("past half of it", Less(moved.subs({eta: (1 + u) / (2 * k), distance: k}), S.Zero)),
         remark="f = k x^2/2, optimal rate 1/k; from x = k > 0 the next iterate is negative",
-    )  # fmt: skip
-    weight = Symbol("rho", real=True)
-    scaled = scale * (eta * scale * g)
-    yield Entry(
-        PAPER, "footnote 12",
-        "A rate inverse to a symbol's frequency is plain gradient on an input unit scaled to a given L2 norm over time.",
-        (Equal(diff(scale * weight, weight), scale), Equal(scaled.subs(scale, 1 / sqrt(frequency)), eta / frequency * g),
-         Equal((scale**2 * frequency).subs(scale, 1 / sqrt(frequency)), S.One)),
-        mutation=Mutation("scaled to a given mean", Equal(scaled.subs(scale, 1 / frequency), eta / frequency * g)),
-        remark="with input c instead of 1 the effective weight is c rho, which a step of eta c g moves by eta c^2 g; the mean "
-               "square is c^2 nu",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 4, a letter", "Representing a letter of 26 costs log(26)/log(2), about 4.7 bits.",
@@ -214,18 +202,6 @@ def numbers() -> Iterator[Entry]:
         "A uniform n of 1024 to 2047 is 10 bits, 100 for ten blocks; a geometric law of mean 1536 has about 12.",
         (Equal(log(S(1024)) / log(2), S(10)), Rounds(bits[0] + bits[1], "12")),
         mutation=Mutation("base 2 read as base e", Rounds(log(1536) + 1535 * log(S(1536) / 1535), "12")),
-    )  # fmt: skip
-    n, chance = Symbol("n", positive=True), Symbol("pi", positive=True)
-    kept = 1 / (n + 1)  # of the product of 1 - 1/(t + 2), t from 0 to n - 1
-    yield Entry(
-        PAPER, "sec. 4, mixing",
-        "Replacing pi_t by (1 - 1/(t+2)) pi_t + unif/(t+2) keeps a distribution, and costs at most log2(T + 1) bits in T steps.",
-        (Equal((1 - 1 / (n + 2)) * (chance + (1 - chance)) + 1 / (n + 2), S.One), Equal(kept.subs(n, n + 1),
-         kept * (1 - 1 / (n + 2))), Equal(kept.subs(n, 0), S.One),
-         Less((1 - 1 / (n + 2)) * chance, (1 - 1 / (n + 2)) * chance + u / (n + 2), True)),
-        mutation=Mutation("t + 2 read as t + 1", Equal(kept.subs(n, n + 1), kept * (1 - 1 / (n + 1)))),
-        remark="the bound is added here: each mixture is more than its first part, and the factors 1 - 1/(t+2) multiply to "
-               "1/(T+1); two symbols",
     )  # fmt: skip
     true, ours, theirs = S(-88482), S(-89126), S(-96099)
     yield Entry(

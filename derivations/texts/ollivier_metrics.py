@@ -203,8 +203,6 @@ def output_metric() -> Iterator[Entry]:
                               (Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
     )  # fmt: skip
-    yield from quasi_diagonal()
-    yield from singular()
     hessian = Matrix(2, 2, lambda y, k: -diff(gain[0], w[1, y], w[2, k])).as_immutable()
 
     def information(entry: Expr) -> ImmutableDenseMatrix:
@@ -217,61 +215,6 @@ def output_metric() -> Iterator[Entry]:
         correction=Correction("With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.",
                               (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark="the same index as in (49); i = 1 and i' = 2, two symbols, one step",
-    )  # fmt: skip
-
-
-def singular() -> Iterator[Entry]:
-    """Section 3.2, below (50): one unit beside unit 0, two symbols, two steps; rows and columns are w_01, w_02, w_11, w_12."""
-    chances = letters("p_1 p_2", positive=True)
-    levels = letters("a_1 a_2", real=True)
-    fisher = ImmutableDenseMatrix.zeros(4, 4)
-    for p, a in zip(chances, levels, strict=True):
-        spread = p * (1 - p) * ImmutableDenseMatrix([[1, -1], [-1, 1]])
-        fisher += ImmutableDenseMatrix(
-            4, 4, lambda i, k, a=a, s=spread: (a if i > 1 else 1) * (a if k > 1 else 1) * s[i % 2, k % 2]
-        )
-    one = ImmutableDenseMatrix([1, 1, 0, 0])
-    reduced = fisher.extract([0, 2], [0, 2])
-    product = chances[0] * (1 - chances[0]) * chances[1] * (1 - chances[1])
-    yield Entry(
-        PAPER, "sec. 3.2, inversion", "The Fisher matrix (50) of the writing weights can be inverted, if at a cost.",
-        (Fails(Equal(fisher.det(method="berkowitz"), S.Zero)),),
-        correction=Correction(
-            "It never can: one number added to the weights w_iy of a unit, for all y, changes no probability, a null direction "
-            "for each unit. With the weights of one symbol held fixed it can, if the activities are not the same at all times.",
-            (Equal(fisher * one, column(0, 0, 0, 0)), Equal(reduced.det(), product * (levels[1] - levels[0]) ** 2)),
-        ),
-        remark="one unit beside unit 0, two symbols, two steps; the dampening of (18) and the quasi-diagonal reduction, which "
-               "leaves the terms between symbols out, are what makes (20) and (21) possible",
-    )  # fmt: skip
-
-
-def quasi_diagonal() -> Iterator[Entry]:
-    """Section 3.2: two units; the activity a_1 becomes gamma a_1 + delta, and with it the sums over time that hold it."""
-    G = list(letters("W_0:3", real=True))
-    m00, m01, m02, m11, m22 = letters("h_00 h_01 h_02 h_11 h_22", positive=True)
-    gamma, delta = Symbol("gamma", positive=True), Symbol("delta", real=True)
-
-    def step(G: list[Expr], m01: Expr, m11: Expr) -> list[Expr]:
-        one = (G[1] - G[0] * m01 / m00) / (m11 - m01**2 / m00)
-        two = (G[2] - G[0] * m02 / m00) / (m22 - m02**2 / m00)
-        return [G[0] / m00 - m01 / m00 * one - m02 / m00 * two, one, two]
-
-    old = step(G, m01, m11)
-    new = step(
-        [G[0], gamma * G[1] + delta * G[0], G[2]],
-        gamma * m01 + delta * m00,
-        gamma**2 * m11 + 2 * gamma * delta * m01 + delta**2 * m00,
-    )
-    carried = column(old[0] - delta / gamma * old[1], old[1] / gamma, old[2])
-    diagonal = (gamma * G[1] + delta * G[0]) / (gamma**2 * m11 + 2 * gamma * delta * m01 + delta**2 * m00)
-    yield Entry(
-        PAPER, "sec. 3.2, affine",
-        "The quasi-diagonal inverse respects affine reparametrizations of the activities: the step does to the network what it "
-        "did.",
-        (Equal(column(*new), carried),), ("the metric is invertible", "no dampening"), Mutation("the diagonal alone",
-         Equal(diagonal, G[1] / m11 / gamma)),
-        remark="two units; the weights of gamma a + delta that do what w did are w_1/gamma and w_0 - delta w_1/gamma",
     )  # fmt: skip
 
 
@@ -353,16 +296,6 @@ def recurrent_metrics() -> Iterator[Entry]:
         "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by the a.",
         (Equal(normal, 2 * (gram * d - right)),), mutation=Mutation("of Y", Equal(normal, 2 * (gram * d - ImmutableDenseMatrix(
             [a1 * c1 * y1 + a2 * c2 * y2, b1 * c1 * y1 + b2 * c2 * y2])))), remark="two units, two steps; weights c",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "footnote 10",
-        "With one training sequence the metric of one time step has rank one; the sum over time is generally of full rank.",
-        (Equal(outer[1:, 1:].det(), S.Zero), Equal((outer[1:, 1:] + ImmutableDenseMatrix([k1, k2]) * ImmutableDenseMatrix([k1,
-         k2]).T).det(),
-               B[0] ** 2 * (active[1] * k2 - active[2] * k1) ** 2)),
-        mutation=Mutation("the sum too has rank one", Equal((outer[1:, 1:] + ImmutableDenseMatrix([k1,
-        k2]) * ImmutableDenseMatrix([k1, k2]).T).det(), S.Zero)),
-        remark="two weights into one unit, two steps; full unless the two steps' activities are proportional",
     )  # fmt: skip
     yield Entry(
         PAPER, "remark 10",

@@ -1,0 +1,486 @@
+r"""Ollivier 2013, sections 3.1 to 3.3: gradients in a metric, the Fisher metric of the outputs, metrics of recurrent networks.
+
+gradient in a metric      theta' = theta + eta M^-1 df/dtheta         (40), the same in all coordinates up to O(eta^2)
+another parameter psi     df/dpsi = J^T df/dtheta,   M_psi = J^T M J,   J = dtheta/dpsi
+Fisher metric             2 KL(pi | pi + d pi) = sum_y d pi(y)^2/pi(y) = E_pi (d log pi)^2                     (44), (45)
+for a softmax             sum_y pi(y) dE_y^2 - (sum_y pi(y) dE_y)^2, the variance of dE                            (47)
+for the writing weights   I = sum_t pi_t(y) (1_{y=y'} - pi_t(y')) a_i^t a_i'^t: it has no inverse                   (50)
+of a recurrent network    |d theta|^2 = sum_t |d theta^t|^2, the parameter of each time taken as one of its own    (52)
+
+Changes of parameters are smooth: near a point they are given to second order by free letters J and K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, product
+from typing import Any
+
+from sympy import (
+    Eq,
+    Expr,
+    Function,
+    Integer,
+    S,
+    Symbol,
+    cos,
+    diag,
+    exp,
+    eye,
+    hessian,
+    log,
+    sin,
+    zeros,
+)
+from sympy import ImmutableDenseMatrix as Matrix
+
+from derivations.claim import Correction, Entry, Mutation
+from derivations.identity import column
+from derivations.statements import Equal, Expands, Fails, Less, Tends
+
+__all__ = ["centred_step", "entries", "letters", "quasi_diagonal"]
+
+PAPER = "ollivier-2013-riemannian-metrics-ii"
+eta, eps = Symbol("eta", positive=True), Symbol("epsilon", real=True)
+SMOOTH = "the change of parameters is smooth, with slopes J that can be inverted"
+
+
+def entries() -> Iterator[Entry]:
+    return chain(gradients(), divergences(), fisher(), writing_weights(), quasi_diagonals(), unfolded())
+
+
+def letters(name: str, *sizes: int, **assumed: bool) -> Matrix:
+    """name_1, name_2, ... in a column, or name_{11}, name_{12}, ... in a matrix; real unless more is assumed."""
+    rows, columns = (*sizes, 1)[:2]
+    many = len(sizes) > 1
+    return Matrix(rows, columns, lambda i, j: Symbol(f"{name}_{{{i + 1}{j + 1 if many else ''}}}", **(assumed or {"real": True})))
+
+
+def symmetric(name: str, n: int) -> Matrix:
+    return Matrix(n, n, lambda i, j: Symbol(f"{name}_{{{min(i, j) + 1}{max(i, j) + 1}}}", real=True))
+
+
+def square(v: Matrix, metric: Matrix) -> Expr:
+    """v^T M v."""
+    return (v.T * metric * v)[0]
+
+
+J, A = letters("J", 2, 2), letters("A", 2, 2)
+M, H = symmetric("M", 2), symmetric("H", 2)
+slope, psi, step = letters("f", 2), letters("psi", 2), letters("u", 2)
+
+
+def near(psi: Matrix) -> Matrix:
+    """theta(psi) - theta(0) to second order: J psi + psi^T K psi/2."""
+    bends = [symmetric(f"K^{k}", 2) for k in (1, 2)]
+    return Matrix([(J.row(k) * psi)[0] + square(psi, bends[k]) / 2 for k in range(2)])
+
+
+def function(theta: Matrix) -> Expr:
+    """f(theta) - f(0) to second order."""
+    return (slope.T * theta)[0] + square(theta, H) / 2
+
+
+def gradient(e: Expr, of: Matrix) -> Matrix:
+    return Matrix([e.diff(u) for u in of])
+
+
+def second_slopes(e: Expr, of: Matrix) -> Matrix:
+    return Matrix(hessian(e, list(of)))
+
+
+def put(e: Any, letters: Matrix, values: Matrix) -> Any:
+    return e.subs(dict(zip(letters, values, strict=True)), simultaneous=True)
+
+
+def at_start(e: Matrix, of: Matrix) -> Matrix:
+    return e.subs(dict.fromkeys(of, 0))
+
+
+def gradients() -> Iterator[Entry]:
+    """Section 3.1."""
+    turned = Symbol("phi", real=True)
+    rotation = Matrix([[cos(turned), -sin(turned)], [sin(turned), cos(turned)]])
+    in_basis = A * at_start(gradient(function(A * psi), psi), psi)
+    yield Entry(
+        PAPER, "eq. 36, other bases",
+        "Gradient ascent depends on the numbers that stand for the parameters: in another basis, theta = A psi, it moves theta "
+        "by "
+        "eta A A^T df/dtheta, which is the same only if the basis is orthogonal.",
+        (Equal(in_basis, A * A.T * slope), Fails(Equal(A * A.T, eye(2))), Equal((rotation * rotation.T).applyfunc(_trig),
+                                                                                eye(2))),
+        mutation=Mutation("in another basis read as the same step", Equal(in_basis, slope)), remark="for two parameters",
+    )  # fmt: skip
+    inner = A.inv()
+    moved = eta * M.inv() * slope
+    stationary = slope + H * moved - M * moved / eta
+    yield Entry(
+        PAPER, "eq. 38, other bases",
+        "With (theta - theta')^T M (theta - theta') for the squared distance the update is theta + eta M^-1 df/dtheta; a linear "
+        "change of basis theta = A psi amounts to M = (A A^T)^-1, which is positive definite.",
+        (*(Tends(each, eta, 0, S.Zero) for each in stationary), Equal((A * A.T).inv() * in_basis, slope),
+         Equal(square(step, (A * A.T).inv()), square(inner * step, eye(2)))), ("A can be inverted",),
+        Mutation("M^-1 read as M", Tends((slope + (H - M / eta) * eta * M * slope)[0], eta, 0, S.Zero)),
+        remark="for two parameters; the first statements say that the penalized maximum is stationary there up to O(eta)",
+    )  # fmt: skip
+    distance = square(psi, M) / 2
+    law = at_start(second_slopes(put(distance, psi, near(psi)), psi), psi)
+    yield Entry(
+        PAPER, "eq. 39, curved coordinates",
+        "The length of an infinitesimal change is that of the change, not of its numbers: in other coordinates psi the matrix of "
+        "the "
+        "same norm is J^T M J with J = dtheta/dpsi.",
+        (Equal(law, J.T * M * J),), (SMOOTH,),
+        Mutation("J^T M J read as J M J^T", Equal(law, J * M * J.T)),
+        remark="for two parameters: the metric is the Hessian of half the squared distance, which is a function on the manifold",
+    )  # fmt: skip
+    inside = near(psi)
+    natural = (J.T * M * J).inv() * at_start(gradient(function(inside), psi), psi)
+    seen = put(inside, psi, eta * J.inv() * step)
+    straight = J * (eta * natural)
+    yield Entry(
+        PAPER, "eq. 40, curved coordinates",
+        "The gradient step eta M^-1 df/dtheta of a metric is the same step in all coordinates, to first order in eta.",
+        (Equal(straight, eta * M.inv() * slope), *(Expands(seen[k], eta, eta * step[k], 2) for k in (0, 1))), (SMOOTH,),
+        Mutation("M(theta)^-1 left out", Equal(J * at_start(gradient(function(inside), psi), psi), slope)),
+        remark="for two parameters: J psi' = M^-1 f' where psi' is the step in psi; the second statement is the step carried "
+               "over",
+    )  # fmt: skip
+
+
+def _trig(e: Expr) -> Expr:
+    return e.trigsimp()
+
+
+# Two symbols, and what was read before: P(a | past) = u/(1 + u), so that logarithms come apart.
+PASTS = ("", "a", "b")
+
+
+def odds(name: str, past: str) -> Symbol:
+    return Symbol(f"{name}_{{{past or '0'}}}", positive=True)
+
+
+def chance(name: str, symbol: str, past: str) -> Expr:
+    u = odds(name, past)
+    return (u if symbol == "a" else S.One) / (1 + u)
+
+
+def chance_of(name: str, word: str) -> Expr:
+    return Integer(1) * _product(chance(name, symbol, word[:t]) for t, symbol in enumerate(word))
+
+
+def _product(factors: Iterator[Expr]) -> Expr:
+    value: Expr = S.One
+    for each in factors:
+        value *= each
+    return value
+
+
+def kl(past: str) -> Expr:
+    """KL(pi | pi') of the next symbol after a past."""
+    return sum((chance("u", x, past) * (log(chance("u", x, past)) - log(chance("v", x, past))) for x in "ab"), S.Zero)
+
+
+def whole() -> Expr:
+    """(41) for sequences of two symbols."""
+    words = ("".join(word) for word in product("ab", repeat=2))
+    return sum((chance_of("u", word) * (log(chance_of("u", word)) - log(chance_of("v", word))) for word in words), S.Zero)
+
+
+def conditional(word: str) -> Expr:
+    """(43) along a sequence."""
+    return sum((kl(word[:t]) for t in range(len(word))), S.Zero)
+
+
+def bend(e: Expr) -> Matrix:
+    """The terms of first and second order in eps."""
+    return column(e.diff(eps).subs(eps, 0), e.diff(eps, 2).subs(eps, 0) / 2)
+
+
+def divergences() -> Iterator[Entry]:
+    """Section 3.2: of whole sequences, and of one symbol after another."""
+    d1 = whole()
+    mean = sum((chance_of("u", w) * conditional(w) for w in ("aa", "ab", "ba", "bb")), S.Zero)
+    v = {past: odds("v", past) for past in PASTS}
+    p, d = ({past: Symbol(f"{name}_{{{past or '0'}}}", real=True) for past in PASTS} for name in "pd")
+    totals = {past: log(1 - p[past] + p[past] * exp(eps * d[past])) for past in PASTS}
+    moved = S.Zero
+    for first, x in product("ab", repeat=2):
+        weight = (p[""] if first == "a" else 1 - p[""]) * (p[first] if x == "a" else 1 - p[first])
+        moved += weight * (totals[""] + totals[first] - eps * (d[""] * int(first == "a") + d[first] * int(x == "a")))
+    norms = {past: p[past] * (1 - p[past]) * d[past] ** 2 for past in PASTS}
+    fisher_mean = norms[""] + p[""] * norms["a"] + (1 - p[""]) * norms["b"]
+    yield Entry(
+        PAPER, "eq. 41, metric",
+        "For close parameters 2 D_1 is a metric on whole sequences, and it is the mean over sequences of the sum of |d pi_t|^2.",
+        (Equal(bend(2 * moved), column(0, fisher_mean)),),
+        mutation=Mutation("mean read as sum over all pasts", Equal(bend(2 * moved), column(0, sum(norms.values())))),
+        remark="checked for 2 symbols, sequences of 2; p is the probability of an a after nothing, a or b, and d the change of "
+               "its log-odds",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 42, one sequence",
+        "D_2 depends on the training sequence and is not D_1, but on the mean over sequences drawn from the model it is.",
+        (Equal(mean, d1), Fails(Equal(conditional("aa"), d1))),
+        mutation=Mutation("drawn from the model read as drawn uniformly",
+                          Equal(sum((conditional(w) for w in ("aa", "ab", "ba", "bb")), S.Zero) / 4, d1)),
+        remark="checked for 2 symbols, sequences of 2, any conditional probabilities",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 43, unseen pasts",
+        "If the training sequence starts with a, D_2 does not see what comes after a first b; D_1 does.",
+        (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("ab").diff(v["b"]), S.Zero),
+         Fails(Equal(d1.diff(v["b"]), S.Zero))),
+        mutation=Mutation("after a first b read as after a first a", Equal(conditional("ab").diff(v["a"]), S.Zero)),
+        remark="the text says 'the probability of sequences starting with a b'; that the first symbol is a b at all is in pi_0 "
+               "and "
+               "is seen, so what is meant is the rest, given the b",
+    )  # fmt: skip
+    ratio = {
+        (past, x): Symbol(f"l_{{{past}{x}}}", real=True)
+        for n in range(3)
+        for past in map("".join, product("ab", repeat=n))
+        for x in "ab"
+    }
+    p = {past: Symbol(f"p_{{{past or '0'}}}", real=True) for past, _ in ratio}
+
+    def drawn(word: str) -> Expr:
+        return _product(p[word[:t]] if x == "a" else 1 - p[word[:t]] for t, x in enumerate(word))
+
+    sequences = [*map("".join, product("ab", repeat=3))]
+    left = sum((drawn(w) * sum(ratio[w[:t], w[t]] for t in range(3)) for w in sequences), S.Zero)
+    right = sum((drawn(past) * (p[past] * ratio[past, "a"] + (1 - p[past]) * ratio[past, "b"]) for past in p), S.Zero)
+    yield Entry(
+        PAPER, "footnote 9", "D_1 is the sum over t of the mean, over pasts drawn from the model, of KL(pi_t | pi_t').",
+        (Equal(left, right, Eq(Symbol("D_1"), Function("Sum")(Function("E")(Function("KL")(Symbol("pi_t"), Symbol("pi_t'")))))),
+         Equal(d1, kl("") + chance("u", "a", "") * kl("a") + chance("u", "b", "") * kl("b"))),
+        mutation=Mutation("the past's probability left out",
+                          Equal(d1, kl("") + kl("a") + kl("b"))),
+        remark="checked for 2 symbols, sequences of 3 with letters l for log(pi/pi'), and sequences of 2 in full",
+    )  # fmt: skip
+
+
+def softmax(energies: Matrix) -> Matrix:
+    weights = energies.applyfunc(exp)
+    return weights / sum(weights)
+
+
+def variance(pi: Matrix, of: Matrix) -> Expr:
+    """(47): sum pi dE^2 - (sum pi dE)^2, the second sum written as the double sum it is."""
+    n = range(len(pi))
+    first = sum((pi[y] * of[y] ** 2 for y in n), S.Zero)
+    return first - sum((pi[y] * pi[z] * of[y] * of[z] for y in n for z in n), S.Zero)
+
+
+def divergence_of_softmax(pi: Matrix, of: Matrix) -> Expr:
+    """KL(pi | pi') where the E of pi' are those of pi and eps dE: pi' = pi e^(eps dE)/sum pi e^(eps dE)."""
+    total = sum((pi[y] * exp(eps * of[y]) for y in range(len(pi))), S.Zero)
+    return log(total) - eps * sum((pi[y] * of[y] for y in range(len(pi))), S.Zero)
+
+
+def fisher() -> Iterator[Entry]:
+    """Section 3.2: the Fisher metric on the output units."""
+    E = letters("E", 3)
+    weight = letters("e", 3, positive=True)
+    share = weight / sum(weight)
+    slopes = put(Matrix(3, 3, lambda x, y: softmax(E)[x].diff(E[y])), E, weight.applyfunc(log))
+    wrong = diag(*share) - share.multiply_elementwise(share) * Matrix([[1, 1, 1]])
+    yield Entry(
+        PAPER, "eq. 46, slopes",
+        "The softmax is a probability on the symbols, is unchanged when the same number is added to all E_y, and has the slopes "
+        "d pi(x)/dE_y = pi(x) (1_{x=y} - pi(y)).",
+        (Equal(sum(softmax(E)), S.One), Equal(softmax(E + Matrix([eps] * 3)), softmax(E)), Less(S.Zero, share[0], True),
+         Equal(slopes, diag(*share) - share * share.T)),
+        mutation=Mutation("1_{x=y} - pi(y) read as 1_{x=y} - pi(x)", Equal(slopes, wrong)),
+        remark="for three symbols",
+    )  # fmt: skip
+    p = Symbol("p", positive=True)
+    linear = [(-log(p)).diff(p, 2), (-log(1 - p)).diff(p, 2)]
+    by_output = [loglik(x)[1] for x in ("ab", "aa")]
+    yield Entry(
+        PAPER, "sec. 3.2, Newton",
+        "For the writing weights the natural gradient with learning rate 1 is Newton's method: the Hessian of the log-likelihood "
+        "is "
+        "minus the Fisher matrix, whatever the symbols read.",
+        (Equal(-by_output[0], information()), Equal(-by_output[1], information())), ("steps are taken where the matrix can be "
+                                                                                     "inverted",),
+        Mutation("softmax output read as linear output pi(x) = p: then the Hessian depends on the symbol", Equal(linear[0],
+            linear[1])),
+        remark="for 2 units, 2 symbols, 2 steps; the matrix itself has no inverse (see there), so both are up to its null "
+               "directions",
+    )  # fmt: skip
+
+
+# Writing weights: units i = 0 (always on) and 1, symbols a and b, two times.
+UNITS, SYMBOLS, TIMES = range(2), range(2), range(2)
+a = Matrix(2, 2, lambda i, t: Symbol(f"a^{t}", real=True) if i else S.One)
+prob = Matrix(2, 2, lambda y, t: (Symbol(f"pi^{t}", positive=True), 1 - Symbol(f"pi^{t}", positive=True))[y])
+dw = [[Symbol(f"dw_{{{i}{'ab'[y]}}}", real=True) for y in SYMBOLS] for i in UNITS]
+FLAT = [dw[i][y] for i in UNITS for y in SYMBOLS]
+
+
+def energies(t: int) -> Matrix:
+    """dE_y^t = sum_i a_i^t dw_iy."""
+    return Matrix([sum((a[i, t] * dw[i][y] for i in UNITS), S.Zero) for y in SYMBOLS])
+
+
+def information() -> Matrix:
+    """(50) with the indices it should have, pi(y) (1_{y=y'} - pi(y')) a_i a_i', summed over time."""
+    pairs = [(i, y) for i in UNITS for y in SYMBOLS]
+    return Matrix(
+        4,
+        4,
+        lambda r, c: sum((_share(pairs[r][1], pairs[c][1], t) * a[pairs[r][0], t] * a[pairs[c][0], t] for t in TIMES), S.Zero),
+    )
+
+
+def _share(y: int, z: int, t: int) -> Expr:
+    return prob[y, t] * (int(y == z) - prob[z, t])
+
+
+def loglik(word: str) -> tuple[Matrix, Matrix]:
+    """Gradient and Hessian of log Pr(word) in the writing weights, from its change when w is moved by eps dw."""
+    moved = S.Zero
+    for t, x in enumerate(word):
+        of = energies(t)
+        moved += eps * of["ab".index(x)] - log(sum((prob[y, t] * exp(eps * of[y]) for y in SYMBOLS), S.Zero))
+    first, second = moved.diff(eps).subs(eps, 0), moved.diff(eps, 2).subs(eps, 0)
+    return gradient(first, Matrix(FLAT)), second_slopes(second, Matrix(FLAT)) / 2
+
+
+def writing_weights() -> Iterator[Entry]:
+    """Section 3.2: the metric over the writing coefficients."""
+    divergence = sum((divergence_of_softmax(prob.col(t), energies(t)) for t in TIMES), S.Zero)
+    norm = sum((variance(prob.col(t), energies(t)) for t in TIMES), S.Zero)
+    yield Entry(
+        PAPER, "eq. 48, D_2", "The sum over t of |d pi_t|^2, with dE_y^t = sum_i a_i^t dw_iy in (47), is 2 D_2 at second order.",
+        (Equal(bend(2 * divergence), column(0, norm)),),
+        mutation=Mutation("2 D_2 read as D_2", Equal(bend(divergence), column(0, norm))), remark="for 2 units, 2 symbols, 2 "
+                                                                                                   "steps",
+    )  # fmt: skip
+    shift = Matrix([Symbol("c_0", real=True)] * 2 + [Symbol("c_1", real=True)] * 2)
+    reduced = information().extract([0, 2], [0, 2])
+    v = [prob[0, t] * prob[1, t] for t in TIMES]
+    yield Entry(
+        PAPER, "sec. 3.2, inverse of the full matrix", "The Fisher matrix of the writing weights can be inverted, at a cost.",
+        (Fails(Equal(information().det(method="berkowitz"), S.Zero)),),
+        correction=Correction(
+            "It never can: adding c_i to w_iy for all y changes no probability, so as many directions as there are units have "
+            "length "
+            "0. With the weights of one symbol held fixed it can, if the activities are not all the same.",
+            (Equal(information() * shift, zeros(4, 1)), Equal(reduced.det(), v[0] * v[1] * (a[1, 1] - a[1, 0]) ** 2)),
+        ),
+        remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
+    )  # fmt: skip
+
+
+def quasi_diagonal(gradient: Matrix, metric: Matrix) -> Matrix:
+    """(20) and (21), also (34) and (35): unit 0 is the one always on. Only diagonal and first row of the metric are read."""
+    cross = [metric[0, i] / metric[0, 0] for i in range(len(gradient))]
+    rest = [centred_step(gradient, metric, i) for i in range(1, len(gradient))]
+    first = gradient[0] / metric[0, 0] - sum((cross[i + 1] * each for i, each in enumerate(rest)), S.Zero)
+    return Matrix([first, *rest])
+
+
+def centred_step(gradient: Matrix, metric: Matrix, i: int) -> Expr:
+    above = gradient[i] - gradient[0] * metric[0, i] / metric[0, 0]
+    return above / (metric[i, i] - metric[0, i] ** 2 / metric[0, 0])
+
+
+def quasi_diagonals() -> Iterator[Entry]:
+    """Section 3.2, end: what Section 2 does with the writing weights; two units besides the one always on."""
+    G, h = letters("G", 3), symmetric("h", 3)
+    K = Matrix(3, 3, lambda i, j: quasi_diagonal(G, h)[i].diff(G[j]))
+    inverse = Matrix(3, 3, lambda i, j: h[0, i] * h[0, j] / h[0, 0] if i != j and i * j else h[i, j])
+    yield Entry(
+        PAPER, "sec. 3.2, quasi-diagonal inverse",
+        "The update of the writing weights in Section 2 is a quasi-diagonal inverse: its only non-zero terms are those with i = "
+        "i' or "
+        "with one of them 0. For one unit it is the inverse itself.",
+        (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(K, K.T), Equal(K * inverse, eye(3)),
+         Equal(h[:2, :2] * quasi_diagonal(Matrix(G[:2]), h[:2, :2]), Matrix(G[:2]))),
+        mutation=Mutation("quasi-diagonal inverse read as inverse", Equal(h * quasi_diagonal(G, h), G)),
+        remark="for two units and one symbol; it is the inverse of the matrix in which the cross-term h_ij of two units is "
+               "replaced by "
+               "h_0i h_0j/h_00, that is, their covariance by 0",
+    )  # fmt: skip
+    scale, shifts = letters("alpha", 2, nonzero=True, real=True), letters("beta", 2)
+    turn = Matrix([[1, 0, 0], [shifts[0], scale[0], 0], [shifts[1], 0, scale[1]]])
+    mixed = Matrix([[1, 0, 0], [0, 1, 1], [0, 0, 1]])
+    ours = quasi_diagonal(G, h)
+    diagonal = Matrix([G[i] / h[i, i] for i in range(3)])
+    diagonal_turned = Matrix([(turn * G)[i] / (turn * h * turn.T)[i, i] for i in range(3)])
+    yield Entry(
+        PAPER, "sec. 3.2, affine invariance",
+        "The quasi-diagonal inverse is invariant under affine changes a_i -> alpha_i a_i + beta_i of the activity of each unit.",
+        (Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), ours), Fails(Equal(turn.T * diagonal_turned, diagonal))),
+        mutation=Mutation("of each unit read as of all units together, a_1 -> a_1 + a_2",
+                          Equal(mixed.T * quasi_diagonal(mixed * G, mixed * h * mixed.T), ours)),
+        remark="for two units: weights change so that sum_i a_i w_i stays; the inverse of the plain diagonal is not invariant",
+    )  # fmt: skip
+    damped = quasi_diagonal(turn * G, turn * h * turn.T + eye(3))
+    yield Entry(
+        PAPER, "sec. 3.2, affine invariance, dampened",
+        "With the dampening terms of (18) on the diagonal the invariance is lost.",
+        (Fails(Equal((turn.T * damped)[1:, 0], quasi_diagonal(G, h + eye(3))[1:, 0])),),
+        mutation=Mutation("dampening left out",
+                          Fails(Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), quasi_diagonal(G, h)))),
+        remark="Section 3.6 says so of all its dampening; here with 1 on the diagonal",
+    )  # fmt: skip
+
+
+def unfolded() -> Iterator[Entry]:
+    """Section 3.3: a metric for each time, then their sum."""
+    times = range(3)
+    metrics = [symmetric(f"M^{t}", 2) for t in times]
+    total = metrics[0] + metrics[1] + metrics[2]
+    distance = sum((square(near(psi), metrics[t]) for t in times), S.Zero) / 2
+    carried = at_start(second_slopes(distance, psi), psi)
+    yield Entry(
+        PAPER, "eq. 51, invariance",
+        "If the metric of the time-unfolded network does not depend on coordinates, its sum over time does not either: in other "
+        "coordinates the matrix is J^T (sum_t M^t) J.",
+        (Equal(carried, J.T * total * J),), (SMOOTH,),
+        Mutation("the metrics of single times changed by different J", Equal(J.T * (metrics[0] + metrics[1]) * J,
+                                                                             J.T * metrics[0] * J + metrics[1])),
+        remark="for two parameters, 3 steps; all theta^t equal theta, so all have the same J",
+    )  # fmt: skip
+    one = letters("v^1", 2)
+    weights = letters("c", 3, positive=True)
+    rows = [letters(f"v^{t + 1}", 2) for t in times]
+    summed = weights[0] * rows[0] * rows[0].T + weights[1] * rows[1] * rows[1].T + weights[2] * rows[2] * rows[2].T
+    crosses = sum(
+        (weights[t] * weights[s] * (rows[t][0] * rows[s][1] - rows[t][1] * rows[s][0]) ** 2 for t in times for s in range(t)),
+        S.Zero,
+    )
+    long = [letters(f"v^{t + 1}", 3) for t in times]
+    two_steps = weights[0] * long[0] * long[0].T + weights[1] * long[1] * long[1].T
+    yield Entry(
+        PAPER, "footnote 10",
+        "The metric of one time is of rank one, so it has no inverse; the sum over times is in general of full rank.",
+        (Equal((one * one.T).det(), S.Zero), Equal(summed.det(), crosses), Less(S.Zero, summed.det(), rewritten=crosses)),
+        mutation=Mutation("one training sequence of 3 steps read as one of 1 step", Fails(Equal((one * one.T).det(), S.Zero))),
+        remark="for the 2 parameters of one unit, 3 steps with weights c; by Cauchy and Binet it is singular only if all v^t are "
+               "parallel",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "footnote 10, short sequences", "For fewer times than parameters the sum has no inverse either.",
+        (Equal(two_steps.det(), S.Zero),),
+        mutation=Mutation("2 times read as 3 times", Equal((two_steps + weights[2] * long[2] * long[2].T).det(), S.Zero)),
+        remark="for 3 parameters; what counts are the times at which the symbol of these parameters was read",
+    )  # fmt: skip
+    D = {(t, s): Symbol(f"D_{{{t}{s}}}", real=True) for t in times for s in range(t + 1)}
+    natural = sum((sum((D[t, s] for s in range(t + 1)), S.Zero) ** 2 for t in times), S.Zero)
+    recurrent = sum((D[t, s] ** 2 for t, s in D), S.Zero)
+    lost = 2 * sum((D[t, s] * D[t, r] for t, s in D for r in range(s)), S.Zero)
+    yield Entry(
+        PAPER, "remark 9",
+        "The natural norm of a recurrent network and its recurrent-natural norm differ in general: the second has no products of "
+        "the "
+        "effects of different times.",
+        (Fails(Equal(natural, recurrent)), Equal(natural - recurrent, lost)),
+        mutation=Mutation("the effects of different times added before they are squared", Equal(natural, recurrent)),
+        remark="for one parameter and one output, 3 steps, D_ts the effect of theta^s on the output at t; lost is twice the sum "
+               "of "
+               "D_ts D_tr over r < s",
+    )  # fmt: skip
