@@ -25,6 +25,12 @@ if _TYPE_CHECKING:
     from ctrnn.paths import HeldPath as HeldPath
     from ctrnn.paths import LinearPath as LinearPath
     from ctrnn.paths import Path as Path
+    from ctrnn.positive_rates import ExponentialRate as ExponentialRate
+    from ctrnn.positive_rates import GlobalExponentialRate as GlobalExponentialRate
+    from ctrnn.positive_rates import GlobalSoftplusRate as GlobalSoftplusRate
+    from ctrnn.positive_rates import SoftplusConstantRate as SoftplusConstantRate
+    from ctrnn.positive_rates import SoftplusRate as SoftplusRate
+    from ctrnn.positive_rates import softplus_clock as softplus_clock
     from ctrnn.rates import ConstantRate as ConstantRate
     from ctrnn.rates import FixedRate as FixedRate
     from ctrnn.rates import GateRate as GateRate
@@ -62,6 +68,14 @@ _HOMES = {
         "SigmoidConstantRate",
         "GateRate",
         "GlobalGateRate",
+    ),
+    "positive_rates": (
+        "SoftplusRate",
+        "GlobalSoftplusRate",
+        "ExponentialRate",
+        "GlobalExponentialRate",
+        "SoftplusConstantRate",
+        "softplus_clock",
     ),
     "decays": (
         "LinearDecay",

@@ -8,6 +8,7 @@ r"""Named fields: a table of parts.
     gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z
     lstm     (not of this form, see lstm_field.py)             eqs. (11)-(15)
 
+`gated` takes rates without an upper bound in place of the sigmoid: softplus and exponential, see positive_rates.py.
 `leaky` and `gated` take another decay: with `PowerDecay(r)` they forget slowly, Ohno and Kumagai 2021, eq. (22).
 """
 
@@ -23,7 +24,8 @@ from ctrnn.candidates import ResetCandidate, TanhCandidate
 from ctrnn.decays import Decay, LinearDecay
 from ctrnn.lstm_field import LSTMField
 from ctrnn.network_gated import NetworkGated
-from ctrnn.parts import WeightSettings
+from ctrnn.parts import Part, WeightSettings
+from ctrnn.positive_rates import ExponentialRate, GlobalExponentialRate, GlobalSoftplusRate, SoftplusRate
 from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
 from ctrnn.relaxation import Relaxation
 
@@ -71,43 +73,47 @@ def gated(
     hidden_size: int,
     gate: str = "unit",
     *,
+    rate: str = "sigmoid",
     decay: Decay | None = None,
     **settings: Unpack[WeightSettings],
 ) -> Relaxation | NetworkGated:
-    r"""dh/dt = g (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...).
+    r"""dh/dt = g (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...), or of any size.
 
     Args:    input_size, hidden_size: features and units; gate: "unit", one g(x, h) per unit; "global", one for all;
              "network", one for all that reads h^g, a plain field of its own, on the state [h, h^g];
+             rate: "sigmoid", g in (0, 1); "softplus" or "exponential", any g > 0;
              decay: linear if not given; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden); twice as wide a state with "network".
-    Raises:  ValueError for an unknown gate.
-    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10).
+    Raises:  ValueError for an unknown gate or rate.
+    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with the sigmoid; this project, result 1, with the softplus.
     """
-    if not isinstance(gate, str) or gate not in GATED:
-        raise ValueError(f"`gate` must be one of {', '.join(map(repr, GATED))}, got {gate!r}.")
-    return GATED[gate](input_size, hidden_size, LinearDecay() if decay is None else decay, **settings)
-
-
-def _own_clocks(input_size: int, hidden_size: int, decay: Decay, **settings: Unpack[WeightSettings]) -> Relaxation:
+    for name, word, known in (("gate", gate, GATED), ("rate", rate, RATES)):
+        if not isinstance(word, str) or word not in known:
+            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {word!r}.")
     candidate = TanhCandidate(input_size, hidden_size, **settings)
-    return Relaxation(candidate, GateRate(input_size, hidden_size, **settings), decay)
+    which, build = GATED[gate]
+    made = RATES[rate][which](input_size, hidden_size, **settings)
+    return build(candidate, made, LinearDecay() if decay is None else decay, **settings)
 
 
-def _one_clock(input_size: int, hidden_size: int, decay: Decay, **settings: Unpack[WeightSettings]) -> Relaxation:
-    candidate = TanhCandidate(input_size, hidden_size, **settings)
-    return Relaxation(candidate, GlobalGateRate(input_size, hidden_size, **settings), decay)
+def _relaxation(candidate: Part, rate: Part, decay: Decay, **_: Unpack[WeightSettings]) -> Relaxation:
+    return Relaxation(candidate, rate, decay)
 
 
-def _clock_of_a_network(input_size: int, hidden_size: int, decay: Decay, **settings: Unpack[WeightSettings]) -> NetworkGated:
-    candidate = TanhCandidate(input_size, hidden_size, **settings)
-    rate = GlobalGateRate(input_size, hidden_size, **settings)
-    return NetworkGated(candidate, rate, decay, plain(input_size, hidden_size, **settings))
+def _with_a_network(candidate: TanhCandidate, rate: Part, decay: Decay, **settings: Unpack[WeightSettings]) -> NetworkGated:
+    return NetworkGated(candidate, rate, decay, plain(candidate.input_size, candidate.hidden_size, **settings))
 
 
-GATED: dict[str, Callable[..., Relaxation | NetworkGated]] = {
-    "unit": _own_clocks,
-    "global": _one_clock,
-    "network": _clock_of_a_network,
+PER_UNIT, FOR_ALL = 0, 1
+GATED: dict[str, tuple[int, Callable[..., Relaxation | NetworkGated]]] = {
+    "unit": (PER_UNIT, _relaxation),
+    "global": (FOR_ALL, _relaxation),
+    "network": (FOR_ALL, _with_a_network),
+}
+RATES: dict[str, tuple[type[Part], type[Part]]] = {
+    "sigmoid": (GateRate, GlobalGateRate),
+    "softplus": (SoftplusRate, GlobalSoftplusRate),
+    "exponential": (ExponentialRate, GlobalExponentialRate),
 }
 
 

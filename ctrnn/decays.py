@@ -1,7 +1,7 @@
 r"""Decays: how a state forgets when nothing drives it; decay(h) = leak(h) h.
 
-linear   decay(h) = h          exp(-t), one time constant for all sizes
-power    decay(h) = |h|^r h    t^(-1/r), slower than any exponential once |h| is small
+linear   decay(h) = h          h exp(-s) after s                      one time constant for all sizes
+power    decay(h) = |h|^r h    h (1 + r s |h|^r)^(-1/r) after s       slower than any exponential once |h| is small
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ class Decay(nn.Module, ABC):
     def leak(self, h: Tensor) -> Tensor:
         """(..., hidden) -> (..., hidden), at least 0."""
 
+    def after(self, h: Tensor, s: Tensor) -> Tensor:
+        """h after s of dh/ds = -decay(h): h, s (..., hidden) -> (..., hidden); here with the leak it starts with."""
+        return h * torch.exp(-s * self.leak(h))
+
 
 class LinearDecay(Decay):
     r"""decay(h) = h. With candidate 0 and rate alpha: h(t) = h0 exp(-alpha t).
@@ -43,6 +47,9 @@ class LinearDecay(Decay):
 
     def leak(self, h: Tensor) -> Tensor:
         return torch.ones_like(h)
+
+    def after(self, h: Tensor, s: Tensor) -> Tensor:
+        return h * torch.exp(-s)
 
 
 class PowerDecay(Decay):
@@ -64,8 +71,14 @@ class PowerDecay(Decay):
         self.exponent = number
 
     def forward(self, h: Tensor) -> Tensor:
-        # Not h * |h|**r: every sequence starts at h = 0, where autograd of that is nan for 0 < r < 1.
-        return h.sign() * h.abs() ** (self.exponent + 1) if self.exponent else h
+        # Not h * |h|**r, nor sign(h) |h|**(r + 1): every sequence starts at h = 0, where autograd's first and second
+        # derivatives of those are nan for 0 < r < 1.
+        return self.leak(h) * h if self.exponent else h
+
+    def after(self, h: Tensor, s: Tensor) -> Tensor:
+        if not self.exponent:
+            return h * torch.exp(-s)
+        return h * torch.exp(-torch.log1p(self.exponent * s * self.leak(h)) / self.exponent)
 
     def leak(self, h: Tensor) -> Tensor:
         if not self.exponent:

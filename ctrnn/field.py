@@ -3,7 +3,8 @@ r"""A recurrent cell is a vector field: dh/dt = field(x, h).
     field(x, h) = field.flow(field.project(x), h)
 
 `project` is what can be done to a whole input sequence at once, `flow` is the rest; `leak` is the L >= 0 in
-dh/dt = (something) - L h. The state is one tensor, the visible units first: cat([h, rest], -1).
+dh/dt = (something) - L h, and `forget` what is left of h after a while of that leak alone. The state is one tensor, the
+visible units first: cat([h, rest], -1).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["VectorField"]
 
 
 class VectorField(nn.Module, ABC):
-    r"""The one interface of continuous-time cells; subclasses give `flow`, and may give `project` and `leak`.
+    r"""The one interface of continuous-time cells; subclasses give `flow`, and may give `project`, `leak` and `forget`.
 
     Args:    input_size: features of x; hidden_size: visible units; state_size: all units, `hidden_size` if not given.
     Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
@@ -52,6 +53,17 @@ class VectorField(nn.Module, ABC):
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
         """L >= 0, elementwise, such that dh/dt = (something) - L h: (..., state), per unit of time; 0 if not known."""
         return torch.zeros_like(h)
+
+    def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """`flow` and `leak` in one, for fields that get them from the same gates."""
+        return self.flow(projected, h), self.leak(projected, h)
+
+    def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
+        """h after dt of dh/dt = -L h on its own, with the gates as they are at the state `at`: (..., state) -> (..., state).
+
+        Here with all of L as it is at `at`; fields with a decay follow that in closed form.
+        """
+        return h * torch.exp(-dt * self.leak(projected, at))
 
     def visible(self, state: Tensor) -> Tensor:
         """The units that outputs are read from: (..., state) -> (..., hidden)."""

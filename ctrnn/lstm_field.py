@@ -38,13 +38,24 @@ class LSTMField(VectorField):
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         hidden, cell = h.chunk(2, -1)
-        i, f, g, o = self.gates.flow(projected, hidden).chunk(4, -1)
+        return self._change(hidden, cell, self.gates.flow(projected, hidden))
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        hidden, _ = h.chunk(2, -1)
+        return self._leak(hidden, self.gates.flow(projected, hidden))
+
+    def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, cell = h.chunk(2, -1)
+        gates = self.gates.flow(projected, hidden)
+        return self._change(hidden, cell, gates), self._leak(hidden, gates)
+
+    def _change(self, hidden: Tensor, cell: Tensor, gates: Tensor) -> Tensor:
+        i, f, g, o = gates.chunk(4, -1)
         input_gate, forget_gate, output_gate = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o)
         carried = forget_gate * cell + input_gate * torch.tanh(g)
         return torch.cat([output_gate * torch.tanh(carried) - hidden, carried - cell], -1)
 
-    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        hidden, _ = h.chunk(2, -1)
-        _, f, _, _ = self.gates.flow(projected, hidden).chunk(4, -1)
+    def _leak(self, hidden: Tensor, gates: Tensor) -> Tensor:
+        _, f, _, _ = gates.chunk(4, -1)
         forgetting = torch.sigmoid(-f)  # 1 - f without cancellation where f is close to 1
         return torch.cat([torch.ones_like(hidden), forgetting], -1)

@@ -67,6 +67,12 @@ class NetworkGated(VectorField):
         speed = self.rate.flow(to_rate, self.network.visible(other))
         return torch.cat([speed * self.decay.leak(own), self.network.leak(to_network, other)], -1)
 
+    def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
+        _, to_rate, to_network = self._split(projected)
+        (own, other), (_, other_at) = self._states(h), self._states(at)
+        speed = self.rate.flow(to_rate, self.network.visible(other_at))
+        return torch.cat([self.decay.after(own, dt * speed), self.network.forget(to_network, other, other_at, dt)], -1)
+
     def _states(self, h: Tensor) -> tuple[Tensor, Tensor]:
         return h[..., : self.hidden_size], h[..., self.hidden_size :]
 

@@ -6,7 +6,8 @@ r"""Rates: how fast the state moves towards its candidate, per unit of time.
     global gate        g = sigma(wx x + wh h + b)            one clock    eq. (7)
     gate               g_i = sigma(...) for each unit i      own clocks   eq. (10)
 
-1/rate is the forgetting time: what the rate multiplies decays by a factor e in it.
+Rates without an upper bound are in positive_rates.py. 1/rate is the forgetting time: what the rate multiplies decays by a
+factor e in it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ctrnn.parts import Affine, Part, WeightSettings
 __all__ = ["ConstantRate", "FixedRate", "GateRate", "GlobalGateRate", "SigmoidConstantRate"]
 
 
-class _InputFreeRate(Part):
+class InputFreeRate(Part):
     """A rate that reads neither x nor h: its projection has no columns."""
 
     projected_size = 0
@@ -31,7 +32,7 @@ class _InputFreeRate(Part):
         return x[..., :0]
 
 
-def _rates_tensor(alpha: float | Tensor, below: float, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
+def rates_tensor(alpha: float | Tensor, below: float, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
     given = alpha.detach() if isinstance(alpha, Tensor) else alpha
     try:
         if torch.as_tensor(given).dtype == torch.bool:
@@ -47,7 +48,7 @@ def _rates_tensor(alpha: float | Tensor, below: float, dtype: torch.dtype | None
     return values.clone().to(device=device)
 
 
-class FixedRate(_InputFreeRate):
+class FixedRate(InputFreeRate):
     r"""A constant that is not learned; 1 gives the plain cell.
 
     Args:    alpha: rate per unit of time, > 0.
@@ -67,7 +68,7 @@ class FixedRate(_InputFreeRate):
         return f"{self.alpha:g}"
 
 
-class ConstantRate(_InputFreeRate):
+class ConstantRate(InputFreeRate):
     r"""alpha = exp(a) > 0, learnable: one for all units, or one per unit if given as a vector.
 
     Args:    alpha: rate per unit of time, > 0, a number or a tensor (hidden,); dtype, device as in torch.nn.
@@ -84,13 +85,13 @@ class ConstantRate(_InputFreeRate):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.log_alpha = nn.Parameter(_rates_tensor(alpha, float("inf"), dtype, device).log())
+        self.log_alpha = nn.Parameter(rates_tensor(alpha, float("inf"), dtype, device).log())
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.exp(self.log_alpha)
 
 
-class SigmoidConstantRate(_InputFreeRate):
+class SigmoidConstantRate(InputFreeRate):
     r"""alpha = sigma(a) in (0, 1), learnable: the constant gate of the papers' discrete leaky cells.
 
     Args:    alpha: rate per unit of time, 0 < alpha < 1, a number or a tensor (hidden,); dtype, device as in torch.nn.
@@ -107,7 +108,7 @@ class SigmoidConstantRate(_InputFreeRate):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.logit_alpha = nn.Parameter(_rates_tensor(alpha, 1.0, dtype, device).logit())
+        self.logit_alpha = nn.Parameter(rates_tensor(alpha, 1.0, dtype, device).logit())
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.sigmoid(self.logit_alpha)

@@ -80,6 +80,14 @@ class Relaxation(VectorField):
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
         return self._rate(projected, h) * self.decay.leak(h)
 
+    def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        to_candidate, to_rate = self._split(projected)
+        rate, decay_leak = self.rate.flow(to_rate, h), self.decay.leak(h)
+        return rate * (self.candidate.flow(to_candidate, h) - self.decay(h)), rate * decay_leak
+
+    def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
+        return self.decay.after(h, dt * self._rate(projected, at))
+
     def _rate(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.rate.flow(self._split(projected)[1], h)
 

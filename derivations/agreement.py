@@ -165,7 +165,9 @@ def _each(function: Callable[..., Any]) -> Callable[..., Entries]:
 
 
 def _arity(function: Callable[..., Any]) -> int:
-    return 2 if function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow) else 1
+    if function is _where:
+        return 3
+    return 2 if function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, Eq) else 1
 
 
 def _weighted(function: Callable[..., Any]) -> Callable[..., Entries]:
@@ -201,6 +203,18 @@ def _sum(x: Entries, dim: Any = None, keepdim: bool = False) -> Entries:
     return np.asarray(np.sum(x, axis=axes, keepdims=keepdim, initial=S.Zero), dtype=object)
 
 
+def _where(condition: Any, then: Any, otherwise: Any) -> Any:
+    """`otherwise`, where the value singled out by an equation is the one that it has there anyway; else by cases."""
+
+    def pick(cases: sympy.Piecewise) -> Any:
+        return cases.args[-1].expr
+
+    otherwise = otherwise.replace(lambda e: isinstance(e, sympy.Piecewise) and e.args[0].cond == condition, pick)
+    if isinstance(condition, Eq) and otherwise.subs(condition.lhs, condition.rhs) == then:
+        return otherwise
+    return sympy.Piecewise((then, condition), (otherwise, True))
+
+
 def _same(x: Entries, *_: Any, **__: Any) -> Entries:
     return x
 
@@ -222,6 +236,8 @@ OPERATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.square.default: _each(lambda a: a**2),
     aten.pow.Tensor_Scalar: _each(operator.pow),
     aten.pow.Tensor_Tensor: _each(operator.pow),
+    aten.eq.Scalar: _each(Eq),
+    aten.where.self: _each(_where),
     aten.exp.default: _each(sympy.exp),
     aten.log.default: _each(sympy.log),
     aten.sqrt.default: _each(sympy.sqrt),
@@ -229,6 +245,7 @@ OPERATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.cos.default: _each(sympy.cos),
     aten.tanh.default: _each(tanh),
     aten.sigmoid.default: _each(lambda a: 1 / (1 + sympy.exp(-a))),
+    aten.log_sigmoid.default: _each(lambda a: -sympy.log(1 + sympy.exp(-a))),
     aten.cat.default: lambda xs, dim=0: np.concatenate(xs, axis=dim),
     aten.stack.default: lambda xs, dim=0: np.stack(xs, axis=dim),
     aten.chunk.default: _chunk,
@@ -287,6 +304,8 @@ def _named() -> Iterator[tuple[str, VectorField, SymbolicField, Match]]:
         yield f"leaky, |h|^{word} h", ctrnn.leaky(1, 2, decay=decay, **float64), fields.leaky(decay=twin), _leaky
     decay, twin = ctrnn.PowerDecay(2.0), fields.power_decay(Integer(2))
     yield "gated, |h|^2 h", ctrnn.gated(1, 2, decay=decay, **float64), fields.gated(decay=twin), _gated
+    for rate in ("softplus", "exponential"):
+        yield f"gated, {rate}", ctrnn.gated(1, 2, rate=rate, **float64), fields.gated(rate=rate), _gated
     yield "gru", ctrnn.gru(1, 2, **float64), fields.gru(), _gru
     yield "lstm", ctrnn.lstm(1, 2, **float64), fields.lstm(), _lstm
 

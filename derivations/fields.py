@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import sympy
-from sympy import Abs, Derivative, Eq, Expr, ImmutableDenseMatrix, diag, exp, tanh
+from sympy import Abs, Derivative, Eq, Expr, ImmutableDenseMatrix, diag, exp, log, tanh
 
 from derivations import symbols
 
@@ -32,6 +32,7 @@ __all__ = [
     "plain",
     "power_decay",
     "sigma",
+    "softplus",
 ]
 
 Decay = Callable[[Expr], Expr]
@@ -154,32 +155,45 @@ def leaky(input_size: int = 1, hidden_size: int = 2, *, decay: Decay = linear_de
     return letters.field("leaky", "tallec-ollivier-2018", flow)
 
 
-def gated(input_size: int = 1, hidden_size: int = 2, gate: str = "unit", *, decay: Decay = linear_decay) -> SymbolicField:
+def softplus(a: Expr) -> Expr:
+    """log(1 + e^a), the rate of which sigma is the gate. Source: this project, result 1."""
+    return log(1 + exp(a))
+
+
+SPEEDS: Mapping[str, Callable[[Expr], Expr]] = {"sigmoid": sigma, "softplus": softplus, "exponential": exp}
+
+
+def gated(
+    input_size: int = 1, hidden_size: int = 2, gate: str = "unit", *, rate: str = "sigmoid", decay: Decay = linear_decay
+) -> SymbolicField:
     r"""g tanh(Wx x + Wh h + b) - g decay(h) with g = sigma(Wgx x + Wgh h + b_g), one g ("global") or one per unit.
 
     With "network" the one g reads h^g in place of h, and dh^g/dt = tanh(Vx x + Vh h^g + v) - h^g; the state is [h, h^g].
+    With the rates "softplus" and "exponential", log(1 + e^a) and e^a stand in place of sigma(a).
 
-    Raises:  ValueError for another gate.
+    Raises:  ValueError for another gate or rate.
     Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with h^g the state itself but for "network".
     """
     rows = {"unit": hidden_size, "global": 1, "network": 1}
     if gate not in rows:
         raise ValueError(f"`gate` must be one of {', '.join(map(repr, rows))}, got {gate!r}.")
+    if rate not in SPEEDS:
+        raise ValueError(f"`rate` must be one of {', '.join(map(repr, SPEEDS))}, got {rate!r}.")
     if gate == "network":
-        return _network_gated(input_size, hidden_size, decay)
+        return _network_gated(input_size, hidden_size, SPEEDS[rate], decay)
     letters = _Letters(input_size, hidden_size)
-    g = letters.affine("W_gx", "W_gh", "b_g", rows[gate]).applyfunc(sigma)
+    g = letters.affine("W_gx", "W_gh", "b_g", rows[gate]).applyfunc(SPEEDS[rate])
     clocks = diag(*(g[i if gate == "unit" else 0] for i in range(hidden_size)))
     flow = clocks * letters.candidate() - clocks * letters.h.applyfunc(decay)
     return letters.field("gated", "tallec-ollivier-2018", flow)
 
 
-def _network_gated(input_size: int, hidden_size: int, decay: Decay) -> SymbolicField:
+def _network_gated(input_size: int, hidden_size: int, speed: Callable[[Expr], Expr], decay: Decay) -> SymbolicField:
     letters = _Letters(input_size, hidden_size)
     states = symbols.signals("h^g", hidden_size)
     other = ImmutableDenseMatrix(states)
     reads = letters.weight("W_gx", 1, input_size) * letters.x + letters.weight("W_gh", 1, hidden_size) * other
-    g = sigma((reads + letters.bias("b_g", 1))[0])
+    g = speed((reads + letters.bias("b_g", 1))[0])
     own = letters.weight("V_x", hidden_size, input_size) * letters.x + letters.weight("V_h", hidden_size, hidden_size) * other
     body = g * letters.candidate() - g * letters.h.applyfunc(decay)
     network = (own + letters.bias("v", hidden_size)).applyfunc(tanh) - other

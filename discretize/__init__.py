@@ -6,17 +6,38 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from discretize.cell import DiscreteCell as DiscreteCell
     from discretize.errors import SolverError as SolverError
+    from discretize.errors import StepError as StepError
     from discretize.rnn import ContinuousRNN as ContinuousRNN
     from discretize.rnn import DiscreteRNN as DiscreteRNN
     from discretize.solve import integrate as integrate
     from discretize.steps.euler import Euler as Euler
+    from discretize.steps.euler import Taylor2 as Taylor2
+    from discretize.steps.exponential import ETD2 as ETD2
+    from discretize.steps.exponential import ETDRK4 as ETDRK4
+    from discretize.steps.exponential import ExponentialEuler as ExponentialEuler
+    from discretize.steps.frozen import FrozenBackwardEuler as FrozenBackwardEuler
+    from discretize.steps.frozen import FrozenTrapezoid as FrozenTrapezoid
+    from discretize.steps.implicit import BackwardEuler as BackwardEuler
+    from discretize.steps.implicit import Trapezoid as Trapezoid
+    from discretize.steps.rosenbrock import ExponentialRosenbrock as ExponentialRosenbrock
+    from discretize.steps.runge_kutta import Heun as Heun
+    from discretize.steps.runge_kutta import Midpoint as Midpoint
+    from discretize.steps.runge_kutta import RungeKutta4 as RungeKutta4
+    from discretize.steps.splitting import Splitting as Splitting
+    from discretize.steps.splitting import StrangSplitting as StrangSplitting
     from discretize.steps.step import Step as Step
     from discretize.trajectory import Trajectory as Trajectory
     from discretize.unrolling import unroll as unroll
 
 # The public names in the order one would learn them, by the file they live in.
 _HOMES = {
-    "steps.euler": ("Euler",),
+    "steps.euler": ("Euler", "Taylor2"),
+    "steps.exponential": ("ExponentialEuler", "ETD2", "ETDRK4"),
+    "steps.runge_kutta": ("Midpoint", "Heun", "RungeKutta4"),
+    "steps.implicit": ("BackwardEuler", "Trapezoid"),
+    "steps.frozen": ("FrozenBackwardEuler", "FrozenTrapezoid"),
+    "steps.rosenbrock": ("ExponentialRosenbrock",),
+    "steps.splitting": ("Splitting", "StrangSplitting"),
     "steps.step": ("Step",),
     "cell": ("DiscreteCell",),
     "unrolling": ("unroll",),
@@ -26,7 +47,7 @@ _HOMES = {
     ),
     "solve": ("integrate",),
     "trajectory": ("Trajectory",),
-    "errors": ("SolverError",),
+    "errors": ("SolverError", "StepError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

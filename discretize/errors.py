@@ -1,4 +1,4 @@
-"""A solve that failed says where, why, and what to try, and hands over what it has."""
+"""A solve or a step that failed says where, why, and what to try, and hands over what it has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, replace
 
 from discretize.trajectory import Trajectory
 
-__all__ = ["Failure", "SolverError"]
+__all__ = ["Failure", "SolverError", "StepError"]
 
 
 @dataclass(eq=False)
@@ -46,3 +46,17 @@ class SolverError(RuntimeError):
         # Copies and other processes get the states without the graph behind them, which does not travel.
         detached = replace(self.trajectory, hs=self.trajectory.hs.detach())
         return type(self), (self._failure, detached)
+
+
+class StepError(RuntimeError):
+    r"""A step whose equation has no solution that could be found.
+
+    Attributes: sample and unit (which of the batch, counted over all leading axes, and of the state is worst), cause, hint.
+    """
+
+    def __init__(self, cause: str, hint: str, sample: int, unit: int) -> None:
+        self.cause, self.hint, self.sample, self.unit = cause, hint, sample, unit
+        super().__init__(f"The step failed at sample {sample}, unit {unit}: {cause}. {hint}")
+
+    def __reduce__(self) -> tuple[type[StepError], tuple[str, str, int, int]]:
+        return type(self), (self.cause, self.hint, self.sample, self.unit)

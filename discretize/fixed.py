@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torchdiffeq import odeint
 
-from discretize.errors import Failure
+from discretize.errors import Failure, StepError
 from discretize.segments import Segment
 from discretize.steps.step import Step
 from discretize.tally import Tally
@@ -93,6 +93,10 @@ class StepEngine(_FixedEngine):
         for i in range(steps):
             t = segment.time(torch.tensor(i * dt, dtype=torch.float64, device=h.device))
             speed = driven.speed_at(piece, t)
-            h = self.step.advance(driven.field, driven.input_at(piece, t), h, dt if speed is None else dt * speed)
-        self.tally.evaluations += steps * self.step.evaluations
+            length = dt if speed is None else dt * speed
+            try:
+                h, cost = self.step.counted(driven.field, driven.input_at(piece, t), h, length)
+            except StepError as error:
+                raise Failure(cause=error.cause, hint=error.hint, time=float(t), sample=error.sample, unit=error.unit) from error
+            self.tally.evaluations += cost
         return h

@@ -28,9 +28,11 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None) -> Trajecto
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     checks.is_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    hs = [h]
+    hs, cost = [h], 0
     for projected in field.project(xs).unbind(0):
-        hs.append(cell.step.advance(field, projected, hs[-1], cell.dt))
+        h, work = cell.step.counted(field, projected, h, cell.dt)
+        hs.append(h)
+        cost += work
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
     steps = len(xs)
     return Trajectory(
@@ -38,7 +40,7 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None) -> Trajecto
         torch.stack(hs),
         {
             "method": repr(cell.step),
-            "nfe": steps * cell.step.evaluations,
+            "nfe": cost,
             "num_steps": steps,
             "num_accepted_steps": steps,
             "num_rejected_steps": 0,

@@ -1,4 +1,4 @@
-r"""Fields whose values or solutions are known in closed form, and the table of the named ones.
+r"""Fields whose values or solutions are known in closed form, and the tables of the named ones and of all step maps.
 
 free leaky    dh/dt = -alpha h          h(t) = h0 exp(-alpha t)
 free power    dh/dt = -|h|^r h          h(t) = h0 (1 + r |h0|^r t)^(-1/r)
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import ctrnn
+import discretize
 from ctrnn.rates import ConstantRate, FixedRate, SigmoidConstantRate
 
 NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
@@ -28,8 +29,16 @@ NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
     "gated power 1": lambda *sizes, **settings: ctrnn.gated(*sizes, decay=ctrnn.PowerDecay(1), **settings),
     "gated power 2": lambda *sizes, **settings: ctrnn.gated(*sizes, decay=ctrnn.PowerDecay(2), **settings),
     "gated power 3": lambda *sizes, **settings: ctrnn.gated(*sizes, "global", decay=ctrnn.PowerDecay(3), **settings),
+    "gated softplus": lambda *sizes, **settings: ctrnn.gated(*sizes, rate="softplus", **settings),
+    "gated exponential": lambda *sizes, **settings: ctrnn.gated(*sizes, "global", rate="exponential", **settings),
+    "gated network": lambda *sizes, **settings: ctrnn.gated(*sizes, "network", **settings),
     "gru": ctrnn.gru,
     "lstm": ctrnn.lstm,
+}
+STEPS: dict[str, discretize.Step] = {
+    name: step()
+    for name in discretize.__all__
+    if isinstance(step := getattr(discretize, name), type) and issubclass(step, discretize.Step) and step is not discretize.Step
 }
 
 

@@ -1,20 +1,21 @@
-r"""The Taylor step, cut after its first term: h(t + dt) = h(t) + dt dh/dt + O(dt^2).
+r"""The Taylor step: h(t + dt) = h(t) + dt dh/dt + dt^2/2 d2h/dt2 + ..., cut after its first or its second term.
 
-With dt = 1 it turns a field into the familiar discrete cell: dh/dt = g (f - h) becomes h <- g f + (1 - g) h.
+With dt = 1 the first turns a field into the familiar discrete cell: dh/dt = g (f - h) becomes h <- g f + (1 - g) h.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.steps.step import Step
 
-__all__ = ["Euler"]
+__all__ = ["Euler", "Taylor2"]
 
 
 class Euler(Step):
-    r"""h + dt field(x, h).
+    r"""h + dt F(h), F(h) = field(x, h). Gate g; R(z) = 1 + z.
 
     Shape:   as `Step`.
     Source:  Tallec and Ollivier 2018, "the Taylor expansion with discretization step dt = 1", eqs. (2), (5), (8), (10).
@@ -25,3 +26,28 @@ class Euler(Step):
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         return h + dt * field.flow(projected, h)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        return 1 + z
+
+
+class Taylor2(Step):
+    r"""h + dt F + dt^2/2 F'F, the derivative of F along F by forward-mode differentiation. R(z) = 1 + z + z^2/2.
+
+    Gate g - g^2/2, at most 1/2, and negative beyond g = 2.
+
+    Shape:   as `Step`.
+    Source:  the expansion of Tallec and Ollivier 2018, below eq. (3), cut one term later.
+    """
+
+    order = 2
+    evaluations = 1
+    tangents = 1
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope = field.flow(projected, h)
+        bend = torch.func.jvp(lambda u: field.flow(projected, u), (h,), (slope,))[1]
+        return h + dt * (slope + dt / 2 * bend)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        return 1 + z * (1 + z / 2)

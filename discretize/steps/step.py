@@ -1,6 +1,7 @@
 r"""What a step is: a map (projected input, h, dt) -> h that approximates the flow of dh/dt = field(x, h), x held, over dt.
 
 step(field, x, h, dt) = step.advance(field, field.project(x), h, dt)        local error O(dt^(order + 1))
+on dh/dt = lambda h                                                         h <- R(z) h, z = lambda dt
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
@@ -16,17 +18,21 @@ __all__ = ["Step"]
 
 
 class Step(ABC):
-    r"""A one-step map; subclasses give `order`, `evaluations` (of `flow`, a step) and `advance`.
+    r"""A one-step map; subclasses give `order`, `evaluations` and `advance`, and `stability` if they know it in closed form.
 
-    It keeps nothing between steps and never touches the field's weights.
+    What a step looks at: `flow`, `evaluations` times; its derivative along a vector, `tangents` times; its Jacobian,
+    `jacobians` times. Where a map iterates, the numbers are those for an affine field. It keeps nothing between steps and
+    never touches the field's weights.
 
     Shape:   x (..., input), h (..., state), dt > 0 a number in units of time -> h (..., state).
-    Raises:  TypeError, ValueError for x, h or dt that do not fit.
+    Raises:  TypeError, ValueError for x, h or dt that do not fit; StepError where an equation cannot be solved.
     Source:  this project.
     """
 
     order: ClassVar[int]
     evaluations: ClassVar[int]
+    tangents: ClassVar[int] = 0
+    jacobians: ClassVar[int] = 0
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Tensor:
         checks.is_input(checks.is_field(field), x)
@@ -38,5 +44,55 @@ class Step(ABC):
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         """The step on what `field.project` made of the input; unchecked, for loops. dt is a number or a scalar tensor."""
 
+    def counted(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> tuple[Tensor, int]:
+        """`advance`, and what it cost in evaluations of the field: a Jacobian counts as one for each of its columns."""
+        return self.advance(field, projected, h, dt), self.cost(field)
+
+    def cost(self, field: VectorField) -> int:
+        """Evaluations of the field in a step, a derivative along a vector counting as one."""
+        return self.evaluations + self.tangents + self.jacobians * field.state_size
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        r"""R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
+
+        `leak` is the part L dt that the field declares as its leak, which exponential and frozen maps treat apart; if not
+        given all of it, max(0, -Re z): the target is frozen, and -z = g dt is the rate times the step.
+
+        Shape:   z (...), real or complex; leak (...), real -> (...).
+        Source:  this project: here R is what the map itself does, on one or two units.
+        """
+        z, leak = mode(z, leak)
+        parts = torch.view_as_real(z).reshape(-1, 2) if z.is_complex() else z.reshape(-1, 1)
+        start = torch.zeros_like(parts)
+        start[:, 0] = 1.0
+        moved = self.advance(_Mode(parts.shape[-1]), torch.cat([parts, leak.reshape(-1, 1)], -1), start, 1.0)
+        return torch.view_as_complex(moved.contiguous()).reshape(z.shape) if z.is_complex() else moved.reshape(z.shape)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def mode(z: Tensor, leak: Tensor | None) -> tuple[Tensor, Tensor]:
+    """z and leak, of one shape; the leak of a frozen target where none is given."""
+    z = checks.is_tensor("z", z)
+    if leak is None:
+        return z, (-z.real).clamp(min=0.0)
+    z, leak = torch.broadcast_tensors(z, checks.is_tensor("leak", leak))
+    return z, leak
+
+
+class _Mode(VectorField):
+    """dh/dt = z h with the leak told, both read from the input: one unit, or real and imaginary part."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__(units + 1, units)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        z = projected[..., :-1]
+        if h.shape[-1] == 1:
+            return z * h
+        (a, b), (re, im) = z.unbind(-1), h.unbind(-1)
+        return torch.stack([a * re - b * im, a * im + b * re], -1)
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        return projected[..., -1:].expand_as(h)

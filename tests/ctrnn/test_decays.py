@@ -112,3 +112,30 @@ def test_an_exponent_that_is_no_exponent_is_refused(exponent, error, message):
 def test_the_exponent_can_be_read_off():
     assert repr(ctrnn.PowerDecay(2)) == "PowerDecay(2)"
     assert ctrnn.PowerDecay(2).exponent == 2.0
+
+
+@pytest.mark.parametrize("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))], ids=repr)
+def test_what_is_left_after_a_while_solves_the_decay(decay):
+    h, s = torch.randn(50), torch.rand(50) * 5
+    left, slope = torch.func.jvp(lambda s: decay.after(h, s), (s,), (torch.ones(50),))
+    assert_close(slope, -decay(left), rtol=1e-12, atol=1e-15)
+    assert_close(decay.after(h, torch.zeros(())), h, rtol=0, atol=0)
+    assert_close(decay.after(decay.after(h, s), 2 * s), decay.after(h, 3 * s), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("r", [0.3, 1.0, 2.0])
+def test_what_is_left_of_nothing_is_nothing_with_a_finite_gradient(r):
+    h = torch.zeros(1, requires_grad=True)
+    left = ctrnn.PowerDecay(r).after(h, torch.ones(1))
+    assert left == 0
+    (slope,) = torch.autograd.grad(left, h)
+    assert slope == 1
+
+
+def test_a_decay_of_ones_own_is_followed_with_the_leak_it_starts_with():
+    class Stiff(ctrnn.Decay):
+        def leak(self, h):
+            return 1 + h**2
+
+    h = torch.randn(5)
+    assert_close(Stiff().after(h, torch.full((5,), 0.5)), h * torch.exp(-0.5 * (1 + h**2)))

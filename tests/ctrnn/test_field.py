@@ -181,7 +181,7 @@ def test_an_ensemble_runs_under_vmap(name):
 def test_the_initial_state_is_zero_of_the_fields_own_kind(name):
     field = NAMED_FIELDS[name](3, 5, dtype=torch.float32)
     state = field.initial_state(4)
-    assert_close(state, torch.zeros(4, 10 if name == "lstm" else 5, dtype=torch.float32))
+    assert_close(state, torch.zeros(4, 10 if name in ("lstm", "gated network") else 5, dtype=torch.float32))
     assert NAMED_FIELDS[name](3, 5, device="meta").initial_state(2).device.type == "meta"
 
 
@@ -306,3 +306,27 @@ def test_sizes_that_are_no_sizes_are_refused(sizes, error, message):
 def test_a_batch_that_is_no_size_is_refused(batch, error):
     with pytest.raises(error, match="`batch` must be"):
         ctrnn.plain(2, 3).initial_state(batch)
+
+
+@named
+def test_flow_and_leak_are_what_they_are_one_by_one(name):
+    field = NAMED_FIELDS[name](3, 5)
+    projected, h = field.project(torch.randn(4, 3)), torch.randn(4, field.state_size)
+    flow, leak = field.flow_and_leak(projected, h)
+    assert torch.equal(flow, field.flow(projected, h))
+    assert_close(leak.expand_as(h), field.leak(projected, h).expand_as(h), rtol=0, atol=0)
+
+
+@named
+def test_forgetting_is_a_flow_that_starts_with_the_leak(name):
+    field = NAMED_FIELDS[name](3, 5)
+    projected, h = field.project(torch.randn(4, 3)), torch.randn(4, field.state_size)
+
+    def left(dt):
+        return field.forget(projected, h, h, dt)
+
+    slope = torch.func.jvp(left, (torch.zeros(()),), (torch.ones(()),))[1]
+    assert_close(left(torch.zeros(())), h)
+    assert_close(slope, -field.leak(projected, h) * h, rtol=1e-12, atol=1e-15)
+    assert_close(field.forget(projected, left(0.7), h, 1.6), left(2.3), rtol=1e-13, atol=0)
+    assert (left(0.7).abs() <= h.abs()).all()

@@ -1,20 +1,250 @@
-"""One-step maps against closed forms and their declared order."""
+"""One-step maps against closed forms, SciPy, their declared order and one another."""
 
 import math
+from functools import cache
 
 import problems
 import pytest
+import references
 import torch
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
 
+STEPS = problems.STEPS
+every_step = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+ORDERS = {"Euler": 1, "Taylor2": 2, "ExponentialEuler": 1, "ETD2": 2, "ETDRK4": 4, "Midpoint": 2, "Heun": 2, "RungeKutta4": 4,
+          "BackwardEuler": 1, "Trapezoid": 2, "FrozenBackwardEuler": 1, "FrozenTrapezoid": 1, "ExponentialRosenbrock": 2,
+          "Splitting": 1, "StrangSplitting": 2}  # fmt: skip
+# G of h + G (f - h), which is what a step makes of dh/dt = g (f - h) with f and g held.
+GATES = {
+    "Euler": lambda g: g,
+    "Taylor2": lambda g: g - g**2 / 2,
+    "Midpoint": lambda g: g - g**2 / 2,
+    "Heun": lambda g: g - g**2 / 2,
+    "RungeKutta4": lambda g: g - g**2 / 2 + g**3 / 6 - g**4 / 24,
+    "ExponentialEuler": lambda g: -torch.expm1(-g),
+    "ETD2": lambda g: -torch.expm1(-g),
+    "ETDRK4": lambda g: -torch.expm1(-g),
+    "ExponentialRosenbrock": lambda g: -torch.expm1(-g),
+    "BackwardEuler": lambda g: g / (1 + g),
+    "FrozenBackwardEuler": lambda g: g / (1 + g),
+    "Trapezoid": lambda g: g / (1 + g / 2),
+    "FrozenTrapezoid": lambda g: g / (1 + g / 2),
+}
 
-def test_an_euler_step_is_the_first_two_terms_of_the_taylor_series():
-    field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
-    expected = h + 0.3 * field(x, h)
-    assert_close(discretize.Euler()(field, x, h, 0.3), expected, rtol=0, atol=1e-15)
+
+class Held(ctrnn.Part):
+    """Reads its own input features and nothing else: a candidate or a rate that is held over the step."""
+
+    def __init__(self, first: int, units: int) -> None:
+        super().__init__()
+        self.first, self.input_size, self.hidden_size, self.projected_size = first, 2 * units, units, units
+
+    def project(self, x):
+        return x[..., self.first : self.first + self.hidden_size]
+
+    def flow(self, projected, h):
+        return projected
+
+
+def held(decay: ctrnn.Decay | None = None, units: int = 5) -> ctrnn.Relaxation:
+    """g (f - decay(h)) with [f, g] the input."""
+    return ctrnn.Relaxation(Held(0, units), Held(units, units), decay or ctrnn.LinearDecay())
+
+
+def test_every_step_map_is_in_the_tables_of_this_page():
+    assert {name: step.order for name, step in STEPS.items()} == ORDERS
+    assert set(GATES) | {"Splitting", "StrangSplitting"} == set(STEPS)
+
+
+@pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_step_induces_its_gate(name, dtype):
+    f, g, h = torch.tanh(torch.randn(40, 5)), 10 ** (4 * torch.rand(40, 5) - 3), torch.randn(40, 5)
+    found = STEPS[name](held(), torch.cat([f, g], -1).to(dtype), h.to(dtype), 1.0)
+    expected = h + GATES[name](g) * (f - h)
+    largest = (1 + expected.abs()).max()  # of polynomial gates, up to g^4/24
+    assert_close(found.double(), expected, rtol=0, atol=float(60 * torch.finfo(dtype).eps * largest))
+
+
+def test_splittings_forget_exactly_and_write_the_rate():
+    f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
+    x, decay = torch.cat([f, g], -1), ctrnn.PowerDecay(2)
+    assert_close(STEPS["Splitting"](held(), x, h, 1.0), torch.exp(-g) * h + g * f)
+    assert_close(STEPS["StrangSplitting"](held(), x, h, 1.0), torch.exp(-g / 2) * (torch.exp(-g / 2) * h + g * f))
+    assert_close(STEPS["Splitting"](held(decay), x, h, 0.5), h / (1 + 2 * (g / 2) * h**2).sqrt() + g / 2 * f)
+
+
+@every_step
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("complex_", [False, True])
+def test_the_stability_function_is_what_the_map_does_to_a_mode(step, complex_, split):
+    z = torch.linspace(-6.1, 1.83, 33)  # past the poles of the implicit maps, 1 and 2, but not on them
+    z = torch.complex(z, 2 * torch.sin(5 * z)) if complex_ else z
+    leak = 3 * torch.rand(33) if split else None
+    measured = discretize.Step.stability(step, z, leak)
+    assert_close(step.stability(z, leak), measured, rtol=1e-13, atol=1e-13)
+
+
+@every_step
+def test_on_the_leak_alone_nothing_is_followed_but_the_leak(step):
+    z = -torch.logspace(-6, 3, 50)
+    if step.stability(z).isfinite().all():
+        assert_close(step.stability(z), step.stability(z, -z), rtol=0, atol=0)
+    assert step.stability(torch.zeros(1)) == 1.0
+
+
+@cache
+def at_one(name: str):
+    """A field, an input, a start and the state at t = 1; units stay on their side of 0, where a power decay has a corner."""
+    torch.manual_seed(3)
+    field, x = problems.NAMED_FIELDS[name](2, 3, dtype=torch.float64), torch.randn(2, 2, dtype=torch.float64)
+    h0 = 0.4 + 0.5 * torch.rand(2, field.state_size, dtype=torch.float64)
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    return field, x, h0, references.dop853(field, references.held(x[None], ends), ends, h0, ends)[-1]
+
+
+@torch.no_grad()
+def error(step: discretize.Step, name: str, steps: int) -> float:
+    field, x, h, exact = at_one(name)
+    projected = field.project(x)
+    for _ in range(steps):
+        h = step.advance(field, projected, h, 1 / steps)
+    return float((h - exact).abs().max())
+
+
+@every_step
+@pytest.mark.parametrize("name", problems.NAMED_FIELDS)
+def test_a_step_has_the_order_it_declares_on_every_field(name, step):
+    coarse, fine = (8, 16) if step.order > 2 else (16, 32)
+    observed = math.log2(error(step, name, coarse) / error(step, name, fine))
+    # 0.25 is the next term of the expansion at these steps; between orders lies 1.
+    assert observed == pytest.approx(step.order, abs=0.25)
+
+
+@pytest.mark.parametrize("make", [problems.free_leaky, problems.free_power, problems.linear])
+@every_step
+def test_a_step_has_at_least_its_order_on_solutions_in_closed_form(make, step):
+    torch.manual_seed(1)
+    problem = make()
+
+    @torch.no_grad()
+    def off(steps: int) -> float:
+        h = problem.h0
+        for _ in range(steps):
+            h = step(problem.field, problem.x, h, 1.0 / steps)
+        return float((h - problem.solution(torch.tensor(1.0))).abs().max())
+
+    coarse, fine = (8, 16) if step.order > 2 else (64, 128)
+    # Some maps are exact on some of them: an exponential on a leak, a splitting on a decay.
+    assert off(fine) < 1e-13 or math.log2(off(coarse) / off(fine)) > step.order - 0.15
+
+
+@pytest.mark.parametrize("name", ["ExponentialEuler", "ETD2", "ETDRK4", "ExponentialRosenbrock"])
+@pytest.mark.parametrize("g", [0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
+def test_without_recurrence_an_exponential_step_is_exact_at_any_rate(name, g):
+    f, h = torch.tanh(torch.randn(4, 5)), torch.randn(4, 5)
+    found = STEPS[name](held(), torch.cat([f, torch.full_like(f, g)], -1), h, 1.0)
+    assert_close(found, f + math.exp(-g) * (h - f), rtol=0, atol=2e-14)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("name", ["Splitting", "StrangSplitting"])
+def test_a_splitting_forgets_by_the_power_law_over_any_time(name, exponent):
+    f, g, h = torch.zeros(4, 5), torch.full((4, 5), 200.0), torch.randn(4, 5)
+    found = STEPS[name](held(ctrnn.PowerDecay(exponent)), torch.cat([f, g], -1), h, 50.0)
+    # What drives the state is F + L h, here 0 to the rounding of L h, times dt.
+    assert_close(found, h * (1 + exponent * 1e4 * h.abs() ** exponent) ** (-1 / exponent), rtol=0, atol=1e4 * 2e-15)
+
+
+@every_step
+@pytest.mark.parametrize("name", ["gated per unit", "gated power 0.5", "gated softplus", "gru", "lstm"])
+def test_a_step_differentiates_to_inputs_states_and_weights(name, step):
+    cell = discretize.DiscreteCell(problems.NAMED_FIELDS[name](1, 2), step, dt=0.7)
+    names = [name for name, _ in cell.named_parameters()]
+    x = torch.randn(2, 1, requires_grad=True)
+    h = (0.2 + torch.rand(2, cell.field.state_size)).requires_grad_()  # |h|^r has a corner at 0
+
+    def call(x, h, *weights):
+        return torch.func.functional_call(cell, dict(zip(names, weights, strict=True)), (x, h))
+
+    assert torch.autograd.gradcheck(call, (x, h, *cell.parameters()), fast_mode=True)
+
+
+@every_step
+@pytest.mark.parametrize("exponent", [0.3, 1.0, 2.0])
+def test_gradients_are_finite_where_every_sequence_starts(step, exponent):
+    cell = discretize.DiscreteCell(ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(exponent)), step)
+    x = torch.randn(4, 2, requires_grad=True)
+    cell(x, cell(x)).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in (x, *cell.parameters()))
+
+
+@every_step
+def test_a_sample_gets_the_same_answer_in_any_batch(step):
+    field = ctrnn.gated(2, 4, rate="softplus")
+    x, h = torch.randn(6, 2), torch.randn(6, 4)
+    together = step(field, x, h, 3.0)
+    assert_close(step(field, x.flip(0), h.flip(0), 3.0).flip(0), together, rtol=0, atol=1e-14)
+    for k in range(6):
+        assert_close(step(field, x[k], h[k], 3.0), together[k], rtol=0, atol=1e-13)
+
+
+@every_step
+def test_leading_axes_and_strides_do_not_matter(step):
+    field = ctrnn.gru(2, 4)
+    x, h = torch.randn(2, 3, 5).movedim(0, -1), torch.randn(4, 3, 5).movedim(0, -1)
+    flat = step(field, x.reshape(15, 2), h.reshape(15, 4), 0.8)
+    assert_close(step(field, x, h, 0.8), flat.reshape(3, 5, 4), rtol=0, atol=1e-14)
+
+
+@every_step
+def test_a_step_runs_in_float32_as_in_float64(step):
+    field, x, h = ctrnn.gated(2, 4), torch.randn(3, 2), torch.randn(3, 4)
+    exact = step(field, x, h, 1.5)
+    found = step(field.float(), x.float(), h.float(), 1.5)
+    assert found.dtype == torch.float32
+    assert_close(found.double(), exact, rtol=0, atol=3e-6)
+
+
+@every_step
+def test_every_way_to_run_a_field_takes_every_step(step):
+    field, xs = ctrnn.gated(2, 3), torch.randn(6, 2, 2)
+    by_hand, h = [], field.initial_state(2)
+    for x in xs:
+        for _ in range(2):
+            h = step(field, x, h, 0.25)
+        by_hand.append(h)
+    expected = torch.stack(by_hand)
+    ts = torch.arange(7.0) / 2
+    assert_close(discretize.DiscreteRNN(field, step, dt=0.5, substeps=2)(xs)[0], expected, rtol=0, atol=1e-14)
+    assert_close(discretize.DiscreteRNN(field, step, substeps=2)(xs, ts=ts)[0], expected, rtol=0, atol=1e-14)
+    solved = discretize.integrate(field, ctrnn.HeldPath(xs, ts), field.initial_state(2), ts, method=step, dt=0.25)
+    assert_close(solved.hs[1:], expected, rtol=0, atol=1e-14)
+    assert_close(discretize.ContinuousRNN(field, step, dt=0.25)(xs, ts=ts)[0], expected, rtol=0, atol=1e-14)
+    unrolled = discretize.unroll(discretize.DiscreteCell(field, step, 0.25), xs.repeat_interleave(2, 0))
+    assert_close(unrolled.hs[2::2], expected, rtol=0, atol=1e-14)
+    assert unrolled.stats["nfe"] == solved.stats["nfe"] >= 12 * min(step.cost(field), step.evaluations)
+
+
+@every_step
+def test_a_step_changes_no_weight_and_keeps_nothing(step):
+    field, x, h = ctrnn.lstm(2, 3), torch.randn(4, 2), torch.randn(4, 6)
+    before = {name: value.clone() for name, value in field.state_dict().items()}
+    first = step(field, x, h, 1.0)
+    step(field, x, 2 * h, 2.0)
+    assert torch.equal(step(field, x, h, 1.0), first)
+    assert all(torch.equal(before[name], value) for name, value in field.state_dict().items())
+    assert not vars(step)
+
+
+@every_step
+def test_a_clock_that_stands_still_leaves_the_state(step):
+    field, h = ctrnn.gated(2, 3), torch.randn(4, 3)
+    projected = field.project(torch.randn(4, 2))
+    assert_close(step.advance(field, projected, h, torch.zeros(())), h, rtol=0, atol=1e-15)
 
 
 def test_the_unit_euler_step_of_a_gated_field_mixes_candidate_and_state():
@@ -24,30 +254,38 @@ def test_the_unit_euler_step_of_a_gated_field_mixes_candidate_and_state():
     assert_close(discretize.Euler()(field, x, h, 1.0), g * f + (1 - g) * h, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("make", [problems.free_leaky, problems.free_power, problems.linear])
-def test_euler_has_the_order_it_declares(make):
-    problem = make()
-
-    def error(steps: int) -> float:
-        h = problem.h0
-        for _ in range(steps):
-            h = discretize.Euler()(problem.field, problem.x, h, 1.0 / steps)
-        return float((h - problem.solution(torch.tensor(1.0))).detach().abs().max())
-
-    observed = math.log2(error(256) / error(512))
-    # The next term of the error expansion is 1/512 of the first.
-    assert observed == pytest.approx(discretize.Euler.order, abs=0.02)
+def test_second_order_taylor_drops_what_the_symbols_say():
+    # dt^2/2 F_h F with F_h of g (f - h), by hand for one unit: g = sigma(v h + z), f = tanh(w h + b).
+    field, x, h, dt = ctrnn.gated(1, 1), torch.randn(4, 1), torch.randn(4, 1), 0.3
+    g, f = field.rate(x, h), field.candidate(x, h)
+    w, v = field.candidate.weight_h, field.rate.weight_h
+    slope = g * (1 - g) * v * (f - h) + g * ((1 - f**2) * w - 1)
+    expected = h + dt * g * (f - h) + dt**2 / 2 * slope * g * (f - h)
+    assert_close(discretize.Taylor2()(field, x, h, dt), expected, rtol=0, atol=1e-15)
 
 
-def test_steps_differentiate_to_inputs_states_and_weights():
-    cell = discretize.DiscreteCell(ctrnn.gru(2, 3), dt=0.5)
-    names = [name for name, _ in cell.named_parameters()]
-    x, h = torch.randn(4, 2, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+def test_exponential_steps_of_a_field_without_leak_are_the_plain_ones():
+    field, x, h = problems.Spiral(), torch.randn(4, 2), torch.randn(4, 2)
+    for name, plain in (("ExponentialEuler", "Euler"), ("ETD2", "Heun"), ("ETDRK4", "RungeKutta4"), ("Splitting", "Euler"),
+                        ("FrozenTrapezoid", "Euler"), ("StrangSplitting", "Midpoint")):  # fmt: skip
+        assert_close(STEPS[name](field, x, h, 0.4), STEPS[plain](field, x, h, 0.4), rtol=0, atol=1e-15)
 
-    def call(x, h, *weights):
-        return torch.func.functional_call(cell, dict(zip(names, weights, strict=True)), (x, h))
 
-    assert torch.autograd.gradcheck(call, (x, h, *cell.parameters()))
+def test_a_linear_field_is_solved_by_the_rosenbrock_step_alone():
+    problem = problems.linear()
+    exact = problem.solution(torch.tensor(7.0))
+    assert_close(discretize.ExponentialRosenbrock()(problem.field, problem.x, problem.h0, 7.0), exact, rtol=0, atol=1e-13)
+
+
+def test_the_lstm_forgets_by_its_gates_and_its_visible_state_by_1():
+    field, x, state = ctrnn.lstm(2, 3), torch.randn(4, 2), torch.randn(4, 6)
+    hidden, cell = state.chunk(2, -1)
+    i, f, g, o = field.gates(x, hidden).chunk(4, -1)
+    f, written = f.sigmoid(), i.sigmoid() * g.tanh()
+    keep = torch.exp(-(1 - f))
+    c = keep * cell + (1 - keep) / (1 - f) * written
+    h = math.exp(-1) * hidden + (1 - math.exp(-1)) * o.sigmoid() * (f * cell + written).tanh()
+    assert_close(discretize.ExponentialEuler()(field, x, state, 1.0), torch.cat([h, c], -1), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("dt", [0.0, -1.0, math.nan, math.inf])

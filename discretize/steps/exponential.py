@@ -1,0 +1,102 @@
+r"""Exponential steps: dh/dt = N(h) - L h, the leak L solved exactly and N followed.
+
+    L = field.leak at the start of the step, a number for each unit, and z = -L dt; N(u) = F(u) + L u
+    exponential Euler      h + dt phi_1(z) F(h)                     N held; the gate 1 - e^(-g dt) of dh/dt = g (f - h)
+    ETD2                   a + dt phi_2(z) (N(a) - N(h))            a the step above; N straight from h to a
+    ETD-RK4                four stages, with phi_1, phi_2, phi_3
+
+One rule for every field: only its own `leak` is asked, and a field without one is stepped by Euler, Heun and
+Runge-Kutta steps. On dh/dt = g (f - h), f and g held, all of them are exact.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.phi import phi
+from discretize.steps.step import Step, mode
+
+__all__ = ["ETD2", "ETDRK4", "ExponentialEuler"]
+
+
+class ExponentialEuler(Step):
+    r"""h + dt phi_1(-L dt) F(h). R = 1 + phi_1(-l) z with l = L dt; e^z where all is leak.
+
+    Shape:   as `Step`.
+    Source:  Cox and Matthews 2002, ETD1, with L from the field; the gate 1 - e^-g is this project's result 1.
+    """
+
+    order = 1
+    evaluations = 1
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope, leak = field.flow_and_leak(projected, h)
+        return h + dt * phi(1, -dt * leak) * slope
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        z, leak = mode(z, leak)
+        return 1 + phi(1, -leak) * z
+
+
+class ETD2(Step):
+    r"""a + dt phi_2(-L dt) (N(a) - N(h)), a the exponential Euler step.
+
+    Shape:   as `Step`.
+    Source:  Cox and Matthews 2002, ETD2RK.
+    """
+
+    order = 2
+    evaluations = 2
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope, leak = field.flow_and_leak(projected, h)
+        z = -dt * leak
+        moved = dt * phi(1, z) * slope
+        # N(a) - N(h) = F(a) - F(h) + L (a - h), without the large L h that would cancel.
+        return h + moved + dt * phi(2, z) * (field.flow(projected, h + moved) - slope + leak * moved)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        z, leak = mode(z, leak)
+        moved = phi(1, -leak) * z
+        return 1 + moved + phi(2, -leak) * (z + leak) * moved
+
+
+class ETDRK4(Step):
+    r"""The fourth-order Runge-Kutta step of N between exact solutions of the leak.
+
+    Shape:   as `Step`.
+    Source:  Cox and Matthews 2002, ETD4RK, written with phi_1, phi_2, phi_3 and in differences from h.
+    """
+
+    order = 4
+    evaluations = 4
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope, leak = field.flow_and_leak(projected, h)
+        z = -dt * leak
+        half = dt / 2 * phi(1, z / 2)
+
+        def seen(moved: Tensor) -> Tensor:
+            """N(h + moved) - L h."""
+            return field.flow(projected, h + moved) + leak * moved
+
+        to_a = half * slope
+        at_a = seen(to_a)
+        to_b = half * at_a
+        at_b = seen(to_b)
+        to_c = to_a + half * (2 * at_b - slope - leak * to_a)
+        at_c = seen(to_c)
+        first, second, third = phi(1, z), phi(2, z), phi(3, z)
+        start, middle, end = first - 3 * second + 4 * third, 2 * second - 4 * third, 4 * third - second
+        return h + dt * (start * slope + middle * (at_a + at_b) + end * at_c)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        z, leak = mode(z, leak)
+        half, rest = phi(1, -leak / 2) / 2, z + leak
+        a = half * z
+        b = half * (z + rest * a)
+        c = a + half * (2 * rest * b + z - leak * a)
+        first, second, third = phi(1, -leak), phi(2, -leak), phi(3, -leak)
+        end = 4 * third - second
+        return 1 + z * first + rest * ((2 * second - 4 * third) * (a + b) + end * c)

@@ -1,0 +1,57 @@
+r"""Linearly implicit steps: dh/dt = N - L h with N and L held at what they are when the step begins, and only h implicit.
+
+    backward Euler   h + dt F(h) / (1 + L dt)          gate g/(1 + g) of dh/dt = g (f - h), in (0, 1) for every g
+    trapezoid        h + dt F(h) / (1 + L dt/2)        gate g/(1 + g/2), in (0, 2)
+
+No equation is left to solve, and the order is 1: what the recurrence and the gates do within the step is not seen.
+`BackwardEuler` and `Trapezoid` are the maps these are taken from.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.steps.step import Step, mode
+
+__all__ = ["FrozenBackwardEuler", "FrozenTrapezoid"]
+
+
+class FrozenBackwardEuler(Step):
+    r"""h + dt F(h)/(1 + L dt) = (h + dt N)/(1 + L dt). R = 1 + z/(1 + l) with l = L dt; 1/(1 - z) where all is leak.
+
+    The fused step of liquid time-constant networks is this one, for their field and its leak.
+
+    Shape:   as `Step`.
+    Source:  this project; Hasani et al. 2021, "Liquid time-constant networks", the fused solver.
+    """
+
+    order = 1
+    evaluations = 1
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope, leak = field.flow_and_leak(projected, h)
+        return h + dt * slope / (1 + dt * leak)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        z, leak = mode(z, leak)
+        return 1 + z / (1 + leak)
+
+
+class FrozenTrapezoid(Step):
+    r"""h + dt F(h)/(1 + L dt/2). R = 1 + z/(1 + l/2) with l = L dt; (1 + z/2)/(1 - z/2) where all is leak.
+
+    Shape:   as `Step`.
+    Source:  this project.
+    """
+
+    order = 1
+    evaluations = 1
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope, leak = field.flow_and_leak(projected, h)
+        return h + dt * slope / (1 + dt / 2 * leak)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        z, leak = mode(z, leak)
+        return 1 + z / (1 + leak / 2)

@@ -1,0 +1,150 @@
+r"""The equation of an implicit step, u = a + tau F(u), by Newton's method, and the derivatives of its solution.
+
+    A (u' - u) = a + tau F(u) - u,    A = 1 - tau J(u),    J = dF/du by forward-mode differentiation
+
+Every sample is solved on its own, whatever the others in the batch do: its iteration is shortened until the next one would
+be smaller, and ends when its own correction is down to rounding. Where that leads nowhere, u first follows
+du/ds = a + tau F(u) - u in pseudo-time, whose resting points are the solutions, by linearly implicit steps that grow as it
+comes to rest.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.errors import StepError
+from discretize.steps.jacobian import jacobian
+
+__all__ = ["solve_step"]
+
+MOST_ITERATIONS, MOST_HALVINGS = 25, 10
+MOST_RELAXATIONS, LONGEST_RELAXATION, AT_REST = 250, 4.0, 1e-6
+ROUNDINGS = 64.0  # what an iteration may leave of the state's size
+
+
+def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
+    r"""u = a + tau F(u) near `guess`, and what it cost in evaluations, a Jacobian counting as one for each unit.
+
+    First and second derivatives with respect to all that the equation reads are those of its solution.
+
+    Shape:   projected (..., projected), a and guess (..., state) -> (..., state).
+    Raises:  StepError where a sample's iteration does not end.
+    Source:  Deuflhard 2004 for the shortened iteration, and Kelley and Keyes 1998 for pseudo-time; this project
+             for the derivatives.
+    """
+    with torch.no_grad():
+        still = tau.detach() if isinstance(tau, Tensor) else tau
+        equation = _Equation(field, projected.detach(), a.detach(), still)
+        u = _solution(equation, guess.detach())
+        factors = equation.factors(u)
+    # u is a constant here. An iteration with the matrix of the solution leaves the value as it is and takes on the
+    # solution's first derivatives, by the implicit function theorem; a second one takes on the second.
+    for _ in range(2):
+        u = u + _solved(factors, a + tau * field.flow(projected, u) - u)
+    return u, equation.cost + 2
+
+
+class _Equation:
+    """u = a + tau F(u): its residual, its matrix A, and what was spent on them."""
+
+    def __init__(self, field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor) -> None:
+        self.field, self.projected, self.a, self.tau = field, projected, a, tau
+        self.cost = 0
+
+    def residual(self, u: Tensor) -> Tensor:
+        self.cost += 1
+        return self.a + self.tau * self.field.flow(self.projected, u) - u
+
+    def factors(self, u: Tensor, friction: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        """A + friction, in its LU factors."""
+        self.cost += u.shape[-1]
+        one = torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
+        A = one - self.tau * jacobian(self.field, self.projected, u)
+        return torch.linalg.lu_factor_ex(A + friction * one)[:2]
+
+
+def _solution(equation: _Equation, guess: Tensor) -> Tensor:
+    u, open_ = guess, torch.ones_like(guess[..., :1], dtype=torch.bool)
+    for start in (_as_given, _linearly_implicit, _relaxed):
+        u, open_ = _newton(equation, torch.where(open_, start(equation, guess), u), open_)
+        if not bool(open_.any()):
+            return u
+    raise _failed(equation, u, open_)
+
+
+def _as_given(equation: _Equation, guess: Tensor) -> Tensor:
+    return guess
+
+
+def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
+    """The solution with what drives the state and its leak held: beyond the solution, where a decay holds the state in."""
+    u = guess
+    for _ in range(3):
+        u = u + equation.residual(u) / (1 + equation.tau * equation.field.leak(equation.projected, u))
+    return u
+
+
+def _newton(equation: _Equation, u: Tensor, open_: Tensor) -> tuple[Tensor, Tensor]:
+    """Where samples are open, towards their solution; and which are open still."""
+    off, share = equation.residual(u), torch.ones_like(u[..., :1])
+    rounding = ROUNDINGS * torch.finfo(u.dtype).eps
+    for _ in range(MOST_ITERATIONS):
+        factors = equation.factors(u)
+        correction = _solved(factors, off)
+        size = _largest(correction)
+        # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
+        last = size.square() <= 1e-3 * rounding * (1 + _largest(u)).square()
+        share = torch.where(last, torch.ones_like(share), (2 * share).clamp(max=1.0))
+        for _ in range(MOST_HALVINGS):
+            moved = torch.where(open_, u + share * correction, u)
+            there = equation.residual(moved)
+            # Measured by the corrections that it would take, which do not depend on the units of the residual.
+            better = (_largest(_solved(factors, there)) <= (1 - share / 4) * size) | last | ~open_
+            if bool(better.all()):
+                break
+            share = torch.where(better, share, share / 2)
+        u, off = moved, there
+        open_ = open_ & ~last
+        # A sample whose shares have shrunk to nothing is stuck; more iterations would not help it.
+        if not bool((open_ & (share > 2.0**-MOST_HALVINGS)).any()):
+            break
+    return u, open_
+
+
+def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
+    """Near a resting point of du/ds = a + tau F(u) - u, from `guess`, by linearly implicit steps of pseudo-time.
+
+    They follow the motion past the places where two solutions have just met and vanished, at which Newton's method stays.
+    """
+    u = guess
+    step = 1 / (1 + equation.tau * equation.field.leak(equation.projected, u)).amax(-1, keepdim=True)
+    for _ in range(MOST_RELAXATIONS):
+        motion = _solved(equation.factors(u, (1 / step).unsqueeze(-1)), equation.residual(u))
+        u = u + torch.where(torch.isfinite(motion), motion, torch.zeros_like(motion))
+        if bool((_largest(motion) <= AT_REST * (1 + _largest(u))).all()):
+            break
+        step = (1.3 * step).clamp(max=LONGEST_RELAXATION)
+    return u
+
+
+def _solved(factors: tuple[Tensor, Tensor], off: Tensor) -> Tensor:
+    return torch.linalg.lu_solve(*factors, off.unsqueeze(-1)).squeeze(-1)
+
+
+def _largest(u: Tensor) -> Tensor:
+    return u.abs().amax(-1, keepdim=True)
+
+
+def _failed(equation: _Equation, u: Tensor, open_: Tensor) -> StepError:
+    off = equation.residual(u).abs().nan_to_num(torch.inf)
+    worst = torch.where(open_, off, torch.full_like(off, -1.0)).reshape(-1, u.shape[-1])
+    sample, unit = divmod(int(worst.argmax()), u.shape[-1])
+    return StepError(
+        cause=f"no solution of u = a + tau F(u), tau = {float(equation.tau):.3g}, was found, and u is off by "
+        f"{float(worst[sample, unit]):.2g}",
+        hint="Take shorter steps (`dt`, `substeps`), or a step without an equation to solve, such as ExponentialEuler.",
+        sample=sample,
+        unit=unit,
+    )

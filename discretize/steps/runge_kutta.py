@@ -1,0 +1,80 @@
+r"""Explicit Runge-Kutta steps on a held input: k_i = F(h + dt sum_j a_ij k_j), h <- h + dt sum_i b_i k_i.
+
+R(z) is the exponential series cut at the order. As gates, with G = 1 - R(-g): g - g^2/2 at order 2, and at order 4
+g - g^2/2 + g^3/6 - g^4/24. They never overshoot, and diverge beyond g = 2 and g = 2.785.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.steps.step import Step
+
+__all__ = ["Heun", "Midpoint", "RungeKutta4"]
+
+
+class _ExplicitRungeKutta(Step):
+    """The map of a tableau: `stages`, the rows a_i (the first, empty one included), and `weights` b."""
+
+    stages: ClassVar[tuple[tuple[float, ...], ...]]
+    weights: ClassVar[tuple[float, ...]]
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slopes: list[Tensor] = []
+        for row in self.stages:
+            slopes.append(field.flow(projected, _moved(h, dt, row, slopes)))
+        return _moved(h, dt, self.weights, slopes)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        factor = torch.ones_like(z)
+        for n in reversed(range(1, self.order + 1)):
+            factor = 1 + factor * z / n
+        return factor
+
+
+def _moved(h: Tensor, dt: float | Tensor, weights: tuple[float, ...], slopes: list[Tensor]) -> Tensor:
+    terms = [slope if weight == 1 else weight * slope for weight, slope in zip(weights, slopes, strict=True) if weight]
+    return h + dt * sum(terms[1:], terms[0]) if terms else h
+
+
+class Midpoint(_ExplicitRungeKutta):
+    r"""h + dt F(h + dt/2 F(h)).
+
+    Shape:   as `Step`.
+    Source:  Hairer, Norsett and Wanner 1993, sec. II.1 (Runge 1895).
+    """
+
+    order = 2
+    evaluations = 2
+    stages = ((), (1 / 2,))
+    weights = (0, 1)
+
+
+class Heun(_ExplicitRungeKutta):
+    r"""h + dt/2 (F(h) + F(h + dt F(h))), the explicit trapezoid.
+
+    Shape:   as `Step`.
+    Source:  Hairer, Norsett and Wanner 1993, sec. II.1 (Heun 1900).
+    """
+
+    order = 2
+    evaluations = 2
+    stages = ((), (1,))
+    weights = (1 / 2, 1 / 2)
+
+
+class RungeKutta4(_ExplicitRungeKutta):
+    r"""The classical Runge-Kutta step; `method="rk4"` of `integrate` is torchdiffeq's, the 3/8 rule.
+
+    Shape:   as `Step`.
+    Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.2 (Kutta 1901).
+    """
+
+    order = 4
+    evaluations = 4
+    stages = ((), (1 / 2,), (0, 1 / 2), (0, 0, 1))
+    weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)

@@ -1,0 +1,113 @@
+"""Implicit steps solve their equations, differentiate as the solutions do, stay bounded, and say where they cannot."""
+
+import pickle
+
+import pytest
+import torch
+from problems import LinearField
+from scipy.optimize import root
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize.steps.jacobian import jacobian
+
+IMPLICIT = [discretize.BackwardEuler(), discretize.Trapezoid()]
+implicit = pytest.mark.parametrize("step", IMPLICIT, ids=repr)
+
+
+def fast(rate: float, gain: float = 0.8, hidden: int = 8, seed: int = 0) -> ctrnn.Relaxation:
+    """A field of the rate given, whose recurrence has the spectral radius `gain`."""
+    generator = torch.Generator().manual_seed(seed)
+    candidate = ctrnn.TanhCandidate(3, hidden, generator=generator)
+    with torch.no_grad():
+        candidate.weight_h.mul_(gain / torch.linalg.eigvals(candidate.weight_h).abs().max())
+    return ctrnn.Relaxation(candidate, ctrnn.FixedRate(rate), ctrnn.LinearDecay())
+
+
+@pytest.mark.parametrize("dt", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("name", ["gated", "gru", "lstm"])
+def test_the_equations_are_solved_and_scipy_finds_the_same_state(name, dt):
+    field = getattr(ctrnn, name)(2, 4)
+    x, h = torch.randn(3, 2), torch.tanh(torch.randn(3, field.state_size))
+    with torch.no_grad():
+        u = discretize.BackwardEuler()(field, x, h, dt)
+        assert_close(u, h + dt * field(x, u), rtol=0, atol=1e-12 * max(1, dt))
+        v = discretize.Trapezoid()(field, x, h, dt)
+        assert_close(v, h + dt / 2 * (field(x, h) + field(x, v)), rtol=0, atol=1e-12 * max(1, dt))
+        for k in range(3):
+            theirs = root(lambda w, k=k: (h[k] + dt * field(x[k], torch.tensor(w)) - torch.tensor(w)).numpy(), u[k].numpy(),
+                          tol=1e-13)  # fmt: skip
+            assert_close(torch.tensor(theirs.x), u[k], rtol=0, atol=1e-10)
+
+
+@implicit
+def test_an_affine_field_is_solved_in_closed_form(step):
+    field = LinearField(torch.randn(4, 4) - 3 * torch.eye(4), torch.randn(4, 2))
+    x, h, dt = torch.randn(5, 2), torch.randn(5, 4), 2.0
+    one = torch.eye(4)
+    if isinstance(step, discretize.BackwardEuler):
+        expected = torch.linalg.solve(one - dt * field.A, (h + dt * x @ field.B.mT).mT).mT
+    else:
+        start = h + dt / 2 * h @ field.A.mT + dt * x @ field.B.mT
+        expected = torch.linalg.solve(one - dt / 2 * field.A, start.mT).mT
+    found, cost = step.counted(field, field.project(x), h, dt)
+    assert_close(found, expected, rtol=0, atol=1e-13)
+    assert cost == step.cost(field)
+
+
+@implicit
+def test_first_and_second_derivatives_are_those_of_the_solution(step):
+    cell = discretize.DiscreteCell(ctrnn.gated(2, 3, rate="softplus"), step, dt=2.0)
+    names = [name for name, _ in cell.named_parameters()]
+    x, h = torch.randn(2, 2, requires_grad=True), torch.randn(2, 3, requires_grad=True)
+
+    def call(x, h, *weights):
+        return torch.func.functional_call(cell, dict(zip(names, weights, strict=True)), (x, h))
+
+    assert torch.autograd.gradcheck(call, (x, h, *cell.parameters()))
+    assert torch.autograd.gradgradcheck(call, (x, h, *cell.parameters()))
+
+
+def test_the_jacobian_of_backward_euler_is_the_inverse_that_the_theorem_gives():
+    field, x, h, dt = fast(5.0), torch.randn(3), torch.tanh(torch.randn(8)), 1.0
+    step = discretize.BackwardEuler()
+    found = torch.func.jacrev(lambda h: step.advance(field, field.project(x), h, dt))(h)
+    J = jacobian(field, field.project(x), step(field, x, h, dt))
+    assert_close(found, torch.linalg.inv(torch.eye(8) - dt * J), rtol=0, atol=1e-12)
+    forward = torch.func.jvp(lambda h: step.advance(field, field.project(x), h, dt), (h,), (torch.ones(8),))[1]
+    assert_close(forward, found @ torch.ones(8), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rate", [2.0, 50.0, 200.0, 1e4])
+@pytest.mark.parametrize("step", [*IMPLICIT, discretize.ExponentialEuler(), discretize.ExponentialRosenbrock(),
+                                  discretize.FrozenBackwardEuler(), discretize.ETDRK4()], ids=repr)  # fmt: skip
+@torch.no_grad()
+def test_on_the_stiff_side_states_stay_where_the_equation_keeps_them(step, rate):
+    field, xs = fast(rate), torch.randn(60, 4, 3)
+    hs = discretize.unroll(discretize.DiscreteCell(field, step), xs).hs
+    # The trapezoid reflects what it cannot follow, f - h to h - f, and random targets let that wander.
+    assert hs.abs().max() < (20.0 if isinstance(step, discretize.Trapezoid) else 1.5)
+    if isinstance(step, discretize.BackwardEuler):
+        assert hs.abs().max() <= 1.0
+
+
+@implicit
+def test_an_equation_without_a_solution_is_an_error_that_names_sample_and_unit(step):
+    class Away(ctrnn.VectorField):
+        """dh/dt = 1 + h^2, which no implicit step of length 1 from h = 0 can follow."""
+
+        def flow(self, projected, h):
+            return projected + h**2
+
+    field = Away(1, 1)
+    x = torch.tensor([[-1.0], [1.0]])
+    with pytest.raises(discretize.StepError, match="sample 1, unit 0") as caught:
+        step(field, x, torch.zeros(2, 1), 3.0)
+    assert (caught.value.sample, caught.value.unit) == (1, 0)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    path = ctrnn.HeldPath(x.expand(3, 2, 1) * torch.tensor([0.0, 0.0, 1.0]).reshape(3, 1, 1))
+    with pytest.raises(discretize.SolverError, match="sample 1, unit 0") as stopped:
+        discretize.integrate(field, path, torch.zeros(2, 1), torch.arange(4.0), method=step, speed=ctrnn.AffineWarp(3.0).speed)
+    assert stopped.value.time == 2.0
+    assert len(stopped.value.trajectory.ts) == 3
