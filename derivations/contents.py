@@ -25,6 +25,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "own_steps",
         "own_accuracy",
         "own_power_steps",
+        "own_maps",
         "own_decay",
         "own_networks",
         "own_memory",
