@@ -7,9 +7,19 @@ if _TYPE_CHECKING:
     from discretize.cell import DiscreteCell as DiscreteCell
     from discretize.errors import SolverError as SolverError
     from discretize.errors import StepError as StepError
+    from discretize.monitoring import LongStep as LongStep
+    from discretize.monitoring import Monitor as Monitor
+    from discretize.monitoring import Record as Record
+    from discretize.monitoring import StepWarning as StepWarning
+    from discretize.refining import Refinement as Refinement
+    from discretize.refining import refine as refine
     from discretize.rnn import ContinuousRNN as ContinuousRNN
     from discretize.rnn import DiscreteRNN as DiscreteRNN
     from discretize.solve import integrate as integrate
+    from discretize.stability import REGIONS as REGIONS
+    from discretize.stability import Growth as Growth
+    from discretize.stability import growth as growth
+    from discretize.stability import regions as regions
     from discretize.steps.euler import Euler as Euler
     from discretize.steps.euler import Taylor2 as Taylor2
     from discretize.steps.exponential import ETD2 as ETD2
@@ -46,6 +56,9 @@ _HOMES = {
         "ContinuousRNN",
     ),
     "solve": ("integrate",),
+    "stability": ("regions", "REGIONS", "growth", "Growth"),
+    "monitoring": ("Monitor", "Record", "LongStep", "StepWarning"),
+    "refining": ("refine", "Refinement"),
     "trajectory": ("Trajectory",),
     "errors": ("SolverError", "StepError"),
 }

@@ -66,6 +66,8 @@ class _Equation:
 
 
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
+    if not bool(torch.isfinite(equation.a).all()):
+        raise _failed(equation, guess, ~torch.isfinite(equation.a).all(-1, keepdim=True))
     u, open_ = guess, torch.ones_like(guess[..., :1], dtype=torch.bool)
     for start in (_as_given, _linearly_implicit, _relaxed):
         u, open_ = _newton(equation, torch.where(open_, start(equation, guess), u), open_)

@@ -1,0 +1,209 @@
+r"""Is my model still an ODE?
+
+The step of a model is refined with its own weights, dt, dt/2, dt/4, ..., and last of all solved exactly. A model that is the
+ODE it is written as changes little, and what changes falls as dt^order. One that has learned to live with its steps is
+another model once they are gone.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import HeldPath, checks
+from discretize.rnn import DiscreteRNN
+from discretize.solve import integrate
+
+__all__ = ["Refinement", "refine"]
+
+CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
+ORDER_WITHIN = 0.35
+
+
+@dataclass(frozen=True)
+class Refinement:
+    r"""What became of a model as its steps were refined.
+
+    `substeps`: steps a sample, times what the model has; `drift`: root mean square distance of the states from the exact
+    ones, for each; `largest`: its largest; `metrics`: the metric for each, and `exact_metric`; `orders`: observed between
+    neighbours; `order`: the declared one; `spread`: of the exact states over time and batch, what drifts are measured by;
+    `rounding`: what their dtype cannot tell apart.
+    """
+
+    substeps: tuple[int, ...]
+    drift: tuple[float, ...]
+    largest: tuple[float, ...]
+    orders: tuple[float, ...]
+    order: int
+    spread: float
+    rounding: float
+    metrics: tuple[float, ...] | None
+    exact_metric: float | None
+
+    @property
+    def share(self) -> float:
+        """The drift of the model as it is, as a share of the spread of its states; infinite where they left all bounds."""
+        share = self.drift[0] / self.spread if self.spread else math.inf
+        return math.inf if math.isnan(share) else share
+
+    @property
+    def is_an_ode(self) -> bool:
+        """As it is stepped, to a hundredth of the spread of its states."""
+        return self.share <= CLOSE
+
+    @property
+    def converges(self) -> bool:
+        """The last refinement falls at least as fast as the order declared says, or is down to rounding."""
+        return self.drift[-1] <= self.rounding or (len(self.orders) > 0 and self.orders[-1] >= self.order - ORDER_WITHIN)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        drift = f"its states are {self.share:.2%} of their spread from those of the equation"
+        if not math.isfinite(self.share):
+            drift = "its states leave all bounds, which those of the equation do not"
+        metric = ""
+        if self.metrics is not None and self.exact_metric is not None:
+            metric = f"; the metric is {self.metrics[0]:.4g} as stepped and {self.exact_metric:.4g} when solved"
+        last = f"{self.orders[-1]:.2f}" if self.orders else "none"
+        if not self.converges:
+            fate = f"and refining {self.substeps[-1]} times does not bring them in at order {self.order} (observed {last})"
+            return f"Not known: {drift}, {fate}{metric}. Refine further, or take a step of higher order."
+        if self.is_an_ode:
+            return f"Yes: {drift}, and fall at order {last} as the step is refined{metric}."
+        last = "no order" if not math.isfinite(self.orders[-1]) else f"order {last}"
+        nearly = "Nearly" if self.share <= VISIBLE else "No"
+        enough = next((n for n, off in zip(self.substeps, self.drift, strict=True) if off <= CLOSE * self.spread), None)
+        cure = (
+            f"{enough} times as many steps bring them within 1 %" if enough else "more steps than were tried would bring them in"
+        )
+        return f"{nearly}: {drift}; they fall at {last} as the step is refined, and {cure}{metric}."
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'steps':>6}{'r.m.s. drift':>14}{'largest':>10}{'order':>7}" + ("" if self.metrics is None else f"{'metric':>12}")
+        ]
+        for k, n in enumerate(self.substeps):
+            order = f"{self.orders[k - 1]:.2f}" if k else ""
+            metric = "" if self.metrics is None else f"{self.metrics[k]:>12.5g}"
+            lines.append(f"{f'x {n}':>6}{self.drift[k]:>14.3g}{self.largest[k]:>10.3g}{order:>7}{metric}")
+        if self.exact_metric is not None:
+            lines.append(f"{'exact':>6}{'':>31}{self.exact_metric:>12.5g}")
+        return "\n".join([*lines, self.verdict])
+
+
+@torch.no_grad()
+def refine(
+    model: nn.Module,
+    *data: Any,
+    metric: Callable[[Any], float] | None = None,
+    halvings: int = 4,
+    rtol: float = 1e-8,
+    atol: float = 1e-9,
+) -> Refinement:
+    r"""Run a model on data with its step as it is, halved again and again, and solved exactly; its weights stay.
+
+    Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data); metric: a number for what the model
+             returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution.
+    Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
+    Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
+    Source:  this project.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+    parts = [part for part in model.modules() if isinstance(part, DiscreteRNN)]
+    if not parts:
+        raise ValueError("`model` has no discretize.DiscreteRNN in it; wrap its field: `DiscreteRNN(field, step)`.")
+    checks.positive_size("halvings", halvings)
+    levels = [2**k for k in range(halvings + 1)]
+    training = model.training
+    model.eval()  # dropout would be told apart from the step
+    try:
+        with _solved(parts, rtol, atol):
+            exact, result = _run(model, parts, data)
+        exact_metric = None if metric is None else float(metric(result))
+        runs: list[tuple[list[Tensor], Any]] = []
+        for n in levels:
+            with _refined(parts, n):
+                runs.append(_run(model, parts, data))
+    finally:
+        model.train(training)
+    off = [[(a - b).double() for a, b in zip(states, exact, strict=True)] for states, _ in runs]
+    drift = [_root_mean_square(parts_off) for parts_off in off]
+    return Refinement(
+        substeps=tuple(levels),
+        drift=tuple(drift),
+        largest=tuple(max(float(part.abs().max()) for part in parts_off) for parts_off in off),
+        orders=tuple(_observed(a, b) for a, b in pairwise(drift)),
+        order=min(part.step.order for part in parts),
+        spread=_root_mean_square([(part - part.mean((0, 1))).double() for part in exact]),
+        rounding=max(100 * torch.finfo(part.dtype).eps for part in exact) + 10 * (rtol + atol),
+        metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
+        exact_metric=exact_metric,
+    )
+
+
+def _observed(coarse: float, fine: float) -> float:
+    if not (math.isfinite(coarse) and math.isfinite(fine)):
+        return math.nan if not math.isfinite(fine) else math.inf
+    return math.log2(coarse / fine) if coarse > 0 and fine > 0 else math.inf
+
+
+def _root_mean_square(tensors: list[Tensor]) -> float:
+    return math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
+
+
+def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
+    """What the parts give as states, (time, batch, hidden) each, and what the model returns."""
+    outputs: dict[int, Tensor] = {}
+
+    def keep(part: nn.Module, _: Any, output: tuple[Tensor, Tensor]) -> None:
+        states = output[0] if output[0].dim() == 3 else output[0].unsqueeze(1)
+        outputs[id(part)] = states.transpose(0, 1) if getattr(part, "batch_first", False) else states
+
+    with ExitStack() as hooks:
+        for part in parts:
+            hooks.callback(part.register_forward_hook(keep).remove)
+        result = model(*data)
+    silent = [part for part in parts if id(part) not in outputs]
+    if silent:
+        raise ValueError("`model` did not call all of its DiscreteRNNs on this data; give data that runs them.")
+    return [outputs[id(part)] for part in parts], result
+
+
+@contextmanager
+def _refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
+    with ExitStack() as undo:
+        for part in parts:
+            undo.callback(setattr, part, "substeps", part.substeps)
+            part.substeps *= n
+        yield
+
+
+@contextmanager
+def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[None]:
+    """The parts give the exact states of their field over held samples."""
+    with ExitStack() as undo:
+        for part in parts:
+            part._states = _solver(part, rtol, atol)  # type: ignore[method-assign, assignment]
+            undo.callback(part.__dict__.pop, "_states")
+        yield
+
+
+def _solver(part: DiscreteRNN, rtol: float, atol: float) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+    def states(xs: Tensor, h0: Tensor, ts: Tensor | None) -> Tensor:
+        edges = part.dt * torch.arange(len(xs) + 1, dtype=torch.float64) if ts is None else ts
+        # The same weights in float64: float32 has no room for what is left after a few halvings.
+        field, path = copy.deepcopy(part.field).double(), HeldPath(xs.double(), edges)
+        solved = integrate(field, path, h0.double(), path.knots, method="dopri8", rtol=rtol, atol=atol)
+        return solved.hs[1:].to(xs.dtype)
+
+    return states

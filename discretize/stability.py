@@ -1,0 +1,91 @@
+r"""What a step does to what it should forget, and to small differences.
+
+one unit, its target held     h - f  ->  R(-g dt) (h - f)      g dt the leak times the step
+    monotone        0 <= R < 1       as the equation, whose factor is e^(-g dt)
+    overshooting    -1 < R < 0       past the target and back, and nearer each time
+    marginal        |R| = 1          as far on the other side, for ever
+    divergent       |R| > 1          away from the target
+several units, all that moves     dh -> J dh                   J the Jacobian of the step map
+    its spectral radius is what small differences grow by in the end, if J stayed as it is
+    its norm is a bound of that, and of what they grow by in this one step
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField, checks
+from discretize.cell import checked_step
+from discretize.steps.step import Step
+
+__all__ = ["REGIONS", "Growth", "growth", "regions"]
+
+REGIONS = ("monotone", "overshooting", "marginal", "divergent")
+MONOTONE, OVERSHOOTING, MARGINAL, DIVERGENT = range(len(REGIONS))
+
+
+def regions(step: Step, g: Tensor) -> Tensor:
+    r"""The region of each g dt, as an index into `REGIONS`: by R(-g dt), and so for any step map.
+
+    Args:    step: a step map; g: the leak times the length of the step, >= 0, without unit.
+    Shape:   g (...) -> (...), whole numbers. Where R is not a number the step has diverged. g = 0 counts as monotone.
+    Raises:  TypeError, ValueError for what is no step map or holds negative numbers.
+    Source:  this project, results 3 and 6.
+    """
+    checked_step(step)
+    if not bool((checks.is_tensor("g", g) >= 0).all()):
+        raise ValueError("`g` must be at least 0: it is a leak times the length of a step.")
+    return regions_of_factors(step.stability(-g), g)
+
+
+def regions_of_factors(factor: Tensor, g: Tensor) -> Tensor:
+    # As many roundings as a stability function of a few terms may make.
+    slack, size = 8 * torch.finfo(factor.dtype).eps, factor.abs()
+    found = torch.full(factor.shape, MONOTONE, dtype=torch.int64, device=factor.device)
+    found.masked_fill_(factor < 0, OVERSHOOTING)
+    found.masked_fill_((size - 1).abs() <= slack, MARGINAL)
+    found.masked_fill_(~(size <= 1 + slack), DIVERGENT)
+    # 1 - g rounds to 1 for a tiny g, which is as monotone as can be.
+    return found.masked_fill_(g <= slack, MONOTONE)
+
+
+@dataclass(frozen=True)
+class Growth:
+    r"""What a step makes of small differences at a state.
+
+    Shape:   jacobian (..., state, state); spectral_radius, norm (...).
+    """
+
+    jacobian: Tensor
+    spectral_radius: Tensor
+    norm: Tensor  # the largest absolute row sum
+
+
+@torch.no_grad()
+def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Growth:
+    r"""The Jacobian of the step map at a state, its spectral radius, and its norm, which bounds it.
+
+    Args:    as for `step(field, x, h, dt)`.
+    Shape:   x (..., input), h (..., state) -> a `Growth`.
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  this project, result 3; of the norms the one for the largest difference of a unit.
+    """
+    checks.is_input(checks.is_field(field), x)
+    checks.is_state(field, h)
+    checks.same_leading_axes(x, h)
+    projected, length = field.project(x), checks.positive_number("dt", dt)
+
+    def advance(u: Tensor) -> Tensor:
+        return checked_step(step).advance(field, projected, u, length)
+
+    units = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
+    # Unit by unit: an iteration inside a step could not be told when to end for all directions at once.
+    columns = [torch.func.jvp(advance, (h,), (unit.expand_as(h).contiguous(),))[1] for unit in units]
+    jacobian = torch.stack(columns, -1)
+    finite = torch.isfinite(jacobian).all(-1).all(-1)
+    radius = torch.full(finite.shape, torch.inf, dtype=h.dtype, device=h.device)
+    radius[finite] = torch.linalg.eigvals(jacobian[finite]).abs().amax(-1)
+    return Growth(jacobian, radius, jacobian.abs().sum(-1).amax(-1).nan_to_num(torch.inf))

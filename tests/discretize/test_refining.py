@@ -1,0 +1,121 @@
+"""Whether a model is still an ODE: drifts, orders and metrics against models whose answer is known."""
+
+import math
+
+import problems
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import refine
+
+
+def slow(step: discretize.Step, alpha: float = 0.01) -> discretize.DiscreteRNN:
+    return discretize.DiscreteRNN(ctrnn.leaky(2, 4, alpha=alpha), step)
+
+
+def test_a_slow_model_is_an_ode():
+    found = refine(slow(discretize.Euler()), torch.randn(30, 3, 2))
+    assert found.is_an_ode
+    assert found.converges
+    assert found.verdict.startswith("Yes")
+    assert found.orders[-1] == pytest.approx(1, abs=0.1)
+    assert found.substeps == (1, 2, 4, 8, 16)
+
+
+def test_a_fast_model_is_not_and_says_how_many_steps_would_make_it_one():
+    found = refine(slow(discretize.Euler(), alpha=1.5), torch.randn(40, 3, 2), halvings=8)
+    assert not found.is_an_ode
+    assert found.converges
+    assert found.verdict.startswith("No")
+    enough = next(n for n, off in zip(found.substeps, found.drift, strict=True) if off <= 0.01 * found.spread)
+    assert f"{enough} times as many steps" in found.verdict
+
+
+@pytest.mark.parametrize("name", ["Euler", "ETD2", "RungeKutta4", "Trapezoid"])
+def test_the_observed_order_is_the_declared_one(name):
+    torch.manual_seed(1)
+    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), problems.STEPS[name], dt=0.5), torch.randn(10, 2, 2), rtol=1e-11,
+                   atol=1e-12)  # fmt: skip
+    assert found.order == problems.STEPS[name].order
+    assert found.orders[-1] == pytest.approx(found.order, abs=0.2)
+
+
+def test_drifts_are_distances_from_the_exact_states():
+    rnn, xs, ts = slow(discretize.Euler(), 0.7), torch.randn(12, 3, 2), torch.cat([torch.zeros(1), torch.rand(12)]).cumsum(0)
+    h_0 = torch.randn(1, 3, 4)
+    found = refine(rnn, xs, h_0, ts, halvings=1)
+    exact = discretize.ContinuousRNN(rnn.field, rtol=1e-10, atol=1e-10)(xs, h_0, ts)[0]
+    off = rnn(xs, h_0, ts)[0] - exact
+    assert found.drift[0] == pytest.approx(float(off.detach().square().mean().sqrt()), rel=1e-6)
+    assert found.largest[0] == pytest.approx(float(off.detach().abs().max()), rel=1e-6)
+    assert found.spread == pytest.approx(float((exact - exact.mean((0, 1))).detach().square().mean().sqrt()), rel=1e-6)
+
+
+def test_any_model_with_its_metric_and_nothing_of_it_changes():
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = discretize.DiscreteRNN(ctrnn.gru(2, 5), substeps=2, batch_first=True)
+            self.drop, self.read = nn.Dropout(0.5), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.read(self.drop(self.rnn(x)[0][:, -1]))
+
+    model, x, label = Classifier().train(), torch.randn(6, 9, 2), torch.randint(3, (6,))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = refine(model, x, metric=lambda logits: nn.functional.cross_entropy(logits, label))
+    assert model.training
+    assert model.rnn.substeps == 2
+    assert "_states" not in vars(model.rnn)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    model.eval()
+    assert found.metrics[0] == pytest.approx(float(nn.functional.cross_entropy(model(x), label).detach()))
+    assert abs(found.metrics[-1] - found.exact_metric) < abs(found.metrics[0] - found.exact_metric)
+    assert "the metric is" in found.verdict
+    assert f"{found.exact_metric:.5g}" in str(found)
+
+
+def test_a_model_that_has_left_all_bounds_is_told_so():
+    field = ctrnn.leaky(2, 3, alpha=40.0)
+    found = refine(discretize.DiscreteRNN(field), torch.randn(30, 1, 2), halvings=6)
+    assert "leave all bounds" in found.verdict or found.share > 100
+    assert not found.is_an_ode
+    assert found.drift[-1] < 1
+
+
+def test_float32_is_refined_down_to_its_rounding():
+    torch.set_default_dtype(torch.float32)
+    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), discretize.RungeKutta4()), torch.randn(20, 2, 2), halvings=5)
+    assert found.converges
+    assert found.verdict.startswith("Yes")
+
+
+def test_one_sequence_without_a_batch_is_refined_too():
+    rnn, x = slow(discretize.Euler()), torch.randn(8, 2)
+    assert_close(torch.tensor(refine(rnn, x).drift), torch.tensor(refine(rnn, x[:, None]).drift))
+
+
+def test_what_cannot_be_refined_is_refused():
+    with pytest.raises(ValueError, match=r"no discretize\.DiscreteRNN"):
+        refine(nn.Linear(2, 2), torch.zeros(1, 2))
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module"):
+        refine(ctrnn.gated, torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="`halvings`"):
+        refine(slow(discretize.Euler()), torch.zeros(3, 1, 2), halvings=0)
+
+
+def test_a_step_that_does_not_have_its_order_is_not_called_an_ode():
+    class Wrong(discretize.Euler):
+        """Forgets that the input moves the state: of no order."""
+
+        def advance(self, field, projected, h, dt):
+            return h + 0.5 * dt * field.flow(projected, h)
+
+    found = refine(slow(Wrong(), 0.5), torch.randn(30, 3, 2))
+    assert not found.converges
+    assert found.verdict.startswith("Not known")
+    assert math.isfinite(found.share)
