@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
@@ -22,7 +22,10 @@ from tyro.constructors import PrimitiveConstructorSpec
 from experiments.interruption import Interrupted, interruptible
 from experiments.usage import UsageError, did_you_mean
 
-__all__ = ["COMMANDS", "demo", "main"]
+__all__ = ["COMMANDS", "main"]
+
+if TYPE_CHECKING:
+    from experiments.demo.recording import Recording
 
 DONE, FAILED, WRONG_USAGE, BROKEN_PIPE = 0, 1, 2, 141
 
@@ -59,16 +62,9 @@ def demo(
         input: Your own recording, .npy or .csv: one column a channel, one row a sample.
         rate: Samples per second of your recording.
     """
-    if input is not None and rate is None:
-        raise UsageError("--input needs --rate too: how many samples per second is it?")
-    if rate is not None and input is None:
-        raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
-    from experiments.demo.recording import load  # noqa: PLC0415
-
-    recording = load(input, rate)  # before torch is imported, so that a wrong file is told at once
+    recording, words = _recording("demo", out, input, rate)
     from experiments.demo.run import run  # noqa: PLC0415
 
-    words = ["ctrnn", "demo", "--out", str(out)] + ([] if input is None else ["--input", str(input), "--rate", f"{rate:g}"])
     return DONE if run(out, recording, command=shlex.join(words)) else FAILED
 
 
@@ -102,7 +98,38 @@ def derive(
     return DONE if run(source, form, out) else FAILED
 
 
-COMMANDS: dict[str, Callable[..., int]] = {"demo": demo, "derive": derive}
+def breakdown(
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/breakdown"),
+    input: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")] = None,
+    rate: Annotated[float | None, _HZ, tyro.conf.arg(help_behavior_hint="(required with --input)")] = None,
+) -> int:
+    """Draw where the Taylor step stops being the field, and what to take instead; writes DIR/index.html.
+
+    Args:
+        out: Folder for index.html, breakdown.csv and the figures.
+        input: Your own recording, .npy or .csv: one column a channel, one row a sample.
+        rate: Samples per second of your recording.
+    """
+    recording, words = _recording("breakdown", out, input, rate)
+    from experiments.breakdown.run import run  # noqa: PLC0415
+
+    return DONE if run(out, recording, command=shlex.join(words)) else FAILED
+
+
+def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, list[str]]:
+    """What is played, read before torch is imported so that a wrong file is told at once; and the command in words."""
+    if input is not None and rate is None:
+        raise UsageError("--input needs --rate too: how many samples per second is it?")
+    if rate is not None and input is None:
+        raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
+    from experiments.demo.recording import load  # noqa: PLC0415
+
+    given = [] if input is None else ["--input", str(input), "--rate", f"{rate:g}"]
+    return load(input, rate), ["ctrnn", command, "--out", str(out), *given]
+
+
+COMMANDS: dict[str, Callable[..., int]] = {"demo": demo, "derive": derive, "breakdown": breakdown}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -56,7 +56,7 @@ class ClockTrace:
 
 def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
     """Channels one above the other; xs (time, channels), standardized."""
-    with _style():
+    with style():
         figure = Figure(figsize=(WIDTH, 0.9 + 0.52 * len(names)), layout="constrained")
         ax = figure.add_subplot()
         apart = 6.0
@@ -75,7 +75,7 @@ def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
 
 def clocks(traces: Sequence[ClockTrace], original: np.ndarray, window: float, marked: tuple[int, int]) -> Figure:
     """One channel on every clock, one row a clock, over the same stretch of time; the same samples marked in each."""
-    with _style():
+    with style():
         figure = Figure(figsize=(WIDTH, 0.55 + 0.78 * (len(traces) + 1)), layout="constrained")
         axes = figure.subplots(len(traces) + 1, 1, sharex=True, sharey=True)
         rows = [("as recorded", np.arange(len(original), dtype=float), original)]
@@ -99,7 +99,7 @@ def clocks(traces: Sequence[ClockTrace], original: np.ndarray, window: float, ma
 
 def landing(traces: Sequence[ClockTrace], unwarped: np.ndarray, shown: slice, unit: int) -> Figure:
     """One unit's state on every clock against what the clock shows: with its speed, without it, and unwarped."""
-    with _style():
+    with style():
         figure = Figure(figsize=(WIDTH, 1.2 + 1.0 * len(traces)), layout="constrained")
         axes = figure.subplots(len(traces), 1, sharex=True, sharey=True)
         samples = np.arange(len(unwarped))[shown]
@@ -137,7 +137,7 @@ def landing(traces: Sequence[ClockTrace], unwarped: np.ndarray, shown: slice, un
 
 def deviations(traces: Sequence[ClockTrace], limit: float) -> Figure:
     """The largest deviation over units along the recording, with and without the clock's speed, and the limit."""
-    with _style():
+    with style():
         figure = Figure(figsize=(WIDTH, 3.5), layout="constrained")
         ax = figure.add_subplot()
         smallest = limit
@@ -154,7 +154,7 @@ def deviations(traces: Sequence[ClockTrace], limit: float) -> Figure:
         ax.set_yscale("log")
         ax.set_ylim(smallest / 40, 40)
         ax.set_xlim(0, last)
-        _decades(ax)
+        decades(ax)
         ax.set_xlabel("what the clock shows, in samples")
         ax.set_ylabel("largest deviation of a unit")
         ax.grid(axis="y")
@@ -164,7 +164,7 @@ def deviations(traces: Sequence[ClockTrace], limit: float) -> Figure:
 
 def step_states(exact: np.ndarray, stepped: Sequence[tuple[int, np.ndarray]], shown: slice, unit: int) -> Figure:
     """One unit's state, exact and by Euler steps, one row for each number of steps a sample."""
-    with _style():
+    with style():
         figure = Figure(figsize=(WIDTH, 0.95 + 1.05 * len(stepped)), layout="constrained")
         axes = np.atleast_1d(figure.subplots(len(stepped), 1, sharex=True, sharey=True))
         samples = np.arange(1, len(exact) + 1)[shown]
@@ -183,7 +183,7 @@ def step_states(exact: np.ndarray, stepped: Sequence[tuple[int, np.ndarray]], sh
 
 def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float]) -> Figure:
     """Deviation of the Euler steps from the solution against steps a sample, both logarithmic."""
-    with _style():
+    with style():
         figure = Figure(figsize=(WIDTH, 3.1), layout="constrained")
         ax = figure.add_subplot()
         steps = np.asarray(ns, dtype=float)
@@ -195,7 +195,7 @@ def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float
         ax.set_yscale("log")
         ax.set_xticks(steps, [str(n) for n in ns])
         ax.minorticks_off()
-        _decades(ax)
+        decades(ax)
         ax.set_xlabel("steps a sample, n (each covers 1/n of it)")
         ax.set_ylabel("deviation from exact")
         ax.grid(axis="y")
@@ -205,7 +205,7 @@ def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float
 
 def warp(trace: ClockTrace, original: np.ndarray, unwarped: np.ndarray, shown: slice) -> Figure:
     """The README's figure: a recording on two clocks, a unit's state on each, and one landing on the other."""
-    with _style(**{"figure.facecolor": PAPER, "savefig.facecolor": PAPER}):
+    with style(**{"figure.facecolor": PAPER, "savefig.facecolor": PAPER}):
         figure = Figure(figsize=(8.0, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.1))
         grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.35], hspace=0.08)
         left, right, below = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, :])
@@ -233,7 +233,7 @@ def warp(trace: ClockTrace, original: np.ndarray, unwarped: np.ndarray, shown: s
         return figure
 
 
-def _style(**more: str) -> AbstractContextManager[None]:
+def style(**more: str) -> AbstractContextManager[None]:
     return rc_context(cast(Any, {**STYLE, **more}))
 
 
@@ -244,7 +244,7 @@ def _upper_envelope(*series: np.ndarray, most: int = 80) -> tuple[np.ndarray, li
     return starts, [np.maximum.reduceat(values, starts) for values in series]
 
 
-def _decades(ax: Axes) -> None:
+def decades(ax: Axes) -> None:
     """Powers of ten as text: matplotlib's own are set in its mathematical font."""
     superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

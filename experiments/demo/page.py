@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
 from experiments.colours import variables
 from experiments.demo.section import Section
 
-__all__ = ["page", "scientific", "table"]
+__all__ = ["Heading", "page", "scientific", "table"]
 
 
-def page(sections: Sequence[Section], facts: Mapping[str, str]) -> str:
+@dataclass(frozen=True)
+class Heading:
+    """What stands above the sections: `text` is HTML, the others are plain."""
+
+    kicker: str
+    title: str
+    description: str
+    text: str
+
+
+DEMO = Heading(
+    kicker="ctrnn demo",
+    title="One recurrent cell on five clocks",
+    description="A gated recurrent cell, solved as a differential equation on five clocks and discretized.",
+    text="""A gated recurrent cell is a differential equation,
+<i>dh/dt</i> = <i>g</i>(<i>x</i>, <i>h</i>) · (tanh(<i>W<sub>x</sub>x</i> + <i>W<sub>h</sub>h</i> + <i>b</i>) − <i>h</i>), and
+its gate <i>g</i> is the speed of a clock. This page takes that literally: it proves the equations, plays one recording on five
+clocks, and compares the solver with the usual cell, all with the same weights.""",
+)
+
+
+def page(sections: Sequence[Section], facts: Mapping[str, str], heading: Heading = DEMO) -> str:
     """The whole file. `facts` are the footer's, plain text by name."""
     failures = [failure for section in sections for failure in section.failures]
     style = files("experiments.demo").joinpath("page.css").read_text(encoding="utf-8")
@@ -23,8 +45,8 @@ def page(sections: Sequence[Section], facts: Mapping[str, str]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta name="description" content="A gated recurrent cell, solved as a differential equation on five clocks and discretized.">
-<title>One recurrent cell on five clocks</title>
+<meta name="description" content="{escape(heading.description)}">
+<title>{escape(heading.title)}</title>
 <link rel="icon" href="data:,">
 <style>
 {variables()}
@@ -32,12 +54,9 @@ def page(sections: Sequence[Section], facts: Mapping[str, str]) -> str:
 </head>
 <body>
 <header>
-<p class="kicker">ctrnn demo</p>
-<h1>One recurrent cell on five clocks</h1>
-<p>A gated recurrent cell is a differential equation, <i>dh/dt</i> = <i>g</i>(<i>x</i>, <i>h</i>) · (tanh(<i>W<sub>x</sub>x</i>
-+ <i>W<sub>h</sub>h</i> + <i>b</i>) − <i>h</i>), and its gate <i>g</i> is the speed of a clock. This page takes that
-literally: it proves the equations, plays one recording on five clocks, and compares the solver with the usual cell, all with
-the same weights.</p>
+<p class="kicker">{escape(heading.kicker)}</p>
+<h1>{escape(heading.title)}</h1>
+<p>{heading.text}</p>
 {_verdicts(sections, failures)}
 </header>
 <main>

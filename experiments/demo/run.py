@@ -16,7 +16,9 @@ from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 
-from experiments.demo import clocks, proofs, recorded, steps
+import torch
+
+from experiments.demo import breakdown, clocks, proofs, recorded, steps
 from experiments.demo.page import page
 from experiments.demo.recording import Recording
 from experiments.demo.section import Section, SectionMaker
@@ -34,6 +36,8 @@ def run(out: Path, recording: Recording, command: str) -> bool:
     Raises:  UsageError for a folder that cannot be written.
     """
     _prepare(out)
+    # One sample at a time is no work for several threads; where the processor is shared they wait for one another.
+    torch.set_num_threads(1)
     sections: list[Section] = []
     seconds: dict[str, float] = {}
     for maker in SECTIONS:
@@ -61,7 +65,7 @@ def run(out: Path, recording: Recording, command: str) -> bool:
 
 
 # What the page shows, in order.
-SECTIONS: list[SectionMaker] = [recorded.section, proofs.section, clocks.section, steps.section]
+SECTIONS: list[SectionMaker] = [recorded.section, proofs.section, clocks.section, steps.section, breakdown.section]
 
 
 def _prepare(out: Path) -> None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from experiments.colours import COLOURS
 
-__all__ = ["inline_svg", "standalone_svg"]
+__all__ = ["inline_svg", "standalone_svg", "with_colours"]
 
 NUMBER = re.compile(r"-?\d+\.\d{3,}")
 
@@ -32,6 +32,14 @@ def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
         f'<svg role="img" aria-labelledby="{key}-title {key}-desc" viewBox="0 0 {width:g} {height:g}">'
         f'<title id="{key}-title">{escape(title)}</title><desc id="{key}-desc">{escape(description)}</desc>{body}'
     )
+
+
+def with_colours(svg: str) -> str:
+    """A page's figure as a file of its own, in the light colours, with the letters of whoever opens it."""
+    for name, (_, light) in COLOURS.items():
+        svg = svg.replace(f"var(--{name})", light)
+    paper = f"background: {COLOURS['paper'][1]}; font-family: sans-serif"
+    return svg.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" style="{paper}" ', 1) + "\n"
 
 
 def standalone_svg(figure: Figure) -> str:

@@ -129,7 +129,7 @@ def test_ids_are_unique_and_every_reference_finds_its_id(made):
 
 def test_every_figure_has_a_caption_and_every_picture_a_name(made):
     figures = made.page.all("figure")
-    assert len(figures) == len(made.page.all("svg")) == 6
+    assert len(figures) == len(made.page.all("svg")) == 8
     for figure in figures:
         assert [child.text.strip() for child in figure.children if child.tag == "figcaption"] != [""]
     for svg in made.page.all("svg"):

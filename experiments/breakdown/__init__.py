@@ -1,0 +1,1 @@
+"""The atlas: where each step of each field stops being the field."""

@@ -1,0 +1,167 @@
+"""The atlas's figures, drawn from arrays only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import plots
+from experiments.breakdown.maps import FAMILIES
+from experiments.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, WIDTH
+
+__all__ = ["by_family", "growths", "played", "region_bars"]
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, INK)
+LINES = (*DASHES, (0, (7, 1.5, 1, 1.5, 1, 1.5)))
+REGION_COLOURS = {"monotone": GREEN, "overshooting": ORANGE, "marginal": INK, "divergent": PURPLE}
+REGION_HATCHES = {"monotone": "", "overshooting": "///", "marginal": "", "divergent": "xxx"}
+
+
+def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: str) -> Figure:
+    """A bar for each step map, from region to region; (start, end, region) with g dt on a logarithmic axis."""
+    with plots.style():
+        figure = Figure(figsize=(WIDTH, 0.75 + 0.235 * len(bars)), layout="constrained")
+        ax = figure.add_subplot()
+        for row, pieces in enumerate(bars.values()):
+            for start, end, region in pieces:
+                ax.barh(row, end - start, left=start, height=0.72, color=REGION_COLOURS[region], alpha=0.55, linewidth=0)
+                if REGION_HATCHES[region]:
+                    ax.barh(row, end - start, left=start, height=0.72, fill=False, hatch=REGION_HATCHES[region],
+                            edgecolor=REGION_COLOURS[region], linewidth=0)  # fmt: skip
+        ax.set_yticks(range(len(bars)), list(bars), fontsize=9)
+        ax.invert_yaxis()
+        ax.set_xscale("log")
+        first, last = next(iter(bars.values()))[0][0], next(iter(bars.values()))[-1][1]
+        ax.set_xlim(first, last)
+        ax.set_xticks(
+            [t for t in (0.1, 0.5, 1, 2, 5, 10, 50) if first <= t <= last],
+            [f"{t:g}" for t in (0.1, 0.5, 1, 2, 5, 10, 50) if first <= t <= last],
+        )
+        ax.minorticks_off()
+        for mark in (1, 2):
+            ax.axvline(mark, color=INK, linewidth=0.8)
+        ax.tick_params(left=False)
+        ax.spines["left"].set_visible(False)
+        ax.set_xlabel(label)
+        for region in ("monotone", "overshooting", "divergent"):
+            ax.bar(0, 0, color=REGION_COLOURS[region], alpha=0.55, hatch=REGION_HATCHES[region], label=region,
+                   edgecolor=REGION_COLOURS[region], linewidth=0)  # fmt: skip
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.0)
+        return figure
+
+
+def by_family(
+    xs: Sequence[float],
+    values: Mapping[str, Sequence[float]],
+    x_label: str,
+    y_label: str,
+    limits: tuple[float, float],
+    log_y: bool = True,
+    reference: tuple[str, Sequence[float]] | None = None,
+    marks: Sequence[float] = (1, 2),
+    x_log: bool = True,
+    ends: Mapping[str, Sequence[float]] | None = None,
+    dots: tuple[str, Sequence[float], Sequence[float]] | None = None,
+) -> Figure:
+    """A panel for each family of step maps, a line for each map; values beyond `limits` leave the panel at the top."""
+    with plots.style():
+        families = {name: [m for m in maps if m in values] for name, maps in FAMILIES.items()}
+        # A family below the panel is exact: an empty panel would say less than none.
+        families = {name: maps for name, maps in families.items() if any(max(values[m]) > limits[0] for m in maps)}
+        figure = Figure(figsize=(WIDTH, 0.45 + 1.62 * len(families)), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(len(families), 1, sharex=True, sharey=True))
+        for ax, (family, maps) in zip(axes, families.items(), strict=True):
+            if reference is not None:
+                ax.plot(xs, reference[1], color=MUTED, linewidth=3.5, alpha=0.5, label=reference[0])
+            for name, colour, dashes in zip(maps, COLOURS, LINES, strict=False):
+                at = xs if ends is None else ends[name]
+                ys = np.asarray(values[name], dtype=float)
+                shown = np.where(np.isfinite(ys), ys, 1e300)
+                shown = np.clip(shown, None, limits[1] * (1e3 if log_y else 10))
+                ax.plot(at, shown, color=colour, linestyle=dashes, linewidth=1.3, label=name,
+                        marker="o" if ends is not None else None, markersize=2.4)  # fmt: skip
+            if dots is not None:
+                ax.plot(dots[1], dots[2], "s", color=MUTED, markersize=3, label=dots[0])
+            ax.set_title(family, pad=2)
+            if log_y:
+                ax.set_yscale("log")
+            if x_log:
+                ax.set_xscale("log")
+            for mark in marks:
+                ax.axvline(mark, color=GRID, linewidth=1)
+            ax.set_ylim(*limits)
+            ax.grid(axis="y")
+            ax.set_axisbelow(True)
+            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=1.9)
+            if log_y:
+                plots.decades(ax)
+            ax.tick_params(which="minor", bottom=False)
+        if x_log and ends is None:
+            low, high = min(xs), max(xs)
+            ticks = [t for t in (0.01, 0.1, 1, 2, 10, 50) if low * 0.99 <= t <= high * 1.01]
+            axes[-1].set_xticks(ticks, [f"{t:g}" for t in ticks])
+            axes[-1].set_xlim(low, high)
+        elif not x_log:
+            axes[-1].set_xlim(min(xs), max(xs))
+        axes[-1].set_xlabel(x_label)
+        figure.supylabel(y_label, fontsize=10)
+        return figure
+
+
+def growths(speeds: Sequence[float], curves: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]]) -> Figure:
+    """For each field a panel: the largest spectral radius along a run for two maps, and the norms above them."""
+    with plots.style():
+        figure = Figure(figsize=(WIDTH, 0.7 + 1.5 * len(curves)), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(len(curves), 1, sharex=True))
+        for ax, (field, maps) in zip(axes, curves.items(), strict=True):
+            for (name, (radii, norms)), colour in zip(maps.items(), (ORANGE, BLUE), strict=False):
+                ax.plot(speeds, radii, color=colour, label=f"{name}: spectral radius")
+                ax.plot(speeds, norms, color=colour, linestyle=DASHES[1], linewidth=1, label=f"{name}: norm, a bound")
+            ax.axhline(1.0, color=INK, linewidth=0.8)
+            ax.set_title(field, pad=2)
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            ax.set_ylim(0.2, 40)
+            ax.set_yticks([0.5, 1, 2, 10], ["0.5", "1", "2", "10"])
+            ax.minorticks_off()
+            ax.grid(axis="y")
+        ticks = [t for t in (0.1, 0.5, 1, 2, 5, 10) if min(speeds) <= t <= max(speeds)]
+        axes[-1].set_xticks(ticks, [f"{t:g}" for t in ticks])
+        axes[-1].set_xlim(min(speeds), max(speeds))
+        axes[-1].set_xlabel("step dt, in samples of the field's own clock")
+        figure.supylabel("growth of a small difference in one step", fontsize=10)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=1, handlelength=1.9)
+        return figure
+
+
+def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[str, np.ndarray], unit: int) -> Figure:
+    """c'g along a run on coloured ground, and a unit's state, exact and by each of some step maps."""
+    with plots.style():
+        figure = Figure(figsize=(WIDTH, 1.7 + 1.15 * len(stepped)), layout="constrained")
+        axes = figure.subplots(1 + len(stepped), 1, sharex=True, height_ratios=[1.3, *([1] * len(stepped))])
+        top = float(np.max(g)) * 1.3
+        low = float(np.min(g)) / 1.3
+        for start, end, region in ((low, 1, "monotone"), (1, 2, "overshooting"), (2, top, "divergent")):
+            if end > start:
+                axes[0].axhspan(max(low, start), min(top, end), color=REGION_COLOURS[region], alpha=0.22, linewidth=0)
+                axes[0].text(time[0], math.sqrt(max(low, start) * min(top, end)), f" {region}", va="center", fontsize=9)
+        axes[0].plot(time, g, color=INK, linewidth=1)
+        axes[0].set_yscale("log")
+        axes[0].set_ylim(low, top)
+        ticks = [t for t in (0.1, 0.5, 1, 2, 5, 10) if low <= t <= top]
+        axes[0].set_yticks(ticks, [f"{t:g}" for t in ticks])
+        axes[0].minorticks_off()
+        axes[0].set_title(f"c′g of unit {unit + 1}, a step", pad=2)
+        for ax, (name, states) in zip(axes[1:], stepped.items(), strict=True):
+            ax.plot(time, np.clip(states, -9, 9), color=ORANGE, linewidth=1.0, label="stepped")
+            ax.plot(time, exact, color=INK, linewidth=1.0, label="exact")
+            ax.set_title(name, pad=2)
+            ax.set_ylim(-1.6, 1.6)
+            ax.grid(axis="y")
+        axes[-1].set_xlim(time[0], time[-1])
+        axes[-1].set_xlabel("steps")
+        axes[-1].legend(loc="lower left", ncols=2, handlelength=1.6)
+        return figure
