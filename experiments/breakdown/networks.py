@@ -185,19 +185,17 @@ def networks_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         title="Networks on a recording",
         lead=f"The same weights, {UNITS} units on {SAMPLES} samples of {recording.name}, stepped by every map and solved. Each "
         "sample is held for d<i>t</i> units of the field’s own time; in the familiar cell d<i>t</i> is 1.",
-        body="<p>Where there is recurrence no map is exact, and the leak is not all that moves: an error is made by what "
-        "the other "
-        "units do within the step. Exponential, backward and frozen maps stay where the equation keeps the states, and "
-        "for long "
-        "steps come to rest where it does. Splitting writes <i>g</i> <i>f</i> where a gate would write <i>G</i> "
-        "<i>f</i>, and so "
-        "misses the fixed point by more the longer the step; the trapezoid reflects what it cannot follow.</p>\n"
+        body="<p>Where there is recurrence no map is exact, and the leak is not all that moves: an error is made by what the "
+        "other units do within the step. Exponential and backward maps, frozen or not, stay where the equation keeps the "
+        "states. For long steps backward Euler comes to rest where the equation does, and exponential Euler goes to the "
+        "target that it saw from where it was, one turn of the recurrence behind. Splitting writes <i>g</i> <i>f</i> where a "
+        "gate would write <i>G</i> <i>f</i>, and so misses the fixed point by more the longer the step; the trapezoid "
+        "reflects what it cannot follow.</p>\n"
         + _table(by),
         pictures=(*(_picture(field, by) for field in FIELDS), _growth_picture(curves)),
         numbers={"rows": rows, "bounded_at_50": kept},
-        verdict=f"On networks Euler is lost once <i>g</i> d<i>t</i> is past 2; at d<i>t</i> = 50, {len(kept)} of "
-        f"{len(MAPS)} maps keep "
-        f"the states of all {len(linear)} fields with the decay <i>h</i>.",
+        verdict=f"On networks Euler is lost once <i>g</i> d<i>t</i> is past 2; at d<i>t</i> = 50, {len(kept)} of {len(MAPS)} "
+        f"maps keep the states of all {len(linear)} fields with the decay <i>h</i>.",
         failures=tuple(failures),
     )  # fmt: skip
 
@@ -216,10 +214,9 @@ def _table(by: dict[tuple[str, str, float], Run]) -> str:
             cells.append("lost" if run.lost else scientific(run.drift))
         rows.append([label, *cells, _largest(by["plain", label, 50.0].largest)])
     return table(
-        "The plain field: root mean square error over the run, and the largest state at d<i>t</i> = 50; “lost” is an "
-        "error above "
-        f"{LOST:g}, or a step that could not be taken",
-        ["Step", *(f"d<i>t</i> = {dt:g}" for dt in shown), "Largest |<i>h</i>|"], rows,
+        "The plain field: root mean square error over the run, and the largest state at d<i>t</i> = 50; “lost” is an error "
+        f"above {LOST:g}, or a step that could not be taken",
+        ["Step", *(f"d<i>t</i> = {dt:g}" for dt in shown), "Largest |<i>h</i>|"], rows, "wide",
     )  # fmt: skip
 
 
@@ -237,10 +234,9 @@ def _picture(field: str, by: dict[tuple[str, str, float], Run]) -> Picture:
             figures.by_family(DTS, values, "dt, in units of the field's own time", "r.m.s. error over the run", (1e-7, 10)),
             f"figure-{field.replace(', ', '-').replace(' ', '-')}", f"{field}: error over the run against dt",
             "Both axes logarithmic, a panel for each family of maps: errors rise with dt by the order of the map; "
-            f"{gone or 'no'} "
-            "is where Euler leaves the panel.",
+            f"{gone or 'no'} is where Euler leaves the panel.",
         ),
-        f"<b>{field}</b>: error over the run. At d<i>t</i> = 1 half of all leaks are above {leak:.2f}; {fate}.",
+        f"<b>{field}</b>: error over the run. At d<i>t</i> = 1 the median leak is {leak:.2f}; {fate}.",
     )  # fmt: skip
 
 
@@ -249,12 +245,10 @@ def _growth_picture(curves: dict[str, dict[str, tuple[list[float], list[float]]]
     return Picture(
         inline_svg(
             figures.growths(GROWTH_DTS, shown), "figure-growth", "Growth of a small difference in one step",
-            "For the plain field, the GRU and the LSTM, the largest spectral radius of the step map's Jacobian along "
-            "the run, and "
-            "its norm above it: Euler's passes 1 near dt = 2, exponential Euler's stays below or near 1.",
+            "For the plain field, the GRU and the LSTM, the largest spectral radius of the step map's Jacobian along the "
+            "run, and its norm above it: Euler's passes 1 near dt = 2, exponential Euler's stays below or near 1.",
         ),
-        "<b>Several units.</b> The spectral radius of the step’s Jacobian, largest over the run, and the norm that "
-        "bounds it: what "
-        "a small difference may grow by. Above the line at 1 the Euler map tears neighbouring states apart; the "
+        "<b>Several units.</b> The spectral radius of the step’s Jacobian, largest over the run, and the norm that bounds "
+        "it: what a small difference may grow by. Above the line at 1 the Euler map tears neighbouring states apart; the "
         "equation does not.",
     )  # fmt: skip

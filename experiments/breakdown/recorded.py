@@ -125,17 +125,14 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
     return Section(
         key="recording",
         title="A recording played faster and faster",
-        lead=f"{recording.name[0].upper() + recording.name[1:]}, read once a step on a clock that speeds up from "
-        f"{SLOWEST:g} to {FASTEST:g} "
-        "samples a step. "
-        "Nothing is set to cross a limit: <i>c</i>′<i>g</i> does so by itself.",
+        lead=f"{recording.name[0].upper() + recording.name[1:]}, read once a step on a clock that speeds up from {SLOWEST:g} "
+        f"to {FASTEST:g} samples a step. Nothing is set to cross a limit: <i>c</i>′<i>g</i> does so by itself.",
         body="<p>The rates are softplus(...) of the input, about 1. Each step moves the field by as much of its own time as the "
         "clock moves. Exact is the field solved over the same held samples, so that what differs is the step alone.</p>\n"
         + table(
             "At steady speeds, in samples a step: the share of units and steps beyond 1 and beyond 2, along the exact "
-            "states, and "
-            "the root mean square error of the states by each map",
-            ["Speed", *(f"{speed:g}" for speed in speeds)], lines,
+            "states, and the root mean square error of the states by each map",
+            ["Speed", *(f"{speed:g}" for speed in speeds)], lines, "wide",
         ),
         pictures=(
             Picture(
@@ -143,18 +140,16 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
                     figures.played(np.arange(1, len(run.exact) + 1), run.g[:, unit], run.exact[:, unit],
                                    {name: states[:, unit] for name, states in run.states.items()}, unit),
                     "figure-played", "A recording played faster and faster",
-                    "Above, c'g of one unit rising through the regions monotone, overshooting and divergent. Below, a "
-                    "row for each "
-                    "of four maps: Euler swings about the exact state once c'g has passed 1 and leaves the panel beyond 2; "
-                    "Runge-Kutta holds a little longer; exponential and backward Euler stay on it.",
+                    "Above, c'g of one unit rising through the regions monotone, overshooting and divergent. Below, a row "
+                    "for each of four maps: Euler swings about the exact state once c'g has passed 1 and leaves the panel "
+                    "beyond 2; Runge-Kutta holds a little longer; exponential and backward Euler stay on it.",
                 ),
                 "<b>One unit while the clock speeds up.</b> Half of the units are past 1 from step "
                 f"{crossing[0]} and past 2 from step {crossing[1]}.",
             ),
         ),
-        after=f"<p>Along Euler’s own run a monitor (<code>discretize.Monitor</code>) counted {counted['monotone']:.1%} of "
-        "its steps "
-        f"as monotone, {counted['overshooting']:.1%} as overshooting and {counted['divergent']:.1%} as divergent.</p>\n",
+        after=f"<p>Along Euler’s own run a monitor (<code>discretize.Monitor</code>) counted {counted['monotone']:.1%} of its "
+        f"steps as monotone, {counted['overshooting']:.1%} as overshooting and {counted['divergent']:.1%} as divergent.</p>\n",
         numbers={
             "rows": rows, "crossing": crossing,
             "errors": {
@@ -163,8 +158,7 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
             },
         },
         verdict=f"On a clock {fast:g} times as fast Euler is {'lost' if not errors['Euler', fast] < 10 else 'off'}, and "
-        "exponential "
-        f"Euler off by {scientific(errors['ExponentialEuler', fast])}, backward Euler by "
+        f"exponential Euler off by {scientific(errors['ExponentialEuler', fast])}, backward Euler by "
         f"{scientific(errors['BackwardEuler', fast])}.",
         failures=tuple(failures),
     )  # fmt: skip

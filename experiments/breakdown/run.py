@@ -33,10 +33,8 @@ HEADING = Heading(
     title="Where the Taylor step stops being the field",
     description="Which one-step maps follow a recurrent vector field at which rates, and which to take instead.",
     text="A recurrent cell is a differential equation, and its discrete form a step of it. Tallec and Ollivier use the "
-    "Taylor step "
-    "and say that it holds when the gate is not much above 1. This atlas says what happens beyond, for fifteen steps, "
-    "five fields "
-    "and any <i>g</i>: which steps overshoot, which diverge, what is lost, and what to take instead.",
+    "Taylor step and say that it holds when the gate is not much above 1. This atlas says what happens beyond, for fifteen "
+    "steps, five fields and any <i>g</i>: which steps overshoot, which diverge, what is lost, and what to take instead.",
 )
 PARTS: tuple[SectionMaker, ...] = (held_section, power_section, networks_section, recorded_section, cost_section)
 QUICK = (held_section, power_section)
@@ -126,7 +124,6 @@ def _facts(recording: Recording, command: str, seconds: Mapping[str, float]) -> 
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "Data": recording.credit,
         "Numbers": "breakdown.csv in the same folder: part, field, step, x, quantity, value, region.",
-        "Theory": "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the theorems "
-        "are in the "
-        "ledger (ctrnn derive), results 1 to 7 and the step maps of this project.",
+        "Theory": "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the theorems are "
+        "in the ledger (ctrnn derive), results 1 to 7 and the step maps of this project.",
     }

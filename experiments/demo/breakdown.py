@@ -51,13 +51,11 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
     return Section(
         key="breakdown",
         title="Where the step stops being the field",
-        lead="A Taylor step of the rate <i>g</i> goes past its target once <i>c</i>′<i>g</i> is above 1, and away from "
-        "it above 2. "
-        "An exponential step of the same field, at the same cost, does neither.",
+        lead="A Taylor step of the rate <i>g</i> goes past its target once <i>c</i>′<i>g</i> is above 1, and away from it "
+        "above 2. An exponential step of the same field, at the same cost, does neither.",
         body=f"<p>Here the first {len(excerpt.xs)} samples speed up from {SLOWEST:g} to {FASTEST:g} samples a step, and rates "
-        "are softplus(…) of the input, about "
-        "1. <code>ctrnn breakdown</code> draws the whole atlas: fifteen steps, five fields, slow forgetting, what accuracy "
-        "costs.</p>\n",
+        "are softplus(…) of the input, about 1. <code>ctrnn breakdown</code> draws the whole atlas: fifteen steps, five "
+        "fields, slow forgetting, what accuracy costs.</p>\n",
         pictures=(
             Picture(
                 inline_svg(

@@ -73,15 +73,17 @@ def page(sections: Sequence[Section], facts: Mapping[str, str], heading: Heading
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "numbers") -> str:
-    """A table of HTML cells; the first column names its rows. Kinds: "numbers", "words"."""
+    """A table of HTML cells; the first column names its rows. Kinds: "numbers", "words", "wide", which scrolls."""
     columns = "".join(f'<th scope="col">{name}</th>' for name in head)
     lines = "".join(
         f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>\n' for first, *rest in rows
     )
-    return (
-        f'<table class="{kind}">\n<caption>{caption}</caption>\n<thead><tr>{columns}</tr></thead>\n'
+    told = f"<span>{caption}</span>" if kind == "wide" else caption
+    drawn = (
+        f'<table class="{kind}">\n<caption>{told}</caption>\n<thead><tr>{columns}</tr></thead>\n'
         f"<tbody>\n{lines}</tbody>\n</table>\n"
     )
+    return f'<div class="scroll" tabindex="0">{drawn}</div>\n' if kind == "wide" else drawn
 
 
 def scientific(value: float) -> str:
