@@ -248,7 +248,7 @@ def local_error(name: str, order: int) -> Expr:
 def power_forgetting(rate: Scalar, r: Expr) -> Forgetting:
     r"""The exact flow of -rate |h|^r h with the rate held: h (1 + r S |h|^r)^(-1/r), S = rate dt.
 
-    Source:  Ohno and Kumagai 2021, eq. (21), with its misprint corrected.
+    Source:  Ohno and Kumagai 2021, eq. (20), with a rate.
     """
     return lambda h, at, dt: h * (1 + r * rate(at) * dt * Abs(h) ** r) ** (-1 / r)
 

@@ -53,7 +53,7 @@ def by_region(step: discretize.Step, seen: torch.Tensor) -> torch.Tensor:
     return counts
 
 
-@pytest.mark.parametrize("name", ["Euler", "RungeKutta4", "ExponentialEuler", "Trapezoid"])
+@pytest.mark.parametrize("name", ["Euler", "RungeKutta4", "ExponentialEuler", "FrozenTrapezoid"])
 @pytest.mark.parametrize("substeps", [1, 3])
 @pytest.mark.parametrize("stamped", [False, True])
 def test_region_counts_are_those_of_brute_force(name, substeps, stamped):
