@@ -124,7 +124,7 @@ def refine(
         raise ValueError("`model` has no discretize.DiscreteRNN in it; wrap its field: `DiscreteRNN(field, step)`.")
     checks.positive_size("halvings", halvings)
     levels = [2**k for k in range(halvings + 1)]
-    training = model.training
+    training = {part: part.training for part in model.modules()}
     model.eval()  # dropout would be told apart from the step
     try:
         with _solved(parts, rtol, atol):
@@ -135,7 +135,8 @@ def refine(
             with _refined(parts, n):
                 runs.append(_run(model, parts, data))
     finally:
-        model.train(training)
+        for part, was in training.items():
+            part.training = was
     off = [[(a - b).double() for a, b in zip(states, exact, strict=True)] for states, _ in runs]
     drift = [_root_mean_square(parts_off) for parts_off in off]
     return Refinement(
@@ -162,21 +163,21 @@ def _root_mean_square(tensors: list[Tensor]) -> float:
 
 
 def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
-    """What the parts give as states, (time, batch, hidden) each, and what the model returns."""
-    outputs: dict[int, Tensor] = {}
+    """What the parts give as states at each of their calls, (time, batch, hidden), and what the model returns."""
+    outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
     def keep(part: nn.Module, _: Any, output: tuple[Tensor, Tensor]) -> None:
-        states = output[0] if output[0].dim() == 3 else output[0].unsqueeze(1)
-        outputs[id(part)] = states.transpose(0, 1) if getattr(part, "batch_first", False) else states
+        batched = output[0].dim() == 3
+        states = output[0] if batched else output[0].unsqueeze(1)
+        outputs[id(part)].append(states.transpose(0, 1) if batched and getattr(part, "batch_first", False) else states)
 
     with ExitStack() as hooks:
         for part in parts:
             hooks.callback(part.register_forward_hook(keep).remove)
         result = model(*data)
-    silent = [part for part in parts if id(part) not in outputs]
-    if silent:
+    if not all(outputs.values()):
         raise ValueError("`model` did not call all of its DiscreteRNNs on this data; give data that runs them.")
-    return [outputs[id(part)] for part in parts], result
+    return [states for part in parts for states in outputs[id(part)]], result
 
 
 @contextmanager

@@ -119,3 +119,40 @@ def test_a_step_that_does_not_have_its_order_is_not_called_an_ode():
     assert not found.converges
     assert found.verdict.startswith("Not known")
     assert math.isfinite(found.share)
+
+
+def test_modes_of_parts_are_given_back_one_by_one_and_every_call_counts():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.norm = slow(discretize.Euler(), 0.5), nn.BatchNorm1d(4).eval()
+
+        def forward(self, x):
+            return self.rnn(x)[0] + self.rnn(x.flip(0))[0]
+
+    model, x = Twice().train(), torch.randn(20, 2, 2)
+    model.norm.eval()
+    both = refine(model, x)
+    assert model.training
+    assert not model.norm.training
+    alone = [refine(model.rnn, y).drift[0] for y in (x, x.flip(0))]
+    assert both.drift[0] == pytest.approx(math.sqrt((alone[0] ** 2 + alone[1] ** 2) / 2))
+
+
+def test_a_part_that_the_data_does_not_reach_is_told():
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = slow(discretize.Euler())
+
+        def forward(self, x):
+            return x
+
+    with pytest.raises(ValueError, match="did not call"):
+        refine(Idle(), torch.zeros(3, 1, 2))
+
+
+def test_one_sequence_to_a_batch_first_module_is_refined_too():
+    field, x = ctrnn.leaky(2, 4, alpha=0.5), torch.randn(8, 2)
+    first = refine(discretize.DiscreteRNN(field, batch_first=True), x)
+    assert_close(torch.tensor(first.drift), torch.tensor(refine(discretize.DiscreteRNN(field), x).drift))
