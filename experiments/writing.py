@@ -6,7 +6,24 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["write_atomically"]
+from experiments.usage import UsageError
+
+__all__ = ["not_writable", "ready_folder", "write_atomically"]
+
+
+def ready_folder(out: Path) -> None:
+    """Find out now, not after a minute of work, that the folder cannot be written. Raises: UsageError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise not_writable(out, error) from None
+
+
+def not_writable(out: Path, error: OSError) -> UsageError:
+    """What to say of a folder that cannot be written."""
+    return UsageError(f"cannot write to {out} ({error.strerror or error}); choose another folder with --out DIR.")
 
 
 def write_atomically(path: Path, text: str) -> None:

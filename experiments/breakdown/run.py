@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import platform
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
@@ -23,8 +22,7 @@ from experiments.demo.recording import Recording
 from experiments.demo.section import Section, SectionMaker
 from experiments.demo.svg import with_colours
 from experiments.interruption import checkpoint
-from experiments.usage import UsageError
-from experiments.writing import write_atomically
+from experiments.writing import not_writable, ready_folder, write_atomically
 
 __all__ = ["PARTS", "run"]
 
@@ -47,12 +45,7 @@ def run(out: Path, recording: Recording, command: str) -> bool:
     Args:    out: folder of index.html, breakdown.csv and the figures; recording: what is played; command: what was typed.
     Raises:  UsageError for a folder that cannot be written.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise _not_writable(out, error) from None
+    ready_folder(out)
     began, sections = perf_counter(), []
     seconds: dict[str, float] = {}
     for section, lines, took in _made(recording):
@@ -69,7 +62,7 @@ def run(out: Path, recording: Recording, command: str) -> bool:
                 write_atomically(out / f"{section.key}-{number}.svg", with_colours(picture.svg))
         write_atomically(out / "index.html", page(sections, _facts(recording, command, seconds), HEADING))
     except OSError as error:
-        raise _not_writable(out, error) from None
+        raise not_writable(out, error) from None
     for failure in failures:
         _say(f"FAILED  {failure}")
     _say("A check failed; the page says which." if failures else f"All checks passed, in {perf_counter() - began:.0f} s.")
@@ -109,10 +102,6 @@ def _make(part: SectionMaker, recording: Recording) -> tuple[Section, list[str],
 def _say(line: str) -> None:
     checkpoint()
     print(line, flush=True)
-
-
-def _not_writable(out: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot write to {out} ({error.strerror or error}); choose another folder with --out DIR.")
 
 
 def _facts(recording: Recording, command: str, seconds: Mapping[str, float]) -> dict[str, str]:

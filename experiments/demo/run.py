@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,8 +22,7 @@ from experiments.demo.page import page
 from experiments.demo.recording import Recording
 from experiments.demo.section import Section, SectionMaker
 from experiments.interruption import checkpoint
-from experiments.usage import UsageError
-from experiments.writing import write_atomically
+from experiments.writing import not_writable, ready_folder, write_atomically
 
 __all__ = ["SECTIONS", "run"]
 
@@ -35,7 +33,7 @@ def run(out: Path, recording: Recording, command: str) -> bool:
     Args:    out: folder of index.html and numbers.json; recording: what is played; command: what was typed.
     Raises:  UsageError for a folder that cannot be written.
     """
-    _prepare(out)
+    ready_folder(out)
     # One sample at a time is no work for several threads; where the processor is shared they wait for one another.
     torch.set_num_threads(1)
     sections: list[Section] = []
@@ -56,7 +54,7 @@ def run(out: Path, recording: Recording, command: str) -> bool:
         write_atomically(out / "numbers.json", json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         write_atomically(target, page(sections, _facts(recording, command, seconds)))
     except OSError as error:
-        raise _not_writable(out, error) from None
+        raise not_writable(out, error) from None
     for failure in failures:
         _say(f"FAILED  {failure}")
     _say("A check failed; the page says which." if failures else f"All checks passed, in {sum(seconds.values()):.0f} s.")
@@ -66,20 +64,6 @@ def run(out: Path, recording: Recording, command: str) -> bool:
 
 # What the page shows, in order.
 SECTIONS: list[SectionMaker] = [recorded.section, proofs.section, clocks.section, steps.section, breakdown.section]
-
-
-def _prepare(out: Path) -> None:
-    """Find out now, not after a minute of work, that the folder cannot be written."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise _not_writable(out, error) from None
-
-
-def _not_writable(out: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot write to {out} ({error.strerror or error}); choose another folder with --out DIR.")
 
 
 def _say(line: str) -> None:
