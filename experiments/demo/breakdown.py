@@ -66,11 +66,11 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
                     "figure-faster", "The recording played faster and faster",
                     "Above, c'g of one unit rising through the regions monotone, overshooting and divergent. Below, Euler swings "
                     "about the exact state once c'g has passed 1 and leaves the panel beyond 2; exponential Euler "
-                    "stays on it.",
+                    "stays near it.",
                 ),
                 "<b>The recording played faster and faster.</b> Half of the units are past 1 from step "
-                f"{crossing[0]} and past 2 from step {crossing[1]}; Euler (orange) leaves the exact state (dark), the "
-                "others stay.",
+                f"{crossing[0]} and past 2 from step {crossing[1]}; Euler (orange) leaves the exact state (dark), "
+                "exponential Euler stays near it.",
             ),
             Picture(
                 inline_svg(
