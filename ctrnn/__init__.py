@@ -18,7 +18,10 @@ if _TYPE_CHECKING:
     from ctrnn.decays import PowerDecay as PowerDecay
     from ctrnn.driven import Driven as Driven
     from ctrnn.field import VectorField as VectorField
+    from ctrnn.function_path import FunctionPath as FunctionPath
+    from ctrnn.hermite import HermitePath as HermitePath
     from ctrnn.lstm_field import LSTMField as LSTMField
+    from ctrnn.missing import hold_missing as hold_missing
     from ctrnn.network_gated import NetworkGated as NetworkGated
     from ctrnn.parts import Affine as Affine
     from ctrnn.parts import Part as Part
@@ -37,6 +40,7 @@ if _TYPE_CHECKING:
     from ctrnn.rates import GlobalGateRate as GlobalGateRate
     from ctrnn.rates import SigmoidConstantRate as SigmoidConstantRate
     from ctrnn.relaxation import Relaxation as Relaxation
+    from ctrnn.stacked import Stack as Stack
     from ctrnn.warped import WarpedPath as WarpedPath
     from ctrnn.warps import AffineWarp as AffineWarp
     from ctrnn.warps import PiecewiseWarp as PiecewiseWarp
@@ -58,6 +62,7 @@ _HOMES = {
     ),
     "field": ("VectorField",),
     "relaxation": ("Relaxation",),
+    "stacked": ("Stack",),
     "candidates": (
         "TanhCandidate",
         "ResetCandidate",
@@ -93,6 +98,9 @@ _HOMES = {
         "LinearPath",
         "Path",
     ),
+    "hermite": ("HermitePath",),
+    "function_path": ("FunctionPath",),
+    "missing": ("hold_missing",),
     "warps": (
         "AffineWarp",
         "PiecewiseWarp",

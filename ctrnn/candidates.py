@@ -54,6 +54,10 @@ class ResetCandidate(Part):
         self.bias_h = nn.Parameter(torch.zeros_like(self.pull.bias)) if self.pull.bias is not None else None
         self.projected_size = 2 * self.hidden_size
 
+    @property
+    def projects_affinely(self) -> bool:
+        return type(self).project is ResetCandidate.project
+
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([self.reset.project(x), self.pull.project(x)], -1)
 

@@ -10,37 +10,47 @@ r"""Named fields: a table of parts.
 
 `gated` takes rates without an upper bound in place of the sigmoid: softplus and exponential, see positive_rates.py.
 `leaky` and `gated` take another decay: with `PowerDecay(r)` they forget slowly, Ohno and Kumagai 2021, eq. (22).
+With `num_layers` above 1 each gives a `Stack` of such fields, every one with weights of its own, see stacked.py.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 import torch
 
 from ctrnn import checks
 from ctrnn.candidates import ResetCandidate, TanhCandidate
 from ctrnn.decays import Decay, LinearDecay
+from ctrnn.field import VectorField
 from ctrnn.lstm_field import LSTMField
 from ctrnn.network_gated import NetworkGated
 from ctrnn.parts import Part, WeightSettings
 from ctrnn.positive_rates import ExponentialRate, GlobalExponentialRate, GlobalSoftplusRate, SoftplusRate
 from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
 from ctrnn.relaxation import Relaxation
+from ctrnn.stacked import Stack
 
 __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 
+F = TypeVar("F", bound=VectorField)
 
-def plain(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> Relaxation:
+
+def plain(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:
     r"""dh/dt = tanh(Wx x + Wh h + b) - h; its unit Euler step is `torch.nn.RNN`.
 
-    Args:    input_size, hidden_size: features and units; bias, dtype, device, generator as in torch.nn.
+    Args:    input_size, hidden_size: features and units; num_layers: above 1, a `Stack` of so many;
+             bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Source:  Tallec and Ollivier 2018, eq. (3).
     """
-    candidate = TanhCandidate(input_size, hidden_size, **settings)
-    return Relaxation(candidate, FixedRate(1.0), LinearDecay())
+
+    def build(read: int) -> Relaxation:
+        return Relaxation(TanhCandidate(read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
+
+    return _layered(build, input_size, hidden_size, num_layers)
 
 
 def leaky(
@@ -50,22 +60,27 @@ def leaky(
     per_unit: bool = False,
     *,
     decay: Decay | None = None,
+    num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation:
+) -> Relaxation | Stack:
     r"""dh/dt = alpha (tanh(Wx x + Wh h + b) - h), alpha > 0 learnable, kept as log alpha.
 
     Args:    input_size, hidden_size: features and units; alpha: rate per unit of time, > 0, at the start;
              per_unit: one alpha per unit instead of one for all; decay: linear if not given;
-             bias, dtype, device, generator as in torch.nn.
+             num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Raises:  ValueError if alpha is not positive.
     Source:  Tallec and Ollivier 2018, eq. (4); with `PowerDecay`, Ohno and Kumagai 2021, eq. (22).
     """
-    candidate = TanhCandidate(input_size, hidden_size, **settings)
-    start = checks.positive_number("alpha", alpha)
-    alphas = torch.full((hidden_size,), start, dtype=torch.float64) if per_unit else start
-    rate = ConstantRate(alphas, dtype=settings.get("dtype"), device=settings.get("device"))
-    return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
+
+    def build(read: int) -> Relaxation:
+        candidate = TanhCandidate(read, hidden_size, **settings)
+        start = checks.positive_number("alpha", alpha)
+        alphas = torch.full((hidden_size,), start, dtype=torch.float64) if per_unit else start
+        rate = ConstantRate(alphas, dtype=settings.get("dtype"), device=settings.get("device"))
+        return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
+
+    return _layered(build, input_size, hidden_size, num_layers)
 
 
 def gated(
@@ -75,14 +90,16 @@ def gated(
     *,
     rate: str = "sigmoid",
     decay: Decay | None = None,
+    num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation | NetworkGated:
+) -> Relaxation | NetworkGated | Stack:
     r"""dh/dt = g (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...), or of any size.
 
     Args:    input_size, hidden_size: features and units; gate: "unit", one g(x, h) per unit; "global", one for all;
              "network", one for all that reads h^g, a plain field of its own, on the state [h, h^g];
              rate: "sigmoid", g in (0, 1); "softplus" or "exponential", any g > 0;
-             decay: linear if not given; bias, dtype, device, generator as in torch.nn.
+             decay: linear if not given; num_layers: above 1, a `Stack` of so many;
+             bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden); twice as wide a state with "network".
     Raises:  ValueError for an unknown gate or rate.
     Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with the sigmoid; this project, result 1, with the softplus.
@@ -90,10 +107,14 @@ def gated(
     for name, word, known in (("gate", gate, GATED), ("rate", rate, RATES)):
         if not isinstance(word, str) or word not in known:
             raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {word!r}.")
-    candidate = TanhCandidate(input_size, hidden_size, **settings)
-    which, build = GATED[gate]
-    made = RATES[rate][which](input_size, hidden_size, **settings)
-    return build(candidate, made, LinearDecay() if decay is None else decay, **settings)
+    which, put_together = GATED[gate]
+
+    def build(read: int) -> Relaxation | NetworkGated:
+        candidate = TanhCandidate(read, hidden_size, **settings)
+        made = RATES[rate][which](read, hidden_size, **settings)
+        return put_together(candidate, made, LinearDecay() if decay is None else decay, **settings)
+
+    return _layered(build, input_size, hidden_size, num_layers)
 
 
 def _relaxation(candidate: Part, rate: Part, decay: Decay, **_: Unpack[WeightSettings]) -> Relaxation:
@@ -117,25 +138,38 @@ RATES: dict[str, tuple[type[Part], type[Part]]] = {
 }
 
 
-def gru(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> Relaxation:
+def gru(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:
     r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`.
 
     The rate g is 1 - z for torch's z, which multiplies the old state; `from_torch` turns the signs.
 
-    Args:    input_size, hidden_size: features and units; bias, dtype, device, generator as in torch.nn.
+    Args:    input_size, hidden_size: features and units; num_layers: above 1, a `Stack` of so many;
+             bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Source:  torch.nn.GRUCell's equations; Tallec and Ollivier 2018, eq. (10).
     """
-    candidate = ResetCandidate(input_size, hidden_size, **settings)
-    rate = GateRate(input_size, hidden_size, **settings)
-    return Relaxation(candidate, rate, LinearDecay())
+
+    def build(read: int) -> Relaxation:
+        candidate, rate = ResetCandidate(read, hidden_size, **settings), GateRate(read, hidden_size, **settings)
+        return Relaxation(candidate, rate, LinearDecay())
+
+    return _layered(build, input_size, hidden_size, num_layers)
 
 
-def lstm(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> LSTMField:
+def lstm(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> LSTMField | Stack:
     r"""dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h; its unit Euler step is `torch.nn.LSTM`.
 
-    Args:    input_size, hidden_size: features and visible units; bias, dtype, device, generator as in torch.nn.
+    Args:    input_size, hidden_size: features and visible units; num_layers: above 1, a `Stack` of so many;
+             bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), [h, c] (..., 2 hidden) -> (..., 2 hidden).
     Source:  Tallec and Ollivier 2018, eqs. (11)-(15).
     """
-    return LSTMField(input_size, hidden_size, **settings)
+    return _layered(lambda read: LSTMField(read, hidden_size, **settings), input_size, hidden_size, num_layers)
+
+
+def _layered(build: Callable[[int], F], input_size: int, hidden_size: int, num_layers: int) -> F | Stack:
+    layers = checks.positive_size("num_layers", num_layers)
+    if layers == 1:
+        return build(input_size)
+    # Copies, for a decay that was handed in has weights of its own in every layer.
+    return Stack([copy.deepcopy(build(read)) for read in [input_size] + [hidden_size] * (layers - 1)])

@@ -84,7 +84,7 @@ def is_tensor(name: str, value: object) -> Tensor:
     return value
 
 
-def is_finite(name: str, value: Tensor) -> None:
+def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:
     """Refuse nan and inf, and name the first; under `torch.func.vmap` values cannot be looked at and are let through."""
     try:
         fine = bool(torch.isfinite(value).all())
@@ -94,7 +94,7 @@ def is_finite(name: str, value: Tensor) -> None:
         where = tuple(int(i) for i in torch.nonzero(~torch.isfinite(value))[0])
         raise ValueError(
             f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "
-            f"{tuple(value.shape)}; fill or drop such values first."
+            f"{tuple(value.shape)}; {advice}."
         )
 
 
@@ -157,9 +157,9 @@ def as_numbers(value: object) -> Tensor:
     return given.clone()
 
 
-def _as_times(name: str, value: object) -> Tensor:
+def _as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
     """Real numbers as float64 on the CPU, refused where that would change them."""
-    if isinstance(value, Tensor) and value.requires_grad:
+    if isinstance(value, Tensor) and value.requires_grad and not differentiable:
         raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
     try:
         times = as_numbers(value)
@@ -177,20 +177,28 @@ def _as_times(name: str, value: object) -> Tensor:
     return times
 
 
-def are_times(name: str, value: object) -> Tensor:
-    """Finite, strictly increasing times in one dimension, as float64 on the CPU: time is a number, not data."""
-    times = _as_times(name, value)
-    if times.dim() != 1:
-        raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
-    if len(times) == 0:
+def are_times(name: str, value: object, axes: int = 1, differentiable: bool = False, strict: bool = True) -> Tensor:
+    """Finite times, strictly increasing along the first axis, as float64 on the CPU: time is a number, not data.
+
+    With `axes` = 2 they may be (n, batch), for every sequence its own, which then need not be `strict`.
+    """
+    times = _as_times(name, value, differentiable)
+    if not 1 <= times.dim() <= axes:
+        if axes == 1:
+            raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
+        raise ValueError(f"`{name}` must be (n,), shared by the whole batch, or (n, batch), got shape {tuple(times.shape)}.")
+    if times.numel() == 0:
         raise ValueError(f"`{name}` is empty; give at least one time.")
-    steps = times.diff()
-    if not bool((steps > 0).all()):
-        k = int(torch.nonzero(steps <= 0)[0])
-        what = "repeats" if steps[k] == 0 else "goes back"
+    steps = times.detach().diff(dim=0)
+    wrong = steps <= 0 if strict or times.dim() == 1 else steps < 0
+    if bool(wrong.any()):
+        at = tuple(torch.nonzero(wrong)[0].tolist())
+        what = "repeats" if steps[at] == 0 else "goes back"
+        k, whose = at[0], f" in sequence {at[1]}" if len(at) > 1 else ""
+        before, after = times.detach()[at], times.detach()[(k + 1, *at[1:])]
         raise ValueError(
-            f"`{name}` must increase strictly, but {what} at index {k + 1}: "
-            f"{float(times[k])!r} is followed by {float(times[k + 1])!r}."
+            f"`{name}` must increase strictly, but {what} at index {k + 1}{whose}: "
+            f"{float(before)!r} is followed by {float(after)!r}."
         )
     return times
 
@@ -207,9 +215,21 @@ def within(name: str, times: Tensor, start: float, end: float) -> Tensor:
     return times.clamp(start, end)
 
 
-def evaluation_times(name: str, t: object) -> Tensor:
-    """A scalar time or a vector of them, finite, in any order, as float64 on the CPU."""
+def within_own(name: str, times: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """`within` for times (n, batch) of sequences with intervals of their own, starts and ends (batch,)."""
+    for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        try:
+            within(name, times[:, i].detach(), start, end)
+        except ValueError as error:
+            raise ValueError(f"{error} (That is sequence {i}.)") from None
+    # Not minimum and maximum: at a tie they give each side half of the gradient.
+    times = torch.where(times > ends, ends, times)
+    return torch.where(times < starts, starts, times)
+
+
+def evaluation_times(name: str, t: object, axes: int = 1) -> Tensor:
+    """A scalar time, a vector of them, or (axes = 2) a vector for each sequence; finite, in any order, as float64 on the CPU."""
     times = _as_times(name, t)
-    if times.dim() > 1:
+    if times.dim() > axes:
         raise ValueError(f"`{name}` must be one time or a vector of times, got shape {tuple(times.shape)}.")
     return times

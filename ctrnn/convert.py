@@ -102,14 +102,16 @@ def _fill(affine: Affine, weight_x: Tensor, weight_h: Tensor, bias: Tensor | Non
 
 def _plain_from(module: nn.Module) -> Relaxation:
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    field = cells.plain(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    made = cells.plain(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    field = cast(Relaxation, made)
     _fill(cast(TanhCandidate, field.candidate), weight_x, weight_h, _sum(bias_x, bias_h))
     return field
 
 
 def _lstm_from(module: nn.Module) -> LSTMField:
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    field = cells.lstm(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    made = cells.lstm(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    field = cast(LSTMField, made)
     _fill(field.gates, weight_x, weight_h, _sum(bias_x, bias_h))
     return field
 
@@ -117,7 +119,8 @@ def _lstm_from(module: nn.Module) -> LSTMField:
 @torch.no_grad()
 def _gru_from(module: nn.Module) -> Relaxation:
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    field = cells.gru(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    made = cells.gru(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    field = cast(Relaxation, made)
     candidate, rate = cast(ResetCandidate, field.candidate), cast(GateRate, field.rate)
     (reset_x, keep_x, pull_x), (reset_h, keep_h, pull_h) = weight_x.chunk(3), weight_h.chunk(3)
     reset = keep = pull = None

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.along import Along, Pieces
 from ctrnn.field import VectorField
 from ctrnn.paths import Path, piece_numbers
+from ctrnn.splines import Spline, as_path, is_spline
 from ctrnn.warps import Speed, Warp
 
-__all__ = ["Driven", "GivenSpeed"]
+__all__ = ["Course", "Driven", "GivenSpeed"]
 
 
 class GivenSpeed(Path):
@@ -32,6 +34,9 @@ class GivenSpeed(Path):
         self.source = source
         whole = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
         self.knots = source.knots if isinstance(source, Path) else whole
+
+    def along(self, pieces: Pieces) -> Along:
+        return _GivenAlong(self, pieces)
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
         if t.dim():
@@ -53,39 +58,65 @@ class GivenSpeed(Path):
         raise NotImplementedError("The derivative of a bare speed function is not known; use a warp's `speed`.")
 
 
+class _GivenAlong(Along):
+    own_times = False
+
+    def __init__(self, speed: GivenSpeed, pieces: Pieces) -> None:
+        self.speed, self.pieces = speed, pieces
+
+    def at(self, j: int, t: Tensor, rows: Tensor | None = None) -> Tensor:
+        piece = self.pieces[j]
+        if t.dim() == 0 and isinstance(piece, int):
+            return self.speed.at(piece, t)
+        times = t.reshape(-1)
+        return self.speed.at(torch.as_tensor(piece).expand(len(times)), times)[:, None]
+
+
 class Driven:
     r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces.
 
-    Args:    field: a `VectorField`; path: its input; speed: c'(t), a path or a bare function taken as smooth; 1 if None.
+    Args:    field: a `VectorField`; path: its input, or a spline of torchcde; speed: c'(t), a path or a bare function taken as
+             smooth; 1 if None.
     Shape:   driven(t, h): t a time, h (batch, state) -> (batch, state).
     Raises:  TypeError, ValueError if the path does not fit the field, or path and speed share no time.
     Source:  Tallec and Ollivier 2018, eq. (6).
     """
 
-    def __init__(self, field: VectorField, path: Path, speed: Path | Callable | None = None) -> None:
+    def __init__(self, field: VectorField, path: Path | Spline, speed: Path | Callable | None = None) -> None:
         checks.is_field(field)
-        if not isinstance(path, Path):
-            raise TypeError(f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`.")
-        self.field, self.path = field, path
+        self.field, self.path = field, as_path(path)
+        path = self.path
         self.speed = _as_speed(speed)
-        first = path.at(0, path.knots[0])
+        first = path.at(0, path.knots[0].detach()) if path.knots.dim() == 1 else path(path.knots[:1].detach())[0]
         checks.is_input(field, first, "path")
         self.batch = first.shape[0]
-        self.projected = path.map(field.project)
+        self.projected = path.map(field.project, field.projects_affinely)
         self._split_time()
 
     def _split_time(self) -> None:
         paths = [self.path] if self.speed is None else [self.path, self.speed]
+        if self.path.knots.dim() > 1:
+            if self.speed is not None:
+                raise ValueError("`path` has times for every sequence, and `speed` one clock for all; give one of them.")
+            self.knots = self.path.knots.detach()
+            return
         start, end = max(p.interval[0] for p in paths), min(p.interval[1] for p in paths)
         if not start < end:
             raise ValueError(f"`path` on {self.path.interval} and `speed` on {paths[-1].interval} have no time in common.")
-        knots = torch.cat([p.knots for p in paths]).clamp(start, end).unique()
+        knots = torch.cat([p.knots.detach() for p in paths]).clamp(start, end).unique()
         self.knots = knots
-        self._pieces = [piece_numbers(p.knots, knots[:-1]).tolist() for p in paths]
+        self._pieces = [piece_numbers(p.knots.detach(), knots[:-1]).tolist() for p in paths]
 
     @property
     def interval(self) -> tuple[float, float]:
-        return float(self.knots[0]), float(self.knots[-1])
+        return float(self.knots[0].max()), float(self.knots[-1].min())
+
+    def along(self, starts: Tensor) -> Course:
+        """The right-hand side by the number of a segment, for segments that begin at `starts`, (segments,) or (segments, batch),
+        each inside one piece of path and speed."""
+        path, speed = (None if p is None else p.along(_pieces_at(p, starts)) for p in (self.projected, self.speed))
+        assert path is not None
+        return Course(self.field, path, speed)
 
     def input_at(self, k: int, t: Tensor) -> Tensor:
         """The projected input on piece k at time t: (batch, projected)."""
@@ -105,7 +136,9 @@ class Driven:
     def check_flow(self, t: Tensor, h: Tensor) -> None:
         """Refuse a field whose `flow` does not give one derivative for each unit, before a solver stumbles over it."""
         with torch.no_grad():
-            slope = self.field.flow(self.input_at(int(piece_numbers(self.knots, t)), t), h)
+            starts = t.detach()[None]
+            times = starts[0] if starts.dim() == 1 else starts[0][:, None]
+            slope = self.field.flow(self.along(starts).path.at(0, times), h)
         if not isinstance(slope, Tensor):
             raise TypeError(f"The field's `flow` gives {type(slope).__name__}, not a tensor; it must return dh/dt.")
         if slope.shape != h.shape or slope.dtype != h.dtype:
@@ -122,11 +155,39 @@ class Driven:
         return self.at(int(piece_numbers(self.knots, time)), time, h)
 
 
+class Course:
+    """speed(t) field(path(t), h) segment by segment: what a solver steps along; see `Along`."""
+
+    def __init__(self, field: VectorField, path: Along, speed: Along | None) -> None:
+        self.field, self.path, self.speed = field, path, speed
+        self.steady = path.steady and speed is None
+        self.own_times = path.own_times and (speed is None or speed.own_times)
+
+    def at(self, j: int, t: Tensor, h: Tensor, rows: Tensor | None = None) -> Tensor:
+        """dh/dt on segment j at t, () or (rows, 1), of the states h (rows, state)."""
+        flow = self.field.flow(self.path.at(j, t, rows), h)
+        return flow if self.speed is None else self.speed_at(j, t, h, rows) * flow
+
+    def speed_at(self, j: int, t: Tensor, h: Tensor, rows: Tensor | None = None) -> Tensor:
+        """c'(t), () or (rows, 1), in the dtype of h; 1 where no speed was given."""
+        if self.speed is None:
+            return h.new_ones(())
+        speed = self.speed.at(j, t, rows)
+        return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype)
+
+
+def _pieces_at(path: Path, starts: Tensor) -> Tensor | list[int]:
+    numbers = piece_numbers(path.knots.detach(), starts.detach())
+    return numbers if numbers.dim() > 1 else numbers.tolist()
+
+
 def _as_speed(speed: Path | Callable | None) -> Path | None:
     if speed is None or isinstance(speed, Speed):  # a warp's own is one positive number, by construction
         return speed
     if isinstance(speed, Warp):
         raise TypeError(f"`speed` must be how fast the clock runs, `warp.speed`; got the {type(speed).__name__} itself.")
+    if is_spline(speed):
+        return GivenSpeed(as_path(speed))
     if isinstance(speed, Path) or callable(speed):
         return GivenSpeed(speed)
     raise TypeError(f"`speed` must be a warp's `speed`, a path or a function of time, got {type(speed).__name__}.")

@@ -46,6 +46,11 @@ class VectorField(nn.Module, ABC):
         """What the field does to x alone: (..., input) -> (..., projected), one product for a whole sequence."""
         return x
 
+    @property
+    def projects_affinely(self) -> bool:
+        """Whether `project` is A x + b, so that it goes through straight lines and polynomials: one product for a sequence."""
+        return type(self).project is VectorField.project
+
     @abstractmethod
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         """dh/dt from the projected input and the state: (..., projected), (..., state) -> (..., state)."""

@@ -33,6 +33,10 @@ class LSTMField(VectorField):
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         self.gates = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
 
+    @property
+    def projects_affinely(self) -> bool:
+        return type(self).project is LSTMField.project and self.gates.projects_affinely
+
     def project(self, x: Tensor) -> Tensor:
         return self.gates.project(x)
 

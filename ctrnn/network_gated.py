@@ -51,6 +51,11 @@ class NetworkGated(VectorField):
                 )
         self.candidate, self.rate, self.decay, self.network = candidate, rate, decay, network
 
+    @property
+    def projects_affinely(self) -> bool:
+        own = type(self).project is NetworkGated.project
+        return own and all(part.projects_affinely for part in (self.candidate, self.rate, self.network))
+
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([self.candidate.project(x), self.rate.project(x), self.network.project(x)], -1)
 

@@ -37,6 +37,11 @@ class Part(nn.Module, ABC):
 
     projected_size: int
 
+    @property
+    def projects_affinely(self) -> bool:
+        """Whether `project` is A x + b; `VectorField.projects_affinely` of the fields made of such parts."""
+        return False
+
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         return self.flow(self.project(x), h)
 
@@ -84,6 +89,10 @@ class Affine(Part):
         self.weight_x = draw(outputs, self.input_size)
         self.weight_h = draw(outputs, self.hidden_size)
         self.bias = draw(outputs) if bias else None
+
+    @property
+    def projects_affinely(self) -> bool:
+        return type(self).project is Affine.project
 
     def project(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight_x, self.bias)

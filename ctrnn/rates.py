@@ -28,6 +28,10 @@ class InputFreeRate(Part):
 
     projected_size = 0
 
+    @property
+    def projects_affinely(self) -> bool:
+        return type(self).project is InputFreeRate.project
+
     def project(self, x: Tensor) -> Tensor:
         return x[..., :0]
 

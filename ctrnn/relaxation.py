@@ -70,6 +70,11 @@ class Relaxation(VectorField):
                     f"it must give {self.hidden_size}, or 1 for all."
                 )
 
+    @property
+    def projects_affinely(self) -> bool:
+        own = type(self).project is Relaxation.project
+        return own and self.candidate.projects_affinely and self.rate.projects_affinely
+
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([self.candidate.project(x), self.rate.project(x)], -1)
 

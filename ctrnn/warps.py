@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.along import Along, Pieces, only
 from ctrnn.paths import Path, piece_numbers
 
 __all__ = ["AffineWarp", "PiecewiseWarp", "SmoothWarp", "Speed", "Warp"]
@@ -86,6 +87,23 @@ class Speed(Path):
 
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
         return self.warp.acceleration_at(k, t)
+
+    def __call__(self, t: float | Tensor) -> Tensor:
+        return self.at(*self._locate(checks.evaluation_times("t", t)))
+
+    def along(self, pieces: Pieces) -> Along:
+        return _SpeedAlong(self.warp, pieces)
+
+
+class _SpeedAlong(Along):
+    """c'(t) by the number of a segment: () for a time that all share, (rows, 1) for each one's own."""
+
+    def __init__(self, warp: Warp, pieces: Pieces) -> None:
+        self.warp, self.pieces = warp, pieces
+
+    def at(self, j: int, t: Tensor, rows: Tensor | None = None) -> Tensor:
+        piece = self.pieces[j]
+        return self.warp.speed_at(piece if isinstance(piece, int) else only(piece[:, None], rows), t)
 
 
 class AffineWarp(Warp):

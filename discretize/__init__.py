@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from discretize.cell import DiscreteCell as DiscreteCell
     from discretize.errors import SolverError as SolverError
+    from discretize.errors import SolverWarning as SolverWarning
     from discretize.errors import StepError as StepError
     from discretize.monitoring import LongStep as LongStep
     from discretize.monitoring import Monitor as Monitor
@@ -60,7 +61,7 @@ _HOMES = {
     "monitoring": ("Monitor", "Record", "LongStep", "StepWarning"),
     "refining": ("refine", "Refinement"),
     "trajectory": ("Trajectory",),
-    "errors": ("SolverError", "StepError"),
+    "errors": ("SolverError", "SolverWarning", "StepError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

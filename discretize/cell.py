@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from discretize.steps.euler import Euler
-from discretize.steps.step import Step
+from discretize.steps.step import Step, step_length
 
 __all__ = ["DiscreteCell"]
 
@@ -15,7 +15,9 @@ class DiscreteCell(nn.Module):
     r"""h <- step(field, x, h, dt).
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time.
-    Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given -> as h.
+    Call:    cell(x, h=None, dt=None). With dt, a number or a length for each sample, this call takes that instead.
+    Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given; dt at the call a number, (batch,)
+             or (batch, 1), differentiated if it is a tensor that requires a gradient -> as h.
     Raises:  TypeError, ValueError for what does not fit, at construction or at the call.
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """
@@ -24,7 +26,7 @@ class DiscreteCell(nn.Module):
         super().__init__()
         self.field, self.step, self.dt = checks.is_field(field), checked_step(step), checks.positive_number("dt", dt)
 
-    def forward(self, x: Tensor, h: Tensor | None = None, dt: float | None = None) -> Tensor:
+    def forward(self, x: Tensor, h: Tensor | None = None, dt: float | Tensor | None = None) -> Tensor:
         checks.is_input(self.field, x)
         if x.dim() not in (1, 2):
             raise ValueError(f"`x` must be (batch, input) or (input,), got shape {tuple(x.shape)}; use `unroll` for sequences.")
@@ -35,7 +37,7 @@ class DiscreteCell(nn.Module):
             checks.is_state(self.field, h)
             checks.same_leading_axes(x, h)
             checks.is_finite("h", h)
-        length = self.dt if dt is None else checks.positive_number("dt", dt)
+        length = self.dt if dt is None else step_length(dt, h)
         return self.step.advance(self.field, self.field.project(x), h, length)
 
     def extra_repr(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, replace
 
 from discretize.trajectory import Trajectory
 
-__all__ = ["Failure", "SolverError", "StepError"]
+__all__ = ["Failure", "SolverError", "SolverWarning", "StepError"]
 
 
 @dataclass(eq=False)
@@ -44,8 +44,13 @@ class SolverError(RuntimeError):
 
     def __reduce__(self) -> tuple[type[SolverError], tuple[Failure, Trajectory]]:
         # Copies and other processes get the states without the graph behind them, which does not travel.
-        detached = replace(self.trajectory, hs=self.trajectory.hs.detach())
+        kept = self.trajectory
+        detached = replace(kept, ts=kept.ts.detach(), hs=kept.hs.detach(), resume=None)
         return type(self), (self._failure, detached)
+
+
+class SolverWarning(UserWarning):
+    """A solve that was finished, but not as it should be: steps forced at their minimum, or most of them wasted on stiffness."""
 
 
 class StepError(RuntimeError):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 from torch import Tensor
 from torchdiffeq import odeint
 
+from discretize.adaptive import Flight
 from discretize.errors import Failure, StepError
-from discretize.segments import Segment
+from discretize.segments import Chain, Segment
 from discretize.steps.step import Step
 from discretize.tally import Tally
 
@@ -29,19 +31,28 @@ class _FixedEngine(ABC):
     def __init__(self, dt: float | None, tally: Tally) -> None:
         self.dt, self.tally = dt, tally
 
-    def advance(self, segment: Segment, h: Tensor) -> Tensor:
-        """The state at the end of the segment: (batch, state) -> (batch, state)."""
-        steps = self._steps(segment.length)
-        h = self._run(segment, h, steps)
-        self.tally.accept(segment.start, segment.length / steps, steps)
+    def start(self, chain: Chain, batch: int) -> Flight:
+        """Before the first step."""
+        return Flight(0, np.zeros(batch if chain.own else 1))
+
+    def segment(self, chain: Chain, flight: Flight, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        """The states at the end of the flight's segment, and the steps it took."""
+        lengths = chain.lengths[flight.segment]
+        steps = self._steps(float(lengths.max()))
+        h = self._run(chain.segment(flight.segment), h, steps)
+        flight.tau = lengths.copy()
+        longest = int(lengths.argmax())
+        length = float(lengths[longest]) / steps
+        self.tally.accepted += np.where(lengths > 0, steps, 0)
+        self.tally.smaller(length, chain.time(flight.segment, 0.0, longest))
         if not bool(torch.isfinite(h).all()):
             sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
             raise Failure(
-                cause=f"the state became {float(h[sample, unit].detach())} with steps of {segment.length / steps:.3g}",
+                cause=f"the state became {float(h[sample, unit].detach())} with steps of {length:.3g}",
                 hint="Take shorter steps (`dt`), or a method that chooses its own, such as dopri5.",
-                time=segment.end, sample=sample, unit=unit,
+                time=chain.time(flight.segment, float(lengths[sample % len(lengths)]), sample), sample=sample, unit=unit,
             )  # fmt: skip
-        return h
+        return h, steps
 
     def _steps(self, length: float) -> int:
         if self.dt is None:
@@ -66,13 +77,15 @@ class GridEngine(_FixedEngine):
         self.method = method
 
     def _run(self, segment: Segment, h: Tensor, steps: int) -> Tensor:
-        flow = segment.flow()
+        # On a clock of shares of the segment, along which sequences of their own lengths run at their own speeds.
+        length = segment.length
+        speed = length.to(device=h.device, dtype=h.dtype)
 
-        def counted(tau: Tensor, h: Tensor) -> Tensor:
-            self.tally.evaluations += 1
-            return flow(tau, h)
+        def counted(share: Tensor, h: Tensor) -> Tensor:
+            self.tally.call(1, len(h))
+            return speed * segment(share * length, h)
 
-        clock = torch.linspace(0.0, segment.length, steps + 1, dtype=torch.float64, device=h.device)
+        clock = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=h.device)
         return odeint(counted, h, clock, method=self.method)[-1]
 
 
@@ -89,14 +102,17 @@ class StepEngine(_FixedEngine):
         self.step = step
 
     def _run(self, segment: Segment, h: Tensor, steps: int) -> Tensor:
-        driven, piece, dt = segment.driven, segment.piece, segment.length / steps
+        course, number, dt = segment.chain.course, segment.number, segment.length / steps
+        whole = float(dt) if dt.dim() == 0 and not dt.requires_grad else None
         for i in range(steps):
-            t = segment.time(torch.tensor(i * dt, dtype=torch.float64, device=h.device))
-            speed = driven.speed_at(piece, t)
-            length = dt if speed is None else dt * speed
+            t = segment.time(i * dt)
+            length = dt.to(device=h.device, dtype=h.dtype) if whole is None else whole
+            if course.speed is not None:
+                length = length * course.speed_at(number, t, h)
             try:
-                h, cost = self.step.counted(driven.field, driven.input_at(piece, t), h, length)
+                h, cost = self.step.counted(course.field, course.path.at(number, t), h, length)
             except StepError as error:
-                raise Failure(cause=error.cause, hint=error.hint, time=float(t), sample=error.sample, unit=error.unit) from error
-            self.tally.evaluations += cost
+                at = float((t if t.dim() == 0 else t[error.sample]).detach())
+                raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
+            self.tally.call(cost, len(h))
         return h

@@ -56,12 +56,14 @@ class Record:
 
     def __init__(self, name: str, step: Step, warn_from: int, every: int = 1) -> None:
         self.name, self.step, self.every = name, step, every
-        self.calls, self.time = -1, 0.0
+        self.calls = -1
+        self.time: float | Tensor = 0.0  # (samples,) where each has steps of its own length
         self._largest: LongStep | None = None
         self._counts = torch.zeros(0, len(REGIONS), dtype=torch.int64)
         self._histogram = torch.zeros(0, 0, dtype=torch.int64)
         self._waiting: list[Tensor] = []
-        self._times: list[float] = []
+        self._times: list[float | Tensor] = []
+        self._taken: list[Tensor] = []
         self._warn_from, self._warned = warn_from, len(REGIONS)
         decades = torch.arange(FIRST_DECADE * BINS_A_DECADE, LAST_DECADE * BINS_A_DECADE + 1, dtype=torch.float64)
         self.edges = 10 ** (decades / BINS_A_DECADE)
@@ -113,42 +115,48 @@ class Record:
         """Whether the steps of this call are looked at."""
         return self.calls % self.every == 0 or self.calls < 0
 
-    def see(self, g_dt: Tensor, length: float) -> None:
+    def see(self, g_dt: Tensor, length: float | Tensor) -> None:
+        """A step of this length, or (samples,) lengths; a sample that takes 0 takes no step."""
         self.calls = max(self.calls, 0)
         flat = g_dt.reshape(-1, g_dt.shape[-1])
+        if isinstance(self.time, Tensor) and len(self.time) != len(flat):
+            self.time = 0.0  # a cell that has come to another batch
         if self._waiting and (self._waiting[0].shape != flat.shape or len(self._waiting) >= MOST_WAITING):
             self.settle()
         self._waiting.append(flat)
         self._times.append(self.time)
-        self.time += length
+        self._taken.append((flat.new_zeros(len(flat)) + length) > 0)
+        self.time = self.time + length
 
     def settle(self) -> None:
         """Count what is waiting; warn if it is outside."""
         if not self._waiting:
             return
-        seen = torch.stack(self._waiting)  # (steps, samples, state)
-        times, self._waiting, self._times = self._times, [], []
+        seen, taken = torch.stack(self._waiting), torch.stack(self._taken).cpu()  # (steps, samples, state), (steps, samples)
+        times, self._waiting, self._times, self._taken = self._times, [], [], []
         regions = regions_of_factors(self.step.stability(-seen), seen).cpu()
         seen = seen.cpu()
         state = seen.shape[-1]
         if len(self._counts) != state:
             self._counts = torch.zeros(state, len(REGIONS), dtype=torch.int64)
             self._histogram = torch.zeros(state, len(self.edges) + 1, dtype=torch.int64)
-        self._counts += _counted(regions, len(REGIONS))
-        self._histogram += _counted(torch.bucketize(seen, self.edges.to(seen.dtype)), len(self.edges) + 1)
+        self._counts += _counted(regions[taken], len(REGIONS))
+        self._histogram += _counted(torch.bucketize(seen[taken], self.edges.to(seen.dtype)), len(self.edges) + 1)
         self._keep_the_largest(seen, times)
-        self._warn(seen, regions, times)
+        self._warn(seen, regions, taken, times)
 
-    def _keep_the_largest(self, seen: Tensor, times: list[float]) -> None:
+    def _keep_the_largest(self, seen: Tensor, times: list[float | Tensor]) -> None:
         found = self._at(seen, int(seen.nan_to_num(torch.inf).argmax()), times)
         if self._largest is None or not found.g_dt <= self._largest.g_dt:
             self._largest = found
 
-    def _at(self, seen: Tensor, index: int, times: list[float]) -> LongStep:
+    def _at(self, seen: Tensor, index: int, times: list[float | Tensor]) -> LongStep:
         k, sample, unit = (int(i) for i in torch.unravel_index(torch.tensor(index), seen.shape))
-        return LongStep(float(seen[k, sample, unit]), unit, sample, times[k], self.calls)
+        time = times[k]
+        time = float(time[sample]) if isinstance(time, Tensor) else time
+        return LongStep(float(seen[k, sample, unit]), unit, sample, time, self.calls)
 
-    def _warn(self, seen: Tensor, regions: Tensor, times: list[float]) -> None:
+    def _warn(self, seen: Tensor, regions: Tensor, taken: Tensor, times: list[float | Tensor]) -> None:
         """Once for leaving the monotone region, and once more for what is worse."""
         worst = int(regions.max())
         already = self._warned if self._warned < len(REGIONS) else MONOTONE
@@ -156,7 +164,7 @@ class Record:
             return
         self._warned = worst
         first = self._at(seen, int((regions == worst).flatten().long().argmax()), times)
-        share = float((regions >= self._warn_from).double().mean())
+        share = float((regions[taken] >= self._warn_from).double().mean())
         warnings.warn(
             f"{self.name}: a step of {self.step!r} is {REGIONS[worst]} where the equation is not: g dt = {first.g_dt:.4g} in "
             f"unit {first.unit}, sample {first.sample}, at time {first.time:g} of call {first.call} ({share:.1%} of the steps "
@@ -167,7 +175,7 @@ class Record:
 
 
 def _counted(found: Tensor, kinds: int) -> Tensor:
-    """(steps, samples, state) of numbers below `kinds` -> how often each occurs, (state, kinds)."""
+    """(steps, state) of numbers below `kinds` -> how often each occurs, (state, kinds)."""
     state = found.shape[-1]
     places = (found + kinds * torch.arange(state)).flatten()
     return torch.bincount(places, minlength=state * kinds).reshape(state, kinds)
@@ -195,7 +203,9 @@ class _Watched(Step):
     @torch.no_grad()
     def _look(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> None:
         if self.record.looking:
-            self.record.see((dt * field.leak(projected, h)).detach(), float(dt))
+            length = dt.detach() if isinstance(dt, Tensor) else dt
+            own = length.reshape(-1) if isinstance(length, Tensor) and length.dim() else float(length)
+            self.record.see((dt * field.leak(projected, h)).detach(), own)
 
     def __repr__(self) -> str:
         return repr(self.step)

@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, checks
+from discretize.ragged import Ragged, gone_by
 from discretize.rnn import DiscreteRNN
 from discretize.solve import integrate
 
@@ -167,8 +169,9 @@ def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[Any, ...]) -> t
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
     def keep(part: nn.Module, _: Any, output: tuple[Tensor, Tensor]) -> None:
-        batched = output[0].dim() == 3
-        states = output[0] if batched else output[0].unsqueeze(1)
+        given = output[0].data if isinstance(output[0], PackedSequence) else output[0]
+        batched = given.dim() == 3
+        states = given if batched else given.unsqueeze(1)
         outputs[id(part)].append(states.transpose(0, 1) if batched and getattr(part, "batch_first", False) else states)
 
     with ExitStack() as hooks:
@@ -194,16 +197,16 @@ def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[None
     """The parts give the exact states of their field over held samples."""
     with ExitStack() as undo:
         for part in parts:
-            part._states = _solver(part, rtol, atol)  # type: ignore[method-assign, assignment]
+            part._states = _solver(part, rtol, atol)  # type: ignore[method-assign]
             undo.callback(part.__dict__.pop, "_states")
         yield
 
 
-def _solver(part: DiscreteRNN, rtol: float, atol: float) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
-    def states(xs: Tensor, h0: Tensor, ts: Tensor | None) -> Tensor:
-        edges = part.dt * torch.arange(len(xs) + 1, dtype=torch.float64) if ts is None else ts
+def _solver(part: DiscreteRNN, rtol: float, atol: float) -> Callable[..., Tensor]:
+    def states(xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        edges = part.dt * gone_by(xs, ragged) if edges is None else edges
         # The same weights in float64: float32 has no room for what is left after a few halvings.
-        field, path = copy.deepcopy(part.field).double(), HeldPath(xs.double(), edges)
+        field, path = copy.deepcopy(part.field).double(), HeldPath.on_edges(xs.double(), edges)
         solved = integrate(field, path, h0.double(), path.knots, method="dopri8", rtol=rtol, atol=atol)
         return solved.hs[1:].to(xs.dtype)
 

@@ -3,56 +3,94 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
-from ctrnn.paths import checked_samples, interval_edges
+from ctrnn.paths import checked_samples
 from discretize.cell import checked_step
+from discretize.ragged import Ragged, gone_by, packed_as, unpacked
 from discretize.solve import checked_settings, integrate
+from discretize.stamps import sample_edges
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
+from discretize.trajectory import Trajectory
 
 __all__ = ["ContinuousRNN", "DiscreteRNN"]
 
+Start = Tensor | tuple[Tensor, Tensor] | None
+Lengths = Tensor | Sequence[int] | None
+
 
 class _SequenceModule(nn.Module, ABC):
-    """(x, h_0, ts) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
+    """(x, h_0, ts, lengths) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
 
     def __init__(self, field: VectorField, batch_first: bool) -> None:
         super().__init__()
         self.field, self.batch_first = checks.is_field(field), checks.is_flag("batch_first", batch_first)
 
+    @overload
+    def forward(self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ...) -> tuple[Tensor, Tensor]: ...
+    @overload
     def forward(
-        self, x: Tensor, h_0: Tensor | tuple[Tensor, Tensor] | None = None, ts: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        xs, batched = self._time_first(x)
-        h0 = self._start(h_0, xs, batched)
-        states = self._states(xs, h0, ts)
-        # A copy: whoever masks the output must not change the state to go on from.
-        output, h_n = self.field.visible(states), states[-1:].clone()
+        self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ...
+    ) -> tuple[PackedSequence, Tensor]: ...
+    def forward(
+        self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        packed = x if isinstance(x, PackedSequence) else None
+        xs, h0, edges, ragged, batched = self._read(x, h_0, ts, lengths)
+        states = self._states(xs, h0, edges, ragged)
+        output = self.field.visible(states)
+        if ragged is None:
+            h_n = states[-1:].clone()  # a copy: whoever masks the output must not change the state to go on from
+        else:
+            output, h_n = ragged.output(output), ragged.final(states)
+            if packed is not None:
+                return packed_as(packed, output, ragged), h_n
         if not batched:
             return output[:, 0], h_n[:, 0]
         return (output.transpose(0, 1) if self.batch_first else output), h_n
 
-    @abstractmethod
-    def _states(self, xs: Tensor, h0: Tensor, ts: Tensor | None) -> Tensor:
-        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state)."""
-
-    def _time_first(self, x: Tensor) -> tuple[Tensor, bool]:
+    def _read(
+        self, x: Tensor | PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths
+    ) -> tuple[Tensor, Tensor, Tensor | None, Ragged | None, bool]:
+        """What the user gave, checked: samples, start, edges, lengths, and whether there was a batch."""
         if isinstance(x, PackedSequence):
-            raise TypeError("`x` is a PackedSequence; run sequences of different lengths one by one, or pad them.")
+            if lengths is not None:
+                raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
+            x, lengths = unpacked(x, self.batch_first)
+        xs, ragged, batched = self._time_first(x, lengths)
+        edges = None if ts is None else sample_edges(ts, xs, ragged, batched, self.batch_first)
+        return xs, self._start(h_0, xs, batched), edges, ragged, batched
+
+    @abstractmethod
+    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state).
+
+        `edges`: where samples begin and end, (time + 1,) or (time + 1, batch), if given; a sequence that is over stays.
+        """
+
+    def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
         checks.is_input(self.field, x)
         if x.dim() not in (2, 3):
             order = "(batch, time, input)" if self.batch_first else "(time, batch, input)"
             raise ValueError(f"`x` must be {order}, or (time, input) for one sequence, got shape {tuple(x.shape)}.")
         if x.dim() == 2:
-            return checked_samples(x[:, None], "x"), False
-        return checked_samples(x.transpose(0, 1) if self.batch_first else x, "x"), True
+            if lengths is not None:
+                raise ValueError("`lengths` are for a batch, and `x` is one sequence; cut it, `x[:length]`.")
+            return checked_samples(x[:, None], "x"), None, False
+        xs = x.transpose(0, 1) if self.batch_first else x
+        if lengths is None or xs.layout != torch.strided or not xs.numel():  # of which the last two are refused here
+            return checked_samples(xs, "x"), None, True
+        ragged = Ragged.of(lengths, xs)
+        return checked_samples(ragged.samples(xs), "x"), ragged, True
 
-    def _start(self, h_0: Tensor | tuple[Tensor, Tensor] | None, xs: Tensor, batched: bool) -> Tensor:
+    def _start(self, h_0: Start, xs: Tensor, batched: bool) -> Tensor:
         batch, width = xs.shape[1], self.field.state_size
         if h_0 is None:
             return xs.new_zeros(batch, width)
@@ -88,10 +126,14 @@ class DiscreteRNN(_SequenceModule):
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
              otherwise; substeps: equal steps a sample is read in; batch_first: axes of x and output as in torch.nn.
-    Call:    rnn(x, h_0=None, ts=None). With ts, (time + 1,) edges or (time,) stamps shared by the batch, sample k takes
-             its interval's length instead of dt.
-    Shape:   x (time, batch, input), or (time, input); h_0 (1, batch, state), (batch, state), or a pair (h_0, c_0) for
-             [h, c] -> output (time, batch, hidden), h_n (1, batch, state), never batch-first.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None). With ts, edges or stamps, sample k takes its interval's length instead
+             of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its own last
+             sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
+             state at each sequence's own end.
+    Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
+             (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
+             own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time
+             -> output (time, batch, hidden), packed like x if that was, h_n (1, batch, state), never batch-first.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """
@@ -103,14 +145,22 @@ class DiscreteRNN(_SequenceModule):
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
         self.substeps = checks.positive_size("substeps", substeps)
 
-    def _states(self, xs: Tensor, h0: Tensor, ts: Tensor | None) -> Tensor:
-        lengths = [self.dt] * len(xs) if ts is None else interval_edges(len(xs), ts).diff().tolist()
+    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         h, states = h0, []
-        for projected, length in zip(self.field.project(xs).unbind(0), lengths, strict=True):
+        for projected, length in zip(self.field.project(xs).unbind(0), self._lengths(xs, edges, ragged), strict=True):
             for _ in range(self.substeps):
                 h = self.step.advance(self.field, projected, h, length / self.substeps)
             states.append(h)
         return torch.stack(states)
+
+    def _lengths(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Sequence[float | Tensor]:
+        """What each sample takes: a number, or (batch, 1) where sequences differ, 0 for one that is over."""
+        if edges is None:
+            return [self.dt] * len(xs) if ragged is None else (self.dt * ragged.read.to(xs)[..., None]).unbind(0)
+        lengths = edges.diff(dim=0)
+        if lengths.dim() == 1:
+            return lengths.to(xs).unbind(0) if lengths.requires_grad else lengths.tolist()
+        return lengths.to(xs)[..., None].unbind(0)
 
     def extra_repr(self) -> str:
         return f"step={self.step!r}, dt={self.dt:g}, substeps={self.substeps}, {super().extra_repr()}"
@@ -119,9 +169,10 @@ class DiscreteRNN(_SequenceModule):
 class ContinuousRNN(_SequenceModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
-    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, dt, adjoint as for `integrate`;
+    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, dt, adjoint, memory as for `integrate`;
              batch_first: axes of x and output as in torch.nn.
-    Call:    rnn(x, h_0=None, ts=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
+             rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
     Source:  Tallec and Ollivier 2018, eqs. (3), (4), (7).
@@ -136,18 +187,33 @@ class ContinuousRNN(_SequenceModule):
         dt: float | None = None,
         adjoint: bool = False,
         batch_first: bool = False,
+        memory: float | None = None,
     ) -> None:
         super().__init__(field, batch_first)
-        self.rtol, self.atol, self.dt = checked_settings(method, rtol, atol, dt, adjoint)
-        self.method = method
+        settings = checked_settings(method, rtol, atol, dt, adjoint, memory=memory)
+        self.rtol, self.atol, self.dt = settings.rtol, settings.atol, settings.dt
+        self.method, self.adjoint, self.memory = method, adjoint, settings.memory
+        self.stats: dict[str, Any] = {}
 
-    def _states(self, xs: Tensor, h0: Tensor, ts: Tensor | None) -> Tensor:
-        path = HeldPath(xs, ts)
-        solved = integrate(
-            self.field, path, h0, path.knots, method=self.method, rtol=self.rtol, atol=self.atol, dt=self.dt
-        )  # fmt: skip
-        return solved.hs[1:]
+    def trajectory(
+        self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
+    ) -> Trajectory:
+        """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state),
+        time first, and by `trajectory(t)` at any times between, shared or (n, batch). One sequence is a batch of one."""
+        xs, h0, edges, ragged, _ = self._read(x, h_0, ts, lengths)
+        return self._solved(xs, h0, edges, ragged)
+
+    def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
+        path = HeldPath.on_edges(xs, gone_by(xs, ragged) if edges is None else edges)
+        settings: dict[str, Any] = {"method": self.method, "rtol": self.rtol, "atol": self.atol, "dt": self.dt}
+        solved = integrate(self.field, path, h0, path.knots, adjoint=self.adjoint, memory=self.memory, **settings)
+        self.stats = solved.stats
+        return solved
+
+    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        return self._solved(xs, h0, edges, ragged).hs[1:]
 
     def extra_repr(self) -> str:
-        fixed = "" if self.dt is None else f"dt={self.dt:g}, "
-        return f"method={self.method!r}, rtol={self.rtol:g}, atol={self.atol:g}, {fixed}{super().extra_repr()}"
+        given = [f"method={self.method!r}, rtol={self.rtol:g}, atol={self.atol:g}"]
+        given += [f"{name}={value:g}" for name, value in (("dt", self.dt), ("memory", self.memory)) if value is not None]
+        return ", ".join([*given, *(["adjoint=True"] if self.adjoint else []), super().extra_repr()])

@@ -1,56 +1,147 @@
-"""A solve is a chain of segments: between two of them lies a knot of the input or its clock, or a requested time.
+r"""A solve is a chain of segments: between two of them lies a knot of the input or its clock, or a requested time.
 
-Within one the right-hand side is smooth, and it is asked for by the number of its piece: no solver ever has to find out
-from a rounded time which sample is being read. Solvers run on the segment's own clock, tau = t - start, where a short
-segment late in a long recording has as many digits as an early one.
+Within one the right-hand side is smooth, and it is asked for by its number: no solver ever has to find out from a rounded
+time which sample is being read. Solvers run on the segment's own clock, tau = t - start, where a short segment late in a
+long recording has as many digits as an early one.
+
+Where every sequence has times of its own, segment j is the j-th of each of them: one common clock counts segments, and the
+warp theorem runs every sequence along it, sequence b at the speed (length of its segment j). One that is over stands still.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import Driven
-from ctrnn.paths import piece_numbers
+from ctrnn.along import only
+from ctrnn.driven import Course
 
-__all__ = ["Segment", "segments"]
+__all__ = ["Chain", "Segment", "chain_of"]
+
+
+class Chain:
+    """The segments of a solve.
+
+    `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places` says which edge each
+    requested time is, (n,) or (n, batch); `course` is the right-hand side by the number of the segment; `lengths` are
+    numbers, (segments, 1) or (segments, batch).
+    """
+
+    def __init__(self, course: Course, edges: Tensor, places: Tensor) -> None:
+        self.course, self.edges, self.places = course, edges, places
+        self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
+        lengths = edges.detach().diff(dim=0).numpy()
+        self.lengths: np.ndarray = lengths if self.own else lengths[:, None]
+        self._edges = edges.unbind(0)
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def segment(self, j: int, rows: Tensor | None = None) -> Segment:
+        start, end = self._edges[j], self._edges[j + 1]
+        if self.own:
+            start, end = only(start[:, None], rows), only(end[:, None], rows)
+        return Segment(self, j, start, end, rows)
+
+    def time(self, j: int, tau: float, sample: int | None) -> float:
+        """The time at tau into segment j, of one sample."""
+        start = self.edges[j].detach()
+        return float(start if start.dim() == 0 else start[sample or 0]) + tau
+
+    def wanted(self) -> set[int]:
+        """The edges whose states have to be kept."""
+        return set(self.places.unique().tolist())
+
+    def states(self, kept: dict[int, Tensor]) -> Tensor:
+        """The states at the requested times from those at their edges: (n, batch, state)."""
+        if not self.own:
+            return torch.stack([kept[j] for j in self.places.tolist() if j in kept])
+        order = sorted(kept)
+        row_of = torch.zeros(order[-1] + 1, dtype=torch.long)
+        row_of[order] = torch.arange(len(order))
+        places = self.places[(self.places <= order[-1]).all(1)]
+        states = torch.stack([kept[j] for j in order])
+        return states[row_of[places].to(states.device), torch.arange(states.shape[1], device=states.device)]
 
 
 @dataclass(frozen=True)
 class Segment:
-    """[start, end], inside piece `piece` of `driven`; `requested` if a state is wanted at its end."""
+    """Segment `number` of a chain, for all samples or for `rows`: dh/dt by tau, the time since its start."""
 
-    driven: Driven
-    piece: int
-    start: float
-    end: float
-    requested: bool
+    chain: Chain
+    number: int
+    start: Tensor  # () or (rows, 1)
+    end: Tensor
+    rows: Tensor | None = None
 
     @property
-    def length(self) -> float:
-        return self.end - self.start
+    def steady(self) -> bool:
+        return self.chain.course.steady
 
-    def flow(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """(tau, h) -> dh/dt. Beyond the end, where solvers look when they guess a first step, the input stands still."""
+    @property
+    def differentiable_in_time(self) -> bool:
+        return self.chain.course.own_times
 
-        def at(tau: Tensor, h: Tensor) -> Tensor:
-            return self.driven.at(self.piece, self.time(tau), h)
-
-        return at
+    def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
+        return self.chain.course.at(self.number, self.start if self.steady else self.time(tau), h, self.rows)
 
     def time(self, tau: Tensor) -> Tensor:
-        """The time at tau, which solvers may put an ulp outside of the segment."""
-        return (self.start + tau.to(torch.float64)).clamp(self.start, self.end)
+        """The time at tau. Solvers may put it an ulp outside of the segment, and beyond its end when they guess a first step:
+        there the input stands still."""
+        if self.start.dim() == 0:
+            tau = tau.reshape(()) if tau.numel() == 1 else tau
+        start, end = self.start.to(tau.device), self.end.to(tau.device)
+        t = start + tau
+        # Not minimum and maximum: at a tie they give each side half of the derivative.
+        t = torch.where(t > end, end, t)
+        return torch.where(t < start, start, t)
+
+    def read(self, tau: Tensor) -> Tensor:
+        """The projected input at tau: (rows, projected)."""
+        return self.chain.course.path.at(self.number, self.time(tau), self.rows)
+
+    def taken(self, dt: Tensor) -> None:
+        """Told of every round of steps that is logged, dt (rows, 1)."""
+
+    @property
+    def length(self) -> Tensor:
+        """() or (rows, 1), with the gradient of the edges."""
+        return self.end - self.start
 
 
-def segments(driven: Driven, ts: Tensor) -> list[Segment]:
-    """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them."""
-    knots = driven.knots
-    edges = torch.cat([ts, knots[(knots > ts[0]) & (knots < ts[-1])]]).unique()
-    pieces = piece_numbers(knots, edges[:-1]).tolist()
-    wanted = torch.isin(edges[1:], ts).tolist()
-    times = edges.tolist()
-    return [Segment(driven, *row) for row in zip(pieces, times[:-1], times[1:], wanted, strict=True)]
+def chain_of(driven: Driven, ts: Tensor) -> Chain:
+    """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them; ts (n,) or (n, batch)."""
+    knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
+    if ts.dim() == 1 and all(k.dim() == 1 for k in knots):
+        edges, places = _shared(torch.cat(knots), ts)
+    else:
+        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], ts, driven.batch)
+    return Chain(driven.along(edges[:-1].detach()), edges, places)
+
+
+def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
+    inside = (knots.detach() > ts[0].detach()) & (knots.detach() < ts[-1].detach())
+    every = torch.cat([ts, knots[inside]])
+    values, order = every.detach().sort(stable=True)
+    first = torch.cat([torch.ones(1, dtype=torch.bool), values.diff() > 0])
+    return every[order[first]], torch.searchsorted(values[first], ts.detach())
+
+
+def _own(knots: list[Tensor], ts: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    ts = ts if ts.dim() > 1 else ts[:, None].expand(-1, batch)
+    every = torch.cat([ts, *(_between(k, ts[0], ts[-1]) for k in knots)])
+    values, order = every.detach().sort(dim=0, stable=True)
+    moves = torch.cat([torch.ones(1, dtype=torch.bool), (values.diff(dim=0) > 0).any(1)])
+    values, edges = values[moves], every.gather(0, order)[moves]
+    places = torch.searchsorted(values.mT.contiguous(), ts.detach().mT.contiguous(), right=True).mT - 1
+    return edges, places
+
+
+def _between(times: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    # Not minimum and maximum: at a tie they give each side half of the gradient.
+    times = torch.where(times > end, end, times)
+    return torch.where(times < start, start, times)

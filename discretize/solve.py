@@ -8,7 +8,9 @@ from __future__ import annotations
 import difflib
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import torch
@@ -16,9 +18,12 @@ from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
 from discretize.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
-from discretize.errors import Failure, SolverError
+from discretize.adjoint import Sweep
+from discretize.blocks import Blocks
+from discretize.diagnosis import stiff_hint
+from discretize.errors import Failure, SolverError, SolverWarning
 from discretize.fixed import FIXED_METHODS, GridEngine, StepEngine
-from discretize.segments import Segment, segments
+from discretize.segments import Chain, chain_of
 from discretize.steps.step import Step
 from discretize.tally import Tally
 from discretize.trajectory import Trajectory
@@ -48,97 +53,192 @@ def integrate(
     adjoint: bool = False,
     progress: bool = False,
     max_num_steps: int = 1_000_000,
+    min_step: float = 0.0,
+    memory: float | None = None,
 ) -> Trajectory:
     r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
 
-    Gradients flow through the steps that were taken, to parameters, samples of the path and h0; step sizes and times
-    are numbers. In float32 states keep their dtype and times are float64 all the same.
+    Every sample takes steps of its own. Gradients flow through the steps that were taken, to parameters, samples of the
+    path, h0, and times and knots that require one; step sizes count as shares of the time between two knots. In float32
+    states keep their dtype and times are float64 all the same.
 
-    Args:    field: a `VectorField`; path: its input; h0: the state at ts[0]; ts: increasing times in the path's interval.
-             method: dopri5, dopri8, bosh3 or adaptive_heun, whose estimated error per step is held below
-             (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few tolerances; or euler,
-             midpoint, heun2, heun3 or rk4, or a step map, with equal steps of at most dt (None: one step) between knots
-             and requested times.
+    Args:    field: a `VectorField`; path: its input; h0: the state at ts[0]; ts: increasing times in the path's interval,
+             shared, or for every sequence its own, which then may repeat.
+             method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, whose estimated error per
+             step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
+             tolerances; or euler, midpoint, heun2, heun3 or rk4, or a step map, with equal steps of at most dt (None: one
+             step) between knots and requested times.
              speed: c'(t), a warp's `speed` or a smooth function; progress: on stderr, if that is a terminal;
-             max_num_steps: attempted over the whole solve, for adaptive methods.
-    Shape:   h0 (batch, state), ts (n,) -> Trajectory with ts (n,), hs (n, batch, state), hs[0] = h0.
+             max_num_steps: attempted by a sample over the whole solve; min_step: steps this short are accepted whatever
+             their error, with a warning; both for adaptive methods.
+             memory: bytes that the steps kept for gradients may take; more are computed again, block by block, in the
+             backward pass, from states kept between blocks: no second derivatives, none by times. None keeps all.
+             adjoint: gradients by the adjoint equation, solved backwards: those of the exact solution instead of those of
+             the steps, within tolerance; explicit adaptive methods only, no second derivatives, none by times.
+    Shape:   h0 (batch, state), ts (n,) or (n, batch) -> Trajectory with ts as given, hs (n, batch, state), hs[0] = h0.
     Raises:  TypeError, ValueError for what does not fit, before anything is solved; SolverError, with the states so far,
-             for a solve that fails.
-    Source:  torchdiffeq; Tallec and Ollivier 2018, eq. (6), for the speed.
+             for a solve that fails. Warns with SolverWarning of steps accepted at `min_step` and of stiffness.
+    Source:  Hairer, Norsett and Wanner, Solving ODEs I; torchdiffeq for fixed steps; Tallec and Ollivier 2018, eq. (6), for
+             the speed.
     """
-    rtol, atol, dt = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps)
+    settings = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps, min_step, memory)
     checks.is_field(field)
     # In half precision, as autocast would have it, a solver resolves the rounding of the field.
     with torch.autocast(_device_type(field), enabled=False):
         driven = Driven(field, path, speed)
-        times = _inside(checks.are_times("ts", ts), driven)
+        times = _inside(checks.are_times("ts", ts, 2, differentiable=True, strict=False), driven)
         checks.is_batched_state(field, h0, driven.batch)
         checks.is_finite("h0", h0)
         driven.check_flow(times[0], h0)
-        if isinstance(method, str) and method in ADAPTIVE_METHODS:
-            _check_reach(rtol, atol, h0)
-        tally = Tally()
-        return _solve(driven, h0, times, _engine(method, rtol, atol, dt, max_num_steps, tally), tally, str(method), progress)
+        if settings.adaptive:
+            _check_reach(settings.rtol, settings.atol, h0)
+        if (settings.adjoint or settings.memory) and any(t.requires_grad for t in (times, driven.path.knots)):
+            name = "adjoint" if settings.adjoint else "memory"
+            raise ValueError(f"With `{name}` there are no gradients to times; detach them, or leave `{name}` out.")
+        return _solve(driven, h0, times, settings, progress)
 
 
-def _solve(
-    driven: Driven,
-    h0: Tensor,
-    times: Tensor,
-    engine: AdaptiveEngine | GridEngine | StepEngine,
-    tally: Tally,
-    method: str,
-    progress: bool,
-) -> Trajectory:
-    bar = _Progress(times, progress)
-    h, hs = h0, [h0]
+@dataclass(frozen=True)
+class Settings:
+    """How to solve, checked."""
+
+    method: str | Step
+    rtol: float
+    atol: float
+    dt: float | None
+    max_num_steps: int
+    min_step: float
+    memory: float | None
+    adjoint: bool
+
+    @property
+    def adaptive(self) -> bool:
+        return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
+
+    def engine(self, tally: Tally) -> AdaptiveEngine | GridEngine | StepEngine:
+        if not isinstance(self.method, str):
+            return StepEngine(self.method, self.dt, tally)
+        if self.method in FIXED_METHODS:
+            return GridEngine(self.method, self.dt, tally)
+        return AdaptiveEngine(self.method, self.rtol, self.atol, self.max_num_steps, self.min_step, tally)
+
+
+def _solve(driven: Driven, h0: Tensor, times: Tensor, settings: Settings, progress: bool) -> Trajectory:
+    chain = chain_of(driven, times)
+    tally = Tally()
+    engine = settings.engine(tally)
+    flight = engine.start(chain, len(h0))
+    tally.widen(len(flight.tau))
+    kept, wanted = {0: h0}, chain.wanted()
+    way_back = settings.adjoint and torch.is_grad_enabled()
+    states, steps, taken = [h0.detach()], [flight.step], [tally.accepted.copy()]
+    bar = _Progress(chain, progress)
+    stats: dict = {}
+
+    def resume(h: Tensor, ts: Tensor) -> Tensor:
+        with torch.autocast(_device_type(driven.field), enabled=False):
+            return _solve(driven, h, ts, settings, False).hs
 
     def trajectory(status: str) -> Trajectory:
-        return Trajectory(times[: len(hs)], torch.stack(hs), tally.stats(method), status)
+        stats.update(tally.stats(str(settings.method)))
+        hs = chain.states(kept)
+        return Trajectory(times[: len(hs)], hs, stats, status, resume)
+
+    def arrived(edge: int, h: Tensor) -> None:
+        if edge in wanted:
+            kept[edge] = h
+        if way_back:
+            states.append(h)
+            steps.append(flight.copy().step)
+            taken.append(tally.accepted.copy())
+        bar.show(edge)
 
     try:
-        for segment in segments(driven, times):
-            h = engine.advance(segment, h)
-            if segment.requested:
-                hs.append(h)
-            bar.show(segment)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not way_back):
+            h = Blocks(engine, chain, settings.memory, stats).run(h0, flight, arrived)
     except Failure as failure:
         raise SolverError(failure, trajectory(f"failed: {failure.cause}")) from None
     finally:
         bar.close()
-    return trajectory("completed")
+    solved = trajectory("completed")
+    stats["hint"] = _hint(engine, chain, h) if isinstance(engine, AdaptiveEngine) else None
+    if way_back and isinstance(engine, AdaptiveEngine):
+        return replace(solved, hs=Sweep(engine, chain, states, steps, taken, stats).attach(solved.hs.detach(), h0))
+    return solved
 
 
-def _engine(
-    method: str | Step, rtol: float, atol: float, dt: float | None, max_num_steps: int, tally: Tally
-) -> AdaptiveEngine | GridEngine | StepEngine:
-    if not isinstance(method, str):
-        return StepEngine(method, dt, tally)
-    if method in FIXED_METHODS:
-        return GridEngine(method, dt, tally)
-    return AdaptiveEngine(method, rtol, atol, max_num_steps, tally)
+def _hint(engine: AdaptiveEngine, chain: Chain, h: Tensor) -> str | None:
+    """What a solve that got there had better done; warned of where it cost a thousand steps, as are forced steps."""
+    tally = engine.tally
+    if tally.forced_at is not None:
+        at, error = tally.forced_at
+        warnings.warn(
+            f"{tally.forced} step(s) were accepted at min_step={engine.min_step:g} in spite of their error, the first at "
+            f"t = {at:g} with {error:.3g} tolerances; the result is not to the tolerance asked for.",
+            SolverWarning,
+            stacklevel=4,
+        )
+    row = int(tally.attempted.argmax())
+    steps = int(tally.attempted[row])
+    if steps <= 50 * len(chain):
+        return None
+    spans = chain.lengths.sum(0)
+    typical = float(spans[row % len(spans)]) / max(1, int(tally.accepted[row]))
+    zero = torch.zeros((), dtype=torch.float64, device=h.device)
+    hint = stiff_hint(engine.method.implicit, chain.segment(len(chain) - 1), zero, h.detach(), row % len(h), typical)
+    if hint and steps > 1000:
+        warnings.warn(f"The solve took {steps} steps. {hint}", SolverWarning, stacklevel=4)
+    return hint
 
 
 def checked_settings(
-    method: str | Step, rtol: float, atol: float, dt: float | None, adjoint: bool = False, max_num_steps: int = 1
-) -> tuple[float, float, float | None]:
-    """rtol, atol and dt as plain numbers; refuses what no solve could use, in the user's words."""
+    method: str | Step,
+    rtol: float,
+    atol: float,
+    dt: float | None,
+    adjoint: bool = False,
+    max_num_steps: int = 1,
+    min_step: float = 0.0,
+    memory: float | None = None,
+) -> Settings:
+    """How to solve, as plain numbers; refuses what no solve could use, in the user's words."""
     if not isinstance(method, Step):
         _check_method_name(method)
     rtol, atol = checks.non_negative_number("rtol", rtol), checks.non_negative_number("atol", atol)
     if rtol == 0 and atol == 0:
         raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
+    adaptive = isinstance(method, str) and method in ADAPTIVE_METHODS
     if dt is not None:
         dt = checks.positive_number("dt", dt)
-        if isinstance(method, str) and method in ADAPTIVE_METHODS:
+        if adaptive:
             raise ValueError(
                 f"`dt` is for fixed steps, and {method} chooses its own: set `rtol` and `atol`, or take a fixed-step "
                 f"method ({', '.join(FIXED_METHODS)}) or a step map."
             )
     checks.positive_size("max_num_steps", max_num_steps)
+    min_step = checks.non_negative_number("min_step", min_step)
+    if min_step and not adaptive:
+        raise ValueError(f"`min_step` is for methods that choose their steps, and {method} does not; set `dt`.")
+    if memory is not None:
+        memory = checks.positive_number("memory", memory)
     if checks.is_flag("adjoint", adjoint):
-        raise ValueError("`adjoint=True` is not available in this version; gradients flow through the solver's own steps.")
-    return rtol, atol, dt
+        _check_adjoint(method, memory)
+    return Settings(method, rtol, atol, dt, max_num_steps, min_step, memory, adjoint)
+
+
+def _check_adjoint(method: str | Step, memory: float | None) -> None:
+    if not isinstance(method, str) or method not in ADAPTIVE_METHODS:
+        raise ValueError(
+            f"`adjoint=True` solves the adjoint of the differential equation, and {method} makes steps that are not its "
+            "solution: the gradient would be wrong. Leave it out; gradients then are those of the steps."
+        )
+    if ADAPTIVE_METHODS[method].implicit:
+        raise ValueError(
+            f"`adjoint=True` runs each step backwards, and over the long steps of {method} what forgets fast would explode. "
+            "Leave it out; `memory` bounds what gradients then take."
+        )
+    if memory is not None:
+        raise ValueError("`adjoint=True` keeps no steps, and `memory` is for those that are kept; give one of them.")
 
 
 def _device_type(field: VectorField) -> str:
@@ -146,9 +246,16 @@ def _device_type(field: VectorField) -> str:
 
 
 def _inside(times: Tensor, driven: Driven) -> Tensor:
+    if times.dim() > 1 and times.shape[1] != driven.batch:
+        raise ValueError(f"`ts` has times for {times.shape[1]} sequences, the path has {driven.batch}.")
+    if times.dim() > 1 or driven.knots.dim() > 1:
+        ends = [knots.expand(driven.batch) for knots in (driven.knots[0], driven.knots[-1])]
+        own = times if times.dim() > 1 else times[:, None].expand(-1, driven.batch)
+        within = checks.within_own("ts", own, *ends)
+        return within if times.dim() > 1 else times
     start, end = driven.interval
     times = checks.within("ts", times, start, end)
-    if not bool((times.diff() > 0).all()):
+    if not bool((times.detach().diff() > 0).all()):
         raise ValueError(
             f"`ts` has several times within 4 ulp of one end of the interval [{start!r}, {end!r}]; keep one of them."
         )
@@ -193,16 +300,16 @@ def _refuse_method(method: str, known: list[str]) -> NoReturn:
 class _Progress:
     """A line on stderr, where that is a terminal and the solve takes longer than a moment."""
 
-    def __init__(self, times: Tensor, wanted: bool) -> None:
-        self.start, self.end = float(times[0]), float(times[-1])
+    def __init__(self, chain: Chain, wanted: bool) -> None:
+        self.chain = chain
         self.wanted = wanted and sys.stderr.isatty()
         self.last, self.shown = time.monotonic(), False
 
-    def show(self, segment: Segment) -> None:
+    def show(self, edge: int) -> None:
         if not self.wanted or time.monotonic() - self.last < 0.2:
             return
-        share = (segment.end - self.start) / (self.end - self.start)
-        sys.stderr.write(f"\rintegrate: t = {segment.end:g} of {self.end:g} ({share:.0%}) ")
+        start, now, end = (float(self.chain.edges[j].detach().max()) for j in (0, edge, -1))
+        sys.stderr.write(f"\rintegrate: t = {now:g} of {end:g} ({(now - start) / (end - start):.0%}) ")
         sys.stderr.flush()
         self.last, self.shown = time.monotonic(), True
 

@@ -1,38 +1,61 @@
-"""Counting what a solve does."""
+"""Counting what a solve does: calls of the field for the batch, steps for each of its samples."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 __all__ = ["Tally"]
 
 
-@dataclass
 class Tally:
-    evaluations: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    smallest: float | None = None
-    smallest_at: float | None = None
+    r"""Counts; `rows` is the number of samples that step on their own, 1 where all step together."""
+
+    def __init__(self, rows: int = 1) -> None:
+        self.evaluations = 0  # calls of the field
+        self.work = 0  # samples it was called with, all calls together
+        self.backward = 0  # calls made again for gradients
+        self.accepted = np.zeros(rows, dtype=np.int64)
+        self.rejected = np.zeros(rows, dtype=np.int64)
+        self.forced = 0  # steps accepted at their minimum
+        self.forced_at: tuple[float, float] | None = None  # the first of them, and its error in tolerances
+        self.smallest: float | None = None
+        self.smallest_at: float | None = None
 
     @property
-    def attempted(self) -> int:
+    def attempted(self) -> np.ndarray:
         return self.accepted + self.rejected
 
-    def accept(self, at: float, step: float, steps: int = 1) -> None:
-        self.accepted += steps
+    def widen(self, rows: int) -> None:
+        """Before the first step: for this many samples."""
+        self.accepted, self.rejected = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+
+    def call(self, calls: int, rows: int) -> None:
+        self.evaluations += calls
+        self.work += calls * rows
+
+    def force(self, steps: int, at: float, error: float) -> None:
+        self.forced += steps
+        self.forced_at = self.forced_at or (at, error)
+
+    def smaller(self, step: float, at: float) -> None:
         if self.smallest is None or step < self.smallest:
             self.smallest, self.smallest_at = step, at
 
     def stats(self, method: str) -> dict[str, Any]:
-        """The numbers under the names that trajectories give them."""
+        """The numbers under the names that trajectories give them; of steps, those of the sample that took most."""
+        busiest = int(self.attempted.argmax())
         return {
             "method": method,
             "nfe": self.evaluations,
-            "num_steps": self.attempted,
-            "num_accepted_steps": self.accepted,
-            "num_rejected_steps": self.rejected,
+            "nfe_samples": self.work,
+            "nfe_backward": self.backward,
+            "num_steps": int(self.attempted[busiest]),
+            "num_accepted_steps": int(self.accepted[busiest]),
+            "num_rejected_steps": int(self.rejected[busiest]),
+            "num_forced_steps": self.forced,
             "smallest_step": self.smallest,
             "smallest_step_at": self.smallest_at,
+            "steps_of_samples": self.attempted.tolist(),
         }

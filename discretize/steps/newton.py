@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.errors import StepError
-from discretize.steps.jacobian import jacobian
+from discretize.steps.jacobian import jacobian, over_matrices
 
 __all__ = ["solve_step"]
 
@@ -29,7 +29,7 @@ def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Te
 
     First and second derivatives with respect to all that the equation reads are those of its solution.
 
-    Shape:   projected (..., projected), a and guess (..., state) -> (..., state).
+    Shape:   projected (..., projected), a and guess (..., state), tau a number or (..., 1) -> (..., state).
     Raises:  StepError where a sample's iteration does not end.
     Source:  Deuflhard 2004 for the shortened iteration, and Kelley and Keyes 1998 for pseudo-time; this project
              for the derivatives.
@@ -61,7 +61,7 @@ class _Equation:
         """A + friction, in its LU factors."""
         self.cost += u.shape[-1]
         one = torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
-        A = one - self.tau * jacobian(self.field, self.projected, u)
+        A = one - over_matrices(self.tau) * jacobian(self.field, self.projected, u)
         return torch.linalg.lu_factor_ex(A + friction * one)[:2]
 
 
@@ -143,8 +143,9 @@ def _failed(equation: _Equation, u: Tensor, open_: Tensor) -> StepError:
     off = equation.residual(u).abs().nan_to_num(torch.inf)
     worst = torch.where(open_, off, torch.full_like(off, -1.0)).reshape(-1, u.shape[-1])
     sample, unit = divmod(int(worst.argmax()), u.shape[-1])
+    tau = torch.as_tensor(equation.tau).expand_as(u).reshape(worst.shape)[sample, unit]
     return StepError(
-        cause=f"no solution of u = a + tau F(u), tau = {float(equation.tau):.3g}, was found, and u is off by "
+        cause=f"no solution of u = a + tau F(u), tau = {float(tau):.3g}, was found, and u is off by "
         f"{float(worst[sample, unit]):.2g}",
         hint="Take shorter steps (`dt`, `substeps`), or a step without an equation to solve, such as ExponentialEuler.",
         sample=sample,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.phi import phi_matrix
-from discretize.steps.jacobian import jacobian
+from discretize.steps.jacobian import jacobian, over_matrices
 from discretize.steps.step import Step
 
 __all__ = ["ExponentialRosenbrock"]
@@ -30,7 +30,7 @@ class ExponentialRosenbrock(Step):
     jacobians = 1
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        return h + phi_matrix(dt * jacobian(field, projected, h), dt * field.flow(projected, h))
+        return h + phi_matrix(over_matrices(dt) * jacobian(field, projected, h), dt * field.flow(projected, h))
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         return torch.exp(z)

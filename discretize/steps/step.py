@@ -24,7 +24,8 @@ class Step(ABC):
     `jacobians` times. Where a map iterates, the numbers are those for an affine field. It keeps nothing between steps and
     never touches the field's weights.
 
-    Shape:   x (..., input), h (..., state), dt > 0 a number in units of time -> h (..., state).
+    Shape:   x (..., input), h (..., state) -> h (..., state); dt > 0 in units of time, a number, or a length for each
+             sample, (...) or (..., 1), which is differentiated.
     Raises:  TypeError, ValueError for x, h or dt that do not fit; StepError where an equation cannot be solved.
     Source:  this project.
     """
@@ -34,15 +35,19 @@ class Step(ABC):
     tangents: ClassVar[int] = 0
     jacobians: ClassVar[int] = 0
 
-    def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Tensor:
+    def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         checks.is_input(checks.is_field(field), x)
         checks.is_state(field, h)
         checks.same_leading_axes(x, h)
-        return self.advance(field, field.project(x), h, checks.positive_number("dt", dt))
+        return self.advance(field, field.project(x), h, step_length(dt, h))
 
     @abstractmethod
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        """The step on what `field.project` made of the input; unchecked, for loops. dt is a number or a scalar tensor."""
+        """The step on what `field.project` made of the input; unchecked, for loops.
+
+        dt >= 0 is a number, a scalar tensor, or (..., 1) of the state's dtype and device, a length for each sample; a sample
+        whose dt is 0 keeps its state, to the last bit.
+        """
 
     def counted(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> tuple[Tensor, int]:
         """`advance`, and what it cost in evaluations of the field: a Jacobian counts as one for each of its columns."""
@@ -70,6 +75,38 @@ class Step(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def step_length(dt: float | Tensor, h: Tensor) -> float | Tensor:
+    r"""dt as `Step.advance` takes it: a number, or lengths (..., 1) of the dtype and device of h.
+
+    Shape:   dt a number, or (...) or (..., 1) for h (..., state).
+    Raises:  TypeError, ValueError for what is not positive and finite, or does not fit h.
+    Source:  this project.
+    """
+    if not isinstance(dt, Tensor) or (dt.numel() == 1 and not dt.requires_grad):
+        return checks.positive_number("dt", dt)  # type: ignore[arg-type]
+    if dt.is_complex() or dt.dtype == torch.bool:
+        raise TypeError(f"`dt` must hold real numbers, got {dt.dtype}.")
+    samples = h.shape[:-1]
+    if dt.dim() and dt.shape not in (samples, (*samples, 1)):
+        raise ValueError(
+            f"`dt` must be a number, or one for each sample, {tuple(samples)} or {(*samples, 1)}, got shape {tuple(dt.shape)}."
+        )
+    checks.is_finite("dt", dt)
+    _is_positive(dt)
+    if dt.dim():
+        dt = dt.reshape(*samples, 1)
+    return dt.to(h)
+
+
+def _is_positive(dt: Tensor) -> None:
+    try:
+        fine = bool((dt > 0).all())
+    except RuntimeError:  # under `torch.func.vmap` values cannot be looked at
+        return
+    if not fine:
+        raise ValueError(f"`dt` must be positive, got {float(dt.detach().min())}.")
 
 
 def mode(z: Tensor, leak: Tensor | None) -> tuple[Tensor, Tensor]:

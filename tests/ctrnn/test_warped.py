@@ -318,7 +318,7 @@ def test_what_is_no_path_or_clock_is_refused(path, warp, message):
         WarpedPath(path(), warp())
 
 
-@pytest.mark.parametrize("t", [math.nan, "now", None, torch.zeros(2, 2)])
+@pytest.mark.parametrize("t", [math.nan, "now", None, torch.zeros(2, 2, 2)])
 def test_a_time_that_is_none_is_refused(t):
     with pytest.raises((TypeError, ValueError), match="`t` must"):
         WarpedPath(numbered([0.0, 5.0]), AffineWarp(2.0))(t)

@@ -206,3 +206,33 @@ def test_it_can_look_at_every_third_call_only():
     assert monitor.records[""].largest.call in (0, 3, 6)
     with pytest.raises(ValueError, match="`every`"):
         Monitor(rnn, every=0)
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_a_ragged_batch_is_counted_as_its_sequences_alone(edges):
+    rnn = discretize.DiscreteRNN(wild(), dt=0.5, substeps=2)
+    x, lengths, ts = torch.randn(5, 3, 2), [2, 5, 1], None
+    if edges:
+        ts = torch.cumsum(0.2 + torch.rand(6, 3), 0)
+    with Monitor(rnn, warn="never") as together:
+        rnn(x, ts=ts, lengths=lengths)
+    with Monitor(rnn, warn="never") as alone:
+        for i, n in enumerate(lengths):
+            rnn(x[:n, i : i + 1], ts=None if ts is None else ts[: n + 1, i])
+    (found,), (expected,) = together.records.values(), alone.records.values()
+    assert int(found.counts.sum()) == sum(lengths) * 2 * 3
+    assert torch.equal(found.counts, expected.counts)
+    assert torch.equal(found.histogram, expected.histogram)
+    assert found.largest.g_dt == pytest.approx(expected.largest.g_dt, abs=1e-12)
+    assert (found.largest.sample, found.largest.unit) == (expected.largest.call, expected.largest.unit)
+    assert found.largest.time == pytest.approx(expected.largest.time, abs=1e-12)
+
+
+def test_a_cell_with_lengths_for_each_sample_is_watched():
+    cell = discretize.DiscreteCell(wild())
+    with Monitor(cell, warn="never") as monitor:
+        cell(torch.randn(4, 2), dt=torch.rand(4) + 0.1)
+        cell(torch.randn(3, 2), dt=torch.rand(3) + 0.1)
+        cell(torch.randn(3, 2), dt=torch.tensor(0.3, requires_grad=True))
+    (record,) = monitor.records.values()
+    assert int(record.counts.sum()) == 10 * 3

@@ -1,0 +1,61 @@
+r"""Samples and the times that go with them, checked as they come in.
+
+recorded           (time, batch, feature), some perhaps missing;  checked_samples: none
+stamped            a time for each sample
+interval_edges     an interval for each sample
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+
+__all__ = ["checked_samples", "interval_edges", "recorded", "stamped"]
+
+
+def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
+    """Samples (time, batch, feature): floating point, finite, at least one of each axis."""
+    checks.is_finite(name, recorded(xs, name), "where values are missing, `ctrnn.hold_missing` fills in the last one seen")
+    return xs
+
+
+def recorded(xs: Tensor, name: str = "xs") -> Tensor:
+    """Samples (time, batch, feature), of which some may be missing."""
+    checks.is_tensor(name, xs)
+    if xs.layout != torch.strided or xs.is_nested:
+        raise TypeError(f"`{name}` must be a plain tensor, not a sparse or nested one; convert it with `{name}.to_dense()`.")
+    if not xs.is_floating_point():
+        raise TypeError(f"`{name}` must be floating point, got {xs.dtype}; convert it, for instance with `{name}.double()`.")
+    if xs.dim() != 3:
+        raise ValueError(
+            f"`{name}` must be (time, batch, feature), got shape {tuple(xs.shape)}; add an axis with `{name}[:, None]`."
+        )
+    if xs.numel() == 0:
+        raise ValueError(f"`{name}` is empty: shape {tuple(xs.shape)}; give at least one sample, sequence and feature.")
+    return xs
+
+
+def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
+    """Samples and their stamps, for paths that have a sample at each knot."""
+    xs = checked_samples(xs)
+    if len(xs) < 2:
+        raise ValueError(f"A {kind} path needs at least two samples, got 1; use `HeldPath` for a single one.")
+    knots = torch.arange(len(xs), dtype=torch.float64) if ts is None else checks.are_times("ts", ts, 2, differentiable=True)
+    if len(knots) != len(xs):
+        raise ValueError(f"`ts` has {len(knots)} stamps for {len(xs)} samples; a {kind} path needs one for each.")
+    return xs, knots
+
+
+def interval_edges(samples: int, ts: Tensor | None) -> Tensor:
+    """The (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
+    if ts is None:
+        return torch.arange(samples + 1, dtype=torch.float64)
+    times = checks.are_times("ts", ts, 2, differentiable=True)
+    if len(times) == samples + 1:
+        return times
+    if len(times) != samples:
+        raise ValueError(f"`ts` has {len(times)} times for {samples} samples; give {samples + 1} edges or {samples} stamps.")
+    last = times[-1:] - times[-2:-1] if samples > 1 else torch.ones_like(times)
+    return torch.cat([times, times[-1:] + last])

@@ -1,0 +1,114 @@
+r"""Layers: several fields as one, the upper ones driven by the visible state of the layer below.
+
+    dh_1/dt = f_1(x, h_1)        dh_l/dt = f_l(visible(h_l-1), h_l)        state [h_top, ..., h_1]
+
+All layers move at once. So a unit Euler step is torch's stack of layers with a sample's delay between two of them: layer l
+reads what layer l - 1 was before the step, where torch reads what it has just become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn.field import VectorField
+
+__all__ = ["Stack"]
+
+
+class Stack(VectorField):
+    r"""Fields from the bottom up, as one; the visible units are those of the top.
+
+    Args:    fields: at least one `VectorField`, the one that reads the input first; each further one reads as many features
+             as the one below it has visible units.
+    Shape:   x (..., input of the first), state [h_top, ..., h_1] (..., sum of states) -> (..., sum of states).
+    Raises:  TypeError for what is not a field or of another dtype, ValueError for none, other devices, or sizes that do not
+             chain.
+    Source:  this project; torch.nn.GRU's `num_layers`, in continuous time.
+    """
+
+    def __init__(self, fields: Iterable[VectorField]) -> None:
+        layers = _checked(fields)
+        super().__init__(layers[0].input_size, layers[-1].hidden_size, sum(layer.state_size for layer in layers))
+        self.fields = nn.ModuleList(layers)
+        self._widths = [layer.state_size for layer in reversed(layers)]
+
+    @property
+    def projects_affinely(self) -> bool:
+        return type(self).project is Stack.project and self._layers()[0].projects_affinely
+
+    def project(self, x: Tensor) -> Tensor:
+        return self._layers()[0].project(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return _joined([field.flow(read, own) for field, read, own in self._read(projected, h)])
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        return _joined([field.leak(read, own) for field, read, own in self._read(projected, h)])
+
+    def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        flows, leaks = zip(*(field.flow_and_leak(read, own) for field, read, own in self._read(projected, h)), strict=True)
+        return _joined(flows), _joined(leaks)
+
+    def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
+        layers = zip(self._read(projected, at), self.states(h), strict=True)
+        return _joined([field.forget(read, own, own_at, dt) for (field, read, own_at), own in layers])
+
+    def states(self, h: Tensor) -> tuple[Tensor, ...]:
+        """The state of each layer, from the bottom up: (..., state) -> (..., state of the layer), for each."""
+        return h.split(self._widths, -1)[::-1]
+
+    def _read(self, projected: Tensor, h: Tensor) -> list[tuple[VectorField, Tensor, Tensor]]:
+        """Each field, what it reads, projected, and its own state, from the bottom up."""
+        fields, states = self._layers(), self.states(h)
+        below = [field.visible(state) for field, state in zip(fields[:-1], states[:-1], strict=True)]
+        return list(zip(fields, [projected, *map(_project, fields[1:], below)], states, strict=True))
+
+    def _layers(self) -> list[VectorField]:
+        return list(self.fields)  # type: ignore[arg-type]
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, num_layers={len(self.fields)}"
+
+
+def _project(field: VectorField, x: Tensor) -> Tensor:
+    return field.project(x)
+
+
+def _joined(layers: Iterable[Tensor]) -> Tensor:
+    return torch.cat([*layers][::-1], -1)
+
+
+def _checked(fields: Iterable[VectorField]) -> list[VectorField]:
+    if isinstance(fields, VectorField) or not isinstance(fields, Iterable):
+        hint = "; put it in a list" if isinstance(fields, VectorField) else ""
+        raise TypeError(f"`fields` must be a sequence of ctrnn.VectorField, got {type(fields).__name__}{hint}.")
+    layers = list(fields)
+    if not layers:
+        raise ValueError("`fields` is empty; give at least one field, the one that reads the input first.")
+    for k, field in enumerate(layers):
+        if not isinstance(field, VectorField):
+            raise TypeError(f"`fields[{k}]` must be a ctrnn.VectorField, got {type(field).__name__}.")
+    for k, (below, above) in enumerate(pairwise(layers)):
+        if above.input_size != below.hidden_size:
+            raise ValueError(
+                f"`fields[{k + 1}]` reads {above.input_size} features, `fields[{k}]` below it has {below.hidden_size} visible "
+                f"units; make one with input_size {below.hidden_size}."
+            )
+    _check_dtype_and_device(layers)
+    return layers
+
+
+def _check_dtype_and_device(layers: list[VectorField]) -> None:
+    dtype = next((field.dtype for field in layers if field.dtype is not None), None)
+    device = next((field.device for field in layers if field.device is not None), None)
+    for k, field in enumerate(layers):
+        if field.dtype not in (None, dtype):
+            raise TypeError(
+                f"`fields[{k}]` has parameters of {field.dtype}, those before it of {dtype}; give all the same `dtype`."
+            )
+        if field.device not in (None, device):
+            raise ValueError(f"`fields[{k}]` has parameters on {field.device}, those before it on {device}; move one of them.")

@@ -1,0 +1,124 @@
+r"""Why a solve cannot go on, in words: nan or infinity and where they come from, blow-up, a jump, stiffness, too few steps.
+
+A field is stiff where stability, not accuracy, keeps an explicit method's steps short: dt times the fastest rate is about
+what the method bears (1 to 6), while the solution hardly moves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from discretize.embedded import Attempt
+from discretize.errors import Failure
+from discretize.segments import Segment
+
+if TYPE_CHECKING:
+    from discretize.adaptive import AdaptiveEngine
+
+__all__ = ["diagnosis", "fastest_rate", "stiff_hint"]
+
+UNBOUNDED = 1e8  # states of this size are on their way to infinity
+
+
+@torch.no_grad()
+def diagnosis(
+    engine: AdaptiveEngine,
+    segment: Segment,
+    h: Tensor,
+    last: Attempt | None,
+    row: int | None,
+    tau: float,
+    step: float,
+    too_many: str | None,
+) -> Failure:
+    """What to tell of a solve that stops `tau` into a segment, at the states h; `row` is whose step it was, None for all."""
+    h = h.detach()
+    at = torch.tensor(tau, dtype=torch.float64, device=h.device)
+    slope = segment(at, h)
+    sample, unit = _worst(h if last is None or last.error.shape != h.shape else last.error, row)
+    cause, hint = None, ""
+    if (found := _not_finite(slope, row)) is not None:
+        sample, unit = found
+        cause, hint = _source(segment, at, h, slope, sample, unit)
+    elif too_many is not None:
+        cause = f"{too_many} (the last one was {step:.3g} long)"
+        hint = stiff_hint(engine.method.implicit, segment, at, h, sample, step) or (
+            "Loosen the tolerances, raise `max_num_steps`, or slow the field down: steps this short mean fast changes."
+        )
+    elif (size := float(h[sample].abs().max())) > UNBOUNDED:
+        unit = int(h[sample].abs().argmax())
+        cause = f"the state grows without bound (|h| is {size:.3g})"
+        hint = "Look at the field: it may blow up in finite time."
+    elif last is not None and last.error.shape == h.shape and (found := _not_finite(last.error.detach(), row)) is not None:
+        sample, unit = found
+        # The last try, five times as long as the step that would come next, went into what is not finite.
+        cause, hint = _source(segment, at + 5 * step, h, last.error.detach(), sample, unit)
+        cause += ", or as near to it as steps can be"
+    else:
+        cause = f"no step down to {step:.3g} meets rtol={engine.rtol:g}, atol={engine.atol:g}"
+        hint = (
+            "Loosen the tolerances, use float64, or look at the field there: its solution may end, or it has a jump, and "
+            "jumps belong at knots; `min_step` would step over it, with a warning."
+        )
+    absolute = sample if segment.rows is None else int(segment.rows[sample])
+    return Failure(cause, hint, segment.chain.time(segment.number, tau, absolute), absolute, unit)
+
+
+def _source(segment: Segment, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
+    """Where a derivative that is not finite comes from: the input, the state, or the field itself."""
+    projected = segment.read(at)
+    read = projected[sample if len(projected) > 1 else 0]
+    if not bool(torch.isfinite(read).all()):
+        value = float(read[~torch.isfinite(read)][0])
+        return f"the input is {value} there", "Look at the path: it must be finite at every time of its interval."
+    if not bool(torch.isfinite(h[sample]).all()):
+        return f"the state is {float(h[sample, unit])}", "Look at where it came from."
+    return f"the field gives {float(slope[sample, unit])} there", "Look at the field's weights and at the state it is given."
+
+
+def _not_finite(values: Tensor, row: int | None) -> tuple[int, int] | None:
+    wrong = ~torch.isfinite(values)
+    if row is not None:
+        found = torch.nonzero(wrong[row])
+        return (row, int(found[0])) if len(found) else None
+    found = torch.nonzero(wrong)
+    return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
+
+
+def _worst(errors: Tensor, row: int | None) -> tuple[int, int]:
+    sizes = torch.nan_to_num(errors.detach(), nan=torch.inf).abs()
+    if row is not None:
+        return row, int(sizes[row].argmax())
+    index = int(sizes.argmax())
+    return index // sizes.shape[1], index % sizes.shape[1]
+
+
+def stiff_hint(implicit: bool, segment: Segment, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+    """What to try where steps of this length are what an explicit method can bear, not what the solution asks for."""
+    if implicit:
+        return None
+    rate = fastest_rate(segment, at, h, sample)
+    if rate is None or step * rate < 1.0:
+        return None
+    return (
+        f"The field is stiff: its fastest rate there is about {rate:.3g}, and stability, not accuracy, keeps the steps short. "
+        "Take method='rodas5p', whose steps it does not shorten, or loosen the tolerances."
+    )
+
+
+@torch.no_grad()
+def fastest_rate(segment: Segment, at: Tensor, h: Tensor, sample: int, turns: int = 12) -> float | None:
+    """The size of the fastest eigenvalue of the field's Jacobian at one sample, by power iteration; None where it has none."""
+    direction = torch.linspace(1.0, 2.0, h.shape[-1], dtype=h.dtype, device=h.device).expand_as(h)
+    size = float("nan")
+    try:
+        for _ in range(turns):
+            direction = direction / direction.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(h.dtype).tiny)
+            direction = torch.func.jvp(lambda u: segment(at, u), (h,), (direction,))[1]
+            size = float(direction[sample].norm())
+    except (RuntimeError, NotImplementedError):  # what torch.func cannot follow has no rate to tell
+        return None
+    return size if 0 < size < float("inf") else None

@@ -1,0 +1,85 @@
+r"""Sequences of different lengths in one batch: after its own last sample a sequence's clock stands still.
+
+    lengths 3, 1       x  a b c        read  1 1 1        samples gone by  0 1 2 3
+                          d . .              1 0 0                         0 1 1 1
+
+What stands in x beyond an end is never looked at, a step over no time leaves a state as it is, and outputs there are 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+__all__ = ["Ragged", "gone_by", "packed_as", "unpacked"]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Lengths (batch,) on the CPU, and whether a sequence still reads: (time, batch) on the samples' device."""
+
+    lengths: Tensor
+    read: Tensor
+
+    @classmethod
+    def of(cls, lengths: object, xs: Tensor) -> Ragged:
+        """The user's lengths of sequences padded to (time, batch, input)."""
+        time, batch = xs.shape[:2]
+        checked = _checked(lengths, time, batch)
+        return cls(checked, (torch.arange(time)[:, None] < checked).to(xs.device))
+
+    def samples(self, xs: Tensor) -> Tensor:
+        """(time, batch, input) with each sequence's last sample, without gradient, in place of what comes after it."""
+        return torch.where(self.read[..., None], xs, self.final(xs.detach()))
+
+    def output(self, visible: Tensor) -> Tensor:
+        """(time, batch, hidden), 0 beyond the end of a sequence."""
+        return torch.where(self.read[..., None], visible, visible.new_zeros(()))
+
+    def final(self, states: Tensor) -> Tensor:
+        """At each sequence's own last sample: (time, batch, ...) -> (1, batch, ...)."""
+        last = (self.lengths - 1).to(states.device)
+        return states[last, torch.arange(len(last), device=states.device)][None]
+
+
+def gone_by(xs: Tensor, ragged: Ragged | None) -> Tensor:
+    """How many samples a sequence has read, before each and after the last: (time + 1,), or (time + 1, batch), float64."""
+    if ragged is None:
+        return torch.arange(len(xs) + 1, dtype=torch.float64)
+    return torch.minimum(torch.arange(len(xs) + 1)[:, None], ragged.lengths).to(torch.float64)
+
+
+def unpacked(packed: PackedSequence, batch_first: bool) -> tuple[Tensor, Tensor]:
+    """The padded batch, (time, batch, input) or batch-first, in its original order, and its lengths."""
+    if packed.data.dim() != 2:
+        raise ValueError(f"`x` must pack sequences (time, input), got values of shape {tuple(packed.data.shape)}.")
+    return pad_packed_sequence(packed, batch_first)
+
+
+def packed_as(packed: PackedSequence, output: Tensor, ragged: Ragged) -> PackedSequence:
+    """(time, batch, hidden) packed in the order of `packed`, as torch.nn.RNN does it."""
+    order = packed.sorted_indices
+    if order is None:
+        order = torch.arange(output.shape[1], device=output.device)
+    data = output[:, order][ragged.read[:, order]]
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+
+
+def _checked(lengths: object, time: int, batch: int) -> Tensor:
+    try:
+        given = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"`lengths` must be whole numbers, one for each sequence, got {type(lengths).__name__}.") from error
+    if given.numel() and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
+        raise TypeError(f"`lengths` must be whole numbers, got {given.dtype}; convert them, for instance with `lengths.long()`.")
+    if given.shape != (batch,):
+        raise ValueError(f"`lengths` must have shape (batch,) = ({batch},), one for each sequence, got {tuple(given.shape)}.")
+    given = given.detach().to(device="cpu", dtype=torch.int64)
+    wrong = (given < 1) | (given > time)
+    if bool(wrong.any()):
+        k = int(torch.nonzero(wrong)[0])
+        raise ValueError(f"`lengths` must be from 1 to the {time} samples of `x`, got {int(given[k])} for sequence {k}.")
+    return given

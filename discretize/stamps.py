@@ -1,0 +1,76 @@
+r"""When samples begin and end: the edges of the intervals on which they are held, for a batch or for each sequence.
+
+    edges    t_0 t_1 ... t_n       sample k is held on [t_k, t_k+1)
+    stamps   t_0 t_1 ... t_n-1     and the last one for as long as the one before it; a single one for 1
+
+A sequence that is over keeps its last edge: its clock stands still.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.paths import interval_edges
+from discretize.ragged import Ragged
+
+__all__ = ["sample_edges"]
+
+
+def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
+    r"""The user's `ts` as edges, (time + 1,) where the batch shares them, or else (time + 1, batch); float64, on the CPU.
+
+    Times beyond a sequence's end are not looked at. Gradients of `ts` go through.
+
+    Shape:   xs (time, batch, input); ts (time,) or (time + 1,), or (time, batch) or (time + 1, batch), turned if batch-first.
+    Raises:  TypeError, ValueError for times that do not fit, are not finite, or do not increase strictly.
+    Source:  this project.
+    """
+    given = _as_given(ts)
+    if given.dim() == 1 and ragged is None:
+        return interval_edges(len(xs), ts)  # type: ignore[arg-type]
+    time, batch = xs.shape[:2]
+    times = _in_columns(given, time, batch, batched, batch_first)
+    lengths = torch.full((batch,), time) if ragged is None else ragged.lengths
+    return _own_edges(times, time, lengths)
+
+
+def _own_edges(given: Tensor, time: int, lengths: Tensor) -> Tensor:
+    """(time or time + 1, batch) -> (time + 1, batch)."""
+    are_stamps = len(given) == time
+    last = (lengths - 1 if are_stamps else lengths)[None]  # number of each sequence's last time
+    rows = torch.arange(len(given))[:, None]
+    checks.evaluation_times("ts", torch.where(rows <= last, given, given[:1]).detach(), 2)
+    times = given.to(torch.float64)
+    end = times.gather(0, last)
+    # Beyond an end anything that increases will do, by more than a rounding.
+    beyond = end + (rows - last) * (1 + 1e-12 * end.abs())
+    checks.are_times("ts", torch.where(rows <= last, times, beyond).detach(), 2)
+    if are_stamps:
+        before = times.gather(0, (last - 1).clamp(min=0))
+        end = end + torch.where(last > 0, end - before, torch.ones_like(end))
+        times = torch.cat([times, end])
+    return torch.where(torch.arange(time + 1)[:, None] < lengths, times, end)
+
+
+def _in_columns(given: Tensor, time: int, batch: int, batched: bool, batch_first: bool) -> Tensor:
+    """Shared or not, batch-first or not -> (time or time + 1, batch)."""
+    if given.dim() == 2 and not batched:
+        raise ValueError(f"`x` is one sequence, which takes `ts` of shape ({time},) or ({time + 1},), got {tuple(given.shape)}.")
+    columns = given.mT if given.dim() == 2 and batch_first else given
+    columns = columns[:, None].expand(-1, batch) if columns.dim() == 1 else columns
+    if columns.shape not in ((time, batch), (time + 1, batch)):
+        own = [(batch, time), (batch, time + 1)] if batch_first else [(time, batch), (time + 1, batch)]
+        raise ValueError(
+            f"`ts` must be ({time},) stamps or ({time + 1},) edges, or {own[0]} or {own[1]} for every sequence its own, "
+            f"got shape {tuple(given.shape)}."
+        )
+    return columns
+
+
+def _as_given(ts: object) -> Tensor:
+    try:
+        return checks.as_numbers(ts).cpu()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"`ts` must be a sequence of times, got {type(ts).__name__}.") from error

@@ -1,0 +1,198 @@
+"""Cubic Hermite paths with backward differences: against torchcde, SciPy's Hermite cubics and finite differences."""
+
+import math
+
+import pytest
+import references
+import torch
+import torchcde
+from scipy.interpolate import CubicHermiteSpline
+from torch.testing import assert_close
+
+import ctrnn
+from ctrnn import HermitePath
+from discretize import integrate
+
+STAMPS = [-1.3, 0.1, 0.7, 1.9, 2.0, 5.0]
+every_size = pytest.mark.parametrize(("time", "batch", "features"), [(6, 3, 2), (5, 5, 5), (2, 1, 1), (3, 1, 4)])
+
+
+def irregular(*shape):
+    return torch.cumsum(0.05 + torch.rand(*shape), 0)
+
+
+def theirs(xs, ts=None):
+    """torchcde's spline, batch first, as one that is asked with the time axis first."""
+    coefficients = torchcde.hermite_cubic_coefficients_with_backward_differences(xs.transpose(0, 1), ts)
+    return torchcde.CubicSpline(coefficients, ts)
+
+
+def inner_times(ts):
+    """Times inside every piece, (pieces * 3,)."""
+    return (ts[:-1, None] + ts.diff()[:, None] * torch.tensor([0.1, 0.5, 0.93])).flatten()
+
+
+@every_size
+@pytest.mark.parametrize("stamped", [False, True])
+def test_value_and_derivative_are_those_of_torchcde(time, batch, features, stamped):
+    xs = torch.randn(time, batch, features)
+    ts = irregular(time) if stamped else None
+    path, spline = HermitePath(xs, ts), theirs(xs, ts)
+    times = inner_times(path.knots)
+    # Rounding: slopes reach 1 / 0.05, and torchcde's cubic coefficient their square.
+    assert_close(path(times), spline.evaluate(times).transpose(0, 1), rtol=0, atol=1e-12)
+    assert_close(path.derivative(times), spline.derivative(times).transpose(0, 1), rtol=0, atol=1e-10)
+
+
+def test_the_cubics_are_those_that_scipy_lays_through_values_and_backward_slopes():
+    xs, ts = torch.randn(6, 3, 2), torch.tensor(STAMPS)
+    slopes = xs.diff(dim=0) / ts.diff()[:, None, None]
+    cubic = CubicHermiteSpline(STAMPS, xs.numpy(), torch.cat([slopes[:1], slopes]).numpy())
+    path, times = HermitePath(xs, ts), inner_times(ts)
+    assert_close(path(times), torch.from_numpy(cubic(times.numpy())), rtol=0, atol=1e-12)
+    assert_close(path.derivative(times), torch.from_numpy(cubic.derivative()(times.numpy())), rtol=0, atol=1e-12)
+
+
+def test_it_goes_through_its_samples_and_turns_no_corner():
+    xs, ts = torch.randn(6, 3, 2), torch.tensor(STAMPS)
+    path = HermitePath(xs, ts)
+    assert torch.equal(path(ts), xs)
+    for k in range(1, 5):
+        before, after = path.piece(k - 1), path.piece(k)
+        assert torch.equal(before(before.end), xs[k])
+        assert_close(before.derivative(before.end), after.derivative(after.start), rtol=0, atol=1e-12)
+        assert_close(after.derivative(after.start), (xs[k] - xs[k - 1]) / (ts[k] - ts[k - 1]), rtol=0, atol=1e-12)
+
+
+def test_a_line_stays_a_line():
+    ts = irregular(7)
+    slope, offset = torch.randn(3, 2), torch.randn(3, 2)
+    path, times = HermitePath(offset + ts[:, None, None] * slope, ts), torch.linspace(float(ts[0]), float(ts[-1]), 50)
+    assert_close(path(times), offset + times[:, None, None] * slope, rtol=0, atol=1e-13)
+    assert_close(path.derivative(times), slope.expand(50, 3, 2), rtol=0, atol=1e-12)
+
+
+def test_samples_that_come_later_change_nothing():
+    xs = torch.randn(6, 3, 2)
+    changed = torch.cat([xs[:4], torch.randn(2, 3, 2)])
+    times = torch.linspace(0, 3, 40)
+    assert torch.equal(HermitePath(xs)(times), HermitePath(changed)(times))
+    assert_close(HermitePath(xs[:4])(times), HermitePath(xs)(times), rtol=0, atol=0)
+
+
+@every_size
+def test_stamps_of_their_own_are_those_of_the_sequences_alone(time, batch, features):
+    xs, ts = torch.randn(time, batch, features), irregular(time, batch)
+    path = HermitePath(xs, ts)
+    times = ts[:1] + torch.rand(9, batch) * (ts[-1:] - ts[:1])
+    for i in range(batch):
+        alone = HermitePath(xs[:, i : i + 1], ts[:, i])
+        assert_close(path(times)[:, i], alone(times[:, i])[:, 0], rtol=0, atol=1e-13)
+    same = HermitePath(xs, ts[:, :1].expand(-1, batch))
+    shared = HermitePath(xs, ts[:, 0])
+    assert_close(same(times[:, 0]), shared(times[:, 0]), rtol=0, atol=1e-13)
+
+
+def test_a_permutation_of_the_batch_permutes_the_values():
+    xs, ts, order = torch.randn(6, 4, 2), irregular(6, 4), torch.tensor([2, 0, 3, 1])
+    times = ts[:1] + torch.rand(9, 4) * (ts[-1:] - ts[:1])
+    assert torch.equal(HermitePath(xs[:, order], ts[:, order])(times[:, order]), HermitePath(xs, ts)(times)[:, order])
+
+
+def test_samples_need_not_be_contiguous():
+    xs, times = torch.randn(2, 3, 6).permute(2, 1, 0), torch.linspace(0, 5, 23)
+    assert torch.equal(HermitePath(xs)(times), HermitePath(xs.contiguous())(times))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_gradients_reach_samples_and_stamps(own):
+    xs = torch.randn(4, 2, 3, requires_grad=True)
+    ts = irregular(4, 2) if own else irregular(4)
+    ts.requires_grad_()
+    times = ts.detach()[:-1] + 0.3 * ts.detach().diff(dim=0)
+    assert torch.autograd.gradcheck(lambda xs, ts: HermitePath(xs, ts)(times), (xs, ts))
+    if not own:
+        assert torch.autograd.gradcheck(lambda xs, ts: HermitePath(xs, ts).derivative(times), (xs, ts))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_gradients_of_a_solve_reach_samples_stamps_and_times(own):
+    field = ctrnn.gated(3, 2)
+    ts = (irregular(4, 2) if own else irregular(4)).requires_grad_()
+    xs, h0 = torch.randn(4, 2, 3, requires_grad=True), torch.randn(2, 2)
+
+    def solve(xs, ts):
+        return integrate(field, HermitePath(xs, ts), h0, ts, method="rk4").hs[1:]
+
+    assert torch.autograd.gradcheck(solve, (xs, ts))
+
+
+def test_float32_keeps_its_dtype_and_its_place_late_in_time():
+    ts = 1e4 + irregular(5).float().double()
+    xs = torch.randn(5, 3, 2).float()
+    path, times = HermitePath(xs, ts), inner_times(ts)
+    assert path(times).dtype == path.derivative(times).dtype == torch.float32
+    assert_close(path(times).double(), HermitePath(xs.double(), ts)(times), rtol=0, atol=2e-5)  # bends reach 20
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_affine_map_is_made_once_and_another_at_each_time(own):
+    xs, weight, offset = torch.randn(5, 3, 2), torch.randn(4, 2), torch.randn(4)
+    ts = irregular(5, 3) if own else irregular(5)
+    path, calls = HermitePath(xs, ts), []
+
+    def affine(x):
+        calls.append(x.shape)
+        return x @ weight.mT + offset
+
+    mapped = path.map(affine, affine=True)
+    times = torch.linspace(*mapped.interval, 13)
+    assert isinstance(mapped, HermitePath)
+    assert_close(mapped(times), path(times) @ weight.mT + offset, rtol=0, atol=1e-12)
+    assert calls == [(5, 3, 2)]
+    bent = path.map(lambda x: torch.tanh(x) ** 2)
+    assert_close(bent(times), torch.tanh(path(times)) ** 2, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["dopri5", "dopri8", "rk4"])
+def test_a_solve_agrees_with_dop853_restarted_at_each_knot(name):
+    field, xs, ts, h0 = ctrnn.gru(2, 3), torch.randn(6, 4, 2), irregular(6), torch.randn(4, 3)
+    spline = theirs(xs, ts)
+    expected = references.dop853(field, lambda k, t: spline.evaluate(torch.tensor(t)), ts, h0, ts)
+    settings = {"dt": 1 / 256} if name == "rk4" else {"rtol": 1e-11, "atol": 1e-11}
+    with torch.no_grad():
+        solved = integrate(field, HermitePath(xs, ts), h0, ts, method=name, **settings)
+    assert_close(solved.hs, expected, rtol=0, atol=1e-9)
+
+
+def test_a_solve_with_stamps_of_their_own_is_that_of_the_sequences_alone():
+    field, xs, ts, h0 = ctrnn.gru(2, 3), torch.randn(6, 4, 2), irregular(6, 4), torch.randn(4, 3)
+    with torch.no_grad():
+        solved = integrate(field, HermitePath(xs, ts), h0, ts, rtol=1e-11, atol=1e-11).hs
+        for i in range(4):
+            alone = integrate(field, HermitePath(xs[:, i : i + 1], ts[:, i]), h0[i : i + 1], ts[:, i], rtol=1e-11, atol=1e-11).hs
+            assert_close(solved[:, i], alone[:, 0], rtol=0, atol=1e-9)
+
+
+def test_a_warped_solve_is_the_solve_on_the_warped_clock():
+    field, xs, h0, warp = ctrnn.gated(2, 3), torch.randn(6, 4, 2), torch.randn(4, 3), ctrnn.AffineWarp(0.7)
+    path, ts = HermitePath(xs), torch.tensor([0.0, 1.5, 4.0, 7.0])
+    tight = {"rtol": 1e-11, "atol": 1e-11}
+    with torch.no_grad():
+        warped = integrate(field, ctrnn.WarpedPath(path, warp), h0, ts, speed=warp.speed, **tight).hs
+        straight = integrate(field, path, h0, warp(ts), **tight).hs
+    assert_close(warped, straight, rtol=0, atol=1e-9)
+
+
+def test_what_does_not_fit_is_refused():
+    xs = torch.randn(5, 3, 2)
+    with pytest.raises(ValueError, match=r"A Hermite path needs at least two samples, got 1; use `HeldPath`"):
+        HermitePath(xs[:1])
+    with pytest.raises(ValueError, match=r"`ts` has 6 stamps for 5 samples; a Hermite path needs one for each"):
+        HermitePath(xs, torch.arange(6))
+    with pytest.raises(ValueError, match=r"`ts` has times for 4 sequences, `xs` has 3"):
+        HermitePath(xs, irregular(5, 4))
+    with pytest.raises(ValueError, match=r"`xs` must be finite, got nan .*`ctrnn.hold_missing`"):
+        HermitePath(xs * math.nan)
+    with pytest.raises(TypeError, match=r"`xs` must be a torch.Tensor"):
+        HermitePath(xs.numpy())

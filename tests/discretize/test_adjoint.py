@@ -1,0 +1,198 @@
+"""The adjoint's gradient is that of the exact solution, in one sweep back, and never silently none."""
+
+import math
+
+import problems
+import pytest
+import torch
+import torchdiffeq
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import ContinuousRNN, integrate
+
+PATHS = {"held": ctrnn.HeldPath, "linear": ctrnn.LinearPath, "hermite": ctrnn.HermitePath}
+
+
+def gradients(field, kind="held", own=False, seed=0, **settings):
+    """dL/d(samples, start, weights) for a loss on states at several times, shared or of each sequence."""
+    generator = torch.Generator().manual_seed(seed)
+    xs = torch.randn(6, 4, 2, generator=generator, dtype=torch.float64).requires_grad_()
+    h0 = torch.randn(4, field.state_size, generator=generator, dtype=torch.float64).requires_grad_()
+    ts = torch.tensor([0.0, 0.5, 2.2, 4.9])
+    if own:
+        ts = ts[:, None] * torch.linspace(0.5, 1, 4)
+    weight = torch.randn(4, 4, field.state_size, generator=generator, dtype=torch.float64)
+    solved = integrate(field, PATHS[kind](xs), h0, ts, **settings)
+    return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
+
+
+@pytest.mark.parametrize(("kind", "own"), [("held", False), ("linear", True), ("hermite", False)])
+@pytest.mark.parametrize("name", ["gated power 2", "lstm", "gru"])
+def test_the_adjoint_is_the_gradient_of_the_exact_solution(name, kind, own):
+    field = problems.NAMED_FIELDS[name](2, 3)
+    exact, _ = gradients(field, kind, own, method="dopri8", rtol=1e-10, atol=1e-10)
+    for tolerance in (1e-4, 1e-7):
+        adjoint, _ = gradients(field, kind, own, rtol=tolerance, atol=tolerance, adjoint=True)
+        for ours, expected in zip(adjoint, exact, strict=True):
+            # Up to 2 tolerances seen; sums over 4 samples and 4 times.
+            assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
+
+
+@pytest.mark.parametrize("method", ["adaptive_heun", "bosh3", "tsit5", "dopri8"])
+def test_every_explicit_pair_has_its_adjoint(method):
+    field = problems.NAMED_FIELDS["gated per unit"](2, 3)
+    tolerance = 1e-4 if method == "adaptive_heun" else 1e-6
+    exact, _ = gradients(field, "linear", method="dopri8", rtol=1e-10, atol=1e-10)
+    adjoint, _ = gradients(field, "linear", method=method, rtol=tolerance, atol=tolerance, adjoint=True)
+    for ours, expected in zip(adjoint, exact, strict=True):
+        assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
+
+
+def test_what_forgets_fast_does_not_explode_on_the_way_back():
+    """Run back freely over one sample, a rate of 30 multiplies rounding by e^30; torchdiffeq's adjoint does that."""
+    field = ctrnn.leaky(2, 3, alpha=30.0)
+    exact, _ = gradients(field, method="dopri8", rtol=1e-10, atol=1e-10)
+    adjoint, _ = gradients(field, rtol=1e-7, atol=1e-7, adjoint=True)
+    for ours, expected in zip(adjoint, exact, strict=True):
+        assert_close(ours, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_cotangents_of_any_size_are_carried_back_as_well():
+    """A mean over a long batch sends gradients of 1e-9; measured against atol they would be nothing."""
+    field = problems.NAMED_FIELDS["gru"](2, 3)
+    path, h0 = ctrnn.HeldPath(torch.randn(5, 4, 2)), torch.randn(4, 3)
+
+    def gradient(scale, **settings):
+        hs = integrate(field, path, h0, torch.arange(6.0), **settings).hs
+        return torch.autograd.grad(scale * hs.square().sum(), list(field.parameters()))
+
+    exact = gradient(1.0, method="dopri8", rtol=1e-10, atol=1e-10)
+    for ours, expected in zip(gradient(1e-9, rtol=1e-5, atol=1e-5, adjoint=True), exact, strict=True):
+        assert_close(1e9 * ours, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_captured_tensor_is_refused_where_torchdiffeq_leaves_none():
+    captured = torch.randn(2, requires_grad=True)
+
+    class Captures(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return captured * projected - h
+
+    field, path, h0 = Captures(2, 2), ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 2)
+    with pytest.raises(ValueError, match=r"a tensor of shape \(2,\) that requires one is used besides"):
+        integrate(field, path, h0, torch.arange(4.0), adjoint=True)
+    with pytest.raises(ValueError, match="that requires one is used besides"):
+        integrate(field, path, h0, torch.arange(4.0), memory=1e6)
+    integrate(field, path, h0, torch.arange(4.0)).hs.sum().backward()
+    assert captured.grad.abs().sum() > 0
+
+    class Naive(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.unused = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, t, h):
+            return captured - h + 0 * self.unused
+
+    captured.grad = None
+    torchdiffeq.odeint_adjoint(Naive(), h0, torch.tensor([0.0, 1.0])).sum().backward()
+    assert captured.grad is None  # silently: the trap
+
+
+def test_the_adjoint_of_an_euler_step_is_refused_and_would_be_wrong():
+    field, h0 = problems.NAMED_FIELDS["gated per unit"](2, 3), torch.randn(4, 3)
+    x = torch.randn(1, 4, 2)
+
+    class Naive(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.field = field
+
+        def forward(self, t, h):
+            return self.field(x[0], h)
+
+    def gradient(solve):
+        return torch.autograd.grad(solve.square().sum(), list(field.parameters()))
+
+    of_the_step = gradient(integrate(field, ctrnn.HeldPath(x), h0, [0.0, 1.0], method="euler").hs[-1])
+    naive = gradient(torchdiffeq.odeint_adjoint(Naive(), h0, torch.tensor([0.0, 1.0]), method="euler")[-1])
+    assert max(float((a - b).abs().max()) for a, b in zip(naive, of_the_step, strict=True)) > 0.1
+    with pytest.raises(ValueError, match="the gradient would be wrong"):
+        integrate(field, ctrnn.HeldPath(x), h0, [0.0, 1.0], method="euler", adjoint=True)
+
+
+def test_one_sweep_serves_all_requested_times():
+    """torchdiffeq begins its adjoint anew at every output time, with a first step to be found and a state to be read off."""
+    field, h0 = problems.NAMED_FIELDS["gated per unit"](2, 3), torch.randn(4, 3)
+    xs, calls = torch.randn(1, 4, 2), [0]
+
+    class Naive(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.field = field
+
+        def forward(self, t, h):
+            calls[0] += 1
+            return self.field(xs[0], h)
+
+    ts = torch.linspace(0, 1, 101)
+    loss = torchdiffeq.odeint_adjoint(Naive(), h0, ts, rtol=1e-6, atol=1e-6).square().sum()
+    calls[0] = 0
+    loss.backward()
+    solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, adjoint=True)
+    solved.hs.square().sum().backward()
+    # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again.
+    assert solved.stats["nfe_backward"] <= 100 * 7 + 60 < calls[0]
+
+
+def test_the_adjoint_keeps_no_graph_of_the_steps():
+    field = problems.NAMED_FIELDS["gated per unit"](2, 8)
+    kept = {}
+
+    def weigh(tensor):
+        kept[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    def numbers_kept(**settings):
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(weigh, lambda tensor: tensor):
+            solved = integrate(field, ctrnn.HeldPath(torch.randn(40, 4, 2)), torch.zeros(4, 8), [0.0, 40.0], **settings)
+        return sum(kept.values()), solved
+
+    whole, _ = numbers_kept()
+    little, solved = numbers_kept(adjoint=True)
+    assert little < whole / 20
+    assert solved.hs.requires_grad
+
+
+def test_second_derivatives_are_refused():
+    field = problems.NAMED_FIELDS["gru"](2, 3)
+    h0 = torch.randn(4, 3, requires_grad=True)
+    hs = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), h0, torch.arange(4.0), adjoint=True).hs
+    (gradient,) = torch.autograd.grad(hs.square().sum(), h0, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_sequence_modules_take_the_adjoint():
+    field = problems.NAMED_FIELDS["lstm"](2, 3)
+    x, lengths = torch.randn(7, 4, 2), [7, 3, 1, 5]
+
+    def gradient(**settings):
+        output, h_n = ContinuousRNN(field, rtol=1e-8, atol=1e-8, **settings)(x, lengths=lengths)
+        return torch.autograd.grad(output.square().sum() + h_n.sum(), list(field.parameters()))
+
+    for ours, expected in zip(gradient(adjoint=True), gradient(), strict=True):
+        assert_close(ours, expected, rtol=0, atol=1e-6)
+
+
+def test_without_gradients_wanted_there_is_no_way_back():
+    field = problems.NAMED_FIELDS["gru"](2, 3)
+    with torch.no_grad():
+        solved = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), adjoint=True)
+    assert not solved.hs.requires_grad
+    frozen = problems.NAMED_FIELDS["gru"](2, 3).requires_grad_(False)
+    solved = integrate(frozen, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), adjoint=True)
+    assert not solved.hs.requires_grad
+    assert math.isfinite(float(solved.hs.sum()))

@@ -1,0 +1,106 @@
+"""Gradients in bounded memory are the gradients of the same steps."""
+
+import problems
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import BackwardEuler, ContinuousRNN, Euler, integrate
+
+
+def gradients(field, path_kind=ctrnn.HeldPath, own=False, **settings):
+    generator = torch.Generator().manual_seed(1)
+    xs = torch.randn(9, 4, 2, generator=generator, dtype=torch.float64).requires_grad_()
+    h0 = torch.randn(4, field.state_size, generator=generator, dtype=torch.float64).requires_grad_()
+    ts = torch.tensor([0.0, 0.5, 2.2, 7.9])
+    if own:
+        ts = ts[:, None] * torch.linspace(0.5, 1, 4)
+    solved = integrate(field, path_kind(xs), h0, ts, **settings)
+    weight = torch.randn(solved.hs.shape, generator=generator, dtype=torch.float64)
+    return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
+
+
+SETTINGS = {
+    "dopri5": {"method": "dopri5", "rtol": 1e-5, "atol": 1e-5},
+    "bosh3": {"method": "bosh3", "rtol": 1e-2, "atol": 1e-2},
+    "rodas5p": {"method": "rodas5p", "rtol": 1e-3, "atol": 1e-3},
+    "rk4": {"method": "rk4", "dt": 0.5},
+    "Euler": {"method": Euler(), "dt": 0.5},
+    "BackwardEuler": {"method": BackwardEuler(), "dt": 0.5},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("path_kind", [ctrnn.HeldPath, ctrnn.HermitePath])
+@pytest.mark.parametrize("memory", [1, 2e5])
+def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
+    field = problems.NAMED_FIELDS["gated per unit"](2, 3)
+    whole, at_once = gradients(field, path_kind, **settings)
+    parts, in_blocks = gradients(field, path_kind, memory=memory, **settings)
+    assert torch.equal(in_blocks.hs, at_once.hs)
+    assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
+    for ours, expected in zip(parts, whole, strict=True):
+        assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))  # sums in another order
+
+
+@pytest.mark.parametrize("name", ["lstm", "gated power 2", "gated network"])
+def test_blocks_end_wherever_the_budget_does(name):
+    """Within segments too, and where sequences have times of their own."""
+    field = problems.NAMED_FIELDS[name](2, 3)
+    whole, _ = gradients(field, own=True, rtol=1e-7, atol=1e-7)
+    for memory in (1, 1e5):
+        parts, solved = gradients(field, own=True, rtol=1e-7, atol=1e-7, memory=memory)
+        for ours, expected in zip(parts, whole, strict=True):
+            assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))
+        assert solved.stats["nfe_backward"] == solved.stats["nfe"]  # each evaluation a second time, and no more
+
+
+def kept_by(run):
+    kept = {}
+
+    def weigh(tensor):
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(weigh, lambda tensor: tensor):
+        result = run()
+    return sum(kept.values()), result
+
+
+def test_what_is_kept_falls_with_the_budget():
+    field = ctrnn.gated(2, 16)
+    xs = torch.randn(60, 8, 2)
+
+    def run(**settings):
+        return lambda: ContinuousRNN(field, rtol=1e-6, atol=1e-6, **settings)(xs)[0]
+
+    whole, _ = kept_by(run())
+    blocks, output = kept_by(run(memory=4e5))
+    assert blocks < whole / 30
+    # And on the way back one block is there at a time.
+    back, _ = kept_by(lambda: output.square().sum().backward())
+    assert back <= whole  # hooks see every block as it comes
+    assert field.candidate.weight_h.grad.abs().sum() > 0
+
+
+def test_a_budget_without_gradients_changes_nothing():
+    field = ctrnn.gated(2, 3)
+    path, h0, ts = ctrnn.HeldPath(torch.randn(5, 2, 2)), torch.zeros(2, 3), torch.arange(6.0)
+    with torch.no_grad():
+        assert torch.equal(integrate(field, path, h0, ts, memory=1).hs, integrate(field, path, h0, ts).hs)
+
+
+@pytest.mark.slow
+def test_ten_thousand_samples_train_within_the_budget():
+    """The process grows by the budget, the states asked for and their gradients, not by the graph of 20,000 steps."""
+    import resource  # noqa: PLC0415 (not everywhere)
+
+    field, budget = ctrnn.gated(4, 32), 64e6
+    xs = torch.randn(10_000, 8, 4)
+    rnn = ContinuousRNN(field, rtol=1e-4, atol=1e-4, memory=budget)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rnn(xs)[0].square().mean().backward()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    states = 10_000 * 8 * 32 * 8
+    assert grown < 2 * budget + 12 * states, f"{grown / 1e6:.0f} MB"  # without a budget: 3,200 MB
