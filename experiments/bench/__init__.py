@@ -1,0 +1,1 @@
+"""What things cost, side by side in one run against what a user would take instead."""
