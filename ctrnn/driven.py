@@ -152,6 +152,9 @@ class Driven:
         if time.dim():
             raise ValueError(f"`t` must be one time, got shape {tuple(time.shape)}; call once for each.")
         checks.is_batched_state(self.field, h, self.batch, "h")
+        if self.knots.dim() > 1:
+            own = time.expand(self.batch)
+            return self.along(own[None]).at(0, own[:, None], h)
         return self.at(int(piece_numbers(self.knots, time)), time, h)
 
 

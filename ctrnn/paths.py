@@ -46,11 +46,11 @@ class Piece:
 
     @property
     def start(self) -> float:
-        return float(self.path.knots[self.number])
+        return float(self.path.knots[self.number].detach())
 
     @property
     def end(self) -> float:
-        return float(self.path.knots[self.number + 1])
+        return float(self.path.knots[self.number + 1].detach())
 
 
 class Path(ABC):

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from discretize.adaptive import AdaptiveEngine, Flight, Taken
 from discretize.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
 from discretize.errors import Failure, SolverError
-from discretize.leaves import on_leaves, parameters_of, refuse_captured
+from discretize.leaves import on_leaves, once_only, parameters_of, refuse_captured
 from discretize.segments import Chain, Segment
 from discretize.tally import Tally
 from discretize.trajectory import Trajectory
@@ -139,14 +138,16 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sweep: Sweep, hs: Tensor, h0: Tensor, *tensors: Tensor) -> Tensor:
         ctx.sweep = sweep
+        ctx.save_for_backward(h0, *tensors)
         return hs.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, by_hs: Tensor) -> tuple[Tensor | None, ...]:
         sweep: Sweep = ctx.sweep
-        by_h0, by_parameter, by_sample = sweep.back(_at_edges(sweep, by_hs))
-        return (None, None, by_h0, *by_parameter, *by_sample)
+        with torch.no_grad():
+            by_h0, by_parameter, by_sample = sweep.back(_at_edges(sweep, by_hs))
+        gradients = once_only("adjoint", [by_h0, *by_parameter, *by_sample], [by_hs, *ctx.saved_tensors])
+        return (None, None, *gradients)
 
 
 def _at_edges(sweep: Sweep, by_hs: Tensor) -> Tensor:

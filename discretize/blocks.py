@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from discretize.adaptive import AdaptiveEngine, Flight
-from discretize.leaves import on_leaves, parameters_of, refuse_captured
+from discretize.leaves import on_leaves, once_only, parameters_of, refuse_captured
 from discretize.segments import Chain
 from discretize.tally import Tally
 
@@ -130,11 +129,10 @@ class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, block: _Block, outputs: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.block, ctx.outputs = block, outputs
-        ctx.save_for_backward(tensors[outputs])
+        ctx.save_for_backward(*tensors[outputs:])
         return tuple(tensor.clone() for tensor in tensors[:outputs])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         block: _Block = ctx.block
         with torch.enable_grad():
@@ -145,4 +143,5 @@ class _Replay(torch.autograd.Function):
         reached = [(state, along) for state, along in zip(states, cotangents, strict=True) if state.requires_grad]
         found = iter(torch.autograd.grad([s for s, _ in reached], wanted, [along for _, along in reached], allow_unused=True))
         gradients = [next(found) if target.requires_grad else None for target in targets]
+        gradients = once_only("memory", gradients, [*cotangents, *ctx.saved_tensors])
         return (None, None, *[None] * ctx.outputs, *gradients)

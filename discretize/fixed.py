@@ -38,21 +38,23 @@ class _FixedEngine(ABC):
     def segment(self, chain: Chain, flight: Flight, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         """The states at the end of the flight's segment, and the steps it took."""
         lengths = chain.lengths[flight.segment]
-        steps = self._steps(float(lengths.max()))
+        # What a sequence gets does not hang on its neighbours: the steps are counted for each.
+        steps = np.array([self._steps(float(length)) for length in lengths])
         h = self._run(chain.segment(flight.segment), h, steps)
         flight.tau = lengths.copy()
-        longest = int(lengths.argmax())
-        length = float(lengths[longest]) / steps
         self.tally.accepted += np.where(lengths > 0, steps, 0)
-        self.tally.smaller(length, chain.time(flight.segment, 0.0, longest))
+        shortest = int(np.where(lengths > 0, lengths / steps, np.inf).argmin())
+        length = float(lengths[shortest] / steps[shortest])
+        self.tally.smaller(length, chain.time(flight.segment, 0.0, shortest))
         if not bool(torch.isfinite(h).all()):
             sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
+            row = sample % len(lengths)
             raise Failure(
-                cause=f"the state became {float(h[sample, unit].detach())} with steps of {length:.3g}",
+                cause=f"the state became {float(h[sample, unit].detach())} with steps of {lengths[row] / steps[row]:.3g}",
                 hint="Take shorter steps (`dt`), or a method that chooses its own, such as dopri5.",
-                time=chain.time(flight.segment, float(lengths[sample % len(lengths)]), sample), sample=sample, unit=unit,
+                time=chain.time(flight.segment, float(lengths[row]), sample), sample=sample, unit=unit,
             )  # fmt: skip
-        return h, steps
+        return h, int(steps.max())
 
     def _steps(self, length: float) -> int:
         if self.dt is None:
@@ -61,7 +63,8 @@ class _FixedEngine(ABC):
         return max(1, math.ceil(length / self.dt * (1 - 1e-12)))
 
     @abstractmethod
-    def _run(self, segment: Segment, h: Tensor, steps: int) -> Tensor: ...
+    def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
+        """Over the segment in so many equal steps, (1,) for all samples or (batch,); one that has done its own waits."""
 
 
 class GridEngine(_FixedEngine):
@@ -76,14 +79,22 @@ class GridEngine(_FixedEngine):
         super().__init__(dt, tally)
         self.method = method
 
-    def _run(self, segment: Segment, h: Tensor, steps: int) -> Tensor:
-        # On a clock of shares of the segment, along which sequences of their own lengths run at their own speeds.
-        length = segment.length
+    def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
+        if len(steps) == 1:
+            return self._grid(segment, h, torch.zeros((), dtype=torch.float64), segment.length, int(steps[0]))
+        own = torch.from_numpy(steps)[:, None]
+        dt = segment.length / own
+        for i in range(int(steps.max())):
+            h = self._grid(segment, h, torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0), 1)
+        return h
+
+    def _grid(self, segment: Segment, h: Tensor, begin: Tensor, length: Tensor, steps: int) -> Tensor:
+        """`steps` equal steps from `begin` on, on a clock of shares of `length`, along which each sequence has its own speed."""
         speed = length.to(device=h.device, dtype=h.dtype)
 
         def counted(share: Tensor, h: Tensor) -> Tensor:
             self.tally.call(1, len(h))
-            return speed * segment(share * length, h)
+            return speed * segment(begin + share.to(length.device) * length, h)
 
         clock = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=h.device)
         return odeint(counted, h, clock, method=self.method)[-1]
@@ -101,12 +112,13 @@ class StepEngine(_FixedEngine):
         super().__init__(dt, tally)
         self.step = step
 
-    def _run(self, segment: Segment, h: Tensor, steps: int) -> Tensor:
-        course, number, dt = segment.chain.course, segment.number, segment.length / steps
-        whole = float(dt) if dt.dim() == 0 and not dt.requires_grad else None
-        for i in range(steps):
-            t = segment.time(i * dt)
-            length = dt.to(device=h.device, dtype=h.dtype) if whole is None else whole
+    def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
+        course, number = segment.chain.course, segment.number
+        own = torch.from_numpy(steps)[:, None] if len(steps) > 1 else int(steps[0])
+        dt = segment.length / own
+        for i in range(int(steps.max())):
+            begin = i * dt if isinstance(own, int) else torch.clamp(own, max=i) * dt
+            t, length = segment.time(begin), self._length(dt, own, i, h)
             if course.speed is not None:
                 length = length * course.speed_at(number, t, h)
             try:
@@ -116,3 +128,9 @@ class StepEngine(_FixedEngine):
                 raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
             self.tally.call(cost, len(h))
         return h
+
+    def _length(self, dt: Tensor, own: Tensor | int, i: int, h: Tensor) -> float | Tensor:
+        """What step i takes: a number where it is one for all, 0 for a sequence that has done its own."""
+        if not isinstance(own, int):
+            return torch.where(own > i, dt, 0.0).to(device=h.device, dtype=h.dtype)
+        return dt.to(device=h.device, dtype=h.dtype) if dt.dim() or dt.requires_grad else float(dt)

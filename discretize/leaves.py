@@ -7,7 +7,8 @@ each time: it is differentiated by what it reads, and the rest of the way is gon
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from ctrnn.along import Along
 from ctrnn.driven import Course
 from discretize.segments import Chain
 
-__all__ = ["OnLeaves", "on_leaves", "parameters_of", "refuse_captured"]
+__all__ = ["OnLeaves", "on_leaves", "once_only", "parameters_of", "refuse_captured"]
 
 
 class OnLeaves(Along):
@@ -79,3 +80,25 @@ def _leaves_behind(result: Tensor) -> Iterator[Tensor]:
         if hasattr(node, "variable"):
             yield node.variable
         waiting.extend(following for following, _ in node.next_functions)
+
+
+def once_only(setting: str, gradients: Sequence[Tensor | None], inputs: Sequence[Tensor]) -> list[Tensor | None]:
+    """First derivatives that refuse to be differentiated again, by whichever of the inputs.
+
+    torch's own `once_differentiable` is not asked by `torch.autograd.grad`, which then takes them for constants.
+    """
+    found = [gradient for gradient in gradients if gradient is not None]
+    marked = iter(_OnceOnly.apply(setting, len(found), *found, *inputs))
+    return [None if gradient is None else next(marked) for gradient in gradients]
+
+
+class _OnceOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, setting: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.setting = setting
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        name = ctx.setting
+        raise RuntimeError(f"There are no second derivatives with `{name}`; leave it out, and gradients are graphs of their own.")

@@ -34,8 +34,8 @@ class Chain:
     def __init__(self, course: Course, edges: Tensor, places: Tensor) -> None:
         self.course, self.edges, self.places = course, edges, places
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
-        lengths = edges.detach().diff(dim=0).numpy()
-        self.lengths: np.ndarray = lengths if self.own else lengths[:, None]
+        lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
+        self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
         self._edges = edges.unbind(0)
 
     def __len__(self) -> int:

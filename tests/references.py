@@ -28,9 +28,25 @@ def linear(xs: Tensor, knots: Tensor) -> Callable[[int, float], Tensor]:
     return at
 
 
-@torch.no_grad()
 def dop853(field: ctrnn.VectorField, signal: Callable[[int, float], Tensor], knots: Tensor, h0: Tensor, ts: Tensor) -> Tensor:
     """States at `ts`; `signal(k, t)` is the input on [knots[k], knots[k + 1]]."""
+    return _solved(field, signal, knots, h0, ts, "DOP853")
+
+
+def radau(field: ctrnn.VectorField, signal: Callable[[int, float], Tensor], knots: Tensor, h0: Tensor, ts: Tensor) -> Tensor:
+    """The same for stiff fields."""
+    return _solved(field, signal, knots, h0, ts, "Radau")
+
+
+@torch.no_grad()
+def _solved(
+    field: ctrnn.VectorField,
+    signal: Callable[[int, float], Tensor],
+    knots: Tensor,
+    h0: Tensor,
+    ts: Tensor,
+    method: str,
+) -> Tensor:
     h, states = h0.detach().numpy().ravel(), [h0.detach()]
     edges = sorted(set(ts.tolist()) | {t for t in knots.tolist() if ts[0] < t < ts[-1]})
     wanted = set(ts.tolist())
@@ -40,7 +56,7 @@ def dop853(field: ctrnn.VectorField, signal: Callable[[int, float], Tensor], kno
         def slope(t: float, y: np.ndarray, k: int = k) -> np.ndarray:
             return field(signal(k, t), torch.from_numpy(y).reshape(h0.shape)).numpy().ravel()
 
-        h = solve_ivp(slope, (start, end), h, method="DOP853", rtol=1e-11, atol=1e-13).y[:, -1]
+        h = solve_ivp(slope, (start, end), h, method=method, rtol=1e-11, atol=1e-13).y[:, -1]
         if end in wanted:
             states.append(torch.from_numpy(h).reshape(h0.shape))
     return torch.stack(states)

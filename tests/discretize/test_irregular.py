@@ -323,3 +323,12 @@ def test_wrong_lengths_and_times_are_refused_by_name():
         with pytest.raises(error) as caught:
             bad()
         assert words in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("method", [BackwardEuler(), ExponentialEuler(), "rk4", "heun2"], ids=str)
+def test_fixed_steps_of_a_sequence_do_not_hang_on_its_neighbours(method):
+    rnn = ContinuousRNN(ctrnn.gated(2, 3), method=method, dt=0.5)
+    x, ts = torch.randn(4, 3, 2), torch.tensor([[0.0, 0.4, 0.8, 1.2], [0.0, 3.0, 6.0, 9.0], [1.0, 1.6, 5.0, 6.1]]).mT
+    output, _ = rnn(x, ts=ts)
+    for i in range(3):
+        assert_close(output[:, i], rnn(x[:, i], ts=ts[:, i])[0], rtol=0, atol=1e-14)

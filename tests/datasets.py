@@ -1,0 +1,69 @@
+"""Small files in the formats of the real data sets, and the real ones where CTRNN_DATA names their folder."""
+
+import io
+import lzma
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+
+VOWELS_HEADER = (
+    "# made for a test\n@problemName JapaneseVowels\n@timeStamps false\n@missing false\n@univariate false\n@dimensions 12\n"
+    "@equalLength false\n@classLabel true 1 2 3 4 5 6 7 8 9\n@data\n"
+)
+PATIENTS_HEADER = "Time,Parameter,Value\n"
+
+
+def folder_of(name, made_in, make):
+    """The real folder of a data set, or one with files made in its place."""
+    if root := os.environ.get("CTRNN_DATA"):
+        return Path(root) / name
+    make(made_in)
+    return made_in
+
+
+def vowels_line(xs, label):
+    """(time, 12) and a speaker 1 to 9 as a line of a .ts file."""
+    return ":".join([",".join(repr(float(x)) for x in row) for row in np.asarray(xs).T] + [str(label)]) + "\n"
+
+
+def make_vowels(folder, series=24):
+    draw = np.random.default_rng(0)
+    lines = [vowels_line(draw.normal(size=(draw.integers(7, 30), 12)), 1 + k % 9) for k in range(series)]
+    (folder / "JapaneseVowels_TRAIN.ts.xz").write_bytes(lzma.compress((VOWELS_HEADER + "".join(lines)).encode()))
+
+
+def patient_text(record, rows, weight=-1):
+    """Rows (time, parameter, value) below the descriptors of one patient."""
+    known = {"RecordID": record, "Age": 54, "Gender": 0, "Height": -1, "ICUType": 4, "Weight": weight}
+    return PATIENTS_HEADER + "".join(f"{t},{p},{v}\n" for t, p, v in [*(("00:00", p, v) for p, v in known.items()), *rows])
+
+
+def make_patients(folder, patients=10):
+    """Stamps minutes to hours apart, at each of which only some are measured."""
+    draw = np.random.default_rng(1)
+    members = {}
+    for record in range(132539, 132539 + patients):
+        minutes = np.sort(draw.choice(np.arange(1, 2881), draw.integers(15, 70), replace=False))
+        rows = [
+            (f"{m // 60:02}:{m % 60:02}", name, round(draw.normal(mean, spread), 2))
+            for m in minutes
+            for name, mean, spread in (("HR", 80, 15), ("Temp", 37, 1), ("MAP", 75, 12), ("Urine", 100, 40))
+            if draw.random() < 0.6
+        ]
+        members[f"set-a/{record}.txt"] = patient_text(record, rows, weight=80)
+    write_archive(folder, members)
+
+
+def write_archive(folder, members, **given):
+    """An archive of files by name, or of `tarfile.TarInfo`s with their content; `given` as for `tarfile.open`."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", **given) as tar:
+        for name, text in members.items():
+            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    path = folder / "physionet2012_set-a_set-b.tar.xz"
+    path.write_bytes(lzma.compress(packed.getvalue()))
+    return path

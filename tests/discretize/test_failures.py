@@ -1,0 +1,326 @@
+"""What a solve says when it cannot go on, and what its trajectory knows between the times that were asked for."""
+
+import math
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import DiscreteCell, SolverError, SolverWarning, integrate, unroll
+
+ADAPTIVE = ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p")
+TIMES = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
+
+
+class Field(ctrnn.VectorField):
+    """dh/dt = f(x, h), of two units."""
+
+    def __init__(self, f):
+        super().__init__(1, 2)
+        self.f = f
+
+    def flow(self, projected, h):
+        return self.f(projected, h)
+
+
+class NanFrom(ctrnn.Path):
+    """x(t) = 1, and nan from some time on in one sample."""
+
+    def __init__(self, start, sample, batch=3):
+        self.knots, self.start, self.sample, self.batch = torch.tensor([0.0, 3.0]), start, sample, batch
+
+    def at(self, k, t):
+        if t.dim():
+            return torch.stack([self.at(k, time) for time in t])
+        x = torch.ones(self.batch, 1)
+        x[self.sample] = torch.where(t >= self.start, math.nan, 1.0)
+        return x
+
+    def slope(self, k, t):
+        return torch.zeros_like(self.at(k, t))
+
+
+def solve(f, method="dopri5", path=None, h0=None, ts=TIMES, **settings):
+    path = ctrnn.HeldPath(torch.zeros(1, 3, 1), [0.0, 3.0]) if path is None else path
+    return integrate(Field(f), path, torch.full((3, 2), 0.5) if h0 is None else h0, ts, method=method, **settings)
+
+
+def failure(f, *args, **settings):
+    with pytest.raises(SolverError) as caught, torch.no_grad():
+        solve(f, *args, **settings)
+    error = caught.value
+    assert f"t = {error.time:g}" in str(error)
+    assert error.cause in str(error)
+    assert error.hint in str(error)
+    assert error.trajectory.status == f"failed: {error.cause}"
+    known = error.trajectory
+    assert torch.equal(known.ts, TIMES[: len(known)])
+    assert (known.ts <= error.time).all()
+    assert len(known) == int((error.time + 1e-9 >= TIMES).sum()) or error.time in TIMES.tolist()
+    assert known.hs.isfinite().all()
+    return error
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_nan_in_the_input_is_said_to_be_in_the_input(method):
+    error = failure(lambda x, h: x - h, method, NanFrom(1.7, 2), rtol=1e-3, atol=1e-3)
+    assert "the input is nan there" in error.cause
+    assert "path" in error.hint
+    assert error.sample == 2
+    assert error.time == pytest.approx(1.7, abs=1e-6)
+    # Up to there the states are those of x = 1.
+    assert_close(error.trajectory.hs[:, 0, 0], 1 - 0.5 * torch.exp(-TIMES[:3]), rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_nan_from_the_field_is_said_to_be_the_fields(method):
+    def f(x, h):
+        bad = torch.zeros_like(h)
+        bad[1, 1] = torch.where(h[1, 1] < 0.25, math.nan, 0.0)
+        return bad - h
+
+    error = failure(f, method, rtol=1e-3, atol=1e-3)
+    assert "the field gives nan there" in error.cause
+    assert "input" not in error.cause
+    assert error.sample == 1
+    # An implicit step mixes the units of a sample; in the others nan stays where it is.
+    assert error.unit == 1 or method == "rodas5p"
+    assert error.time == pytest.approx(math.log(2), abs=1e-2)  # exp(-t) / 2 = 1/4
+
+
+def test_a_state_that_is_not_finite_at_the_start_is_refused_before_anything_is_solved():
+    with pytest.raises(ValueError, match="`h0` must be finite"):
+        solve(lambda x, h: -h, h0=torch.tensor([[0.0, 0.0], [0.0, math.nan], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
+    with pytest.raises(SolverError, match="the state became") as caught:
+        solve(lambda x, h: 1e200 * h**3, method, dt=0.1)
+    assert "shorter steps" in caught.value.hint
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_a_blow_up_is_called_one(method):
+    """h' = h^2 from 0.8 is infinite at t = 1.25; the others fall to 0."""
+    h0 = torch.tensor([[-0.5, -0.1], [-0.3, 0.8], [-0.2, -0.1]])
+    error = failure(lambda x, h: h**2, method, h0=h0, rtol=1e-3, atol=1e-3)
+    assert "grows without bound" in error.cause
+    assert "blow up" in error.hint
+    assert (error.sample, error.unit) == (1, 1)
+    assert error.time == pytest.approx(1.25, abs=0.05)
+    assert_close(error.trajectory.hs[2, 1, 1], torch.tensor(4.0), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
+def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
+    rates = torch.tensor([[1.0], [1.0], [1e5]])
+    error = failure(lambda x, h: rates[: len(h)] * (torch.cos(h) - h), method, max_num_steps=300)
+    assert "300 steps were not enough" in error.cause
+    assert "stiff" in error.hint
+    assert "method='rodas5p'" in error.hint
+    assert error.sample == 2
+    assert error.trajectory.stats["num_steps"] == 300
+    # What was advised works.
+    solved = solve(lambda x, h: rates[: len(h)] * (torch.cos(h) - h), "rodas5p", max_num_steps=300)
+    assert_close(solved.hs[-1, 2], torch.cos(solved.hs[-1, 2]), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(method):
+    error = failure(lambda x, h: 30 * torch.stack([-h[:, 1], h[:, 0]], -1), method, max_num_steps=15, rtol=1e-7, atol=1e-9)
+    assert "15 steps were not enough" in error.cause
+    assert "stiff" not in error.hint
+    assert "max_num_steps" in error.hint
+
+
+def test_a_jump_inside_the_field_is_told_from_the_rest_and_min_step_goes_over_it():
+    def f(x, h):
+        return torch.where(h > 0.3, -1.0, 1.0) * 1e3
+
+    start = torch.full((3, 2), 0.3)
+    error = failure(f, h0=start, rtol=0, atol=1e-17, max_num_steps=100_000)
+    assert "no step down to" in error.cause or "not enough" in error.cause
+    if "no step" in error.cause:
+        assert "min_step" in error.hint
+
+
+def test_min_step_accepts_what_is_that_short_warns_and_counts():
+    def f(x, h):
+        return torch.where(h > 0.4, -1.0, -50.0)  # falls off an edge at t = 0.1
+
+    with pytest.warns(SolverWarning, match=r"accepted at min_step=0.01 .* the first at t = 0\.") as caught, torch.no_grad():
+        solved = solve(f, rtol=1e-9, atol=1e-9, min_step=0.01)
+    assert len(caught) == 1
+    assert "not to the tolerance" in str(caught[0].message)
+    forced = solved.stats["num_forced_steps"]
+    assert 1 <= forced <= 3 * 5  # some for each of three samples
+    assert solved.stats["smallest_step"] >= 0.01 / 5  # a landing may be shorter
+    # A step of 0.01 over the edge is off by at most 50 x 0.01.
+    assert_close(solved.hs[1], torch.full((3, 2), 0.4 - 50 * 0.4), rtol=0, atol=0.5)
+
+
+def test_min_step_is_silent_where_no_step_was_forced():
+    solved = solve(lambda x, h: -h, min_step=1e-3)
+    assert solved.stats["num_forced_steps"] == 0
+
+
+def test_a_stiff_solve_that_got_there_gives_the_hint_with_its_answer():
+    with pytest.warns(SolverWarning, match="stiff"):
+        solved = solve(lambda x, h: 3e3 * (1 - h), rtol=1e-3, atol=1e-3)
+    assert "rodas5p" in solved.stats["hint"]
+    assert solve(lambda x, h: 1 - h).stats["hint"] is None
+    assert solve(lambda x, h: 3e3 * (1 - h), "rodas5p").stats["hint"] is None
+
+
+def test_failures_are_the_same_under_optimized_python():
+    script = """
+        import math, pickle, torch, ctrnn
+        from discretize import SolverError, integrate
+        torch.set_default_dtype(torch.float64)
+        assert False, "asserts must be off"
+
+        class Field(ctrnn.VectorField):
+            def __init__(self, f):
+                super().__init__(1, 1)
+                self.f = f
+
+            def flow(self, projected, h):
+                return self.f(projected, h)
+
+        path, ts = ctrnn.HeldPath(torch.zeros(1, 2, 1), [0.0, 3.0]), torch.tensor([0.0, 0.5, 3.0])
+        start = torch.tensor([[0.1], [0.5]])
+        for f, settings in (
+            (lambda x, h: h**2, {}),
+            (lambda x, h: torch.where(h < 0.2, math.nan, -h), {}),
+            (lambda x, h: 1e6 * (1 - h), {"max_num_steps": 100}),
+        ):
+            try:
+                integrate(Field(f), path, start, ts, **settings)
+                print("solved")
+            except SolverError as error:
+                again = pickle.loads(pickle.dumps(error))
+                print(error.sample, error.cause, "|", str(again) == str(error), "rodas5p" in error.hint)
+        solved = integrate(Field(lambda x, h: -h), path, start, ts)
+        print(float((solved(1.0) - start * math.exp(-1)).abs().max()) < 1e-5)
+        for outside in (3.5, -1.0, math.nan):
+            try:
+                solved(outside)
+                print("answered")
+            except ValueError as error:
+                print("refused")
+    """
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1 the state grows without bound")
+    assert lines[1].startswith("0 the field gives nan there")
+    assert lines[2].startswith("0 100 steps were not enough")
+    assert [line.rsplit("|", 1)[1].split() for line in lines[:3]] == [["True", "False"], ["True", "False"], ["True", "True"]]
+    assert lines[3:] == ["True", "refused", "refused", "refused"]
+
+
+# Between the times that were asked for
+
+
+def solve_gated(ts, method="dopri5", path=ctrnn.LinearPath, seed=0, **settings):
+    torch.manual_seed(seed)
+    field, xs, h0 = ctrnn.gated(2, 3), torch.randn(6, 2, 2), torch.randn(2, 3)
+    field_path = path(xs) if path is ctrnn.LinearPath else path(xs[:-1])
+    return integrate(field, field_path, h0, torch.as_tensor(ts), method=method, **settings), field
+
+
+ASKED = [0.0, 0.7, 2.0, 4.5]
+every_method = pytest.mark.parametrize("method", ["dopri5", "dopri8", "rodas5p", "rk4", "euler"])
+
+
+@every_method
+@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.LinearPath])
+def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path):
+    settings = {"dt": 0.05} if method in ("rk4", "euler") else {"rtol": 1e-8, "atol": 1e-8}
+    trajectory, _ = solve_gated(ASKED, method, path, **settings)
+    new = [0.2, 1.0, 1.3, 2.7, 3.0, 4.4]
+    asked, _ = solve_gated(sorted({*ASKED, *new}), method, path, **settings)
+    expected = asked.hs[[i for i, t in enumerate(asked.ts.tolist()) if t in new]]
+    # Steps begin anew at each known time: a few tolerances, or of the fixed methods those of their own lengths.
+    close = {"rtol": 0, "atol": {"rk4": 1e-6, "euler": 2e-2}.get(method, 1e-7)}
+    assert_close(trajectory(torch.tensor(new)), expected, **close)
+    for t, h in zip(new, expected, strict=True):
+        assert_close(trajectory(t), h, **close)
+    assert torch.equal(trajectory.ts, torch.tensor(ASKED))
+
+
+def test_times_may_come_in_any_order_and_more_than_once():
+    trajectory, _ = solve_gated(ASKED)
+    times = torch.tensor([3.0, 0.2, 2.0, 3.0, 4.5, 0.0, 1.3, 0.2, 0.7])
+    got = trajectory(times)
+    assert got.shape == (9, 2, 3)
+    assert torch.equal(got[0], got[3])
+    assert torch.equal(got[1], got[7])
+    in_order = trajectory(times.unique())
+    for i, t in enumerate(times.tolist()):
+        assert torch.equal(got[i], in_order[times.unique().tolist().index(t)])
+    for i, place in ((2, 2), (4, 3), (5, 0), (8, 1)):
+        assert torch.equal(got[i], trajectory.hs[place]), "known times are the known states, to the bit"
+    assert trajectory(torch.tensor([1.3]))[0].equal(trajectory(1.3))
+
+
+def test_every_sequence_may_be_asked_at_times_of_its_own():
+    tight = {"rtol": 1e-9, "atol": 1e-10}
+    trajectory, _ = solve_gated(ASKED, **tight)
+    own = torch.tensor([[3.0, 0.1], [0.2, 4.5], [2.0, 2.0], [2.0, 1.1]])
+    got = trajectory(own)
+    for j in range(2):
+        assert_close(got[:, j], trajectory(own[:, j])[:, j], rtol=0, atol=1e-8)
+    # And a solve that was asked at times of its own answers at shared ones.
+    theirs, _ = solve_gated([[0.0, 0.0], [0.7, 1.0], [4.5, 4.5]], **tight)
+    assert_close(theirs(torch.tensor([0.3, 4.5, 1.0])), trajectory(torch.tensor([0.3, 4.5, 1.0])), rtol=0, atol=1e-8)
+    with pytest.raises(ValueError, match="times for 3 sequences, the trajectory has 2"):
+        trajectory(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
+def test_times_outside_are_refused(t):
+    trajectory, _ = solve_gated(ASKED)
+    with pytest.raises(ValueError, match="`t`"):
+        trajectory(torch.tensor(t))
+
+
+def test_a_time_beyond_an_end_by_a_rounding_is_the_end():
+    trajectory, _ = solve_gated(ASKED)
+    assert torch.equal(trajectory(math.nextafter(4.5, 5)), trajectory.hs[-1])
+
+
+def test_copies_from_other_processes_know_their_own_times_only():
+    with torch.no_grad():
+        trajectory, _ = solve_gated(ASKED)
+    away = pickle.loads(pickle.dumps(trajectory))
+    assert torch.equal(away.hs, trajectory.hs)
+    with pytest.raises(ValueError, match="not a solve, or a copy of one"):
+        away(1.0)
+    cell = DiscreteCell(ctrnn.gated(2, 3))
+    with pytest.raises(ValueError, match="not a solve, or a copy of one"):
+        unroll(cell, torch.zeros(4, 2, 2))(1.0)
+
+
+@pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
+def test_gradients_flow_through_times_in_between(method):
+    settings = {"dt": 0.02} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
+    weights = torch.randn(2, 2, 3)
+    new = torch.tensor([2.7, 1.3])
+    trajectory, field = solve_gated(ASKED, method, **settings)
+    between = torch.autograd.grad((trajectory(new) * weights).sum(), list(field.parameters()))
+    asked, twin = solve_gated(sorted({*ASKED, 1.3, 2.7}), method, **settings)
+    expected = torch.autograd.grad((asked.hs[[4, 2]] * weights).sum(), list(twin.parameters()))
+    for ours, theirs in zip(between, expected, strict=True):
+        assert_close(ours, theirs, rtol=0, atol=1e-6)
+    h0 = torch.randn(2, 3, requires_grad=True)
+    h = integrate(field, ctrnn.LinearPath(torch.randn(6, 2, 2)), h0, torch.tensor(ASKED), method=method, **settings)(3.1)
+    assert torch.autograd.grad(h.sum(), h0)[0].abs().sum() > 0
