@@ -163,7 +163,8 @@ class _Segment:
             factor = np.clip(SAFETY * error ** (-1 / self.method.order), SHRINK, GROW)
         factor = np.where(self._mine(self.held_back) & accepted, np.minimum(factor, 1.0), factor)
         # A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
-        proposed = np.maximum(dt * factor, self.engine.min_step)
+        # What is not finite is not accepted at any length, and must go on to shorter steps or to a failure.
+        proposed = np.where(finite, np.maximum(dt * factor, self.engine.min_step), dt * factor)
         proposed = np.where(accepted & (factor >= GROW), np.maximum(proposed, step), proposed)
         self._count(live, accepted, error, tau, dt)
         self._move(attempt, live, accepted, tau, dt)

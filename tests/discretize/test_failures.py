@@ -165,6 +165,11 @@ def test_min_step_accepts_what_is_that_short_warns_and_counts():
     assert_close(solved.hs[1], torch.full((3, 2), 0.4 - 50 * 0.4), rtol=0, atol=0.5)
 
 
+def test_min_step_does_not_hold_on_to_what_is_not_finite():
+    error = failure(lambda x, h: torch.where(h < 0.4, math.nan, -h), min_step=0.01)
+    assert "the field gives nan there" in error.cause
+
+
 def test_min_step_is_silent_where_no_step_was_forced():
     solved = solve(lambda x, h: -h, min_step=1e-3)
     assert solved.stats["num_forced_steps"] == 0
