@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.along import Along, Pieces
+from ctrnn.along import Along, Pieces, only
 from ctrnn.field import VectorField
 from ctrnn.paths import Path, piece_numbers
 from ctrnn.splines import Spline, as_path, is_spline
@@ -69,7 +69,8 @@ class _GivenAlong(Along):
         if t.dim() == 0 and isinstance(piece, int):
             return self.speed.at(piece, t)
         times = t.reshape(-1)
-        return self.speed.at(torch.as_tensor(piece).expand(len(times)), times)[:, None]
+        pieces = only(piece[:, None], rows).reshape(-1) if isinstance(piece, Tensor) else torch.tensor(piece).expand(len(times))
+        return self.speed.at(pieces, times)[:, None]
 
 
 class Driven:
@@ -136,8 +137,8 @@ class Driven:
     def check_flow(self, t: Tensor, h: Tensor) -> None:
         """Refuse a field whose `flow` does not give one derivative for each unit, before a solver stumbles over it."""
         with torch.no_grad():
-            starts = t.detach()[None]
-            times = starts[0] if starts.dim() == 1 else starts[0][:, None]
+            start = t.detach() if self.knots.dim() == 1 else t.detach().expand(self.batch)
+            starts, times = start[None], start if start.dim() == 0 else start[:, None]
             slope = self.field.flow(self.along(starts).path.at(0, times), h)
         if not isinstance(slope, Tensor):
             raise TypeError(f"The field's `flow` gives {type(slope).__name__}, not a tensor; it must return dh/dt.")

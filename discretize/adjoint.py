@@ -21,7 +21,7 @@ from torch import Tensor
 from discretize.adaptive import AdaptiveEngine, Flight, Taken
 from discretize.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
 from discretize.errors import Failure, SolverError
-from discretize.leaves import on_leaves, once_only, parameters_of, refuse_captured
+from discretize.leaves import AsItWas, on_leaves, once_only, refuse_captured
 from discretize.segments import Chain, Segment
 from discretize.tally import Tally
 from discretize.trajectory import Trajectory
@@ -49,11 +49,12 @@ class Sweep:
     ) -> None:
         self.engine, self.chain, self.states, self.stats = engine, chain, states, stats
         self.steps, self.taken = steps, taken
-        self.parameters, self.weights = parameters_of(chain), _weights(engine.method)
+        self.field, self.weights = AsItWas(chain.course.field), _weights(engine.method)
+        self.parameters = self.field.learned
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
         """The states at the requested times, with this sweep as their gradient: (n, batch, state)."""
-        refuse_captured(self.chain, h0, "adjoint=True")
+        refuse_captured(self.chain, self.parameters, h0, "adjoint=True")
         path = self.chain.course.path
         read = [tensor for j in range(len(self.chain)) for tensor in path.tensors(j)]
         return _Adjoint.apply(self, hs, h0, *self.parameters, *read)
@@ -145,7 +146,7 @@ class _Adjoint(torch.autograd.Function):
     def backward(ctx: Any, by_hs: Tensor) -> tuple[Tensor | None, ...]:
         sweep: Sweep = ctx.sweep
         with torch.no_grad():
-            by_h0, by_parameter, by_sample = sweep.back(_at_edges(sweep, by_hs))
+            by_h0, by_parameter, by_sample = sweep.field.run(lambda: sweep.back(_at_edges(sweep, by_hs)))
         gradients = once_only("adjoint", [by_h0, *by_parameter, *by_sample], [by_hs, *ctx.saved_tensors])
         return (None, None, *gradients)
 

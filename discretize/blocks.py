@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from discretize.adaptive import AdaptiveEngine, Flight
-from discretize.leaves import on_leaves, once_only, parameters_of, refuse_captured
+from discretize.leaves import AsItWas, on_leaves, once_only, refuse_captured
 from discretize.segments import Chain
 from discretize.tally import Tally
 
@@ -45,7 +45,8 @@ class Blocks:
         """From the flight to the end of the chain; `arrived(edge, h)` is called at every edge. Returns the last state."""
         if self.memory is None or not torch.is_grad_enabled():
             return self.fly(self.chain, h, flight, math.inf, arrived)
-        refuse_captured(self.chain, h, "memory=")
+        self.field = AsItWas(self.chain.course.field)
+        refuse_captured(self.chain, self.field.learned, h, "memory=")
         limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, flight))))
         while flight.segment < len(self.chain):
             h = self._attached(h, flight, limit, arrived)
@@ -75,7 +76,7 @@ class Blocks:
         numbers = range(before.segment, min(flight.segment + 1, len(self.chain)))
         read = [tensor for j in numbers for tensor in self.chain.course.path.tensors(j)]
         block = _Block(self, before, limit, numbers)
-        end, *states = _Replay.apply(block, len(states) + 1, end, *states, h, *parameters_of(self.chain), *read)
+        end, *states = _Replay.apply(block, len(states) + 1, end, *states, h, *self.field.learned, *read)
         for edge, state in zip(edges, states, strict=True):
             arrived(edge, state)
         return end
@@ -137,8 +138,13 @@ class _Replay(torch.autograd.Function):
         block: _Block = ctx.block
         with torch.enable_grad():
             h = ctx.saved_tensors[0].detach().requires_grad_()
-            states, read = block.again(h)
-        targets = [h, *parameters_of(block.blocks.chain), *read]
+            states, read = block.blocks.field.run(lambda: block.again(h))
+        if len(states) != ctx.outputs:
+            raise RuntimeError(
+                "A block of the solve took other steps when it was computed again: the field does not give the same twice. "
+                "Leave `memory` out, or make it (no dropout, no running statistics)."
+            )
+        targets = [h, *block.blocks.field.learned, *read]
         wanted = [target for target in targets if target.requires_grad]
         reached = [(state, along) for state, along in zip(states, cotangents, strict=True) if state.requires_grad]
         found = iter(torch.autograd.grad([s for s, _ in reached], wanted, [along for _, along in reached], allow_unused=True))

@@ -7,17 +7,18 @@ each time: it is differentiated by what it reads, and the rest of the way is gon
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ctrnn import VectorField
 from ctrnn.along import Along
-from ctrnn.driven import Course
+from ctrnn.driven import Course, GivenSpeed
 from discretize.segments import Chain
 
-__all__ = ["OnLeaves", "on_leaves", "once_only", "parameters_of", "refuse_captured"]
+__all__ = ["AsItWas", "OnLeaves", "on_leaves", "once_only", "refuse_captured"]
 
 
 class OnLeaves(Along):
@@ -44,20 +45,61 @@ def on_leaves(chain: Chain) -> tuple[Chain, OnLeaves]:
     return cut, path
 
 
-def parameters_of(chain: Chain) -> list[Tensor]:
-    """What is learned of the field."""
-    field = chain.course.field
-    return [p for p in (*field.parameters(), *field.buffers()) if p.requires_grad]
+Result = TypeVar("Result")
 
 
-def refuse_captured(chain: Chain, h0: Tensor, setting: str) -> None:
-    """Refuse tensors that require a gradient and are neither parameters of the field, nor samples, nor h0."""
-    if chain.differentiable or not len(chain):
+class AsItWas:
+    """A field with the parameters and buffers it has now, for work that is done again later.
+
+    By then a `functional_call` has put others in their place, or somebody has written into them, which is refused.
+    """
+
+    def __init__(self, field: VectorField) -> None:
+        self._caller = _Caller(field)
+        self._tensors = dict([*self._caller.named_parameters(), *self._caller.named_buffers()])
+        self._versions = {name: tensor._version for name, tensor in self._tensors.items()}
+        self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """The work, with the field as it was, and in its own precision."""
+        for name, tensor in self._tensors.items():
+            if tensor._version != self._versions[name]:
+                raise RuntimeError(
+                    f"`{name.partition('.')[2]}` was written into between the solve and its backward pass, which needs it as it "
+                    "was; do it after, or leave `memory` and `adjoint` out."
+                )
+        device = next((tensor.device.type for tensor in self._tensors.values()), "cpu")
+        with torch.autocast(device, enabled=False):
+            return torch.func.functional_call(self._caller, self._tensors, (work,))
+
+
+class _Caller(nn.Module):
+    def __init__(self, field: VectorField) -> None:
+        super().__init__()
+        self.field = field
+
+    def forward(self, work: Callable[[], Result]) -> Result:
+        return work()
+
+
+def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting: str) -> None:
+    """Refuse tensors that require a gradient and are neither learned parameters of the field, nor samples, nor h0."""
+    if not len(chain):
         return
+    # What a path or a speed of the user's own is made of may differ from piece to piece.
+    speed = chain.course.speed
+    known_throughout = chain.course.path.tensors(0) and not isinstance(getattr(speed, "speed", None), GivenSpeed)
+    for j in range(1 if known_throughout else len(chain)):
+        _refuse_in(chain, j, learned, h0, setting)
+
+
+def _refuse_in(chain: Chain, j: int, learned: Sequence[Tensor], h0: Tensor, setting: str) -> None:
     cut, path = on_leaves(chain)
+    segment = cut.segment(j)
     with torch.enable_grad():
-        slope = cut.segment(0)(torch.zeros((), dtype=torch.float64, device=h0.device), h0.detach())
-    known = {id(tensor) for tensor in (*parameters_of(chain), *path.leaves[0])}
+        middle = 0.5 * segment.length.detach()
+        slope = segment(middle if middle.dim() else middle.reshape(()), h0.detach())
+    known = {id(tensor) for tensor in (*learned, *path.leaves[j])}
     for leaf in _leaves_behind(slope):
         if id(leaf) not in known:
             raise ValueError(

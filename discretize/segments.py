@@ -33,6 +33,7 @@ class Chain:
 
     def __init__(self, course: Course, edges: Tensor, places: Tensor) -> None:
         self.course, self.edges, self.places = course, edges, places
+        self.asked: Tensor | None = None  # the requested times, where their gradients matter
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
@@ -52,12 +53,31 @@ class Chain:
         start = self.edges[j].detach()
         return float(start if start.dim() == 0 else start[sample or 0]) + tau
 
+    def arrival(self, edge: int, h: Tensor) -> Tensor:
+        """dh/dt of what leads to an edge, at it; of what leads away from the first."""
+        if edge == 0:
+            return self.segment(0)(torch.zeros((), dtype=torch.float64, device=h.device), h)
+        segment = self.segment(edge - 1)
+        return segment(segment.length.to(h.device), h)
+
     def wanted(self) -> set[int]:
         """The edges whose states have to be kept."""
         return set(self.places.unique().tolist())
 
     def states(self, kept: dict[int, Tensor]) -> Tensor:
         """The states at the requested times from those at their edges: (n, batch, state)."""
+        states = self._at_places(kept)
+        if self.asked is None or not len(self):
+            return states
+        # Where the edge is another's, a knot's or that of an equal time, the time that was asked for moves the answer along
+        # the solution, and the edge does not. As a number the difference is 0.
+        slopes = self._at_places({edge: self.arrival(edge, h) for edge, h in kept.items()})
+        asked, places = self.asked[: len(states)], self.places[: len(states)]
+        apart = asked - (self.edges.gather(0, places) if self.own else self.edges[places])
+        apart = (apart - apart.detach()).to(device=states.device, dtype=states.dtype)
+        return states + slopes * (apart[..., None] if self.own else apart[:, None, None])
+
+    def _at_places(self, kept: dict[int, Tensor]) -> Tensor:
         if not self.own:
             return torch.stack([kept[j] for j in self.places.tolist() if j in kept])
         order = sorted(kept)
@@ -114,30 +134,41 @@ class Segment:
 
 
 def chain_of(driven: Driven, ts: Tensor) -> Chain:
-    """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them; ts (n,) or (n, batch)."""
+    """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them; ts (n,) or (n, batch).
+
+    The edges have the gradients of the times they are. Where a time that is asked for is a knot too, the edge is the knot,
+    where the input changes; asking for it moves nothing but its own answer: see `Chain.states`.
+    """
     knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
     if ts.dim() == 1 and all(k.dim() == 1 for k in knots):
-        edges, places = _shared(torch.cat(knots), ts)
+        edges, places, asked = *_shared(torch.cat(knots), ts), ts
     else:
-        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], ts, driven.batch)
-    return Chain(driven.along(edges[:-1].detach()), edges, places)
+        asked = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
+        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], asked)
+    chain = Chain(driven.along(edges[:-1].detach()), edges, places)
+    if ts.requires_grad or edges.requires_grad:
+        chain.asked = asked
+    return chain
 
 
 def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
     inside = (knots.detach() > ts[0].detach()) & (knots.detach() < ts[-1].detach())
-    every = torch.cat([ts, knots[inside]])
+    # Of equal times the first stays: a knot where there is one.
+    every = torch.cat([ts[:1], knots[inside], ts[1:]])
     values, order = every.detach().sort(stable=True)
     first = torch.cat([torch.ones(1, dtype=torch.bool), values.diff() > 0])
     return every[order[first]], torch.searchsorted(values[first], ts.detach())
 
 
-def _own(knots: list[Tensor], ts: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    ts = ts if ts.dim() > 1 else ts[:, None].expand(-1, batch)
-    every = torch.cat([ts, *(_between(k, ts[0], ts[-1]) for k in knots)])
+def _own(knots: list[Tensor], ts: Tensor) -> tuple[Tensor, Tensor]:
+    every = torch.cat([ts[:1], *(_between(k, ts[0], ts[-1]) for k in knots), ts[1:]])
     values, order = every.detach().sort(dim=0, stable=True)
-    moves = torch.cat([torch.ones(1, dtype=torch.bool), (values.diff(dim=0) > 0).any(1)])
-    values, edges = values[moves], every.gather(0, order)[moves]
-    places = torch.searchsorted(values.mT.contiguous(), ts.detach().mT.contiguous(), right=True).mT - 1
+    new = torch.cat([torch.ones_like(values[:1], dtype=torch.bool), values.diff(dim=0) > 0])
+    # Equal times are the first of them, gradient and all: no segment between them, and the next begins where they are.
+    numbers = torch.where(new, torch.arange(len(values))[:, None], 0).cummax(0).values
+    moves = new.any(1)
+    edges, values = every.gather(0, order.gather(0, numbers))[moves], values[moves]
+    places = torch.searchsorted(values.mT.contiguous(), ts.detach().mT.contiguous()).mT
     return edges, places
 
 

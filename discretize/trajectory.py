@@ -55,7 +55,8 @@ class Trajectory:
             raise ValueError("This trajectory has states at its own times only (`ts`): it is not a solve, or a copy of one.")
         times = checks.evaluation_times("t", t, 2)
         if self.ts.dim() == 1 and times.dim() < 2:
-            asked = checks.within("t", times.reshape(-1), float(self.ts[0]), float(self.ts[-1]))
+            start, end = self.ts.detach()[[0, -1]].tolist()
+            asked = checks.within("t", times.reshape(-1), start, end)
             states = self._between(asked)
         else:
             states = self._of_each(times)
@@ -64,6 +65,8 @@ class Trajectory:
     def _between(self, times: Tensor) -> Tensor:
         """Shared times, in any order: those after the same known state in one solve."""
         assert self.resume is not None
+        if not len(times):
+            return self.hs[:0]
         known = self.ts.detach()
         after = (torch.searchsorted(known, times, right=True) - 1).tolist()
         states: list[Tensor] = [self.hs[0]] * len(times)
@@ -71,7 +74,7 @@ class Trajectory:
             mine = [i for i, place in enumerate(after) if place == k]
             asked, places = times[mine].unique(return_inverse=True)
             new = asked[asked > known[k]]
-            solved = self.hs[k : k + 1] if not len(new) else self.resume(self.hs[k], torch.cat([known[k : k + 1], new]))
+            solved = self.hs[k : k + 1] if not len(new) else self.resume(self.hs[k], torch.cat([self.ts[k : k + 1], new]))
             first = 0 if len(asked) > len(new) else 1  # the known time itself may be among those asked for
             for i, place in zip(mine, places.tolist(), strict=True):
                 states[i] = solved[place + first]
@@ -85,9 +88,11 @@ class Trajectory:
             times = times.reshape(-1, 1).expand(-1, batch)
         if times.shape[1] != batch:
             raise ValueError(f"`t` has times for {times.shape[1]} sequences, the trajectory has {batch}.")
-        known = self.ts.detach() if self.ts.dim() > 1 else self.ts.detach()[:, None].expand(-1, batch)
-        times = checks.within_own("t", times, known[0], known[-1])
-        ordered, order = times.sort(dim=0)
+        known = self.ts if self.ts.dim() > 1 else self.ts[:, None].expand(-1, batch)
+        times = checks.within_own("t", times, known.detach()[0], known.detach()[-1])
+        # Through all that is known: fixed steps end there too.
+        every = torch.cat([known[1:].detach(), times])
+        ordered, order = every.sort(dim=0, stable=True)
         solved = self.resume(self.hs[0], torch.cat([known[:1], ordered]))[1:]
-        back = order.argsort(dim=0).to(solved.device)
+        back = order.argsort(dim=0)[len(known) - 1 :].to(solved.device)
         return solved[back, torch.arange(batch, device=solved.device)]

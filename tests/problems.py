@@ -7,9 +7,10 @@ linear        dh/dt = A h + B x         h(t) = exp(A t) h0 + A^-1 (exp(A t) - 1)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -35,11 +36,18 @@ NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
     "gru": ctrnn.gru,
     "lstm": ctrnn.lstm,
 }
+# One of each kind; the others are variants of them, for the long tests.
+KINDS = ("gated per unit", "gated power 2", "gated exponential", "gated network", "gru", "lstm")
 STEPS: dict[str, discretize.Step] = {
     name: step()
     for name in discretize.__all__
     if isinstance(step := getattr(discretize, name), type) and issubclass(step, discretize.Step) and step is not discretize.Step
 }
+
+
+def thinned(names: Iterable[str], kept: Iterable[str] = KINDS) -> list:
+    """Test parameters: those kept as they are, the others marked slow."""
+    return [name if name in kept else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def sigmoid_leaky(input_size: int, hidden_size: int, alpha: float = 0.3) -> ctrnn.Relaxation:

@@ -104,3 +104,65 @@ def test_ten_thousand_samples_train_within_the_budget():
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     states = 10_000 * 8 * 32 * 8
     assert grown < 2 * budget + 12 * states, f"{grown / 1e6:.0f} MB"  # without a budget: 3,200 MB
+
+
+SETTINGS_BACK = [{}, {"memory": 1e5}, {"memory": 1}, {"adjoint": True}]
+
+
+def test_other_weights_by_functional_call_are_those_of_the_way_back():
+    field, x = ctrnn.gated(2, 3), torch.randn(4, 2, 2)
+
+    def gradient(settings):
+        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-7, **settings)
+        weights = {name: (0.5 * p.detach() + 0.3).requires_grad_() for name, p in rnn.named_parameters()}
+        output, _ = torch.func.functional_call(rnn, weights, (x,))
+        return torch.autograd.grad(output.square().sum(), list(weights.values()))
+
+    expected = gradient({})
+    for settings in SETTINGS_BACK[1:]:
+        for ours, theirs in zip(gradient(settings), expected, strict=True):
+            assert_close(ours, theirs, rtol=0, atol=1e-6)
+
+
+class Buffered(ctrnn.VectorField):
+    """dh/dt = w x - b h with a buffer b."""
+
+    def __init__(self):
+        super().__init__(2, 2)
+        self.w = torch.nn.Parameter(torch.ones(2))
+        self.register_buffer("b", torch.ones(2))
+
+    def flow(self, projected, h):
+        return self.w * projected - self.b * h
+
+
+@pytest.mark.parametrize("settings", SETTINGS_BACK[1:], ids=str)
+def test_a_buffer_written_into_before_the_way_back_is_refused(settings):
+    field = Buffered()
+    hs = integrate(field, ctrnn.HeldPath(torch.randn(3, 2, 2)), torch.zeros(2, 2), torch.arange(4.0), **settings).hs
+    field.b.fill_(5.0)
+    with pytest.raises(RuntimeError, match="`b` was written into between the solve and its backward pass"):
+        hs.sum().backward()
+
+
+@pytest.mark.parametrize("settings", SETTINGS_BACK[1:], ids=str)
+def test_a_tensor_captured_by_a_later_piece_of_the_path_is_refused(settings):
+    captured = torch.tensor(1.5, requires_grad=True)
+    path = ctrnn.FunctionPath(lambda t: torch.ones(2, 2) * (captured if t > 1 else 0.0), (0.0, 2.0), 2, knots=[1.0])
+    with pytest.raises(ValueError, match=r"a tensor of shape \(\) that requires one is used besides"):
+        integrate(ctrnn.gated(2, 3), path, torch.zeros(2, 3), torch.tensor([0.0, 2.0]), **settings)
+
+
+def test_a_backward_pass_under_autocast_is_solved_in_its_own_precision():
+    field, x = ctrnn.gated(2, 3, dtype=torch.float32), torch.randn(4, 2, 2, dtype=torch.float32)
+
+    def gradient(settings):
+        output, _ = ContinuousRNN(field, **settings)(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            return torch.autograd.grad(output.sum(), list(field.parameters()))
+
+    expected = gradient({})
+    for settings in SETTINGS_BACK[1:]:
+        for ours, theirs in zip(gradient(settings), expected, strict=True):
+            # What lies outside of the solve is bfloat16 in all of them; a block in bfloat16 takes other steps.
+            assert_close(ours, theirs, rtol=1e-2, atol=1e-2)

@@ -27,8 +27,7 @@ def recording(time=8, batch=3, features=2):
     return torch.randn(time, batch, features)
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("kind", ["held", "linear"])
+@pytest.mark.parametrize(("kind", "name"), [*(("held", name) for name in NAMED), *(("linear", name) for name in problems.KINDS)])
 def test_exact_integration_agrees_with_dop853_restarted_at_each_knot(name, kind):
     field, xs, h0 = NAMED[name](2, 4), recording(), None
     h0 = 0.5 * torch.randn(3, field.state_size)
@@ -192,7 +191,7 @@ def deviation(field, path, warp, tolerance, times=7):
     return float((warped.hs - original.hs).abs().max()) / tolerance
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", problems.thinned(SMOOTH))
 @pytest.mark.parametrize("path_kind", [ctrnn.HeldPath, ctrnn.LinearPath])
 def test_the_warped_field_on_the_warped_input_lands_on_the_warped_solution(name, path_kind):
     path = path_kind(recording(6))

@@ -118,7 +118,7 @@ def error(step: discretize.Step, name: str, steps: int) -> float:
 
 
 @every_step
-@pytest.mark.parametrize("name", problems.NAMED_FIELDS)
+@pytest.mark.parametrize("name", problems.thinned(problems.NAMED_FIELDS))
 def test_a_step_has_the_order_it_declares_on_every_field(name, step):
     coarse, fine = (8, 16) if step.order > 2 else (16, 32)
     observed = math.log2(error(step, name, coarse) / error(step, name, fine))
@@ -126,7 +126,9 @@ def test_a_step_has_the_order_it_declares_on_every_field(name, step):
     assert observed == pytest.approx(step.order, abs=0.25)
 
 
-@pytest.mark.parametrize("make", [problems.free_leaky, problems.free_power, problems.linear])
+@pytest.mark.parametrize(
+    "make", [pytest.param(problems.free_leaky, marks=pytest.mark.slow), problems.free_power, problems.linear]
+)
 @every_step
 def test_a_step_has_at_least_its_order_on_solutions_in_closed_form(make, step):
     torch.manual_seed(1)

@@ -22,8 +22,9 @@ ROUNDING = {"rtol": 0, "atol": 1e-12}
 # and made files; where rounding makes the difference between accepting a step and not, it would be the tolerance, 1e-6.
 SOLVED = {"rtol": 0, "atol": 1e-10}
 TOLERANCE = {"rtol": 1e-6, "atol": 1e-6}
-FIELDS = {"lstm": ctrnn.lstm, "gated": ctrnn.gated}
-every_field = pytest.mark.parametrize("make", FIELDS.values(), ids=FIELDS)
+every_field = pytest.mark.parametrize(
+    "make", [pytest.param(ctrnn.gated, marks=pytest.mark.slow), ctrnn.lstm], ids=["gated", "lstm"]
+)
 
 
 @pytest.fixture
