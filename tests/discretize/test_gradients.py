@@ -57,14 +57,14 @@ def solution(field, path, name):
     return call
 
 
-LONG = {"BackwardEuler", "Trapezoid", "rodas5p", "adaptive_heun", "ETDRK4"}
+EVERYDAY = {"dopri5", "tsit5", "rk4", "Euler", "ExponentialEuler"}
 GRID = [(name, path, times) for name in METHODS for path in PATHS for times in KINDS]
 
 
 @pytest.mark.parametrize(
     ("name", "path", "times"),
     [
-        pytest.param(*case, marks=() if case[1:] == ("linear", "own") and case[0] not in LONG else pytest.mark.slow)
+        pytest.param(*case, marks=() if case[1:] == ("linear", "own") and case[0] in EVERYDAY else pytest.mark.slow)
         for case in GRID
     ],
 )

@@ -23,7 +23,9 @@ DISCRETE = {
 MODULES = {**DISCRETE, "exact": ContinuousRNN}
 every_module = pytest.mark.parametrize("name", MODULES)
 SIZES = [(6, 4, 3), (5, 5, 5), (1, 3, 2), (4, 1, 1)]
-every_size = pytest.mark.parametrize(("time", "batch", "hidden"), SIZES)
+every_size = pytest.mark.parametrize(
+    ("time", "batch", "hidden"), [SIZES[1], *(pytest.param(*size, marks=pytest.mark.slow) for size in (SIZES[0], *SIZES[2:]))]
+)
 FIELDS = {"gated": ctrnn.gated, "lstm": ctrnn.lstm, "stack": lambda *sizes: ctrnn.gru(*sizes, num_layers=2)}
 
 

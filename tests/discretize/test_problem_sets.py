@@ -269,8 +269,8 @@ def test_the_planets_are_those_of_the_sky():
     assert_close(-1 / (2 * energies), np.array([5.2, 9.55, 19.2, 30.1, 39.5]), rtol=0.03, atol=0)
 
 
-CASES = [("dopri5", 1e-3), ("dopri5", 1e-6), ("tsit5", 1e-3), ("dopri8", 1e-6), ("bosh3", 1e-3)]
-LONG = [("tsit5", 1e-6), ("dopri8", 1e-3), ("dopri8", 1e-9), ("dopri5", 1e-9), ("tsit5", 1e-9)]
+CASES = [("dopri5", 1e-3), ("tsit5", 1e-3), ("dopri8", 1e-6)]
+LONG = [("dopri5", 1e-6), ("bosh3", 1e-3), ("tsit5", 1e-6), ("dopri8", 1e-3), ("dopri8", 1e-9), ("dopri5", 1e-9), ("tsit5", 1e-9)]
 every_case = pytest.mark.parametrize(("method", "tolerance"), CASES + [pytest.param(*c, marks=pytest.mark.slow) for c in LONG])
 every_class = pytest.mark.parametrize("group", CLASSES)
 

@@ -27,7 +27,8 @@ def recording(time=8, batch=3, features=2):
     return torch.randn(time, batch, features)
 
 
-@pytest.mark.parametrize(("kind", "name"), [*(("held", name) for name in NAMED), *(("linear", name) for name in problems.KINDS)])
+@pytest.mark.parametrize("name", problems.thinned(NAMED, (*problems.KINDS, "gated power 0.5")))
+@pytest.mark.parametrize("kind", ["held", "linear"])
 def test_exact_integration_agrees_with_dop853_restarted_at_each_knot(name, kind):
     field, xs, h0 = NAMED[name](2, 4), recording(), None
     h0 = 0.5 * torch.randn(3, field.state_size)
@@ -79,8 +80,8 @@ def misses(method, tolerance, seeds, fields, spacing="even"):
             yield float(((solved - exact).abs() / (1 + exact.abs())).max()) / tolerance, (seed, name)
 
 
-@pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8"])
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("method", ["dopri5", "dopri8"])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
 def test_no_knot_is_missed_at_any_tolerance(method, tolerance):
     # A missed knot is an error of order 1; a few tolerances add up over a trajectory.
     worst, where = max(misses(method, tolerance, range(3), ["plain", "gated power 2", "lstm"]))
@@ -211,10 +212,10 @@ def test_fields_with_a_corner_are_warp_invariant_too(name):
 def test_warp_invariance_holds_at_hundreds_of_random_speeds():
     fields = [NAMED[name](2, 2) for name in SMOOTH]
     worst = 0.0
-    for seed in range(40):
+    for seed in range(26):
         torch.manual_seed(seed)
         path = ctrnn.HeldPath(torch.randn(3, 1, 2))
-        for n, warp in enumerate(clocks(seed, 3.0)):  # four clocks, of which two have a speed for each sample: 320 speeds
+        for n, warp in enumerate(clocks(seed, 3.0)):  # four clocks, of which two have a speed for each sample: 208 speeds
             worst = max(worst, deviation(fields[(seed + n) % len(fields)], path, warp, 1e-6, times=3))
     assert worst < 10
 

@@ -127,7 +127,8 @@ def test_a_step_has_the_order_it_declares_on_every_field(name, step):
 
 
 @pytest.mark.parametrize(
-    "make", [pytest.param(problems.free_leaky, marks=pytest.mark.slow), problems.free_power, problems.linear]
+    "make",
+    [problems.linear, *(pytest.param(make, marks=pytest.mark.slow) for make in (problems.free_leaky, problems.free_power))],
 )
 @every_step
 def test_a_step_has_at_least_its_order_on_solutions_in_closed_form(make, step):
