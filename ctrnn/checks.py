@@ -196,9 +196,9 @@ def are_times(name: str, value: object, axes: int = 1, differentiable: bool = Fa
         what = "repeats" if steps[at] == 0 else "goes back"
         k, whose = at[0], f" in sequence {at[1]}" if len(at) > 1 else ""
         before, after = times.detach()[at], times.detach()[(k + 1, *at[1:])]
+        wanted = "increase strictly," if strict or times.dim() == 1 else "increase, or repeat,"
         raise ValueError(
-            f"`{name}` must increase strictly, but {what} at index {k + 1}{whose}: "
-            f"{float(before)!r} is followed by {float(after)!r}."
+            f"`{name}` must {wanted} but {what} at index {k + 1}{whose}: {float(before)!r} is followed by {float(after)!r}."
         )
     return times
 

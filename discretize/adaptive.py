@@ -118,7 +118,7 @@ class _Segment:
     def __init__(self, engine: AdaptiveEngine, chain: Chain, flight: Flight, h: Tensor) -> None:
         self.engine, self.chain, self.flight, self.tally = engine, chain, flight, engine.tally
         self.method = engine.method
-        self.number, self.batch = flight.segment, len(h)
+        self.number = flight.segment
         self.shared = len(flight.tau) == 1
         self.slope = chain.segment(self.number)
         self.length = np.broadcast_to(chain.lengths[self.number], flight.tau.shape)

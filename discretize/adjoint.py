@@ -191,7 +191,7 @@ class _Round:
         return self.forwards.chain.time(self.forwards.number, float(end) - sigma, sample)
 
     def read(self, sigma: Tensor) -> Tensor:
-        return self.forwards.read(self.end - sigma)
+        return self.forwards.read(self.end.to(sigma.device) - sigma)
 
     def __call__(self, sigma: Tensor, y: Tensor) -> Tensor:
         h, a = y.detach().chunk(2, -1)
@@ -225,7 +225,7 @@ class _Anew(EmbeddedMethod):
 
     def __init__(self, pair: EmbeddedMethod) -> None:
         self.pair, self.name, self.order = pair, pair.name, pair.order
-        self.evaluations, self.stages = pair.evaluations, pair.stages
+        self.evaluations = pair.evaluations
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         return self.pair.attempt(slope, tau, dt, h, start)._replace(end=None)

@@ -47,7 +47,6 @@ class EmbeddedMethod(ABC):
     name: str
     order: int
     evaluations: int
-    stages: int
     implicit = False
 
     @abstractmethod
@@ -78,10 +77,6 @@ class EmbeddedRungeKutta(EmbeddedMethod):
     @property
     def evaluations(self) -> int:  # type: ignore[override]
         return len(self.c)
-
-    @property
-    def stages(self) -> int:  # type: ignore[override]
-        return len(self.c) + 1
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.along import Along
-from ctrnn.driven import Course, GivenSpeed
+from ctrnn.driven import Course
 from discretize.segments import Chain
 
 __all__ = ["AsItWas", "OnLeaves", "on_leaves", "once_only", "refuse_captured"]
@@ -86,10 +86,8 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
     """Refuse tensors that require a gradient and are neither learned parameters of the field, nor samples, nor h0."""
     if not len(chain):
         return
-    # What a path or a speed of the user's own is made of may differ from piece to piece.
-    speed = chain.course.speed
-    known_throughout = chain.course.path.tensors(0) and not isinstance(getattr(speed, "speed", None), GivenSpeed)
-    for j in range(1 if known_throughout else len(chain)):
+    # What a path or a speed of the user's own is made of may differ from piece to piece; such are read at one time only.
+    for j in range(1 if chain.course.own_times else len(chain)):
         _refuse_in(chain, j, learned, h0, setting)
 
 

@@ -59,12 +59,12 @@ class Rodas5P(EmbeddedMethod):
              J is that of Hairer and Wanner, Solving ODEs II, sec. IV.7.
     """
 
-    name, order, evaluations, stages, implicit = "rodas5p", 5, 7, 8, True
+    name, order, evaluations, implicit = "rodas5p", 5, 7, True
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype)
         first = slope(tau, h) if start is None else start
-        jacobian = jacobian_of(lambda u: slope(tau, u), h)
+        jacobian = _jacobian(slope, tau, h)
         unit = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
         # A singular matrix gives what is not finite, and the step is tried again, shorter.
         factors, pivots, _ = torch.linalg.lu_factor_ex(unit - GAMMA * step[..., None] * jacobian)
@@ -82,6 +82,16 @@ class Rodas5P(EmbeddedMethod):
 
     def cost(self, state: int, steady: bool) -> int:
         return self.evaluations + state + (0 if steady else 1)
+
+
+def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
+    try:
+        return jacobian_of(lambda u: slope(tau, u), h)
+    except (RuntimeError, NotImplementedError) as error:
+        raise TypeError(
+            "`rodas5p` differentiates the field's `flow` by torch.func, which cannot follow it here; write it with torch's "
+            "functions of h, without .item(), .numpy() and branches on values, or take an explicit method such as dopri5."
+        ) from error
 
 
 def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:

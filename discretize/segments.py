@@ -27,13 +27,12 @@ class Chain:
     """The segments of a solve.
 
     `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places` says which edge each
-    requested time is, (n,) or (n, batch); `course` is the right-hand side by the number of the segment; `lengths` are
-    numbers, (segments, 1) or (segments, batch).
+    requested time is, (n,) or (n, batch); `asked` are the requested times, like `places`, where gradients to times matter;
+    `course` is the right-hand side by the number of the segment; `lengths` are numbers, (segments, 1) or (segments, batch).
     """
 
-    def __init__(self, course: Course, edges: Tensor, places: Tensor) -> None:
-        self.course, self.edges, self.places = course, edges, places
-        self.asked: Tensor | None = None  # the requested times, where their gradients matter
+    def __init__(self, course: Course, edges: Tensor, places: Tensor, asked: Tensor | None = None) -> None:
+        self.course, self.edges, self.places, self.asked = course, edges, places, asked
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
@@ -145,10 +144,8 @@ def chain_of(driven: Driven, ts: Tensor) -> Chain:
     else:
         asked = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
         edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], asked)
-    chain = Chain(driven.along(edges[:-1].detach()), edges, places)
-    if ts.requires_grad or edges.requires_grad:
-        chain.asked = asked
-    return chain
+    differentiated = ts.requires_grad or edges.requires_grad
+    return Chain(driven.along(edges[:-1].detach()), edges, places, asked if differentiated else None)
 
 
 def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:

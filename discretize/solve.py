@@ -83,6 +83,7 @@ def integrate(
     """
     settings = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps, min_step, memory)
     checks.is_field(field)
+    checks.is_flag("progress", progress)
     # In half precision, as autocast would have it, a solver resolves the rounding of the field.
     with torch.autocast(_device_type(field), enabled=False):
         driven = Driven(field, path, speed)
@@ -161,7 +162,8 @@ def _solve(driven: Driven, h0: Tensor, times: Tensor, settings: Settings, progre
     finally:
         bar.close()
     solved = trajectory("completed")
-    stats["hint"] = _hint(engine, chain, h) if isinstance(engine, AdaptiveEngine) else None
+    if isinstance(engine, AdaptiveEngine):
+        stats["hint"] = _hint(engine, chain, h)
     if way_back and isinstance(engine, AdaptiveEngine):
         return replace(solved, hs=Sweep(engine, chain, states, steps, taken, stats).attach(solved.hs.detach(), h0))
     return solved

@@ -58,4 +58,5 @@ class Tally:
             "smallest_step": self.smallest,
             "smallest_step_at": self.smallest_at,
             "steps_of_samples": self.attempted.tolist(),
+            "hint": None,
         }

@@ -8,6 +8,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.paths import checked_samples
 from discretize.cell import DiscreteCell
+from discretize.tally import Tally
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll"]
@@ -28,23 +29,12 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None) -> Trajecto
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     checks.is_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    hs, cost = [h], 0
+    hs, tally = [h], Tally()
     for projected in field.project(xs).unbind(0):
-        h, work = cell.step.counted(field, projected, h, cell.dt)
+        h, cost = cell.step.counted(field, projected, h, cell.dt)
         hs.append(h)
-        cost += work
+        tally.call(cost, len(h))
+    tally.accepted += len(xs)
+    tally.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
-    steps = len(xs)
-    return Trajectory(
-        ts,
-        torch.stack(hs),
-        {
-            "method": repr(cell.step),
-            "nfe": cost,
-            "num_steps": steps,
-            "num_accepted_steps": steps,
-            "num_rejected_steps": 0,
-            "smallest_step": cell.dt,
-            "smallest_step_at": 0.0,
-        },
-    )
+    return Trajectory(ts, torch.stack(hs), tally.stats(repr(cell.step)))
