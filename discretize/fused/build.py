@@ -1,0 +1,320 @@
+r"""C++ to a shared library with a plain C interface: compiled at first use, cached, loaded by ctypes.
+
+    key     SHA-256 of source and headers, flags with the definitions, the compiler, the processor
+    entry   FOLDER/KEY-DIGEST.so, DIGEST the SHA-256 of the library itself
+
+FOLDER is CTRNN_CACHE, else $XDG_CACHE_HOME/ctrnn, else ~/Library/Caches/ctrnn on macOS, ~/.cache/ctrnn elsewhere. An entry is
+compared with its name before it is loaded, for half a library can crash the process; it is written under another name and
+renamed, so that processes which build at once need not know of each other: one file, one rename, and the last one wins. To
+load code from a folder is to run the code of whoever can write there: a folder or file of another user, or one that others
+can write, is not used. Without a folder, everything is built anew in each process, in a private place that is gone once the
+library is loaded. Entries that nobody asks for any more are left: they are small, and the folder may be emptied at any time.
+
+The compiler is the one that CXX names, perhaps with arguments, else the first of c++, g++, clang++. CTRNN_CXXFLAGS adds flags
+after ours, for sanitizers and the like. It runs in that private place, on a copy of what the key was made of: a header that
+was forgotten in `Source.includes` is missing at once, not stale later. So paths in either variable are absolute ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Source", "Unavailable", "library"]
+
+COMPILERS = ("c++", "g++", "clang++")
+# No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
+# for every function that takes vectors, on an interface between versions of gcc that no two of our libraries share.
+FLAGS = (
+    *("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-Wno-psabi"),
+)
+# In the order of trying. Compilers for ARM may know no -march=native, and old assemblers not what it leads to.
+TUNINGS: tuple[tuple[str, ...], ...] = (("-march=native",), ())
+ENVIRONMENT = ("CXX", "CTRNN_CXXFLAGS", "PATH")  # what a library is made with
+TIMEOUT = 120.0  # seconds for one call of the compiler
+LEFTOVER = 24 * 3600.0  # seconds after which nobody is still writing a file
+PART = ".part"
+PRIVATE = ".ctrnn-build-"  # no name that a user would give a folder: old ones are removed
+OUTPUT = "library.so"
+# Lines of /proc/cpuinfo that say what code can run and what it is tuned for; the others change from moment to moment.
+PROCESSOR = frozenset(
+    {"vendor_id", "cpu family", "model", "model name", "stepping", "flags"}
+    | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features", "features"}
+    | {"cpu", "isa", "uarch"}
+)
+SLOWER = "Everything works without compiled kernels, slower."
+INSTALL = f"Install one (Debian: `apt install g++`; macOS: `xcode-select --install`) or name one in CXX. {SLOWER}"
+
+
+class Unavailable(RuntimeError):  # noqa: N818, it is an answer, and callers go on without
+    """Compiled kernels cannot be had here: why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A file of C++ and what it includes besides the system's headers.
+
+    Args:    path: the .cpp; includes: headers beside it, all of them, which it includes by their names.
+    Raises:  ValueError if two files have the same name.
+    """
+
+    path: Path
+    includes: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [path.name for path in (self.path, *self.includes)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"`includes` and `path` have {sorted(twice)} more than once; headers lie beside the source.")
+
+    def texts(self) -> dict[str, bytes]:
+        """All that the compiler is to see, by name."""
+        return {path.name: path.read_bytes() for path in (self.path, *self.includes)}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """What is called, and what tells it from another one: where it really lies, and what it says of itself."""
+
+    command: tuple[str, ...]
+    resolved: str
+    version: str
+
+
+# Libraries, or why there is none. The locks are for threads that ask at once; they carry the process in their key, because a
+# child forked during a build must not wait for a thread that it has not got.
+_made: dict[tuple[object, ...], ctypes.CDLL | str] = {}
+_locks: dict[tuple[int, tuple[object, ...]], threading.Lock] = {}
+
+
+def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+    r"""The library of a source for one set of definitions, made where there is none yet.
+
+    What a process has asked for once is answered from memory, failures too, until one of the variables CXX, CTRNN_CXXFLAGS
+    and PATH changes; files are not read again.
+
+    Args:    definitions: macros by name, as in {"REAL": "double", "WIDTH": 4}.
+    Raises:  Unavailable.
+    """
+    if sys.platform == "win32":
+        raise Unavailable(f"Kernels are not compiled on Windows: they use vector types of gcc and clang. {SLOWER}")
+    defined = tuple(sorted(f"-D{name}={int(v) if isinstance(v, int) else v}" for name, v in definitions.items()))
+    asked = (source, defined, *map(os.environ.get, ENVIRONMENT))
+    made = _made.get(asked)
+    if made is None:
+        with _locks.setdefault((os.getpid(), asked), threading.Lock()):
+            made = _made.get(asked)
+            if made is None:
+                made = _made[asked] = _attempt(source, defined)
+    if isinstance(made, str):
+        raise Unavailable(made)
+    return made
+
+
+def _attempt(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL | str:
+    try:
+        return _found_or_built(source, defined)
+    except Unavailable as error:
+        return str(error)
+    except OSError as error:  # sources that cannot be read, no place for temporary files, a compiler that cannot be started
+        return f"The kernels of {source.path.name} cannot be built: {error}. {SLOWER}"
+
+
+def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
+    texts, compiler, folder = source.texts(), _compiler(), _folder()
+    extra = _words("CTRNN_CXXFLAGS")
+    flags_of = {}
+    for tuning in TUNINGS:
+        flags = (*FLAGS, *tuning, *defined, *extra)
+        flags_of[_key(texts, flags, compiler)] = flags
+    for key in flags_of:
+        if folder and (found := _cached(folder, key)):
+            return found
+    with tempfile.TemporaryDirectory(prefix=PRIVATE, ignore_cleanup_errors=True) as private:
+        place = Path(private)
+        for name, text in texts.items():
+            (place / name).write_bytes(text)
+        for key, flags in flags_of.items():
+            code, said = _run([*compiler.command, *flags, f"./{source.path.name}", "-o", OUTPUT], place)
+            if code == 0 and (place / OUTPUT).is_file():
+                return _loaded(place / OUTPUT, folder, key, compiler)
+    raise Unavailable(
+        f"{_called(compiler)} made no library of {source.path.name} (exit code {code}){_quoted(said)}\n"
+        f"Another compiler can be named in CXX. {SLOWER}"
+    )
+
+
+def _key(texts: Mapping[str, bytes], flags: tuple[str, ...], compiler: Compiler) -> str:
+    return _digest(ascii((sorted(texts.items()), flags, compiler, _processor())).encode())[:32]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+# The compiler
+
+
+def _compiler() -> Compiler:
+    words = _words("CXX")
+    for name in words[:1] or COMPILERS:
+        if path := shutil.which(name):
+            # Called by its own name, not by that of the file behind: ccache, say, behaves by the name it is called.
+            command = (os.path.abspath(path), *words[1:])
+            return Compiler(command, os.path.realpath(path), _version(command))
+    looked = f"CXX names {words[0]!r}, which is" if words else f"{', '.join(COMPILERS[:-1])} and {COMPILERS[-1]} are"
+    raise Unavailable(f"No C++ compiler: {looked} not on PATH. {INSTALL}")
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> str:
+    with tempfile.TemporaryDirectory(prefix=PRIVATE, ignore_cleanup_errors=True) as private:
+        return _run([*command, "--version"], Path(private))[1]
+
+
+def _words(variable: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(os.environ.get(variable, "")))
+    except ValueError as error:
+        raise Unavailable(f"{variable} is not a line of shell words ({error}): {os.environ[variable]!r}. {SLOWER}") from None
+
+
+def _run(command: list[str], place: Path) -> tuple[int, str]:
+    """Exit code and words of a compiler, which is stopped with all that it has started if we do not wait for its end."""
+    environment = dict(os.environ, LC_ALL="C", TMPDIR=str(place))  # English, and its own temporary files go with ours
+    output, error = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=error, cwd=place, env=environment, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=TIMEOUT)
+        except BaseException as reason:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()  # which the end of `with` leaves out after an interrupt
+            if isinstance(reason, subprocess.TimeoutExpired):
+                words = _quoted((reason.output or b"").decode(errors="replace"))
+                raise Unavailable(f"{shlex.join(command)} did not end within {TIMEOUT:g} s{words}\n{SLOWER}") from None
+            raise
+    return process.returncode, said.decode(errors="replace")
+
+
+def _called(compiler: Compiler) -> str:
+    return f"{shlex.join(compiler.command)} ({(compiler.version.splitlines() or ['of no version'])[0][:80]})"
+
+
+def _quoted(said: str) -> str:
+    """The first lines of what a compiler said."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    return "".join(f"\n    {line[:200]}" for line in lines[:12]) if lines else " and said nothing."
+
+
+@functools.cache
+def _processor() -> tuple[str, ...]:
+    """What tells this processor from those which may not run its code."""
+    lines: set[str] = set()  # of all cores, for they may differ, and which one asks must not matter
+    if sys.platform == "linux":
+        with suppress(OSError):
+            text = Path("/proc/cpuinfo").read_text(errors="replace")
+            lines = {line for line in text.splitlines() if line.partition(":")[0].strip() in PROCESSOR}
+    return platform.machine(), *(sorted(lines) or [platform.processor()])
+
+
+# The cache
+
+
+def _folder() -> Path | None:
+    """Where entries are kept, made if need be; None where there is no such place, or others could put theirs in it."""
+    with suppress(OSError, RuntimeError):
+        if (place := _place()) is None:
+            return None
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = place.resolve()
+        # Who may rename a folder above may put another one in its place; in a sticky one, as /tmp is, only owners may.
+        open_above = any(above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH for above in folder.parents)
+        return folder if _is_ours(folder) and not open_above else None
+    return None
+
+
+def _place() -> Path | None:
+    if given := os.environ.get("CTRNN_CACHE"):
+        return Path(given).expanduser()
+    if os.path.isabs(given := os.environ.get("XDG_CACHE_HOME", "")):  # a relative one means nothing, says its specification
+        return Path(given) / "ctrnn"
+    home = os.environ.get("HOME", "")
+    if not (os.path.isabs(home) and os.path.isdir(home)):
+        return None
+    return Path(home) / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ctrnn"
+
+
+def _is_ours(path: Path) -> bool:
+    """Nobody else can have put it there, or write to it. (Nor is it a link or a pipe.)"""
+    found = path.lstat()
+    kind = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return kind and found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _cached(folder: Path, key: str) -> ctypes.CDLL | None:
+    """The library of that key if its file is what its name says, and can be loaded."""
+    with suppress(OSError):
+        for path in sorted(folder.glob(f"{key}-*.so")):
+            with suppress(OSError):
+                if _is_ours(path) and path.name == f"{key}-{_digest(path.read_bytes())}.so":
+                    return ctypes.CDLL(str(path))
+    return None
+
+
+def _loaded(made: Path, folder: Path | None, key: str, compiler: Compiler) -> ctypes.CDLL:
+    """From the folder if it can be kept there, where debuggers and sanitizers find it too; else from where it was made."""
+    if folder and (kept := _kept(made, folder, key)):
+        try:
+            return ctypes.CDLL(str(kept))
+        except OSError:  # nothing to keep: it cannot be loaded, or nothing can from that folder (mounted noexec)
+            with suppress(OSError):
+                kept.unlink()
+    try:
+        return ctypes.CDLL(str(made))
+    except OSError as error:
+        raise Unavailable(f"What {_called(compiler)} made cannot be loaded:{_quoted(str(error))}\n{SLOWER}") from None
+
+
+def _kept(made: Path, folder: Path, key: str) -> Path | None:
+    """Its place in the folder, or None if that cannot be written, or is full."""
+    content = made.read_bytes()
+    entry = folder / f"{key}-{_digest(content)}.so"
+    with suppress(OSError):
+        _sweep(folder)
+        handle, part = tempfile.mkstemp(dir=folder, suffix=PART)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(part, entry)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+        return entry
+    return None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left behind, here and in the folder for temporary files."""
+    for path in (*folder.glob(f"*{PART}"), *Path(tempfile.gettempdir()).glob(f"{PRIVATE}*")):
+        with suppress(OSError):
+            if _is_ours(path) and time.time() - path.lstat().st_mtime > LEFTOVER:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

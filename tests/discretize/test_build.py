@@ -1,0 +1,691 @@
+"""C++ is compiled once for each thing it depends on, nothing half made or foreign is loaded, and failures say what to do."""
+
+import ctypes
+import errno
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from discretize.fused import build
+from discretize.fused.build import Source, Unavailable, library
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled there")
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = """
+#include "tiny.h"
+extern "C" __attribute__((visibility("default"))) REAL tiny(REAL x) { return shifted(FACTOR * x); }
+extern "C" REAL hidden(REAL x) { return x; }
+"""
+HEADER = "static REAL shifted(REAL x) { return x + REAL(0.5); }\n"
+# In a process of its own: what the library says of 3, and where it lies.
+ASK = """
+import ctypes, sys
+from pathlib import Path
+from discretize.fused.build import Source, library
+made = library(Source(Path(sys.argv[1], "tiny.cpp"), (Path(sys.argv[1], "tiny.h"),)), {"REAL": "double", "FACTOR": 2})
+made.tiny.restype, made.tiny.argtypes = ctypes.c_double, [ctypes.c_double]
+print(made.tiny(3.0), made._name)
+"""
+REAL = next(filter(None, map(shutil.which, build.COMPILERS)), None)
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    """A cache and a folder for temporary files, which every test leaves empty; nothing remembered from other tests."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    for name in ("CXX", "CTRNN_CXXFLAGS", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CTRNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    forget(monkeypatch)
+    yield
+    assert not list(temporary.iterdir())
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "tiny.cpp").write_text(CODE)
+    (tmp_path / "tiny.h").write_text(HEADER)
+    return Source(tmp_path / "tiny.cpp", (tmp_path / "tiny.h",))
+
+
+def forget(monkeypatch):
+    """As in a new process."""
+    monkeypatch.setattr(build, "_made", {})
+    build._version.cache_clear()
+
+
+class Wrapper:
+    """A compiler that writes down what it is called with, asked for its version aside, and does what it is told."""
+
+    def __init__(self, folder, monkeypatch, does='exec "$real" "$@"', name="wrapper", version='exec "$real" --version'):
+        if REAL is None:
+            pytest.skip("there is no compiler here")
+        self.path, self.log = folder / name, folder / f"{name}.log"
+        self.path.write_text(
+            f"#!/bin/sh\nreal={shlex.quote(REAL)}\nfolder={shlex.quote(str(folder))}\n"
+            f'case "$*" in *--version*) {version};; esac\n'
+            f'echo "$*" >> {shlex.quote(str(self.log))}\n{does}\n'
+        )
+        self.path.chmod(0o755)
+        self.use(monkeypatch)
+
+    def use(self, monkeypatch):
+        monkeypatch.setenv("CXX", shlex.quote(str(self.path)))
+
+    @property
+    def calls(self):
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def counting(tmp_path, monkeypatch):
+    return Wrapper(tmp_path, monkeypatch)
+
+
+def answer(source, x=3.0, factor=2):
+    made = library(source, {"REAL": "double", "FACTOR": factor})
+    made.tiny.restype, made.tiny.argtypes = ctypes.c_double, [ctypes.c_double]
+    return made.tiny(x)
+
+
+def ask(folder):
+    """The answer for 3 in a new process, and the file it came from."""
+    return told(start(folder))
+
+
+def start(folder, script=ASK):
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", script, str(folder)], cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+
+
+def told(process):
+    said, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    value, _, path = said.strip().partition(" ")
+    return float(value), Path(path)
+
+
+def entries(tmp_path):
+    return sorted(path.name for path in (tmp_path / "cache").iterdir())
+
+
+# What is made
+
+
+@pytest.mark.parametrize(("real", "kind"), [("double", ctypes.c_double), ("float", ctypes.c_float)])
+def test_a_library_computes_what_its_source_and_definitions_say(source, real, kind, counting):
+    made = library(source, {"REAL": real, "FACTOR": 7})
+    made.tiny.restype, made.tiny.argtypes = kind, [kind]
+    assert made.tiny(3.0) == 21.5
+    assert not hasattr(made, "hidden")
+
+
+def test_the_flags_are_the_agreed_ones_and_never_fast_math(source, counting):
+    library(source, {"REAL": "double", "FACTOR": 2, "ON": True})
+    (call,) = counting.calls
+    agreed = "-std=c++17 -O3 -march=native -fPIC -shared -pthread -ffp-contract=fast -fno-math-errno -fvisibility=hidden"
+    assert set(agreed.split()) | {"-DREAL=double", "-DFACTOR=2", "-DON=1"} <= set(call.split())
+    assert "fast-math" not in call
+    assert "-Ofast" not in call
+
+
+def test_the_first_compiler_on_path_is_used_without_cxx(source, counting, tmp_path, monkeypatch):
+    monkeypatch.delenv("CXX")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "g++").symlink_to(counting.path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert build._compiler().command == (str(tmp_path / "bin" / "g++"),)
+    assert build._compiler().resolved == str(counting.path.resolve())
+
+
+def test_vectors_of_the_compiler_between_functions_draw_no_remark(tmp_path, counting):
+    code = "typedef double V __attribute__((vector_size(64)));\nV twice(V x) { return x + x; }\n"
+    (tmp_path / "vectors.cpp").write_text(code)
+    said = []
+    run = build._run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "_run", lambda *words: said.append(run(*words)) or said[-1])
+        library(Source(tmp_path / "vectors.cpp"), {})
+    assert said[-1] == (0, "")
+
+
+def test_a_header_that_was_not_named_is_missing_at_once(source, counting):
+    with pytest.raises(Unavailable, match=r"tiny\.h"):
+        library(Source(source.path), {"REAL": "double", "FACTOR": 2})
+
+
+def test_what_is_compiled_is_what_was_read(source, tmp_path, monkeypatch):
+    Wrapper(tmp_path, monkeypatch, does='echo changed meanwhile >> "$folder/tiny.cpp"\nexec "$real" "$@"')
+    assert answer(source) == 6.5
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"\['tiny\.h'\] more than once"):
+        Source(tmp_path / "tiny.cpp", (tmp_path / "tiny.h", tmp_path / "other" / "tiny.h"))
+
+
+# How often
+
+
+def test_asked_twice_a_process_builds_once(source, counting):
+    first = library(source, {"REAL": "double", "FACTOR": 2})
+    assert library(source, {"FACTOR": "2", "REAL": "double"}) is first
+    assert len(counting.calls) == 1
+
+
+def test_threads_that_ask_at_once_build_once(source, tmp_path, monkeypatch):
+    slow = Wrapper(tmp_path, monkeypatch, does='sleep 0.3; exec "$real" "$@"')
+    ready, made = threading.Barrier(4), []
+
+    def work():
+        ready.wait()
+        made.append(library(source, {"REAL": "double", "FACTOR": 2}))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(slow.calls) == 1
+    assert len(made) == 4
+    assert len(set(map(id, made))) == 1
+
+
+def test_a_second_process_loads_what_the_first_has_built(source, counting, tmp_path):
+    first, second = ask(tmp_path), ask(tmp_path)
+    assert first == second
+    assert first[0] == 6.5
+    assert first[1].parent == tmp_path / "cache"
+    assert len(counting.calls) == 1
+
+
+def change_source(source, monkeypatch):
+    source.path.write_text(CODE + "// and more\n")
+
+
+def change_header(source, monkeypatch):
+    source.includes[0].write_text(HEADER + "// and more\n")
+
+
+def change_flag(source, monkeypatch):
+    monkeypatch.setenv("CTRNN_CXXFLAGS", "-O1 -DNOTHING='a b'")
+
+
+def change_argument_of_compiler(source, monkeypatch):
+    monkeypatch.setenv("CXX", os.environ["CXX"] + " -DNOTHING")
+
+
+def change_place_of_compiler(source, monkeypatch):
+    other = source.path.parent / "other"
+    other.mkdir()
+    shutil.copy(shlex.split(os.environ["CXX"])[0], other)  # the same file under the same name
+    monkeypatch.setenv("CXX", shlex.quote(str(other / "wrapper")))
+
+
+def change_version_of_compiler(source, monkeypatch):
+    wrapper = Path(shlex.split(os.environ["CXX"])[0])
+    wrapper.write_text(wrapper.read_text().replace('exec "$real" --version', "echo 99; exit"))
+
+
+def change_processor(source, monkeypatch):
+    monkeypatch.setattr(build, "_processor", lambda: ("another one",))
+
+
+CHANGES = [
+    change_source,
+    change_header,
+    change_flag,
+    change_argument_of_compiler,
+    change_place_of_compiler,
+    change_version_of_compiler,
+    change_processor,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_a_library_depends_on_builds_it_anew(change, source, counting, tmp_path, monkeypatch):
+    assert answer(source) == 6.5
+    forget(monkeypatch)
+    assert answer(source) == 6.5
+    assert len(counting.calls) == 1
+    forget(monkeypatch)
+    change(source, monkeypatch)
+    assert answer(source) == 6.5
+    assert len(counting.calls) == 2
+    assert len(entries(tmp_path)) == 2
+
+
+def test_other_definitions_are_another_library(source, counting, tmp_path):
+    assert [answer(source, factor=factor) for factor in (2, 3, 2)] == [6.5, 9.5, 6.5]
+    assert len(counting.calls) == len(entries(tmp_path)) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/cpuinfo")
+def test_a_processor_is_known_by_what_it_can_run_not_by_its_clock(monkeypatch):
+    text = (
+        "processor : 0\nmodel name : A\ncpu MHz : 1000.0\nflags : sse avx2\n\nprocessor : 1\nmodel name : A\nflags : sse avx2\n"
+    )
+
+    def identity(text):
+        build._processor.cache_clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_text", lambda *_, **__: text)
+            return build._processor()
+
+    first = identity(text)
+    assert identity(text.replace("1000.0", "3000.0")) == first
+    assert len({first, identity(text.replace("avx2", "avx512f")), identity(text.replace("A\n", "B\n"))}) == 3
+    build._processor.cache_clear()
+    assert any("flags" in line or "Features" in line or "isa" in line for line in build._processor())
+
+
+def test_four_processes_at_once_all_answer_and_leave_one_entry(source, tmp_path, monkeypatch):
+    # Nobody is done before all have begun.
+    waiting = Wrapper(
+        tmp_path, monkeypatch, does='while [ $(wc -l < "$folder/wrapper.log") -lt 4 ]; do sleep 0.02; done\nexec "$real" "$@"'
+    )
+    processes = [start(tmp_path) for _ in range(4)]
+    assert [told(process)[0] for process in processes] == [6.5] * 4
+    assert len(waiting.calls) == 4
+    assert len(entries(tmp_path)) == 1
+
+
+# Where it is kept
+
+
+def test_the_folder_is_the_first_of_those_named(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert build._folder() == tmp_path / "cache"
+    monkeypatch.delenv("CTRNN_CACHE")
+    assert build._folder() == tmp_path / "xdg" / "ctrnn"
+    for relative in ("relative", ""):
+        monkeypatch.setenv("XDG_CACHE_HOME", relative)
+        monkeypatch.setattr(sys, "platform", "linux")
+        assert build._folder() == home / ".cache" / "ctrnn"
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert build._folder() == home / "Library" / "Caches" / "ctrnn"
+    assert (home / ".cache" / "ctrnn").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("home", [None, "", ".", "/proc", "{here}/lost", "{here}/file"])
+def test_without_a_usable_home_a_library_is_built_for_this_process_alone(home, source, counting, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CTRNN_CACHE")
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home.format(here=tmp_path))
+    for _ in range(2):
+        forget(monkeypatch)
+        assert answer(source) == 6.5
+    assert len(counting.calls) == 2
+    assert not (tmp_path / "lost").exists()
+    assert not (tmp_path / ".cache").exists()
+
+
+def test_a_file_where_the_folder_should_be_does_not_matter(source, counting, tmp_path):
+    (tmp_path / "cache").write_text("mine")
+    assert answer(source) == 6.5
+    assert (tmp_path / "cache").read_text() == "mine"
+
+
+@pytest.mark.parametrize("step", ["fdopen", "replace"])
+def test_a_full_disk_leaves_nothing_in_the_folder_and_an_answer(step, source, counting, tmp_path, monkeypatch):
+    def full(*words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build.os, step, full)
+        assert answer(source) == 6.5
+    assert entries(tmp_path) == []
+
+
+def plant(tmp_path, monkeypatch, source):
+    """Put another library, which answers 9.5, where that of the source will be looked for."""
+    answer(source, factor=3)
+    (foreign,) = (tmp_path / "cache").iterdir()
+    content, digest = foreign.read_bytes(), foreign.name.partition("-")[2]
+    foreign.unlink()
+    answer(source)
+    (own,) = (tmp_path / "cache").iterdir()
+    own.unlink()
+    planted = own.parent / f"{own.name.partition('-')[0]}-{digest}"
+    planted.write_bytes(content)
+    planted.chmod(0o600)
+    return planted
+
+
+def test_a_planted_library_would_be_loaded_from_a_folder_of_ours(source, counting, tmp_path, monkeypatch):
+    # What makes the tests below tests: only whose it is keeps it from being loaded.
+    planted = plant(tmp_path, monkeypatch, source)
+    assert ask(tmp_path) == (9.5, planted)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_folder_that_others_can_write_is_not_used(mode, source, counting, tmp_path, monkeypatch):
+    planted = plant(tmp_path, monkeypatch, source)
+    planted.parent.chmod(mode)
+    value, path = ask(tmp_path)
+    assert value == 6.5
+    assert path.parent != planted.parent
+    assert entries(tmp_path) == [planted.name]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_file_that_others_can_write_is_not_loaded(mode, source, counting, tmp_path, monkeypatch):
+    planted = plant(tmp_path, monkeypatch, source)
+    planted.chmod(mode)
+    assert ask(tmp_path)[0] == 6.5
+
+
+def test_a_link_in_the_folder_is_not_followed(source, counting, tmp_path, monkeypatch):
+    planted = plant(tmp_path, monkeypatch, source)
+    planted.rename(tmp_path / "elsewhere.so")
+    planted.symlink_to(tmp_path / "elsewhere.so")
+    assert ask(tmp_path)[0] == 6.5
+
+
+def test_a_folder_that_others_could_exchange_is_not_used(source, counting, tmp_path, monkeypatch):
+    above = tmp_path / "above"
+    monkeypatch.setenv("CTRNN_CACHE", str(above / "cache"))
+    assert ask(tmp_path)[1].parent == above / "cache"
+    above.chmod(0o1777)  # as /tmp is
+    assert ask(tmp_path)[1].parent == above / "cache"
+    above.chmod(0o777)
+    assert ask(tmp_path)[1].parent != above / "cache"
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
+    assert build._folder() == tmp_path / "cache"
+    monkeypatch.setattr(os, "geteuid", lambda: (tmp_path / "cache").stat().st_uid + 1)
+    assert build._folder() is None
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def flip(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
+def test_a_damaged_library_is_built_again_before_it_is_loaded(damage, source, counting, tmp_path):
+    _, path = ask(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert ask(tmp_path)[0] == 6.5
+    assert len(counting.calls) == 2
+    assert path.read_bytes() == whole
+    assert entries(tmp_path) == [path.name]
+
+
+def test_an_entry_that_is_whole_and_cannot_be_loaded_is_passed_over(source, counting, tmp_path):
+    # From a folder mounted noexec, say, no library can.
+    _, path = ask(tmp_path)
+    for content in (str(number).encode() for number in range(9999)):  # until its name comes before that of the library
+        nonsense = path.with_name(f"{path.name.partition('-')[0]}-{hashlib.sha256(content).hexdigest()}.so")
+        if nonsense < path:
+            break
+    nonsense.write_bytes(content)
+    nonsense.chmod(0o600)
+    assert ask(tmp_path) == (6.5, path)
+    assert len(counting.calls) == 1
+    path.unlink()
+    assert ask(tmp_path) == (6.5, path)
+    assert len(counting.calls) == 2
+
+
+def test_a_new_entry_sweeps_out_leftovers_older_than_a_day(source, counting, tmp_path):
+    cache, temporary = tmp_path / "cache", tmp_path / "temporary"
+    old, new, open_to_all, other, link = (
+        temporary / name for name in (".ctrnn-build-1", ".ctrnn-build-2", ".ctrnn-build-3", "ctrnn-mine", ".ctrnn-build-link")
+    )
+    for folder in (cache, old, new, open_to_all, other):
+        folder.mkdir(mode=0o700)
+        (folder / "library.so").write_text("half")
+    open_to_all.chmod(0o777)
+    link.symlink_to(other)
+    for name in ("old.part", "new.part"):
+        (cache / name).touch(mode=0o600)
+    for path in (old, new, open_to_all, other, link, *cache.iterdir()):
+        hours = 23 if "new" in path.name or path == new else 25
+        os.utime(path, (time.time() - 3600 * hours,) * 2, follow_symlinks=False)
+    answer(source)
+    assert {"library.so", "new.part"} == {name for name in entries(tmp_path) if "-" not in name}
+    assert set(temporary.iterdir()) == {new, open_to_all, other, link}
+    assert list(other.iterdir()) == [other / "library.so"]
+    link.unlink()
+    for folder in (new, open_to_all, other):
+        shutil.rmtree(folder)
+
+
+# What can go wrong
+
+
+def test_no_compiler_is_told_with_what_was_looked_for_and_how_to_get_one(source, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Unavailable) as caught:
+        answer(source)
+    for words in ("c++, g++ and clang++", "apt install g++", "xcode-select --install", "CXX", "works without"):
+        assert words in str(caught.value)
+
+
+def test_a_compiler_named_and_not_there_is_named_again(source, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    with pytest.raises(Unavailable, match="CXX names 'no-such-compiler', which is not on PATH"):
+        answer(source)
+
+
+def test_a_compiler_that_fails_is_quoted_and_remembered(source, tmp_path, monkeypatch):
+    failing = Wrapper(tmp_path, monkeypatch, does="echo the tape is torn; echo; echo no more >&2; exit 3")
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"(?s)exit code 3\)\n    the tape is torn\n    no more\n.*works without"):
+            answer(source)
+        assert len(failing.calls) == 2  # once with -march=native, once without, and never again
+    assert entries(tmp_path) == []
+
+
+def test_a_failure_is_forgotten_with_another_compiler(source, tmp_path, monkeypatch):
+    Wrapper(tmp_path, monkeypatch, does="exit 1", name="failing")
+    with pytest.raises(Unavailable, match="and said nothing"):
+        answer(source)
+    Wrapper(tmp_path, monkeypatch)
+    assert answer(source) == 6.5
+
+
+def test_what_is_wrong_in_the_source_is_quoted(source, counting):
+    source.path.write_text(CODE + "int broken = ;\n")
+    with pytest.raises(Unavailable, match=r"tiny\.cpp:5.*expected"):
+        answer(source)
+
+
+def test_a_compiler_that_refuses_the_processor_builds_for_all_of_them(source, tmp_path, monkeypatch):
+    refusing = Wrapper(
+        tmp_path, monkeypatch, does='case "$*" in *-march=*) echo "bad value native" >&2; exit 1;; esac\nexec "$real" "$@"'
+    )
+    for _ in range(2):
+        forget(monkeypatch)
+        assert answer(source) == 6.5
+    assert ["-march=native" in call for call in refusing.calls] == [True, False]
+    assert len(entries(tmp_path)) == 1
+
+
+@pytest.fixture
+def wait_for(tmp_path):
+    """Wait until a script says a word, or (b"") until nothing is left that it started: all of that holds a pipe open."""
+    os.mkfifo(tmp_path / "alive")
+    reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait(word):
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            with suppress(BlockingIOError):
+                if os.read(reading, 99) == word:
+                    return
+            time.sleep(0.01)
+        raise AssertionError(f"{word!r} did not come")
+
+    yield wait
+    os.close(reading)
+
+
+# It has a child of its own, as the drivers of compilers have, and half of an output.
+HANGS = 'exec 3>"$folder/alive"\necho half > library.so\necho started >&3\necho still thinking\nsleep 30 &\nwait'
+
+
+def test_a_compiler_that_hangs_is_stopped_with_all_it_has_started(source, tmp_path, monkeypatch, wait_for):
+    hanging = Wrapper(tmp_path, monkeypatch, does=HANGS)
+    build._compiler()  # its version is known, in whatever time
+    monkeypatch.setattr(build, "TIMEOUT", 0.6)
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"did not end within 0\.6 s\n    still thinking"):
+            answer(source)
+    wait_for(b"started\n")
+    wait_for(b"")
+    assert time.monotonic() - began < 20  # of the 30 it would have gone on for
+    assert len(hanging.calls) == 1
+    assert entries(tmp_path) == []
+
+
+def test_a_compiler_that_hangs_at_its_version_is_stopped_too(source, tmp_path, monkeypatch):
+    Wrapper(tmp_path, monkeypatch, version="sleep 30")
+    monkeypatch.setattr(build, "TIMEOUT", 0.2)
+    with pytest.raises(Unavailable, match="--version did not end"):
+        answer(source)
+
+
+# What runs in the background of a shell is started deaf to interrupts, and so is all that it starts.
+HEEDS_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
+def test_an_interrupt_leaves_no_half_file_and_no_compiler(source, tmp_path, monkeypatch, wait_for):
+    Wrapper(tmp_path, monkeypatch, does=HANGS)
+    process = start(tmp_path, HEEDS_INTERRUPTS + ASK)
+    wait_for(b"started\n")
+    process.send_signal(signal.SIGINT)  # to this process alone: from a terminal it would reach the compiler too
+    wait_for(b"")
+    _, error = process.communicate(timeout=10)
+    assert error.rstrip().endswith("KeyboardInterrupt")
+    assert entries(tmp_path) == []  # and nothing temporary, see `_own_folders`
+
+
+def test_an_interrupted_build_can_be_asked_for_again(source, tmp_path, monkeypatch):
+    waited_for = []
+
+    def interrupted(process, **_):
+        waited_for.append(process)
+        process._sigint_wait_secs = 0  # as `communicate` leaves it after having waited for a while
+        raise KeyboardInterrupt
+
+    Wrapper(tmp_path, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess.Popen, "communicate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(source)
+    assert waited_for[0].returncode is not None
+    assert answer(source) == 6.5
+
+
+@pytest.mark.parametrize(
+    "does", ["echo nonsense > library.so", 'echo "extern int no_such; int* get() { return &no_such; }" > a.cpp']
+)
+def test_what_cannot_be_loaded_is_told_and_not_kept(does, source, tmp_path, monkeypatch):
+    if "a.cpp" in does:  # a library that lacks a symbol, instead of a file that is none
+        does += '; "$real" -shared -fPIC a.cpp -o library.so'
+    unloadable = Wrapper(tmp_path, monkeypatch, does=does)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"made cannot be loaded:\n    .*library\.so"):
+            answer(source)
+    assert len(unloadable.calls) == 1
+    assert entries(tmp_path) == []
+
+
+def test_a_compiler_that_makes_nothing_is_told(source, tmp_path, monkeypatch):
+    Wrapper(tmp_path, monkeypatch, does="exit 0")
+    with pytest.raises(Unavailable, match="made no library of"):
+        answer(source)
+
+
+def test_a_compiler_that_cannot_be_started_is_told(source, tmp_path, monkeypatch):
+    (tmp_path / "c++").write_bytes(b"\x7fELF of another machine")
+    (tmp_path / "c++").chmod(0o755)
+    monkeypatch.setenv("CXX", shlex.quote(str(tmp_path / "c++")))
+    with pytest.raises(Unavailable, match="Exec format error"):
+        answer(source)
+
+
+def test_sources_that_are_not_there_are_told(tmp_path):
+    with pytest.raises(Unavailable, match=r"No such file or directory: .*lost\.cpp"):
+        library(Source(tmp_path / "lost.cpp"), {})
+
+
+@pytest.mark.parametrize("variable", ["CXX", "CTRNN_CXXFLAGS"])
+def test_an_open_quotation_in_a_variable_is_told(variable, source, counting, monkeypatch):
+    monkeypatch.setenv(variable, "c++ 'of")
+    with pytest.raises(Unavailable, match=f'{variable} is not a line of shell words .*"c\\+\\+ \'of"'):
+        answer(source)
+
+
+def test_windows_is_told_so_and_nothing_is_tried(source, counting, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(Unavailable, match=r"not compiled on Windows.*works without"):
+        library(source, {"REAL": "double", "FACTOR": 2})
+    assert counting.calls == []
+
+
+# Importing and forking
+
+
+def test_importing_does_nothing_and_needs_no_library(tmp_path):
+    script = (
+        "import subprocess, sys, threading\nsubprocess.Popen = None\nimport discretize.fused.build\n"
+        "assert not {'torch', 'numpy', 'scipy'} & set(sys.modules)\nassert threading.active_count() == 1\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_child_forked_during_or_after_a_build_gets_the_library(source, tmp_path, monkeypatch):
+    slow = Wrapper(tmp_path, monkeypatch, does='sleep 0.3; exec "$real" "$@"')
+    forks = """
+import os, signal, threading, time
+def child(work):
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(20)  # whoever waits for a lock that nobody holds
+    os._exit(0 if work() == 6.5 else 1)
+def work():
+    exec(ASK, scope := {})
+    return scope["made"].tiny(3.0)
+thread = threading.Thread(target=work)
+thread.start()
+while not os.path.exists(LOG):
+    time.sleep(0.01)
+assert child(work) == 0, "during"
+thread.join()
+assert child(work) == 0, "after"
+"""
+    process = start(tmp_path, f"ASK, LOG = {ASK!r}, {str(slow.log)!r}\n{forks}")
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert len(slow.calls) == 2  # the first child has not got the thread that builds, so it builds; the second has the library
