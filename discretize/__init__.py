@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from discretize.cell import DiscreteCell as DiscreteCell
+    from discretize.errors import KernelWarning as KernelWarning
     from discretize.errors import SolverError as SolverError
     from discretize.errors import SolverWarning as SolverWarning
     from discretize.errors import StepError as StepError
@@ -61,7 +62,7 @@ _HOMES = {
     "monitoring": ("Monitor", "Record", "LongStep", "StepWarning"),
     "refining": ("refine", "Refinement"),
     "trajectory": ("Trajectory",),
-    "errors": ("SolverError", "SolverWarning", "StepError"),
+    "errors": ("SolverError", "SolverWarning", "StepError", "KernelWarning"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.paths import checked_samples
 from discretize.cell import checked_step
+from discretize.fused.cells import run
 from discretize.ragged import Ragged, gone_by, packed_as, unpacked
 from discretize.solve import checked_settings, integrate
 from discretize.stamps import sample_edges
@@ -125,11 +126,14 @@ class DiscreteRNN(_SequenceModule):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
-             otherwise; substeps: equal steps a sample is read in; batch_first: axes of x and output as in torch.nn.
+             otherwise; substeps: equal steps a sample is read in; batch_first: axes of x and output as in torch.nn; fused:
+             run named fields under `Euler` and `ExponentialEuler` over the whole sequence at once, which is the same and
+             faster. The environment variable CTRNN_FUSED=0 turns that off everywhere.
     Call:    rnn(x, h_0=None, ts=None, lengths=None). With ts, edges or stamps, sample k takes its interval's length instead
              of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its own last
              sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
-             state at each sequence's own end.
+             state at each sequence's own end. `rnn.stats` tells what ran at the last call: "engine", one of "compiled",
+             "torch" (both fused) and "steps", and "engine_why", why nothing faster did.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time
@@ -139,13 +143,25 @@ class DiscreteRNN(_SequenceModule):
     """
 
     def __init__(
-        self, field: VectorField, step: Step = Euler(), dt: float = 1.0, substeps: int = 1, batch_first: bool = False
+        self,
+        field: VectorField,
+        step: Step = Euler(),
+        dt: float = 1.0,
+        substeps: int = 1,
+        batch_first: bool = False,
+        fused: bool = True,
     ) -> None:
         super().__init__(field, batch_first)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
-        self.substeps = checks.positive_size("substeps", substeps)
+        self.substeps, self.fused = checks.positive_size("substeps", substeps), checks.is_flag("fused", fused)
+        self.stats: dict[str, Any] = {}
 
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        dt = self._durations(xs, edges, ragged)
+        states, self.stats = run(self.field, self.step, xs, h0, dt, self.substeps, self.fused)
+        return self._stepped(xs, h0, edges, ragged) if states is None else states
+
+    def _stepped(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         h, states = h0, []
         for projected, length in zip(self.field.project(xs).unbind(0), self._lengths(xs, edges, ragged), strict=True):
             for _ in range(self.substeps):
@@ -162,15 +178,22 @@ class DiscreteRNN(_SequenceModule):
             return lengths.to(xs).unbind(0) if lengths.requires_grad else lengths.tolist()
         return lengths.to(xs)[..., None].unbind(0)
 
+    def _durations(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> float | Tensor:
+        """The same in one: a number, or (time, 1, 1) or (time, batch, 1)."""
+        if edges is None:
+            return self.dt if ragged is None else self.dt * ragged.read.to(xs)[..., None]
+        return edges.diff(dim=0).to(xs).reshape(len(xs), -1, 1)
+
     def extra_repr(self) -> str:
-        return f"step={self.step!r}, dt={self.dt:g}, substeps={self.substeps}, {super().extra_repr()}"
+        stepwise = "" if self.fused else "fused=False, "
+        return f"step={self.step!r}, dt={self.dt:g}, substeps={self.substeps}, {stepwise}{super().extra_repr()}"
 
 
 class ContinuousRNN(_SequenceModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
-    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, dt, adjoint, memory as for `integrate`;
-             batch_first: axes of x and output as in torch.nn.
+    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, dt, adjoint, memory, fused as for
+             `integrate`; batch_first: axes of x and output as in torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
@@ -188,11 +211,12 @@ class ContinuousRNN(_SequenceModule):
         adjoint: bool = False,
         batch_first: bool = False,
         memory: float | None = None,
+        fused: bool = True,
     ) -> None:
         super().__init__(field, batch_first)
-        settings = checked_settings(method, rtol, atol, dt, adjoint, memory=memory)
+        settings = checked_settings(method, rtol, atol, dt, adjoint, memory=memory, fused=fused)
         self.rtol, self.atol, self.dt = settings.rtol, settings.atol, settings.dt
-        self.method, self.adjoint, self.memory = method, adjoint, settings.memory
+        self.method, self.adjoint, self.memory, self.fused = method, adjoint, settings.memory, settings.fused
         self.stats: dict[str, Any] = {}
 
     def trajectory(
@@ -206,7 +230,8 @@ class ContinuousRNN(_SequenceModule):
     def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
         path = HeldPath.on_edges(xs, gone_by(xs, ragged) if edges is None else edges)
         settings: dict[str, Any] = {"method": self.method, "rtol": self.rtol, "atol": self.atol, "dt": self.dt}
-        solved = integrate(self.field, path, h0, path.knots, adjoint=self.adjoint, memory=self.memory, **settings)
+        settings |= {"adjoint": self.adjoint, "memory": self.memory, "fused": self.fused}
+        solved = integrate(self.field, path, h0, path.knots, **settings)
         self.stats = solved.stats
         return solved
 
@@ -216,4 +241,5 @@ class ContinuousRNN(_SequenceModule):
     def extra_repr(self) -> str:
         given = [f"method={self.method!r}, rtol={self.rtol:g}, atol={self.atol:g}"]
         given += [f"{name}={value:g}" for name, value in (("dt", self.dt), ("memory", self.memory)) if value is not None]
-        return ", ".join([*given, *(["adjoint=True"] if self.adjoint else []), super().extra_repr()])
+        given += ["adjoint=True"] * self.adjoint + ["fused=False"] * (not self.fused)
+        return ", ".join([*given, super().extra_repr()])

@@ -23,6 +23,7 @@ from discretize.blocks import Blocks
 from discretize.diagnosis import stiff_hint
 from discretize.errors import Failure, SolverError, SolverWarning
 from discretize.fixed import FIXED_METHODS, GridEngine, StepEngine
+from discretize.fused.solves import Solved, solve
 from discretize.segments import Chain, chain_of
 from discretize.steps.step import Step
 from discretize.tally import Tally
@@ -55,6 +56,7 @@ def integrate(
     max_num_steps: int = 1_000_000,
     min_step: float = 0.0,
     memory: float | None = None,
+    fused: bool = True,
 ) -> Trajectory:
     r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
 
@@ -73,6 +75,8 @@ def integrate(
              their error, with a warning; both for adaptive methods.
              memory: bytes that the steps kept for gradients may take; more are computed again, block by block, in the
              backward pass, from states kept between blocks: no second derivatives, none by times. None keeps all.
+             fused: solve named fields along held and linear paths by dopri5, tsit5 and dopri8 in a compiled kernel, which
+             takes the same steps; the environment variable CTRNN_FUSED=0 turns that off everywhere.
              adjoint: gradients by the adjoint equation, solved backwards: those of the exact solution instead of those of
              the steps, within tolerance; explicit adaptive methods only, no second derivatives, none by times.
     Shape:   h0 (batch, state), ts (n,) or (n, batch) -> Trajectory with ts as given, hs (n, batch, state), hs[0] = h0.
@@ -81,7 +85,7 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; torchdiffeq for fixed steps; Tallec and Ollivier 2018, eq. (6), for
              the speed.
     """
-    settings = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps, min_step, memory)
+    settings = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps, min_step, memory, fused)
     checks.is_field(field)
     checks.is_flag("progress", progress)
     # In half precision, as autocast would have it, a solver resolves the rounding of the field.
@@ -111,6 +115,7 @@ class Settings:
     min_step: float
     memory: float | None
     adjoint: bool
+    fused: bool
 
     @property
     def adaptive(self) -> bool:
@@ -134,15 +139,16 @@ def _solve(driven: Driven, h0: Tensor, times: Tensor, settings: Settings, progre
     way_back = settings.adjoint and torch.is_grad_enabled()
     states, steps, taken = [h0.detach()], [flight.step], [tally.accepted.copy()]
     bar = _Progress(chain, progress)
+    ran: dict = {"engine": "steps", "engine_why": None}
     stats: dict = {}
 
     def resume(h: Tensor, ts: Tensor) -> Tensor:
         with torch.autocast(_device_type(driven.field), enabled=False):
             return _solve(driven, h, ts, settings, False).hs
 
-    def trajectory(status: str) -> Trajectory:
-        stats.update(tally.stats(str(settings.method)))
-        hs = chain.states(kept)
+    def trajectory(status: str, hs: Tensor | None = None) -> Trajectory:
+        stats.update(tally.stats(str(settings.method)) | ran)
+        hs = chain.states(kept) if hs is None else hs
         return Trajectory(times[: len(hs)], hs, stats, status, resume)
 
     def arrived(edge: int, h: Tensor) -> None:
@@ -155,18 +161,46 @@ def _solve(driven: Driven, h0: Tensor, times: Tensor, settings: Settings, progre
         bar.show(edge)
 
     try:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not way_back):
-            h = Blocks(engine, chain, settings.memory, stats).run(h0, flight, arrived)
+        whole = _by_kernel(driven, chain, h0, engine, times, settings, bar, stats)
+        if isinstance(whole, Solved):
+            ran["engine"] = "compiled"
+            kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
+            h = whole.hs[-1]
+            if whole.failure is not None:
+                raise whole.failure
+        else:
+            ran["engine_why"] = whole
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not way_back):
+                h = Blocks(engine, chain, settings.memory, stats).run(h0, flight, arrived)
     except Failure as failure:
         raise SolverError(failure, trajectory(f"failed: {failure.cause}")) from None
     finally:
         bar.close()
-    solved = trajectory("completed")
+    # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
+    solved = trajectory("completed", whole.hs if isinstance(whole, Solved) and not chain.own else None)
     if isinstance(engine, AdaptiveEngine):
         stats["hint"] = _hint(engine, chain, h)
     if way_back and isinstance(engine, AdaptiveEngine):
         return replace(solved, hs=Sweep(engine, chain, states, steps, taken, stats).attach(solved.hs.detach(), h0))
     return solved
+
+
+def _by_kernel(
+    driven: Driven,
+    chain: Chain,
+    h0: Tensor,
+    engine: AdaptiveEngine | GridEngine | StepEngine,
+    times: Tensor,
+    settings: Settings,
+    bar: _Progress,
+    stats: dict,
+) -> Solved | str:
+    """The whole solve by a compiled kernel, or why not."""
+    if not isinstance(engine, AdaptiveEngine):
+        return "steps of fixed length have no kernel"
+    if settings.adjoint or settings.memory is not None:
+        return f"`{'adjoint' if settings.adjoint else 'memory'}` has its own way back"
+    return solve(driven, chain, h0, engine, times, settings.fused, bar.show, stats)
 
 
 def _hint(engine: AdaptiveEngine, chain: Chain, h: Tensor) -> str | None:
@@ -202,6 +236,7 @@ def checked_settings(
     max_num_steps: int = 1,
     min_step: float = 0.0,
     memory: float | None = None,
+    fused: bool = True,
 ) -> Settings:
     """How to solve, as plain numbers; refuses what no solve could use, in the user's words."""
     if not isinstance(method, Step):
@@ -225,7 +260,8 @@ def checked_settings(
         memory = checks.positive_number("memory", memory)
     if checks.is_flag("adjoint", adjoint):
         _check_adjoint(method, memory)
-    return Settings(method, rtol, atol, dt, max_num_steps, min_step, memory, adjoint)
+    checks.is_flag("fused", fused)
+    return Settings(method, rtol, atol, dt, max_num_steps, min_step, memory, adjoint, fused)
 
 
 def _check_adjoint(method: str | Step, memory: float | None) -> None:

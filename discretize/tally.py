@@ -59,4 +59,6 @@ class Tally:
             "smallest_step_at": self.smallest_at,
             "steps_of_samples": self.attempted.tolist(),
             "hint": None,
+            "engine": "steps",
+            "engine_why": None,
         }

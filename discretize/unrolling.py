@@ -8,16 +8,18 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.paths import checked_samples
 from discretize.cell import DiscreteCell
+from discretize.fused.cells import run
 from discretize.tally import Tally
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll"]
 
 
-def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None) -> Trajectory:
+def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool = True) -> Trajectory:
     r"""h_k+1 = cell(x_k, h_k).
 
-    Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given.
+    Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given; fused: as for
+             `DiscreteRNN`, with "engine" and "engine_why" among the `stats`.
     Shape:   xs (time, batch, input), h0 (batch, state) -> ts 0, dt, ..., T dt; hs (T + 1, batch, state), hs[0] = h0.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, eq. (2).
@@ -29,12 +31,23 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None) -> Trajecto
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     checks.is_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    hs, tally = [h], Tally()
-    for projected in field.project(xs).unbind(0):
-        h, cost = cell.step.counted(field, projected, h, cell.dt)
-        hs.append(h)
-        tally.call(cost, len(h))
+    tally = Tally()
+    states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))
+    if states is None:
+        hs = _stepped(cell, xs, h, tally)
+    else:
+        hs = torch.cat([h[None], states])
+        tally.call(len(xs) * cell.step.cost(field), len(h))
     tally.accepted += len(xs)
     tally.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
-    return Trajectory(ts, torch.stack(hs), tally.stats(repr(cell.step)))
+    return Trajectory(ts, hs, tally.stats(repr(cell.step)) | engine)
+
+
+def _stepped(cell: DiscreteCell, xs: Tensor, h: Tensor, tally: Tally) -> Tensor:
+    hs = [h]
+    for projected in cell.field.project(xs).unbind(0):
+        h, cost = cell.step.counted(cell.field, projected, h, cell.dt)
+        hs.append(h)
+        tally.call(cost, len(h))
+    return torch.stack(hs)

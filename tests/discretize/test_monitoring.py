@@ -57,7 +57,7 @@ def by_region(step: discretize.Step, seen: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("substeps", [1, 3])
 @pytest.mark.parametrize("stamped", [False, True])
 def test_region_counts_are_those_of_brute_force(name, substeps, stamped):
-    rnn = discretize.DiscreteRNN(wild(), problems.STEPS[name], dt=0.4, substeps=substeps)
+    rnn = discretize.DiscreteRNN(wild(), problems.STEPS[name], dt=0.4, substeps=substeps, fused=False)
     xs, ts = torch.randn(40, 3, 2), (torch.cat([torch.zeros(1), torch.rand(40)]).cumsum(0) if stamped else None)
     with Monitor(rnn, warn="never") as monitor:
         output = rnn(xs, ts=ts)[0]
@@ -121,7 +121,7 @@ def test_it_rides_along_in_training_and_changes_no_gradient():
     class Tagger(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first = discretize.DiscreteRNN(ctrnn.gru(2, 4), batch_first=True)
+            self.first = discretize.DiscreteRNN(ctrnn.gru(2, 4), batch_first=True, fused=False)
             self.second = discretize.DiscreteRNN(ctrnn.lstm(4, 3), discretize.BackwardEuler(), batch_first=True)
             self.read = nn.Linear(3, 1)
 

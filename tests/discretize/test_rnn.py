@@ -135,7 +135,7 @@ def test_state_dicts_move_between_the_two_readings():
     continuous.load_state_dict(discrete.state_dict())
     x = torch.randn(3, 1, 2)
     by_euler = ContinuousRNN(continuous.field, method=Euler(), dt=1.0)
-    assert torch.equal(by_euler(x)[0], discrete(x)[0])
+    assert_close(by_euler(x)[0], discrete(x)[0], **ROUNDING)
 
 
 @pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
@@ -155,7 +155,7 @@ def test_modules_differentiate_to_samples_state_and_weights(module, batch):
 def test_autograd_costs_grow_in_proportion_to_length():
     def nodes(length):
         x = torch.randn(length, 1, 2, requires_grad=True)
-        seen, stack = set(), [DiscreteRNN(ctrnn.plain(2, 2))(x)[0].grad_fn]
+        seen, stack = set(), [DiscreteRNN(ctrnn.plain(2, 2), fused=False)(x)[0].grad_fn]
         while stack:
             node = stack.pop()
             if node is not None and node not in seen:

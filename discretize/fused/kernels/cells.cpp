@@ -1,0 +1,272 @@
+// A discrete cell over a whole sequence, and back: h <- h + dt F (STEP 0), h <- h + dt phi_1(-L dt) F (STEP 1).
+//
+// One thread takes some of the samples through all times, from the samples x on: no projection of the sequence is ever
+// written down, nor the cotangent of one. Gradients of the weights are summed for every group of samples over a few steps at
+// a time, and over the groups at the end: groups are made by the size of the batch alone, so the sums have the same bits
+// with any number of threads.
+
+#include <memory>
+
+#include "field.h"
+#include "parallel.h"
+
+static_assert(LEAK == STEP, "the exponential step, and it alone, asks for the leak");
+
+namespace {
+
+constexpr std::size_t MOST_ROWS = 64;    // at a time: beyond, their products leave the nearer caches
+constexpr std::size_t MOST_GROUPS = 16;  // of samples with sums of their own
+constexpr std::size_t TOGETHER = 128;    // rows that are summed into the weights' gradient at a time
+
+struct Run {
+    std::size_t time, batch, substeps, steps;
+    const real *x, *h0, *dt;
+    std::size_t dt_time, dt_batch;
+
+    real length(std::size_t step, std::size_t sample) const {
+        return dt[step / substeps * dt_time + sample * dt_batch] / real(substeps);
+    }
+    const real* sample(const Sizes& n, std::size_t step, std::size_t sample) const {
+        return x + (step / substeps * batch + sample) * n.inputs;
+    }
+};
+
+// [x, 1] into the row that a product reads
+inline void read_sample(const Sizes& n, const real* x, real* row) {
+    std::memcpy(row + n.units, x, n.inputs * sizeof(real));
+    row[n.units + n.inputs] = 1;
+}
+
+// What is kept of a step: what the derivative of the field needs, and the state before.
+inline std::size_t kept_of_a_step(const Sizes& n) { return n.kept + n.state; }
+
+// What multiplies the slope: dt, or dt phi_1(-L dt).
+inline vec share_of_slope(vec leak, real dt) { return STEP ? dt * mean_decay(leak * dt) : splat(dt); }
+
+void forwards(const Weights& w, const Run& run, std::size_t first, std::size_t rows, real* hs, real* kept) {
+    const Sizes& n = w.n;
+    Rows read(rows, n.read), a(rows, n.product), cell(rows, IS_LSTM ? n.state : 0), pulled(rows, IS_RESET ? n.units : 0);
+    Numbers slope(n.state), leak(n.state), scratch(kept ? 0 : kept_of_a_step(n));
+    std::vector<const real*> inputs(rows);
+    for (std::size_t m = 0; m < rows; ++m) {
+        inputs[m] = read[m] + n.units;
+        widen_state(n, run.h0 + (first + m) * n.width, IS_LSTM ? cell[m] : read[m]);
+        if (IS_LSTM) std::memcpy(read[m], cell[m], n.units * sizeof(real));
+    }
+    for (std::size_t step = 0; step < run.steps; ++step) {
+        for (std::size_t m = 0; m < rows; ++m) {
+            read_sample(n, run.sample(n, step, first + m), read[m]);
+            std::memset(a[m], 0, n.product * sizeof(real));
+            if (IS_RESET) {
+                std::memcpy(a[m] + n.units, w.bias_h.data(), n.units * sizeof(real));
+                std::memset(pulled[m], 0, n.units * sizeof(real));
+            }
+        }
+        multiply(rows, w.forwards, read.at.data(), a.at.data());
+        if (IS_RESET) multiply(rows, w.pulled, inputs.data(), pulled.at.data());
+        for (std::size_t m = 0; m < rows; ++m) {
+            std::size_t row = step * run.batch + first + m;
+            real* h = IS_LSTM ? cell[m] : read[m];
+            real* keep = kept ? kept + row * kept_of_a_step(n) : scratch.data();
+            std::memcpy(keep + n.kept, h, n.state * sizeof(real));
+            flow(w, a[m], IS_RESET ? pulled[m] : nullptr, h, keep, slope.data(), leak.data());
+            const real dt = run.length(step, first + m);
+            for (std::size_t i = 0; i < n.state; i += LANES)
+                store(h + i, load(h + i) + share_of_slope(load(leak.data() + i), dt) * load(slope.data() + i));
+            if ((step + 1) % run.substeps == 0)
+                narrow_state(n, h, hs + (step / run.substeps * run.batch + first + m) * n.width);
+            if (IS_LSTM) std::memcpy(read[m], h, n.units * sizeof(real));
+        }
+    }
+}
+
+// Where gradients go: as the caller has them.
+struct Gradients {
+    real *x, *w_x, *bias, *w, *bias_h, *rates, *h0, *dt;
+};
+
+// Of one group of samples: the gradients of what all of them share.
+struct Sums {
+    Numbers weights, pulled, rates;
+
+    explicit Sums(const Sizes& n)
+        : weights(n.product * n.read), pulled(IS_RESET ? n.units * (n.read - n.units) : 0), rates(n.units) {}
+
+    void add(const Sums& other) {
+        add(weights, other.weights);
+        add(pulled, other.pulled);
+        add(rates, other.rates);
+    }
+
+    void write(const Weights& w, const Gradients& to) const {
+        const Sizes& n = w.n;
+        const std::size_t one = n.inputs;
+        for (std::size_t place = 0; place < n.product; ++place) {
+            const std::size_t column = w.places[place];
+            if (column >= n.columns) continue;
+            const bool inside = IS_RESET && place >= n.units && place < 2 * n.units;
+            const real* row = weights.data() + place * n.read;
+            const real* of_x = inside ? pulled.data() + (place - n.units) * (n.read - n.units) : row + n.units;
+            std::memcpy(to.w + column * n.hidden, row, n.hidden * sizeof(real));
+            std::memcpy(to.w_x + column * n.inputs, of_x, n.inputs * sizeof(real));
+            if (to.bias) to.bias[column] = of_x[one];
+            if (inside && to.bias_h) to.bias_h[place - n.units] = row[n.units + one];
+        }
+        if (to.rates) std::memcpy(to.rates, rates.data(), n.hidden * sizeof(real));
+    }
+
+  private:
+    static void add(Numbers& to, const Numbers& from) {
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+    }
+};
+
+// The way back of some samples of a group.
+class Backwards {
+  public:
+    Backwards(const Weights& w, const Run& run, const real* kept, const real* of_hs, const Gradients& to, Sums& sums,
+              std::size_t first, std::size_t rows)
+        : w(w), n(w.n), run(run), kept(kept), of_hs(of_hs), to(to), sums(sums), first(first), rows(rows),
+          together(std::max<std::size_t>(1, TOGETHER / rows)), of_h(rows, n.state), read(together * rows, n.read),
+          da(together * rows, n.product), pull(together * rows, IS_RESET ? n.units : 0),
+          of_x(rows, to.x ? n.read - n.units : 0), given(n.state), of_slope(n.state), of_leak(n.state),
+          slope(n.state), leak(n.state) {}
+
+    void go() {
+        std::size_t waiting = 0;
+        for (std::size_t step = run.steps; step-- > 0;) {
+            const std::size_t place = waiting * rows;
+            for (std::size_t m = 0; m < rows; ++m) one(step, m, place + m);
+            multiply(rows, w.backwards, da.at.data() + place, of_h.at.data());
+            if (to.x) inwards(step, place);
+            if (++waiting == together || step == 0) {
+                sum_up(waiting * rows);
+                waiting = 0;
+            }
+        }
+        for (std::size_t m = 0; m < rows; ++m) narrow_state(n, of_h[m], to.h0 + (first + m) * n.width);
+    }
+
+  private:
+    const Weights& w;
+    const Sizes& n;
+    const Run& run;
+    const real *kept, *of_hs;
+    const Gradients& to;
+    Sums& sums;
+    const std::size_t first, rows, together;
+    Rows of_h, read, da, pull, of_x;
+    Outer outer;
+    Numbers given, of_slope, of_leak, slope, leak;
+
+    // Back through the step of sample m, as far as the product.
+    void one(std::size_t step, std::size_t m, std::size_t place) {
+        const std::size_t sample = first + m, row = step * run.batch + sample;
+        if ((step + 1) % run.substeps == 0) {
+            widen_state(n, of_hs + (step / run.substeps * run.batch + sample) * n.width, given.data());
+            for (std::size_t i = 0; i < n.state; i += LANES) store(of_h[m] + i, load(of_h[m] + i) + load(given.data() + i));
+        }
+        const real *keep = kept + row * kept_of_a_step(n), *h = keep + n.kept;
+        std::memcpy(read[place], h, n.units * sizeof(real));
+        read_sample(n, run.sample(n, step, sample), read[place]);
+        const real dt = run.length(step, sample);
+        if (STEP || to.dt) recall(w, keep, h, slope.data(), leak.data());
+        vec of_dt = {};
+        for (std::size_t i = 0; i < n.state; i += LANES) {
+            vec of = load(of_h[m] + i);
+            if (STEP) {
+                vec z = load(leak.data() + i) * dt, mean = mean_decay(z), of_share = of * load(slope.data() + i);
+                store(of_slope.data() + i, of * mean * dt);
+                store(of_leak.data() + i, of_share * mean_decay_slope(z, mean) * dt * dt);
+                if (to.dt) of_dt += of_share * exponential(-z);
+            } else {
+                store(of_slope.data() + i, of * dt);
+                if (to.dt) of_dt += of * load(slope.data() + i);
+            }
+        }
+        if (to.dt) to.dt[row] = sum(of_dt) / real(run.substeps);
+        flow_vjp(w, keep, h, of_slope.data(), of_leak.data(), da[place], IS_RESET ? pull[place] : nullptr, of_h[m],
+                 sums.rates.data());
+    }
+
+    // To x: what is pulled there is not what the reset multiplies.
+    void inwards(std::size_t step, std::size_t place) {
+        for (std::size_t m = 0; m < rows; ++m) {
+            std::memset(of_x[m], 0, (n.read - n.units) * sizeof(real));
+            if (IS_RESET) swap_sections(da[place + m] + n.units, pull[place + m]);
+        }
+        multiply(rows, w.inwards, da.at.data() + place, of_x.at.data());
+        for (std::size_t m = 0; m < rows; ++m) {
+            real* x = to.x + (step * run.batch + first + m) * n.inputs;
+            std::memcpy(x, of_x[m], n.inputs * sizeof(real));
+            if (IS_RESET) swap_sections(da[place + m] + n.units, pull[place + m]);
+        }
+    }
+
+    void swap_sections(real* one, real* other) { std::swap_ranges(one, one + n.units, other); }
+
+    void sum_up(std::size_t depth) {
+        outer.add(depth, n.product, n.read, da[0], da.stride, read[0], read.stride, sums.weights.data(), n.read);
+        if (IS_RESET)
+            outer.add(depth, n.units, n.read - n.units, pull[0], pull.stride, read[0] + n.units, read.stride,
+                      sums.pulled.data(), n.read - n.units);
+    }
+};
+
+}  // namespace
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+// How many numbers of a step and a sample `kept` has to hold.
+EXPORTED std::size_t ctrnn_cells_kept(std::size_t hidden) { return kept_of_a_step(Sizes(hidden)); }
+
+// x (time, batch, inputs), h0 (batch, state), w_x (columns, inputs), bias (columns,) or null, w (columns, hidden), bias_h and
+// rates (hidden,) or null, dt by strides -> hs (time, batch, state), kept (time substeps, batch, ...) or null.
+// Returns 0, or 1 where memory ran out.
+EXPORTED int ctrnn_cells_forwards(std::size_t time, std::size_t batch, std::size_t inputs, std::size_t hidden,
+                                  std::size_t substeps, const real* x, const real* h0, const real* w_x, const real* bias,
+                                  const real* w, const real* bias_h, const real* rates, double exponent, const real* dt,
+                                  std::size_t dt_time, std::size_t dt_batch, std::size_t threads, real* hs, real* kept) {
+    try {
+        const Weights weights(hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
+        const Run run{time, batch, substeps, time * substeps, x, h0, dt, dt_time, dt_batch};
+        in_large_pages(hs, time * batch * weights.n.width * sizeof(real));
+        in_large_pages(kept, run.steps * batch * kept_of_a_step(weights.n) * sizeof(real));
+        std::size_t rows = (batch + threads - 1) / threads;
+        rows = std::min((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
+        return !in_parallel((batch + rows - 1) / rows, threads, [&](std::size_t item) {
+            forwards(weights, run, item * rows, std::min(rows, batch - item * rows), hs, kept);
+        });
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}
+
+// The same but for h0, with what `forwards` kept and of_hs (time, batch, state) -> of_x (time substeps, batch, inputs) or null, and the
+// gradients of w_x, bias or null, w, bias_h or null, rates or null, h0, and dt (time substeps, batch) or null.
+EXPORTED int ctrnn_cells_backwards(std::size_t time, std::size_t batch, std::size_t inputs, std::size_t hidden,
+                                   std::size_t substeps, const real* x, const real* w_x, const real* bias, const real* w,
+                                   const real* bias_h, const real* rates, double exponent, const real* dt,
+                                   std::size_t dt_time, std::size_t dt_batch, std::size_t threads, const real* kept,
+                                   const real* of_hs, real* of_x, real* of_w_x, real* of_bias, real* of_w,
+                                   real* of_bias_h, real* of_rates, real* of_h0, real* of_dt) {
+    try {
+        const Weights weights(hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
+        const Run run{time, batch, substeps, time * substeps, x, nullptr, dt, dt_time, dt_batch};
+        const Gradients to{of_x, of_w_x, of_bias, of_w, of_bias_h, of_rates, of_h0, of_dt};
+        const std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS)), groups = (batch + share - 1) / share;
+        std::vector<std::unique_ptr<Sums>> sums(groups);
+        const bool enough = in_parallel(groups, threads, [&](std::size_t group) {
+            sums[group] = std::make_unique<Sums>(weights.n);
+            const std::size_t end = std::min(batch, (group + 1) * share);
+            for (std::size_t first = group * share; first < end; first += MOST_ROWS)
+                Backwards(weights, run, kept, of_hs, to, *sums[group], first, std::min(MOST_ROWS, end - first)).go();
+        });
+        if (!enough) return 1;
+        for (std::size_t group = 1; group < groups; ++group) sums[0]->add(*sums[group]);
+        sums[0]->write(weights, to);
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}

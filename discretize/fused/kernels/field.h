@@ -1,0 +1,263 @@
+// The right-hand side of a field and its derivative, unit by unit, once the products with the state are there.
+//
+//     CANDIDATE  0 tanh, 1 reset, 2 lstm      RATE  0 constant, 1 sigmoid, 2 softplus, 3 exponential      SHARED  one gate for all
+//     POWER      0 decay h, 1 decay |h|^r h   LEAK  1 where a step asks for the leak too
+//
+// Everything of a row is in sections of `units` numbers, the hidden size padded to whole vectors:
+//     product    what W h gives:       tanh [c, g]   reset [r, u, g]      lstm [i, f, g, o]          a shared gate: one vector
+//     kept       what a vjp needs:     tanh [f, g]   reset [r, u, n, g]   lstm [i, f, g, o, tanh c', 1 - f]
+//     state      [h], lstm [h, c]
+//     read       what a product reads:  [h, x, 1], or [h] where the projection of x is given
+// Where units are padded everything is finite and the cotangents are 0, so no sum needs a mask but that over a shared gate.
+#pragma once
+
+#include "products.h"
+
+constexpr bool IS_TANH = CANDIDATE == 0, IS_RESET = CANDIDATE == 1, IS_LSTM = CANDIDATE == 2;
+constexpr bool HAS_GATE = RATE != 0 && !IS_LSTM, HAS_RATES = RATE == 0 && !IS_LSTM;
+constexpr std::size_t OWN_SECTIONS = IS_LSTM ? 4 : IS_RESET ? 2 : 1;           // of the product, without the gate
+constexpr std::size_t KEPT_SECTIONS = IS_LSTM ? (LEAK ? 6 : 5) : IS_RESET ? 3 : 1;  // of what is kept, without the gate
+constexpr std::size_t STATE_SECTIONS = IS_LSTM ? 2 : 1;
+
+struct Sizes {
+    std::size_t hidden, inputs, units, read, gate, product, kept, state, columns, width;
+
+    // `inputs` features of x that are projected here; 0 where the projection is given.
+    explicit Sizes(std::size_t hidden, std::size_t inputs = 0)
+        : hidden(hidden),
+          inputs(inputs),
+          units(padded(hidden)),
+          read(units + (inputs ? padded(inputs + 1) : 0)),
+          gate(!HAS_GATE ? 0 : SHARED ? std::size_t(LANES) : units),
+          product(OWN_SECTIONS * units + gate),
+          kept(KEPT_SECTIONS * units + gate),
+          state(STATE_SECTIONS * units),
+          columns(OWN_SECTIONS * hidden + (!HAS_GATE ? 0 : SHARED ? 1 : hidden)),
+          width(STATE_SECTIONS * hidden) {}
+
+    // The column of W and of the projection that stands at each padded place of a product, or `columns` for none.
+    std::vector<std::size_t> places() const {
+        std::vector<std::size_t> at(product, columns);
+        for (std::size_t section = 0, first = 0; first < product; ++section, first += units) {
+            std::size_t own = section == OWN_SECTIONS && SHARED ? 1 : hidden;
+            for (std::size_t i = 0; i < own; ++i) at[first + i] = section * hidden + i;
+        }
+        return at;
+    }
+};
+
+// A row of the projection or of W h as it is in memory, columns without gaps, into sections; and back.
+inline void widen_columns(const Sizes& n, const real* from, real* to) {
+    for (std::size_t section = 0; section < OWN_SECTIONS; ++section)
+        widen(from + section * n.hidden, to + section * n.units, n.hidden);
+    if (HAS_GATE) widen(from + OWN_SECTIONS * n.hidden, to + OWN_SECTIONS * n.units, SHARED ? 1 : n.hidden);
+}
+
+inline void narrow_columns(const Sizes& n, const real* from, real* to) {
+    for (std::size_t section = 0; section < OWN_SECTIONS; ++section)
+        narrow(from + section * n.units, to + section * n.hidden, n.hidden);
+    if (HAS_GATE) narrow(from + OWN_SECTIONS * n.units, to + OWN_SECTIONS * n.hidden, SHARED ? 1 : n.hidden);
+}
+
+inline void widen_state(const Sizes& n, const real* from, real* to) {
+    for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
+        widen(from + section * n.hidden, to + section * n.units, n.hidden);
+}
+
+inline void narrow_state(const Sizes& n, const real* from, real* to) {
+    for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
+        narrow(from + section * n.units, to + section * n.hidden, n.hidden);
+}
+
+// What is the same for all rows: padded, and laid out for products.
+struct Weights {
+    Sizes n;
+    std::vector<std::size_t> places;
+    Numbers bias_h, rates;  // (units,), 0 where there are none
+    real exponent;
+    Packed forwards;   // of what is read, to a product
+    Packed pulled;     // of [x, 1], to the reset candidate's own projection
+    Packed backwards;  // of cotangents of products, to those of h
+    Packed inwards;    // and of x
+
+    // w (columns, hidden); w_x (columns, inputs) and bias (columns,) or null, where x is projected here.
+    Weights(std::size_t hidden, const real* w, const real* bias_in, const real* constants, double r, std::size_t inputs = 0,
+            const real* w_x = nullptr, const real* bias = nullptr)
+        : n(hidden, inputs),
+          places(n.places()),
+          bias_h(n.units),
+          rates(n.units),
+          exponent(real(r)),
+          forwards(n.product, inputs ? n.units + inputs + 1 : hidden,
+                   [&](std::size_t place, std::size_t k) {
+                       bool inside = IS_RESET && place >= n.units && place < 2 * n.units;  // its x stays outside the reset
+                       return k < n.units ? recurrent(w, place, k) : inside ? real(0) : of_input(w_x, bias, place, k - n.units);
+                   }),
+          pulled(IS_RESET && inputs ? n.units : 0, inputs + 1,
+                 [&](std::size_t unit, std::size_t k) { return of_input(w_x, bias, n.units + unit, k); }),
+          backwards(n.units, n.product, [&](std::size_t unit, std::size_t place) { return recurrent(w, place, unit); }),
+          inwards(n.read - n.units, n.product,
+                  [&](std::size_t k, std::size_t place) { return k < inputs ? of_input(w_x, nullptr, place, k) : real(0); }) {
+        if (bias_in) widen(bias_in, bias_h.data(), hidden);
+        if (constants) widen(constants, rates.data(), hidden);
+    }
+
+  private:
+    real recurrent(const real* w, std::size_t place, std::size_t unit) const {
+        return unit < n.hidden && places[place] < n.columns ? w[places[place] * n.hidden + unit] : real(0);
+    }
+
+    real of_input(const real* w_x, const real* bias, std::size_t place, std::size_t k) const {
+        if (places[place] >= n.columns) return 0;
+        return k < n.inputs ? w_x[places[place] * n.inputs + k] : bias ? bias[places[place]] : real(0);
+    }
+};
+
+inline vec gate_of(vec a) {
+    return RATE == 1 ? sigmoid(a) : RATE == 2 ? softplus(a) : unbounded_exponential(a);
+}
+
+// dg/da by g itself
+inline vec gate_slope(vec g) { return RATE == 1 ? g * (real(1) - g) : RATE == 2 ? -exponential_less_1(-g) : g; }
+
+// Where a product starts from, given the projection: from that, but for what the reset multiplies, from its own bias.
+inline void begin_product(const Weights& w, const real* projected, real* a, real* pulled) {
+    const Sizes& n = w.n;
+    widen_columns(n, projected, a);
+    if (IS_RESET) {
+        std::memcpy(pulled, a + n.units, n.units * sizeof(real));
+        std::memcpy(a + n.units, w.bias_h.data(), n.units * sizeof(real));
+    }
+}
+
+// dh/dt from the finished product `a`, with what its derivative needs in `kept`. `pulled` is the projection of the reset
+// candidate itself; `leak` is written where LEAK.
+inline void flow(const Weights& w, const real* a, const real* pulled, const real* h, real* kept, real* slope, real* leak) {
+    const Sizes& n = w.n;
+    real* gates = kept + KEPT_SECTIONS * n.units;
+    vec shared = {};
+    if (HAS_GATE && SHARED) {
+        shared = splat(gate_of(load(a + OWN_SECTIONS * n.units))[0]);
+        store(gates, shared);
+    }
+    for (std::size_t i = 0; i < n.units; i += LANES) {
+        if (IS_LSTM) {
+            vec before = load(a + n.units + i);
+            vec input = sigmoid(load(a + i)), forget = sigmoid(before);
+            vec pull = hyperbolic_tangent(load(a + 2 * n.units + i)), output = sigmoid(load(a + 3 * n.units + i));
+            vec c = load(h + n.units + i), next = forget * c + input * pull, seen = hyperbolic_tangent(next);
+            store(kept + i, input);
+            store(kept + n.units + i, forget);
+            store(kept + 2 * n.units + i, pull);
+            store(kept + 3 * n.units + i, output);
+            store(kept + 4 * n.units + i, seen);
+            store(slope + i, output * seen - load(h + i));
+            store(slope + n.units + i, next - c);
+            if (LEAK) {
+                vec forgetting = sigmoid(-before);  // 1 - f without cancellation where f is close to 1
+                store(kept + 5 * n.units + i, forgetting);
+                store(leak + i, splat(1));
+                store(leak + n.units + i, forgetting);
+            }
+            continue;
+        }
+        vec candidate;
+        if (IS_RESET) {
+            vec reset = sigmoid(load(a + i)), product = load(a + n.units + i);
+            candidate = hyperbolic_tangent(load(pulled + i) + reset * product);
+            store(kept + i, reset);
+            store(kept + n.units + i, product);
+            store(kept + 2 * n.units + i, candidate);
+        } else {
+            candidate = hyperbolic_tangent(load(a + i));
+            store(kept + i, candidate);
+        }
+        vec rate = !HAS_GATE ? load(w.rates.data() + i) : SHARED ? shared : gate_of(load(a + OWN_SECTIONS * n.units + i));
+        if (HAS_GATE && !SHARED) store(gates + i, rate);
+        vec state = load(h + i), forgetting = POWER ? power(state, w.exponent) : splat(1);
+        store(slope + i, rate * (candidate - (POWER ? forgetting * state : state)));
+        if (LEAK) store(leak + i, rate * forgetting);
+    }
+}
+
+// `slope` and `leak` once more, from what was kept.
+inline void recall(const Weights& w, const real* kept, const real* h, real* slope, real* leak) {
+    const Sizes& n = w.n;
+    const real* gates = kept + KEPT_SECTIONS * n.units;
+    for (std::size_t i = 0; i < n.units; i += LANES) {
+        if (IS_LSTM) {
+            vec c = load(h + n.units + i);
+            vec next = load(kept + n.units + i) * c + load(kept + i) * load(kept + 2 * n.units + i);
+            store(slope + i, load(kept + 3 * n.units + i) * load(kept + 4 * n.units + i) - load(h + i));
+            store(slope + n.units + i, next - c);
+            if (LEAK) {
+                store(leak + i, splat(1));
+                store(leak + n.units + i, load(kept + 5 * n.units + i));
+            }
+            continue;
+        }
+        vec state = load(h + i), forgetting = POWER ? power(state, w.exponent) : splat(1);
+        vec rate = !HAS_GATE ? load(w.rates.data() + i) : load(gates + (SHARED ? 0 : i));
+        vec candidate = load(kept + (KEPT_SECTIONS - 1) * n.units + i);
+        store(slope + i, rate * (candidate - (POWER ? forgetting * state : state)));
+        if (LEAK) store(leak + i, rate * forgetting);
+    }
+}
+
+// The cotangents `of_slope` (and `of_leak`, where LEAK) carried back: `da` is that of the product, `pull` that of the reset
+// candidate's own projection (units), `dh` and `drates` are added to. What `kept` and `h` hold is left as it is.
+inline void flow_vjp(const Weights& w, const real* kept, const real* h, const real* of_slope, const real* of_leak, real* da,
+                     real* pull, real* dh, real* drates) {
+    const Sizes& n = w.n;
+    const real* gates = kept + KEPT_SECTIONS * n.units;
+    vec of_shared = {};
+    for (std::size_t i = 0; i < n.units; i += LANES) {
+        if (IS_LSTM) {
+            vec input = load(kept + i), forget = load(kept + n.units + i), pulling = load(kept + 2 * n.units + i);
+            vec output = load(kept + 3 * n.units + i), seen = load(kept + 4 * n.units + i), c = load(h + n.units + i);
+            vec of_h = load(of_slope + i), of_c = load(of_slope + n.units + i);
+            vec of_next = of_h * output * (real(1) - seen * seen) + of_c;
+            vec of_forget = of_next * c * forget * (real(1) - forget);
+            if (LEAK) of_forget -= load(of_leak + n.units + i) * load(kept + 5 * n.units + i) * forget;
+            store(da + i, of_next * pulling * input * (real(1) - input));
+            store(da + n.units + i, of_forget);
+            store(da + 2 * n.units + i, of_next * input * (real(1) - pulling * pulling));
+            store(da + 3 * n.units + i, of_h * seen * output * (real(1) - output));
+            store(dh + i, load(dh + i) - of_h);
+            store(dh + n.units + i, load(dh + n.units + i) + of_next * forget - of_c);
+            continue;
+        }
+        vec candidate = load(kept + (KEPT_SECTIONS - 1) * n.units + i), state = load(h + i), of = load(of_slope + i);
+        vec rate = !HAS_GATE ? load(w.rates.data() + i) : load(gates + (SHARED ? 0 : i));
+        vec forgetting = POWER ? power(state, w.exponent) : splat(1);
+        vec of_rate = of * (candidate - (POWER ? forgetting * state : state));
+        vec of_state = of * rate * (POWER ? forgetting * -(w.exponent + real(1)) : splat(-1));
+        if (LEAK) {
+            vec leaking = load(of_leak + i);
+            of_rate += leaking * forgetting;
+            if (POWER) {
+                // r |h|^r / h, and 0 at 0
+                vec slope = forgetting * w.exponent / (state == real(0) ? splat(1) : state);
+                of_state += leaking * rate * slope;
+            }
+        }
+        store(dh + i, load(dh + i) + of_state);
+        vec of_pull = of * rate * (real(1) - candidate * candidate);
+        if (IS_RESET) {
+            vec reset = load(kept + i);
+            store(da + i, of_pull * load(kept + n.units + i) * reset * (real(1) - reset));
+            store(da + n.units + i, of_pull * reset);
+            store(pull + i, of_pull);
+        } else {
+            store(da + i, of_pull);
+        }
+        if (HAS_RATES) store(drates + i, load(drates + i) + of_rate);
+        if (HAS_GATE && !SHARED) store(da + OWN_SECTIONS * n.units + i, of_rate * gate_slope(rate));
+        if (HAS_GATE && SHARED) of_shared += of_rate;
+    }
+    if (HAS_GATE && SHARED) {
+        vec slope = {};
+        slope[0] = sum(of_shared) * gate_slope(load(gates))[0];
+        store(da + OWN_SECTIONS * n.units, slope);
+    }
+}

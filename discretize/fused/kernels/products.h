@@ -1,0 +1,134 @@
+// Products of a few rows with a weight matrix, and of many rows with one another: the weights are laid out once a call, and
+// a tile of the result stays in registers over the whole sum. Every entry is summed in the same order whatever rows are
+// computed beside it, so a sample's answer has the same bits in any company.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "simd.h"
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int TILE_ROWS = 8;
+#else
+constexpr int TILE_ROWS = 4;
+#endif
+constexpr int TILE_VECTORS = 3;
+
+// W (columns, depth) as panels of up to TILE_VECTORS vectors of columns: panel, depth, column.
+class Packed {
+  public:
+    // `width` padded columns; entry(column, k) is the number there.
+    template <class Entry> Packed(std::size_t width, std::size_t depth, Entry entry)
+        : width(width), depth(depth), values(width * depth) {
+        real* to = values.data();
+        for (std::size_t first = 0; first < width; first += TILE_VECTORS * LANES) {
+            std::size_t columns = std::min(width - first, std::size_t(TILE_VECTORS * LANES));
+            for (std::size_t k = 0; k < depth; ++k)
+                for (std::size_t c = 0; c < columns; ++c) *to++ = entry(first + c, k);
+        }
+    }
+
+    std::size_t width, depth;
+
+    const real* panel(std::size_t first) const { return values.data() + first * depth; }
+
+  private:
+    Numbers values;
+};
+
+template <int rows, int vectors>
+inline void tile(std::size_t depth, const real* const* a, const real* w, real* const* y, std::size_t column) {
+    vec total[rows][vectors];
+    for (int m = 0; m < rows; ++m)
+        for (int v = 0; v < vectors; ++v) total[m][v] = load(y[m] + column + v * LANES);
+    for (std::size_t k = 0; k < depth; ++k) {
+        vec weights[vectors];
+        for (int v = 0; v < vectors; ++v) weights[v] = load(w + v * LANES);
+        w += vectors * LANES;
+        for (int m = 0; m < rows; ++m) {
+            vec of_row = splat(a[m][k]);
+            for (int v = 0; v < vectors; ++v) total[m][v] += of_row * weights[v];
+        }
+    }
+    for (int m = 0; m < rows; ++m)
+        for (int v = 0; v < vectors; ++v) store(y[m] + column + v * LANES, total[m][v]);
+}
+
+template <int vectors>
+inline void rows_of_panel(std::size_t rows, const Packed& weights, const real* const* a, real* const* y, std::size_t column) {
+    const real* w = weights.panel(column);
+    std::size_t m = 0;
+    for (; m + TILE_ROWS <= rows; m += TILE_ROWS) tile<TILE_ROWS, vectors>(weights.depth, a + m, w, y + m, column);
+    for (; TILE_ROWS > 4 && m + 4 <= rows; m += 4) tile<4, vectors>(weights.depth, a + m, w, y + m, column);
+    for (; m + 2 <= rows; m += 2) tile<2, vectors>(weights.depth, a + m, w, y + m, column);
+    for (; m < rows; ++m) tile<1, vectors>(weights.depth, a + m, w, y + m, column);
+}
+
+// y_m += W a_m for every row m; y rows are padded like the columns of W.
+inline void multiply(std::size_t rows, const Packed& weights, const real* const* a, real* const* y) {
+    for (std::size_t column = 0; column < weights.width; column += TILE_VECTORS * LANES) {
+        switch (std::min(weights.width - column, std::size_t(TILE_VECTORS * LANES)) / LANES) {
+            case 3: rows_of_panel<3>(rows, weights, a, y, column); break;
+            case 2: rows_of_panel<2>(rows, weights, a, y, column); break;
+            default: rows_of_panel<1>(rows, weights, a, y, column);
+        }
+    }
+}
+
+// Sums of outer products of many rows. Both sides are laid out for the tiles first, which read them in order.
+class Outer {
+  public:
+    // C += sum over k of a_k b_k^T; a (depth, height), b (depth, width), C (height, width); heights and widths are padded.
+    void add(std::size_t depth, std::size_t height, std::size_t width, const real* a, std::size_t a_step, const real* b,
+             std::size_t b_step, real* c, std::size_t c_step) {
+        left.resize(depth * ROWS);
+        right.resize(depth * width);
+        real* to = right.data();
+        for (std::size_t first = 0; first < width; first += TILE_VECTORS * LANES) {
+            const std::size_t columns = std::min(width - first, std::size_t(TILE_VECTORS * LANES));
+            for (std::size_t k = 0; k < depth; ++k, to += columns)
+                std::memcpy(to, b + k * b_step + first, columns * sizeof(real));
+        }
+        for (std::size_t row = 0; row < height; row += ROWS) {
+            const std::size_t rows = std::min(height - row, ROWS);
+            if (rows == ROWS)
+                for (std::size_t k = 0; k < depth; ++k) std::memcpy(&left[k * ROWS], a + k * a_step + row, ROWS * sizeof(real));
+            else
+                for (std::size_t k = 0; k < depth; ++k)
+                    for (std::size_t m = 0; m < ROWS; ++m) left[k * ROWS + m] = m < rows ? a[k * a_step + row + m] : real(0);
+            for (std::size_t first = 0; first < width; first += TILE_VECTORS * LANES) {
+                const real* panel = right.data() + first * depth;
+                real* at = c + row * c_step + first;
+                switch (std::min(width - first, std::size_t(TILE_VECTORS * LANES)) / LANES) {
+                    case 3: tile<3>(depth, rows, panel, at, c_step); break;
+                    case 2: tile<2>(depth, rows, panel, at, c_step); break;
+                    default: tile<1>(depth, rows, panel, at, c_step);
+                }
+            }
+        }
+    }
+
+  private:
+    static constexpr std::size_t ROWS = TILE_ROWS;
+    Numbers left, right;
+
+    template <int vectors> void tile(std::size_t depth, std::size_t rows, const real* b, real* c, std::size_t c_step) const {
+        vec total[ROWS][vectors] = {};
+        const real* a = left.data();
+        for (std::size_t k = 0; k < depth; ++k, a += ROWS) {
+            vec of_b[vectors];
+            for (int v = 0; v < vectors; ++v) of_b[v] = load(b + v * LANES);
+            b += vectors * LANES;
+            for (std::size_t m = 0; m < ROWS; ++m) {
+                vec of_a = splat(a[m]);
+                for (int v = 0; v < vectors; ++v) total[m][v] += of_a * of_b[v];
+            }
+        }
+        // Not up to `rows`: an index that is not known beforehand would keep the sums out of registers.
+        for (std::size_t m = 0; m < ROWS; ++m)
+            if (m < rows)
+                for (int v = 0; v < vectors; ++v)
+                    store(c + m * c_step + v * LANES, load(c + m * c_step + v * LANES) + total[m][v]);
+    }
+};

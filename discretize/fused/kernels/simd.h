@@ -1,0 +1,236 @@
+// Vectors of the widest kind this processor has, and the functions of gates on them, each good to a few units in the last
+// place. GNU vector extensions: gcc and clang, any processor. What is nan stays nan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+#include <vector>
+
+using real = REAL;
+
+#if defined(__AVX512F__)
+constexpr int VECTOR_BYTES = 64;
+#elif defined(__AVX__)
+constexpr int VECTOR_BYTES = 32;
+#else
+constexpr int VECTOR_BYTES = 16;
+#endif
+
+template <std::size_t bytes> struct IntegersOf;
+template <> struct IntegersOf<4> { using plain = std::int32_t; using positive = std::uint32_t; };
+template <> struct IntegersOf<8> { using plain = std::int64_t; using positive = std::uint64_t; };
+using integer = IntegersOf<sizeof(real)>::plain;
+using pattern = IntegersOf<sizeof(real)>::positive;
+
+typedef real vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef integer ivec __attribute__((vector_size(VECTOR_BYTES)));
+typedef pattern bits __attribute__((vector_size(VECTOR_BYTES)));
+
+constexpr int LANES = VECTOR_BYTES / sizeof(real);
+constexpr bool DOUBLE = sizeof(real) == 8;
+constexpr int MANTISSA = DOUBLE ? 52 : 23;
+constexpr pattern SIGN = pattern(1) << (8 * sizeof(real) - 1);
+
+// ln 2 in two parts, the first so short that multiples of it are exact
+constexpr real LN2 = DOUBLE ? real(6.93147180369123816490e-01) : real(0.693359375);
+constexpr real LN2_REST = DOUBLE ? real(1.90821492927058770002e-10) : real(-2.12194440e-4);
+
+inline std::size_t padded(std::size_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+// Written out lane by lane: a loop that sets them becomes as many instructions.
+template <std::size_t... lanes> inline vec splat(real s, std::index_sequence<lanes...>) { return vec{((void)lanes, s)...}; }
+
+inline vec splat(real s) { return splat(s, std::make_index_sequence<LANES>()); }
+
+inline vec load(const real* p) {
+    vec v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+inline void store(real* p, vec v) { std::memcpy(p, &v, sizeof v); }
+
+// Numbers that begin at a cache line, so that no vector lies across two of them.
+template <class T> struct InLines {
+    using value_type = T;
+    static constexpr std::align_val_t LINE{64};
+
+    InLines() = default;
+    template <class U> InLines(const InLines<U>&) {}
+    T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), LINE)); }
+    void deallocate(T* p, std::size_t) { ::operator delete(p, LINE); }
+    template <class U> bool operator==(const InLines<U>&) const { return true; }
+    template <class U> bool operator!=(const InLines<U>&) const { return false; }
+};
+
+using Numbers = std::vector<real, InLines<real>>;
+
+// The first n lanes, the rest 0.
+inline vec load(const real* p, std::size_t n) {
+    if (n >= std::size_t(LANES)) return load(p);
+    vec v = {};
+    std::memcpy(&v, p, n * sizeof(real));
+    return v;
+}
+
+inline void store(real* p, vec v, std::size_t n) {
+    if (n >= std::size_t(LANES)) return store(p, v);
+    std::memcpy(p, &v, n * sizeof(real));
+}
+
+// A row of n numbers into one padded with 0, and back.
+inline void widen(const real* from, real* to, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(from + i, n - i));
+}
+
+inline void narrow(const real* from, real* to, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(from + i), n - i);
+}
+
+template <class To, class From> inline To reread(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+inline vec absolute(vec v) { return reread<vec>(reread<bits>(v) & ~SIGN); }
+
+inline vec with_sign_of(vec size, vec sign) {
+    return reread<vec>((reread<bits>(size) & ~SIGN) | (reread<bits>(sign) & SIGN));
+}
+
+// Written so that nan fails the comparison and stays.
+inline vec at_most(vec v, real bound) { return v > bound ? splat(bound) : v; }
+inline vec at_least(vec v, real bound) { return v < bound ? splat(bound) : v; }
+
+inline real sum(vec v) {
+    real total = 0;
+    for (int i = 0; i < LANES; ++i) total += v[i];
+    return total;
+}
+
+// x = k ln 2 + r with |r| <= ln(2)/2: what e^x and e^x - 1 are put together from.
+struct Reduced {
+    vec scale;   // 2^k
+    vec excess;  // e^r - 1
+};
+
+constexpr real MOST = DOUBLE ? real(709) : real(88), LEAST = DOUBLE ? real(-708) : real(-87);
+
+inline Reduced reduced(vec x) {
+    // Added to a number, this leaves its nearest integer in the last bits of the mantissa.
+    constexpr real ROUNDER = DOUBLE ? real(6755399441055744.0) : real(12582912.0);
+    constexpr pattern BIAS = DOUBLE ? 1023 : 127;
+    x = at_least(at_most(x, MOST), LEAST);
+    vec shifted = x * real(1.4426950408889634074) + ROUNDER;
+    vec k = shifted - ROUNDER;
+    vec r = (x - k * LN2) - k * LN2_REST;
+    vec q = r * r;
+    vec even, odd;
+    if (DOUBLE) {
+        // sum of r^n / n! up to n = 13, of which the next is 4e-18
+        even = splat(real(1.0 / 479001600));
+        even = even * q + real(1.0 / 3628800);
+        even = even * q + real(1.0 / 40320);
+        even = even * q + real(1.0 / 720);
+        even = even * q + real(1.0 / 24);
+        even = even * q + real(0.5);
+        odd = splat(real(1.0 / 6227020800.0));
+        odd = odd * q + real(1.0 / 39916800);
+        odd = odd * q + real(1.0 / 362880);
+        odd = odd * q + real(1.0 / 5040);
+        odd = odd * q + real(1.0 / 120);
+        odd = odd * q + real(1.0 / 6);
+    } else {
+        even = splat(real(1.0 / 720));
+        even = even * q + real(1.0 / 24);
+        even = even * q + real(0.5);
+        odd = splat(real(1.0 / 5040));
+        odd = odd * q + real(1.0 / 120);
+        odd = odd * q + real(1.0 / 6);
+    }
+    Reduced out;
+    out.excess = r + q * (even + r * odd);
+    out.scale = reread<vec>((reread<bits>(shifted) + BIAS) << MANTISSA);
+    return out;
+}
+
+// e^x, where it is neither larger nor smaller than can be: e^MOST, e^LEAST beyond
+inline vec exponential(vec x) {
+    Reduced e = reduced(x);
+    return e.scale + e.scale * e.excess;
+}
+
+// e^x for gates, infinite where it is
+inline vec unbounded_exponential(vec x) {
+    return x > MOST ? splat(std::numeric_limits<real>::infinity()) : exponential(x);
+}
+
+// e^x - 1 without cancellation near 0
+inline vec exponential_less_1(vec x) {
+    Reduced e = reduced(x);
+    return e.scale * e.excess + (e.scale - real(1));
+}
+
+inline vec hyperbolic_tangent(vec x) {
+    vec y = exponential_less_1(absolute(x) * real(-2));
+    return with_sign_of(y / (y + real(2)), x);
+}
+
+inline vec sigmoid(vec x) { return real(1) / (real(1) + exponential(-x)); }
+
+// 2 artanh(s), |s| <= 1/3
+inline vec twice_artanh(vec s, int terms) {
+    vec q = s * s, total = splat(real(1) / real(2 * terms + 1));
+    for (int n = terms - 1; n >= 0; --n) total = total * q + real(1) / real(2 * n + 1);
+    return s * total * real(2);
+}
+
+// log(1 + e^x), exact to the last places also where it is nearly 0
+inline vec softplus(vec x) {
+    vec u = exponential(-absolute(x));
+    return (x > real(0) ? x : (x < real(0) ? splat(0) : x)) + twice_artanh(u / (u + real(2)), DOUBLE ? 17 : 8);
+}
+
+// log x for x > 0; x below the smallest normal number counts as that
+inline vec logarithm(vec x) {
+    x = at_least(x, std::numeric_limits<real>::min());
+    // The exponent of x / sqrt(1/2), so that what is left is within a factor sqrt(2) of 1.
+    const ivec half_root = reread<ivec>(splat(real(0.70710678118654752440)));
+    ivec k = (reread<ivec>(x) - half_root) >> MANTISSA;
+    vec m = reread<vec>(reread<bits>(x) - (reread<bits>(k) << MANTISSA));
+    vec steps = __builtin_convertvector(k, vec);
+    vec fraction = twice_artanh((m - real(1)) / (m + real(1)), DOUBLE ? 11 : 5);
+    return steps * LN2 + (fraction + steps * LN2_REST);
+}
+
+// |h|^r for r > 0, 0 at 0
+inline vec power(vec h, real r) {
+    vec size = absolute(h);
+    vec value = r == real(2) ? size * size : r == real(1) ? size : exponential(logarithm(size) * r);
+    value = size < std::numeric_limits<real>::infinity() ? value : size;  // infinite and nan as they are
+    return size == real(0) ? splat(0) : value;
+}
+
+// (1 - e^-z) / z for z >= 0, 1 at 0
+inline vec mean_decay(vec z) { return z == real(0) ? splat(1) : -exponential_less_1(-z) / z; }
+
+// its derivative: -1/2 + z/3 - z^2/8 + ... where the difference would cancel
+inline vec mean_decay_slope(vec z, vec mean) {
+    constexpr int TERMS = 16;
+    real coefficient = 1, factorial = 1, series[TERMS];
+    for (int n = 1; n <= TERMS; ++n) {
+        factorial *= real(n + 1);
+        coefficient = real(n) / factorial;
+        series[n - 1] = n % 2 ? -coefficient : coefficient;
+    }
+    vec near = splat(series[TERMS - 1]);
+    for (int n = TERMS - 2; n >= 0; --n) near = near * z + series[n];
+    vec far = (exponential(-z) - mean) / (z == real(0) ? splat(1) : z);
+    return z < real(0.5) ? near : far;
+}

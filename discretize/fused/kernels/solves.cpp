@@ -1,0 +1,625 @@
+// Exact solves along held or straight inputs: every sample with steps of its own, each segment ended by a step that lands on
+// its end, and the way back through the steps that were taken.
+//
+// The rule of steps is that of discretize/adaptive.py, to the letter. Samples do not wait for one another: those of a group
+// fill a few slots, one attempted step of each slot makes a round, and a slot that is done takes the next sample.
+// Their field is evaluated together, so the weights are read once for all slots.
+
+#include <chrono>
+#include <memory>
+
+#include "field.h"
+#include "parallel.h"
+#include "tableau.h"
+
+static_assert(LEAK == 0, "an exact solve does not ask for the leak");
+
+namespace {
+
+constexpr std::size_t SLOTS = 8;
+constexpr std::size_t MOST_GROUPS = 16;  // with sums of their own on the way back
+constexpr double ERROR_MARGIN = 8, SAFETY = 0.9, SHRINK = 0.2, GROW = 10, SHORTEST_STEP = 1e-14;
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+extern "C" {
+
+// What the caller gives, all of it alive as long as the solve. Numbers of a segment are (segments,), or (segments, batch)
+// where `own`; lengths double, pieces the rows of `projected` (pieces, batch, columns). `share` and `share_rate`: how far
+// through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
+// at that edge goes in hs (wanted, batch, state), or -1.
+struct CtrnnProblem {
+    std::size_t batch, hidden, segments, own, threads, keep;
+    const real *projected, *h0, *w, *bias_h, *rates;
+    double exponent;
+    const double* lengths;
+    const std::int64_t* pieces;
+    const double *share, *share_rate;
+    const std::int64_t* places;
+    std::size_t stages;
+    const double *c, *a, *b, *e;
+    double order, rtol, atol, min_step;
+    std::int64_t max_num_steps;
+    real* hs;
+};
+
+// What became of one sample. cause: 0 it got there; 1 too many steps; 2 no step is short enough.
+struct CtrnnReport {
+    std::int64_t accepted, rejected, evaluations, forced;
+    double smallest, smallest_tau, forced_tau, forced_error, tau, step;
+    std::int64_t smallest_segment, forced_segment, segment, cause, rejected_last;
+};
+}
+
+namespace {
+
+struct Step {
+    std::size_t segment;
+    double tau, dt;
+};
+
+struct Sample {
+    CtrnnReport said{};
+    std::vector<Step> steps;
+    Numbers states;       // before each of them
+    Numbers h, error;     // where it failed, and the error of a last try that was rejected
+};
+
+// A solve: what was given, and what became of every sample.
+struct Solve {
+    const CtrnnProblem given;
+    const Weights w;
+    const Tableau method;
+    std::vector<Sample> samples;
+    std::atomic<std::size_t> last_segment;  // beyond the one in which a sample failed nobody has to go
+    std::atomic<std::size_t> landed{0};     // segments that are done, of all samples together
+
+    explicit Solve(const CtrnnProblem& p)
+        : given(p), w(p.hidden, p.w, p.bias_h, p.rates, p.exponent), method(p.stages, p.c, p.a, p.b, p.e, p.order),
+          samples(p.batch), last_segment(p.segments) {}
+
+    std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
+    double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
+    const real* projected(std::size_t piece, std::size_t sample) const {
+        return given.projected + (piece * given.batch + sample) * w.n.columns;
+    }
+    std::size_t piece(std::size_t segment, std::size_t sample) const { return std::size_t(given.pieces[at(segment, sample)]); }
+    // How far through its piece: 0 for held inputs. Beyond the ends of a segment the input stands still.
+    double share(std::size_t segment, std::size_t sample, double tau) const {
+        if (!given.share) return 0;
+        const std::size_t i = at(segment, sample);
+        return given.share[i] + std::fmin(std::fmax(tau, 0.0), given.lengths[i]) * given.share_rate[i];
+    }
+    void write(std::size_t edge, std::size_t sample, const real* h) const {
+        if (given.places[edge] < 0) return;
+        narrow_state(w.n, h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * w.n.width);
+    }
+};
+
+// dh/dt of a few rows at once, each of a sample of its own.
+class Field {
+  public:
+    Field(const Solve& solve, std::size_t rows)
+        : solve(solve), n(solve.w.n), a(rows, n.product), pulled(rows, IS_RESET ? n.units : 0), there(n.columns) {}
+
+    void read(std::size_t row, std::size_t segment, std::size_t sample, double tau) {
+        const std::size_t piece = solve.piece(segment, sample);
+        const real* projected = solve.projected(piece, sample);
+        if (solve.given.share) {
+            const real share = real(solve.share(segment, sample, tau));
+            const real* next = solve.projected(piece + 1, sample);
+            for (std::size_t i = 0; i < n.columns; ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
+            projected = there.data();
+        }
+        begin_product(solve.w, projected, a[row], IS_RESET ? pulled[row] : nullptr);
+    }
+
+    void evaluate(std::size_t rows, real* const* h, real* const* kept, real* const* slope) {
+        multiply(rows, solve.w.forwards, h, a.at.data());
+        for (std::size_t m = 0; m < rows; ++m)
+            flow(solve.w, a[m], IS_RESET ? pulled[m] : nullptr, h[m], kept[m], slope[m], nullptr);
+    }
+
+  private:
+    const Solve& solve;
+    const Sizes& n;
+    Rows a, pulled;
+    Numbers there;
+};
+
+// A group of samples on their way.
+class Flight {
+  public:
+    Flight(Solve& solve, std::size_t first, std::size_t end)
+        : solve(solve), n(solve.w.n), field(solve, SLOTS), next(first), end(end), h(SLOTS, n.state), y(SLOTS, n.state),
+          kept(1, n.kept), k(SLOTS * (solve.method.stages + 1), n.state), slots(SLOTS), error(n.state) {}
+
+    // True once all samples are where they should be, false at the deadline.
+    bool run(Clock::time_point deadline) {
+        do {
+            std::vector<std::size_t> on;
+            for (std::size_t s = 0; s < SLOTS; ++s) {
+                while (!slots[s].taken && next < end) begin(s, next++);
+                if (slots[s].taken) on.push_back(s);
+            }
+            if (on.empty()) return true;
+            round(on);
+        } while (Clock::now() < deadline);
+        return false;
+    }
+
+  private:
+    struct Slot {
+        bool taken = false, begun = false, known = false, held_back = false;
+        std::size_t sample = 0, segment = 0;
+        double tau = 0, step = 0, dt = 0, steps = 1;
+    };
+
+    Solve& solve;
+    const Sizes& n;
+    Field field;
+    std::size_t next, end;
+    Rows h, y, kept, k;
+    std::vector<Slot> slots;
+    Numbers error;
+
+    real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }
+
+    void begin(std::size_t s, std::size_t sample) {
+        slots[s] = Slot{};
+        slots[s].taken = true;
+        slots[s].sample = sample;
+        widen_state(n, solve.given.h0 + sample * n.width, h[s]);
+        solve.write(0, sample, h[s]);
+        ahead(s);
+    }
+
+    // Past segments of no length, to the next one or to the end.
+    void ahead(std::size_t s) {
+        Slot& slot = slots[s];
+        while (slot.segment < solve.given.segments && solve.length(slot.segment, slot.sample) <= 0)
+            solve.write(++slot.segment, slot.sample, h[s]), ++solve.landed;
+        if (slot.segment >= solve.given.segments || slot.segment > solve.last_segment) slot.taken = false;
+    }
+
+    void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
+        std::vector<real*> states, slopes, keep(on.size(), kept[0]);
+        for (std::size_t m = 0; m < on.size(); ++m) {
+            Slot& slot = slots[on[m]];
+            field.read(m, slot.segment, slot.sample, slot.tau + node * slot.dt);
+            states.push_back(at.at[on[m]]);
+            slopes.push_back(slope(stage, on[m]));
+            ++solve.samples[slot.sample].said.evaluations;
+        }
+        field.evaluate(on.size(), states.data(), keep.data(), slopes.data());
+    }
+
+    void round(std::vector<std::size_t>& on) {
+        std::vector<std::size_t> unknown, new_ones, going;
+        for (std::size_t s : on) {
+            if (!slots[s].known) unknown.push_back(s);
+            if (!slots[s].begun) new_ones.push_back(s);
+        }
+        if (!unknown.empty()) evaluate(unknown, 0, 0, h);
+        for (std::size_t s : unknown) slots[s].known = true;
+        if (!new_ones.empty()) first_steps(new_ones);
+        for (std::size_t s : on)
+            if (can_go_on(s)) going.push_back(s);
+        if (going.empty()) return;
+        const Tableau& method = solve.method;
+        for (std::size_t stage = 1; stage <= method.stages; ++stage) {
+            for (std::size_t s : going) sum_up(method.rows[stage - 1], s, y[s]);
+            evaluate(going, stage, method.nodes[stage - 1], y);
+        }
+        for (std::size_t s : going) {
+            if (!method.last_is_next) sum_up(method.end, s, y[s]);
+            judge(s);
+        }
+    }
+
+    // h + dt sum of slopes
+    void sum_up(const Combination& of, std::size_t s, real* to) {
+        const real dt = real(slots[s].dt);
+        for (std::size_t i = 0; i < n.state; i += LANES)
+            store(to + i, load(h[s] + i) + dt * of.at(i, [&](std::size_t j) { return slope(j, s); }));
+    }
+
+    // max over units of margin |values| / (atol + rtol |h|); nan where any is
+    template <class Values> double size(const real* state, Values values) const {
+        double largest = 0;
+        for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
+            for (std::size_t i = section * n.units; i < section * n.units + n.hidden; ++i) {
+                const double q = std::fabs(double(values(i))) / (solve.given.atol + solve.given.rtol * std::fabs(double(state[i])));
+                if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
+            }
+        return ERROR_MARGIN * largest;
+    }
+
+    void first_steps(const std::vector<std::size_t>& on) {
+        for (std::size_t s : on) {
+            Slot& slot = slots[s];
+            const double length = solve.length(slot.segment, slot.sample), near = length > 0 ? 1e-3 * length : 1e-6;
+            const double far = size(h[s], [&](std::size_t i) { return h[s][i]; });
+            const double fast = size(h[s], [&](std::size_t i) { return slope(0, s)[i]; });
+            double guess = far > 1e-5 && fast > 1e-5 ? 0.01 * far / fast : near;
+            slot.dt = std::isfinite(guess) && guess > 0 ? guess : near;
+            for (std::size_t i = 0; i < n.state; i += LANES)
+                store(y[s] + i, load(h[s] + i) + real(slot.dt) * load(slope(0, s) + i));
+        }
+        evaluate(on, 1, 1, y);
+        for (std::size_t s : on) {
+            Slot& slot = slots[s];
+            const double guess = slot.dt, fast = size(h[s], [&](std::size_t i) { return slope(0, s)[i]; });
+            const double bend = size(h[s], [&](std::size_t i) { return slope(1, s)[i] - slope(0, s)[i]; }) / guess;
+            const double steepest = std::fmax(fast, bend);
+            const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) : guess;
+            slot.step = by_error > 0 ? std::fmin(100 * guess, by_error) : guess;
+            slot.begun = true;
+        }
+    }
+
+    // The next step of a slot; false, and said why, where there is none.
+    bool can_go_on(std::size_t s) {
+        Slot& slot = slots[s];
+        Sample& sample = solve.samples[slot.sample];
+        const double length = solve.length(slot.segment, slot.sample);
+        int cause = 0;
+        if (sample.said.accepted + sample.said.rejected >= solve.given.max_num_steps) cause = 1;
+        else if (!(slot.tau + slot.step > slot.tau) || (slot.held_back && slot.step < SHORTEST_STEP * length)) cause = 2;
+        if (cause) {
+            sample.said.cause = cause;
+            sample.said.segment = std::int64_t(slot.segment);
+            sample.said.tau = slot.tau;
+            sample.said.step = slot.step;
+            sample.said.rejected_last = slot.held_back;
+            sample.h.assign(h[s], h[s] + n.state);
+            if (slot.held_back) {
+                sample.error.resize(n.state);
+                for (std::size_t i = 0; i < n.state; i += LANES)
+                    store(sample.error.data() + i,
+                          real(slot.dt) * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
+            }
+            slot.taken = false;
+            std::size_t last = solve.last_segment;
+            while (slot.segment < last && !solve.last_segment.compare_exchange_weak(last, slot.segment)) {}
+            return false;
+        }
+        const double remaining = length - slot.tau;
+        slot.steps = std::fmax(std::ceil(remaining / slot.step * (1 - 1e-3)), 1.0);  // to the landing, if they were equal
+        slot.dt = remaining / slot.steps;
+        return true;
+    }
+
+    void judge(std::size_t s) {
+        Slot& slot = slots[s];
+        Sample& sample = solve.samples[slot.sample];
+        const double length = solve.length(slot.segment, slot.sample);
+        for (std::size_t i = 0; i < n.state; i += LANES) {
+            vec of = real(slot.dt) * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); });
+            // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
+            vec reached = load(y[s] + i);
+            store(error.data() + i, of + (reached - reached));
+        }
+        // The larger of the two states is what errors are compared with.
+        double q = 0;
+        for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
+            for (std::size_t i = section * n.units; i < section * n.units + n.hidden; ++i) {
+                const real state = std::max(std::fabs(h[s][i]), std::fabs(y[s][i]));
+                const double of = std::fabs(double(error[i])) / (solve.given.atol + solve.given.rtol * double(state));
+                if (!(of <= q)) q = std::isnan(of) || std::isnan(q) ? NAN : of;
+            }
+        q *= ERROR_MARGIN;
+        if (std::isnan(q)) q = INFINITY;
+        const bool finite = std::isfinite(q), accepted = q <= 1 || (finite && slot.dt <= solve.given.min_step);
+        double factor = std::fmin(std::fmax(SAFETY * std::pow(q, -1 / solve.method.order), SHRINK), GROW);
+        if (slot.held_back && accepted) factor = std::fmin(factor, 1.0);
+        // A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
+        double proposed = finite ? std::fmax(slot.dt * factor, solve.given.min_step) : slot.dt * factor;
+        if (accepted && factor >= GROW) proposed = std::fmax(proposed, slot.step);
+        slot.step = proposed;
+        slot.held_back = !accepted;
+        if (!accepted) {
+            ++sample.said.rejected;
+            return;
+        }
+        count(slot, sample, q);
+        if (solve.given.keep) {
+            sample.steps.push_back({slot.segment, slot.tau, slot.dt});
+            sample.states.insert(sample.states.end(), h[s], h[s] + n.state);
+        }
+        std::swap(h.at[s], y.at[s]);
+        slot.known = solve.method.last_is_next;
+        if (slot.known) std::swap(slope(0, s), slope(solve.method.stages, s));
+        slot.tau = slot.steps == 1 ? length : slot.tau + slot.dt;
+        if (slot.tau < length) return;
+        solve.write(++slot.segment, slot.sample, h[s]);
+        ++solve.landed;
+        slot.tau = 0;
+        slot.held_back = slot.known = false;
+        ahead(s);
+    }
+
+    void count(const Slot& slot, Sample& sample, double q) {
+        CtrnnReport& said = sample.said;
+        if (!said.accepted || slot.dt < said.smallest) {
+            said.smallest = slot.dt;
+            said.smallest_segment = std::int64_t(slot.segment);
+            said.smallest_tau = slot.tau;
+        }
+        ++said.accepted;
+        if (q > 1 && !said.forced++) {
+            said.forced_segment = std::int64_t(slot.segment);
+            said.forced_tau = slot.tau;
+            said.forced_error = q;
+        }
+    }
+};
+
+// Of one group of samples: the gradients of what all of them share.
+struct Sums {
+    Numbers weights, bias_h, rates;
+
+    explicit Sums(const Sizes& n) : weights(n.product * n.units), bias_h(n.units), rates(n.units) {}
+
+    void add(const Sums& other) {
+        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += other.weights[i];
+        for (std::size_t i = 0; i < bias_h.size(); ++i) bias_h[i] += other.bias_h[i];
+        for (std::size_t i = 0; i < rates.size(); ++i) rates[i] += other.rates[i];
+    }
+};
+
+// A group of samples on their way back: of_hs (wanted, batch, state) -> of_projected (like projected, added to), of_h0.
+class Return {
+  public:
+    Return(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0, std::size_t first, std::size_t end)
+        : sums(solve.w.n), solve(solve), n(solve.w.n), of_hs(of_hs), of_projected(of_projected), of_h0(of_h0), next(first),
+          end(end), field(solve, SLOTS), of_h(SLOTS, n.state), k(SLOTS * solve.method.used, n.state),
+          y(SLOTS * solve.method.used, n.state), kept(SLOTS * solve.method.used, n.kept),
+          of_y(SLOTS * solve.method.used, n.state), da(SLOTS * solve.method.used, n.product),
+          pull(SLOTS, IS_RESET ? n.units : 0), of_slope(n.state), given(n.state), slots(SLOTS) {}
+
+    bool run(Clock::time_point deadline) {
+        do {
+            std::vector<std::size_t> on;
+            for (std::size_t s = 0; s < SLOTS; ++s) {
+                while (!slots[s].taken && next < end) begin(s, next++);
+                if (slots[s].taken) on.push_back(s);
+            }
+            if (on.empty()) return true;
+            round(on);
+        } while (Clock::now() < deadline);
+        return false;
+    }
+
+    Sums sums;
+
+  private:
+    struct Slot {
+        bool taken = false;
+        std::size_t sample = 0, left = 0, edge = 0;
+    };
+
+    const Solve& solve;
+    const Sizes& n;
+    const real* of_hs;
+    real *of_projected, *of_h0;
+    std::size_t next, end;
+    Field field;
+    Rows of_h, k, y, kept, of_y, da, pull;
+    Outer outer;
+    Numbers of_slope, given;
+    std::vector<Slot> slots;
+
+    void begin(std::size_t s, std::size_t sample) {
+        slots[s] = {true, sample, solve.samples[sample].steps.size(), solve.given.segments + 1};
+        std::memset(of_h[s], 0, n.state * sizeof(real));
+        ahead(s);
+    }
+
+    // Down to the end of the next step, taking in what came to the edges on the way; or down to the start.
+    void ahead(std::size_t s) {
+        Slot& slot = slots[s];
+        const std::size_t to = slot.left ? solve.samples[slot.sample].steps[slot.left - 1].segment + 1 : 0;
+        while (slot.edge > to) {
+            const std::int64_t place = solve.given.places[--slot.edge];
+            if (place < 0) continue;
+            widen_state(n, of_hs + (std::size_t(place) * solve.given.batch + slot.sample) * n.width, given.data());
+            for (std::size_t i = 0; i < n.state; i += LANES) store(of_h[s] + i, load(of_h[s] + i) + load(given.data() + i));
+        }
+        if (slot.left) return;
+        narrow_state(n, of_h[s], of_h0 + slot.sample * n.width);
+        slot.taken = false;
+    }
+
+    const Step& step_of(std::size_t s) const { return solve.samples[slots[s].sample].steps[slots[s].left - 1]; }
+
+    void round(const std::vector<std::size_t>& on) {
+        const Tableau& method = solve.method;
+        const std::size_t rows = on.size();
+        for (std::size_t stage = 0; stage < method.used; ++stage) {
+            for (std::size_t m = 0; m < rows; ++m) {
+                const Slot& slot = slots[on[m]];
+                const Step& step = step_of(on[m]);
+                const real* h = solve.samples[slot.sample].states.data() + (slot.left - 1) * n.state;
+                real* to = y[stage * rows + m];
+                if (!stage) std::memcpy(to, h, n.state * sizeof(real));
+                else
+                    for (std::size_t i = 0; i < n.state; i += LANES)
+                        store(to + i, load(h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
+                                          return k[j * rows + m];
+                                      }));
+                field.read(m, step.segment, slot.sample, time(step, stage));
+            }
+            const std::size_t first = stage * rows;
+            field.evaluate(rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
+        }
+        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
+        outer.add(method.used * rows, n.product, n.units, da[0], da.stride, y[0], y.stride, sums.weights.data(), n.units);
+        for (std::size_t m = 0; m < rows; ++m) {
+            real* to = of_h[on[m]];
+            for (std::size_t stage = 0; stage < method.used; ++stage)
+                for (std::size_t i = 0; i < n.state; i += LANES)
+                    store(to + i, load(to + i) + load(of_y[stage * rows + m] + i));
+            --slots[on[m]].left;
+            ahead(on[m]);
+        }
+    }
+
+    double time(const Step& step, std::size_t stage) const {
+        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
+    }
+
+    // The cotangent of a stage's slope, from those of what the slope leads to; and of the state the slope was taken at.
+    void back(const std::vector<std::size_t>& on, std::size_t stage) {
+        const Tableau& method = solve.method;
+        const std::size_t rows = on.size(), first = stage * rows;
+        for (std::size_t m = 0; m < rows; ++m) {
+            const Slot& slot = slots[on[m]];
+            const Step& step = step_of(on[m]);
+            for (std::size_t i = 0; i < n.state; i += LANES)
+                store(of_slope.data() + i, real(step.dt) * method.columns[stage].at(i, [&](std::size_t j) {
+                                               return j == method.used ? of_h[on[m]] : of_y[j * rows + m];
+                                           }));
+            std::memset(of_y[first + m], 0, n.state * sizeof(real));
+            real* pulled = IS_RESET ? pull[m] : nullptr;
+            flow_vjp(solve.w, kept[first + m], y[first + m], of_slope.data(), nullptr, da[first + m], pulled, of_y[first + m],
+                     sums.rates.data());
+            if (IS_RESET)
+                for (std::size_t i = 0; i < n.units; i += LANES)
+                    store(sums.bias_h.data() + i, load(sums.bias_h.data() + i) + load(da[first + m] + n.units + i));
+            const real share = real(solve.share(step.segment, slot.sample, time(step, stage)));
+            const std::size_t piece = solve.piece(step.segment, slot.sample);
+            give(piece, slot.sample, da[first + m], pulled, solve.given.share ? real(1) - share : real(1));
+            if (solve.given.share) give(piece + 1, slot.sample, da[first + m], pulled, share);
+        }
+        multiply(rows, solve.w.backwards, da.at.data() + first, of_y.at.data() + first);
+    }
+
+    void give(std::size_t piece, std::size_t sample, const real* of, const real* pulled, real share) const {
+        real* to = of_projected + (piece * solve.given.batch + sample) * n.columns;
+        for (std::size_t section = 0; section < OWN_SECTIONS; ++section) {
+            const real* from = IS_RESET && section == 1 ? pulled : of + section * n.units;
+            for (std::size_t i = 0; i < n.hidden; ++i) to[section * n.hidden + i] += share * from[i];
+        }
+        if (HAS_GATE)
+            for (std::size_t i = 0; i < (SHARED ? 1 : n.hidden); ++i)
+                to[OWN_SECTIONS * n.hidden + i] += share * of[OWN_SECTIONS * n.units + i];
+    }
+};
+
+// Groups of samples that are run for a while at a time, so that the caller can be interrupted.
+template <class Group> class Running {
+  public:
+    std::vector<std::unique_ptr<Group>> groups;
+    std::vector<char> done;
+
+    template <class Make> Running(std::size_t batch, std::size_t share, Make make) {
+        for (std::size_t first = 0; first < batch; first += share) groups.push_back(make(first, std::min(batch, first + share)));
+        done.assign(groups.size(), 0);
+    }
+
+    // 0 all done, 1 not yet, 2 out of memory
+    int run(std::size_t threads, double seconds) {
+        const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+        const bool enough = in_parallel(groups.size(), threads, [&](std::size_t i) {
+            if (!done[i] && Clock::now() < deadline) done[i] = groups[i]->run(deadline);
+        });
+        if (!enough) return 2;
+        for (char each : done)
+            if (!each) return 1;
+        return 0;
+    }
+};
+
+struct Forwards {
+    Solve solve;
+    Running<Flight> running;
+
+    explicit Forwards(const CtrnnProblem& p)
+        : solve(p), running(p.batch, SLOTS, [this](std::size_t first, std::size_t end) {
+              return std::make_unique<Flight>(solve, first, end);
+          }) {}
+};
+
+struct Backwards {
+    const Solve& solve;
+    Running<Return> running;
+
+    Backwards(const Solve& s, const real* of_hs, real* of_projected, real* of_h0)
+        : solve(s), running(s.given.batch, SLOTS * ((s.given.batch + SLOTS * MOST_GROUPS - 1) / (SLOTS * MOST_GROUPS)),
+                            [&](std::size_t first, std::size_t end) {
+                                return std::make_unique<Return>(solve, of_hs, of_projected, of_h0, first, end);
+                            }) {}
+};
+
+template <class Make> void* or_null(Make make) {
+    try {
+        return make();
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+
+}  // namespace
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+// A solve, not begun; null where memory ran out. To be closed.
+EXPORTED void* ctrnn_solve_open(const CtrnnProblem* problem) {
+    return or_null([&] { return new Forwards(*problem); });
+}
+
+// On with it for so many seconds: 0 done, 1 not yet, 2 out of memory.
+EXPORTED int ctrnn_solve_run(void* solve, double seconds) {
+    auto& it = *static_cast<Forwards*>(solve);
+    const int state = it.running.run(it.solve.given.threads, seconds);
+    if (state == 0) it.running.groups.clear();  // what only the flight needed
+    return state;
+}
+
+// How much of it is done, from 0 to 1.
+EXPORTED double ctrnn_solve_progress(const void* solve) {
+    const auto& it = static_cast<const Forwards*>(solve)->solve;
+    return double(it.landed) / (double(it.given.segments) * double(it.given.batch));
+}
+
+EXPORTED void ctrnn_solve_report(const void* solve, std::size_t sample, CtrnnReport* to) {
+    *to = static_cast<const Forwards*>(solve)->solve.samples[sample].said;
+}
+
+// Where a sample failed: its state, and the error of its last try where that was rejected; (state,) each.
+EXPORTED void ctrnn_solve_failure(const void* solve, std::size_t sample, real* h, real* error) {
+    const auto& it = static_cast<const Forwards*>(solve)->solve;
+    const Sample& failed = it.samples[sample];
+    if (!failed.h.empty()) narrow_state(it.w.n, failed.h.data(), h);
+    if (!failed.error.empty()) narrow_state(it.w.n, failed.error.data(), error);
+}
+
+EXPORTED void ctrnn_solve_close(void* solve) { delete static_cast<Forwards*>(solve); }
+
+// The way back of a solve that kept its steps and is done.
+EXPORTED void* ctrnn_return_open(const void* solve, const real* of_hs, real* of_projected, real* of_h0) {
+    return or_null([&] { return new Backwards(static_cast<const Forwards*>(solve)->solve, of_hs, of_projected, of_h0); });
+}
+
+EXPORTED int ctrnn_return_run(void* way, double seconds) {
+    auto& it = *static_cast<Backwards*>(way);
+    return it.running.run(it.solve.given.threads, seconds);
+}
+
+// of_w (columns, hidden), of_bias_h and of_rates (hidden,) or null. Once, when it is done.
+EXPORTED void ctrnn_return_sums(void* way, real* of_w, real* of_bias_h, real* of_rates) {
+    auto& it = *static_cast<Backwards*>(way);
+    const Sizes& n = it.solve.w.n;
+    Sums& sums = it.running.groups[0]->sums;
+    for (std::size_t i = 1; i < it.running.groups.size(); ++i) sums.add(it.running.groups[i]->sums);
+    for (std::size_t place = 0; place < n.product; ++place)
+        if (it.solve.w.places[place] < n.columns)
+            std::memcpy(of_w + it.solve.w.places[place] * n.hidden, sums.weights.data() + place * n.units, n.hidden * sizeof(real));
+    if (of_bias_h) std::memcpy(of_bias_h, sums.bias_h.data(), n.hidden * sizeof(real));
+    if (of_rates) std::memcpy(of_rates, sums.rates.data(), n.hidden * sizeof(real));
+}
+
+EXPORTED void ctrnn_return_close(void* way) { delete static_cast<Backwards*>(way); }

@@ -1,0 +1,163 @@
+r"""A named field written out for kernels: which functions, which exponent, and all its weights stacked.
+
+    a = P + W h            P = Wx x + b, the projection of the whole sequence; W (columns, hidden), candidate first
+    tanh     dh/dt = rate * (tanh(a_0) - |h|^r h)                    columns [candidate, gate]
+    reset    the same with tanh(P_1 + sigma(a_0) (W_1 h + b_h))      columns [reset, pull, gate]
+    lstm     dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h  columns [i, f, g, o]
+
+A gate is a column for each unit, or one for all; a constant rate has no column. Only the project's own parts are written
+out, by their exact type: a subclass, or an instance with a method of its own, may do anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import VectorField
+from ctrnn.candidates import ResetCandidate, TanhCandidate
+from ctrnn.decays import LinearDecay, PowerDecay
+from ctrnn.lstm_field import LSTMField
+from ctrnn.parts import Affine, Part
+from ctrnn.positive_rates import (
+    ExponentialRate,
+    GlobalExponentialRate,
+    GlobalSoftplusRate,
+    SoftplusConstantRate,
+    SoftplusRate,
+)
+from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
+from ctrnn.relaxation import Relaxation
+
+__all__ = ["Kind", "Recipe", "kind_of", "recipe_of"]
+
+# The function of a gate, by its rate; and whether it is one for all units.
+GATES: dict[type[Part], tuple[str, bool]] = {
+    GateRate: ("sigmoid", False),
+    GlobalGateRate: ("sigmoid", True),
+    SoftplusRate: ("softplus", False),
+    GlobalSoftplusRate: ("softplus", True),
+    ExponentialRate: ("exponential", False),
+    GlobalExponentialRate: ("exponential", True),
+}
+CONSTANTS = (FixedRate, ConstantRate, SigmoidConstantRate, SoftplusConstantRate)
+
+
+@dataclass(frozen=True)
+class Kind:
+    r"""What a kernel is made for, sizes and weights aside.
+
+    candidate: "tanh", "reset" or "lstm"; rate: "constant", "sigmoid", "softplus" or "exponential"; shared: one gate for all
+    units; exponent: of the decay, 0 for the linear one.
+    """
+
+    candidate: str
+    rate: str
+    shared: bool
+    exponent: float
+
+    def columns(self, hidden: int) -> int:
+        """Rows of the stacked weights."""
+        if self.candidate == "lstm":
+            return 4 * hidden
+        gate = 0 if self.rate == "constant" else 1 if self.shared else hidden
+        return (2 if self.candidate == "reset" else 1) * hidden + gate
+
+    def state(self, hidden: int) -> int:
+        return 2 * hidden if self.candidate == "lstm" else hidden
+
+
+@dataclass(frozen=True)
+class Recipe:
+    r"""A field as its kind and its weights, still tied to the parameters they come from: gradients flow.
+
+    Shape:   weight_x (columns, input), bias (columns,) or None, weight_h (columns, hidden); bias_h (hidden,), the bias inside
+             the reset, or None; rates (hidden,), a constant rate, or None.
+    """
+
+    kind: Kind
+    hidden: int
+    weight_x: Tensor
+    bias: Tensor | None
+    weight_h: Tensor
+    bias_h: Tensor | None
+    rates: Tensor | None
+
+    def project(self, x: Tensor) -> Tensor:
+        """(..., input) -> (..., columns): the field's own projection, in one product."""
+        return nn.functional.linear(x, self.weight_x, self.bias)
+
+
+def kind_of(field: VectorField) -> Kind | str:
+    """What kernel a field needs, or why there is none."""
+    if type(field) is LSTMField:
+        return _not_ours([("field", field, LSTMField), ("gates", field.gates, Affine)]) or Kind("lstm", "constant", False, 0.0)
+    if type(field) is not Relaxation:
+        return f"{type(field).__name__} is not one of the named fields"
+    parts: list[tuple[str, nn.Module, type | tuple[type, ...]]] = [
+        ("field", field, Relaxation),
+        ("candidate", field.candidate, (TanhCandidate, ResetCandidate)),
+        ("rate", field.rate, (*GATES, *CONSTANTS)),
+        ("decay", field.decay, (LinearDecay, PowerDecay)),
+    ]
+    if type(field.candidate) is ResetCandidate:
+        parts += [("candidate", field.candidate.reset, Affine), ("candidate", field.candidate.pull, Affine)]
+    if why := _not_ours(parts):
+        return why
+    rate, shared = GATES.get(type(field.rate), ("constant", False))
+    candidate = "tanh" if type(field.candidate) is TanhCandidate else "reset"
+    exponent = field.decay.exponent if isinstance(field.decay, PowerDecay) else 0.0
+    return Kind(candidate, rate, shared, exponent)
+
+
+def _not_ours(parts: list[tuple[str, nn.Module, type | tuple[type, ...]]]) -> str | None:
+    """Why a part, by its role, may do anything: it is of another type, or has methods that its class does not know of."""
+    for role, part, known in parts:
+        if type(part) not in (known if isinstance(known, tuple) else (known,)):
+            return f"its {role} is a {type(part).__name__}, and kernels are for the named fields' own parts"
+        if any(callable(value) and hasattr(type(part), name) for name, value in vars(part).items()):
+            return f"its {role}, a {type(part).__name__}, has methods of its own"
+    return None
+
+
+def recipe_of(field: VectorField, kind: Kind) -> Recipe:
+    """The weights of a field of that kind, stacked as a kernel reads them."""
+    if isinstance(field, LSTMField):
+        gates = field.gates
+        return Recipe(kind, field.hidden_size, gates.weight_x, gates.bias, gates.weight_h, None, None)
+    assert isinstance(field, Relaxation)
+    candidate, rate = field.candidate, field.rate
+    rows: list[Affine] = []
+    bias_h = rates = None
+    if isinstance(candidate, ResetCandidate):
+        rows += [candidate.reset, candidate.pull]
+        bias_h = candidate.bias_h
+    else:
+        assert isinstance(candidate, Affine)
+        rows += [candidate]
+    if isinstance(rate, Affine):
+        rows += [rate]
+    else:
+        h = rows[0].weight_h
+        rates = rate.flow(h[:0], h).expand(field.hidden_size)
+    return Recipe(
+        kind,
+        field.hidden_size,
+        _stacked([row.weight_x for row in rows]),
+        _biases(rows),
+        _stacked([row.weight_h for row in rows]),
+        bias_h,
+        rates,
+    )
+
+
+def _stacked(weights: list[Tensor]) -> Tensor:
+    return weights[0] if len(weights) == 1 else torch.cat(weights)
+
+
+def _biases(rows: list[Affine]) -> Tensor | None:
+    """The biases one after the other, 0 for parts without; None where no part has one."""
+    given = [row.weight_h.new_zeros(len(row.weight_h)) if row.bias is None else row.bias for row in rows]
+    return None if all(row.bias is None for row in rows) else _stacked(given)

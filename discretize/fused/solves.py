@@ -1,0 +1,353 @@
+r"""Exact solves of named fields along held and straight inputs by a compiled kernel: kernels/solves.cpp.
+
+Every sample takes the steps that the engine in adaptive.py would take, without waiting for its neighbours; gradients are
+those of the steps, by the way back through them. What second derivatives need is solved again by that engine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn import Driven, HeldPath, LinearPath, VectorField
+from ctrnn.paths import piece_numbers
+from discretize.adaptive import AdaptiveEngine
+from discretize.blocks import Blocks
+from discretize.diagnosis import diagnosis
+from discretize.embedded import Attempt, EmbeddedRungeKutta
+from discretize.errors import Failure
+from discretize.fused.build import Unavailable
+from discretize.fused.covered import not_compiled, told, traced, unusual
+from discretize.fused.libraries import Problem, Report, address, solves_library
+from discretize.fused.recipe import Kind, Recipe, kind_of, recipe_of
+from discretize.fused.switch import unwanted
+from discretize.fused.torch_cells import flow_and_leak, is_plain
+from discretize.segments import Chain, chain_of
+from discretize.tally import Tally
+
+__all__ = ["Solved", "solve"]
+
+METHODS = ("dopri5", "tsit5", "dopri8")
+SLICE = 0.2  # seconds in the kernel between looks at Ctrl-C and at the terminal
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state)."""
+
+    edges: list[int]
+    hs: Tensor
+    failure: Failure | None
+
+
+def solve(
+    driven: Driven,
+    chain: Chain,
+    h0: Tensor,
+    engine: AdaptiveEngine,
+    ts: Tensor,
+    fused: bool,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+) -> Solved | str:
+    r"""The solve by a kernel, counted in the engine's tally; or why there is none.
+
+    Args:    ts: the requested times; show: told now and then how many segments are done; stats: where evaluations made again
+             for gradients are counted.
+    Raises:  MemoryError.
+    """
+    kind = _covered(driven, chain, h0, engine, fused)
+    if isinstance(kind, str):
+        return kind
+    try:
+        solves_library(kind, h0.dtype)
+    except Unavailable as error:
+        return told(str(error))
+    recipe = recipe_of(driven.field, kind)
+    flight = _Flight(recipe, driven, chain, engine, ts, show, stats)
+    tensors = Given(_samples(driven), h0, recipe.weight_h, recipe.bias_h, recipe.rates)
+    flight.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    hs = _Solve.apply(flight, *tensors)
+    failure = flight.failure()
+    edges = flight.edges if failure is None else [edge for edge in flight.edges if edge <= flight.failed.segment]
+    return Solved(edges, hs if failure is None else hs[: len(edges)], failure)
+
+
+def _covered(driven: Driven, chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
+    why = unwanted(fused) or traced() or _no_kernel(driven, chain, engine)
+    if why:
+        return why
+    kind = kind_of(driven.field)
+    if isinstance(kind, str):
+        return kind
+    return not_compiled(h0) or unusual([_samples(driven), h0, *driven.field.parameters()]) or kind
+
+
+def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | None:
+    path = driven.path
+    if engine.method.name not in METHODS:
+        return f"{engine.method.name} has no kernel; {', '.join(METHODS)} have"
+    if driven.speed is not None:
+        return "a clock `speed` is evaluated in Python"
+    if type(path) not in (HeldPath, LinearPath) or type(driven.projected) is not type(path):
+        return f"{type(path).__name__} has no kernel; HeldPath and LinearPath have"
+    if chain.differentiable or chain.asked is not None:
+        return "gradients to times are wanted"
+    return None if len(chain) else "there is nothing to solve"
+
+
+def _samples(driven: Driven) -> Tensor:
+    """(time, batch, columns), projected."""
+    assert isinstance(driven.projected, HeldPath | LinearPath)
+    return driven.projected.xs
+
+
+class Given(NamedTuple):
+    """The tensors of a solve; gradients to them come in the same order."""
+
+    projected: Tensor
+    h0: Tensor
+    weight_h: Tensor
+    bias_h: Tensor | None
+    rates: Tensor | None
+
+
+class _Flight:
+    """One solve: what the kernel is told, the kernel's own memory of it, and what it has to say."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        driven: Driven,
+        chain: Chain,
+        engine: AdaptiveEngine,
+        ts: Tensor,
+        show: Callable[[int], None],
+        stats: dict[str, Any],
+    ) -> None:
+        self.recipe, self.driven, self.chain, self.engine = recipe, driven, chain, engine
+        self.ts, self.show, self.stats = ts, show, stats
+        self.edges = sorted(chain.wanted())
+        self.arrays: dict[str, np.ndarray] = {}
+        self.keep = False
+        self.failed, self.row = Report(), 0
+
+    def fly(self, tensors: Given) -> Tensor:
+        """(wanted edges, batch, state); steps are kept where somebody may want a gradient."""
+        self.given = Given(*(None if t is None else t.detach().contiguous() for t in tensors))  # type: ignore[arg-type]
+        h0 = self.given.h0
+        hs = h0.new_empty(len(self.edges), *h0.shape)
+        self.library = solves_library(self.recipe.kind, h0.dtype)
+        problem = self._problem(self.given, hs)
+        handle = self.library.ctrnn_solve_open(ctypes.byref(problem))
+        if not handle:
+            raise _no_memory()
+        self.handle = _Handle(handle, self.library.ctrnn_solve_close)
+        self._run(self.library.ctrnn_solve_run, handle, self._progress)
+        self._count(len(h0))
+        return hs
+
+    def back(self, grad: Tensor) -> list[Tensor | None]:
+        """The gradients to what was given."""
+        projected, h0, *weights = self.given
+        grad = grad.contiguous()
+        of_projected, of_h0 = torch.zeros_like(projected), torch.empty_like(h0)
+        of_weights = [None if t is None else torch.empty_like(t) for t in weights]
+        way = self.library.ctrnn_return_open(self.handle.pointer, *map(address, (grad, of_projected, of_h0)))
+        if not way:
+            raise _no_memory()
+        self.way = _Handle(way, self.library.ctrnn_return_close)
+        self._run(self.library.ctrnn_return_run, way)
+        self.library.ctrnn_return_sums(way, *map(address, of_weights))
+        self.stats["nfe_backward"] += self.used * int(self.engine.tally.accepted.max())
+        del self.way
+        return [of_projected, of_h0, *of_weights]
+
+    def failure(self) -> Failure | None:
+        """Why the solve ended early, as the engine would say it."""
+        if not self.failed.cause:
+            return None
+        said, row = self.failed, self.row
+        h, error = (torch.zeros(1, self.driven.field.state_size, dtype=self.given.h0.dtype) for _ in range(2))
+        self.library.ctrnn_solve_failure(self.handle.pointer, row, address(h), address(error))
+        last = Attempt(h, error, None) if said.rejected_last else None
+        too_many = f"{said.accepted + said.rejected} steps were not enough" if said.cause == 1 else None
+        segment = self.chain.segment(int(said.segment), torch.tensor([row]))
+        return diagnosis(self.engine, segment, h, last, 0, said.tau, said.step, too_many)
+
+    def _problem(self, given: Given, hs: Tensor) -> Problem:
+        method = self.engine.method
+        assert isinstance(method, EmbeddedRungeKutta)
+        self._lay_out()
+        self._write_out(method)
+        arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
+        return Problem(
+            batch=len(given.h0),
+            hidden=self.recipe.hidden,
+            segments=len(self.chain),
+            own=int(self.arrays["lengths"].ndim > 1),
+            threads=torch.get_num_threads(),
+            keep=int(self.keep),
+            projected=address(given.projected),
+            h0=address(given.h0),
+            w=address(given.weight_h),
+            bias_h=address(given.bias_h),
+            rates=address(given.rates),
+            exponent=self.recipe.kind.exponent,
+            stages=len(method.c),
+            order=method.order,
+            rtol=self.engine.rtol,
+            atol=self.engine.atol,
+            min_step=self.engine.min_step,
+            max_num_steps=min(self.engine.max_num_steps, 2**62),
+            hs=address(hs),
+            **arrays,
+        )
+
+    def _lay_out(self) -> None:
+        """Where each segment lies, and what is read there."""
+        chain, path = self.chain, self.driven.projected
+        edges, knots, batch = chain.edges.detach(), path.knots.detach(), self.driven.batch
+        pieces = piece_numbers(knots, edges[:-1])
+        own = chain.own or pieces.dim() > 1
+        if own:
+            edges = edges if edges.dim() > 1 else edges[:, None].expand(-1, batch)
+            pieces = pieces if pieces.dim() > 1 else pieces[:, None].expand(-1, batch)
+            knots = knots if knots.dim() > 1 else knots[:, None].expand(-1, batch)
+        self.arrays = {"lengths": _array(edges.diff(dim=0), np.float64), "pieces": _array(pieces, np.int64)}
+        if isinstance(path, LinearPath):
+            starts, ends = (knots.gather(0, pieces + i) if own else knots[pieces + i] for i in (0, 1))
+            # A sequence that is over stands in a piece of no width.
+            width = torch.where(ends > starts, ends - starts, 1.0)
+            self.arrays["share"] = _array((edges[:-1] - starts) / width, np.float64)
+            self.arrays["share_rate"] = _array(1 / width, np.float64)
+        places = np.full(len(chain) + 1, -1, dtype=np.int64)
+        places[self.edges] = np.arange(len(self.edges))
+        self.arrays["places"] = places
+
+    def _write_out(self, method: EmbeddedRungeKutta) -> None:
+        """The method in full."""
+        stages = len(method.c)
+        a = np.zeros((stages, stages))
+        for i, row in enumerate(method.a):
+            a[i, : len(row)] = row
+        weights = np.zeros((2, stages + 1))
+        for to, values in zip(weights, (method.b or (), method.e), strict=True):
+            to[: len(values)] = values
+        self.used = stages + (method.b is not None)  # slopes that the end of a step depends on
+        self.arrays |= {"c": np.array(method.c, dtype=np.float64), "a": a, "e": weights[1]}
+        if method.b is not None:
+            self.arrays["b"] = weights[0]
+
+    def _run(self, go: Callable[[int, float], int], pointer: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        while state := go(pointer, SLICE):
+            if state == 2:
+                raise _no_memory()
+            meanwhile()
+
+    def _progress(self) -> None:
+        self.show(math.floor(self.library.ctrnn_solve_progress(self.handle.pointer) * len(self.chain)))
+
+    def _count(self, batch: int) -> None:
+        """Into the tally: every sample's steps; evaluations of the one that took most, and of all."""
+        tally: Tally = self.engine.tally
+        reports = (Report * batch)()
+        for row, said in enumerate(reports):
+            self.library.ctrnn_solve_report(self.handle.pointer, row, ctypes.byref(said))
+        tally.accepted[:] = [said.accepted for said in reports]
+        tally.rejected[:] = [said.rejected for said in reports]
+        tally.evaluations += max(said.evaluations for said in reports)
+        tally.work += sum(said.evaluations for said in reports)
+        stepped = [row for row in range(batch) if reports[row].accepted]
+        if stepped:
+            row = min(stepped, key=lambda row: reports[row].smallest)
+            said = reports[row]
+            tally.smaller(said.smallest, self.chain.time(said.smallest_segment, said.smallest_tau, row))
+        forced = [row for row in range(batch) if reports[row].forced]
+        if forced:
+            row = min(forced, key=lambda row: reports[row].forced_segment)
+            said = reports[row]
+            tally.forced = sum(said.forced for said in reports)
+            tally.forced_at = self.chain.time(said.forced_segment, said.forced_tau, row), said.forced_error
+        failed = [row for row in range(batch) if reports[row].cause]
+        if failed:
+            self.row = min(failed, key=lambda row: reports[row].segment)
+            self.failed = reports[self.row]
+
+
+class _Handle:
+    """Memory of the kernel's, given back when nobody needs it."""
+
+    def __init__(self, pointer: int, close: Callable[[int], None]) -> None:
+        self.pointer = pointer
+        weakref.finalize(self, close, pointer)
+
+
+class _Solve(torch.autograd.Function):
+    """A flight and its tensors -> the states at the wanted edges."""
+
+    @staticmethod
+    def forward(ctx: Any, flight: _Flight, *tensors: Any) -> Tensor:
+        ctx.flight = flight
+        ctx.save_for_backward(*tensors)
+        return flight.fly(Given(*tensors))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        needed, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
+        if torch.is_grad_enabled() or not is_plain(grad):
+            found = _solved_again(ctx.flight, tensors, needed, grad)
+        else:
+            found = ctx.flight.back(grad)
+        return None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
+
+
+class _Stacked(VectorField):
+    """A named field by its stacked weights, which are given; its input is the projection."""
+
+    def __init__(self, kind: Kind, weight_h: Tensor, bias_h: Tensor | None, rates: Tensor | None) -> None:
+        columns, hidden = weight_h.shape
+        super().__init__(columns, hidden, kind.state(hidden))
+        self.weights = kind, weight_h, bias_h, rates
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return flow_and_leak(self.weights[0], projected, h, *self.weights[1:])[0]
+
+
+def _solved_again(
+    flight: _Flight, tensors: tuple[Tensor | None, ...], needed: tuple[bool, ...], grad: Tensor
+) -> list[Tensor | None]:
+    """The gradients by differentiating the solve as the engine does it: a graph of their own, if grad mode is on."""
+    again, engine = torch.is_grad_enabled(), flight.engine
+    with torch.enable_grad():
+        # Views of their own: one of the tensors may have been made of another, and that way is not ours to go.
+        given: list[Any] = [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
+        projected, h0, *weights = given
+        knots = flight.driven.path.knots
+        held = isinstance(flight.driven.path, HeldPath)
+        along = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
+        chain = chain_of(Driven(_Stacked(flight.recipe.kind, *weights), along), flight.ts)
+        anew = AdaptiveEngine(engine.method.name, engine.rtol, engine.atol, engine.max_num_steps, engine.min_step, Tally(len(h0)))
+        kept = {0: h0}
+        start = anew.start(chain, len(h0))
+        Blocks(anew, chain, None, {}).run(h0, start, kept.__setitem__)
+        states = torch.stack([kept[edge] for edge in flight.edges])
+        sought = [tensor for tensor, need in zip(given, needed, strict=True) if need]
+        found = iter(torch.autograd.grad(states, sought, grad, create_graph=again, allow_unused=True))
+    return [next(found) if need else None for need in needed]
+
+
+def _array(tensor: Tensor, dtype: type) -> np.ndarray:
+    return np.array(tensor.numpy(), dtype=dtype, order="C")
+
+
+def _no_memory() -> MemoryError:
+    return MemoryError("There is no memory for the steps of this solve; set `memory`, or take shorter pieces or smaller batches.")
