@@ -24,7 +24,9 @@ class Trajectory:
     calls together), "nfe_backward" (calls made again for gradients, counted as they happen), "num_steps" (attempted),
     "num_accepted_steps", "num_rejected_steps" (of the sample that took most), "num_forced_steps" (accepted at `min_step`),
     "steps_of_samples", "smallest_step" (the smallest one taken, in units of time; None without steps), "smallest_step_at"
-    (where it began), "hint" (what would have been easier, or None).
+    (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "torch" or "steps": see docs/speed.md)
+    and "engine_why" (why nothing faster ran, or None). Samples in a compiled solve do not wait for one another, and "nfe" is
+    that of the one that took most.
 
     Shape:   ts (n,), or (n, batch) where every sequence was asked for at times of its own, float64; hs (n, batch, state),
              hs[0] the initial state. trajectory(t): t () -> (batch, state); (m,) or (m, batch) -> (m, batch, state).
