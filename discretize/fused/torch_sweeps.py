@@ -103,7 +103,7 @@ class Found:
         return steps if self.substeps == 1 else steps.unflatten(0, (-1, self.substeps)).sum(1)
 
     def all(self, h0: Tensor) -> Tensors:
-        found = self.of._replace(h0=h0.clone() if self.needed.h0 else None)
+        found = self.of._replace(h0=h0.clone())
         return found._replace(weight_x=self.of_weight_x.t().contiguous()) if self.needed.weight_x else found
 
 
