@@ -36,7 +36,7 @@ SETTINGS = {
 @pytest.mark.parametrize("memory", [1, 2e5])
 def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)
-    whole, at_once = gradients(field, path_kind, **settings)
+    whole, at_once = gradients(field, path_kind, fused=False, **settings)
     parts, in_blocks = gradients(field, path_kind, memory=memory, **settings)
     assert torch.equal(in_blocks.hs, at_once.hs)
     assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
@@ -75,7 +75,7 @@ def test_what_is_kept_falls_with_the_budget():
     def run(**settings):
         return lambda: ContinuousRNN(field, rtol=1e-6, atol=1e-6, **settings)(xs)[0]
 
-    whole, _ = kept_by(run())
+    whole, _ = kept_by(run(fused=False))
     blocks, output = kept_by(run(memory=4e5))
     assert blocks < whole / 30
     # And on the way back one block is there at a time.
@@ -88,7 +88,7 @@ def test_a_budget_without_gradients_changes_nothing():
     field = ctrnn.gated(2, 3)
     path, h0, ts = ctrnn.HeldPath(torch.randn(5, 2, 2)), torch.zeros(2, 3), torch.arange(6.0)
     with torch.no_grad():
-        assert torch.equal(integrate(field, path, h0, ts, memory=1).hs, integrate(field, path, h0, ts).hs)
+        assert torch.equal(integrate(field, path, h0, ts, memory=1).hs, integrate(field, path, h0, ts, fused=False).hs)
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_euler_on_the_unit_grid_is_the_unrolled_cell():
         expected = unroll(DiscreteCell(field), xs, h0).hs
         for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "dt": 1.0}):
             solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
-            assert_close(solved.hs, expected, rtol=0, atol=1e-14, msg=name)
+            assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13, msg=name)  # rounding, which |h|^3 h makes grow
 
 
 def test_a_step_map_takes_the_clocks_speed_where_its_step_begins():
