@@ -49,6 +49,25 @@ _HZ = PrimitiveConstructorSpec(
 )
 
 
+def _count(words: list[str]) -> int:
+    try:
+        count = int(words[0])
+    except ValueError:
+        raise ValueError(f"a whole number is needed, got {words[0]!r}") from None
+    if count < 1:
+        raise ValueError(f"at least 1 is needed, got {words[0]!r}")
+    return count
+
+
+_COUNT = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="N",
+    instance_from_str=_count,
+    is_instance=lambda value: value is None or isinstance(value, int),
+    str_from_instance=lambda value: [str(value)],
+)
+
+
 def demo(
     *,
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/demo"),
@@ -117,6 +136,47 @@ def breakdown(
     return DONE if run(out, recording, command=shlex.join(words)) else FAILED
 
 
+def bench(
+    *,
+    against: Annotated[str | None, tyro.conf.arg(metavar="NAME,...", help_behavior_hint="(default: all that are here)")] = None,
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")] = None,
+    scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "small",
+    threads: Annotated[int | None, _COUNT, tyro.conf.arg(help_behavior_hint="(default: as torch does)")] = None,
+    repeats: Annotated[int | None, _COUNT, tyro.conf.arg(help_behavior_hint="(default: by the scale)")] = None,
+    device: Annotated[str, tyro.conf.arg(metavar="DEVICE")] = "cpu",
+) -> int:
+    """Measure how fast this is, side by side with what you would use instead.
+
+    Args:
+        against: torch, loop, torchdiffeq, torchode, diffrax.
+        out: File to write, .json, .md, .svg or .png.
+        scale: smoke, small (minutes) or full (a quarter of an hour).
+        threads: For everyone, ours and theirs.
+        repeats: Rounds; everyone runs once in each.
+        device: cpu or cuda.
+    """
+    from experiments.bench.outputs import refuse  # noqa: PLC0415
+    from experiments.bench.peers import chosen  # noqa: PLC0415
+
+    peers = chosen(against)
+    _check_word("scale", scale, ("smoke", "small", "full"))
+    _check_word("device", device, ("cpu", "cuda"))
+    if out is not None:
+        refuse(out)
+    given = {"--against": against, "--out": out, "--scale": scale, "--threads": threads, "--repeats": repeats}
+    words = ["ctrnn", "bench", *(str(word) for pair in given.items() if pair[1] is not None for word in pair)]
+    words += ["--device", device] if device != "cpu" else []
+    from experiments.bench.run import run  # noqa: PLC0415
+
+    return DONE if run(peers, out, scale, threads, repeats, device, shlex.join(words)) else FAILED
+
+
+def _check_word(kind: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        hint = did_you_mean(word, known) or f"; there is {', '.join(known)}."
+        raise UsageError(f"there is no {kind} {word!r}{hint}")
+
+
 def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, list[str]]:
     """What is played, read before torch is imported so that a wrong file is told at once; and the command in words."""
     if input is not None and rate is None:
@@ -129,7 +189,7 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
     return load(input, rate), ["ctrnn", command, "--out", str(out), *given]
 
 
-COMMANDS: dict[str, Callable[..., int]] = {"demo": demo, "derive": derive, "breakdown": breakdown}
+COMMANDS: dict[str, Callable[..., int]] = {"demo": demo, "derive": derive, "breakdown": breakdown, "bench": bench}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

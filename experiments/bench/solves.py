@@ -1,223 +1,235 @@
-r"""Exact solves to the same measured error: `integrate`, torchdiffeq as users write it, torchdiffeq with its best flags.
+r"""Exact solves of held inputs to the same measured error: every candidate at the loosest tolerance that gets it there.
 
-    python -m experiments.bench.solves
+    forward              the states at the edges of the samples
+    forward + backward   and gradients to the field's parameters, of the sum of all states
 
-The gated field over held samples, T = 100, B = 32, H = 64, float64. Every candidate gets the loosest tolerance at which its
-largest error over all states is below 1e-6; then all are run in turn, several times. A table in Markdown on stdout.
+The gated field, float64. The error is the largest of any state, against a solve a thousand times tighter; a candidate that
+meets the target at no tolerance is named and not timed.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
-import sys
-import time
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Any, Protocol
 
 import torch
-import torchdiffeq
-import tyro
 from torch import Tensor
 
 import ctrnn
 import discretize
+from experiments.bench.engines import COMPILED, STEPS, wrong_engine
+from experiments.bench.interleaved import interleaved
+from experiments.bench.rows import BACKWARD, FORWARD, Row
 
-__all__ = ["Candidate", "Problem", "compare", "main"]
+__all__ = [
+    "Candidate", "Problem", "Solved", "Solver", "Tuned", "checked", "edges", "in_torch", "measured", "ours",
+    "timed", "tune",
+]  # fmt: skip
 
 TOLERANCES = [10 ** (-k / 2) for k in range(4, 25)]  # from 1e-2 to 1e-12
+EXPECTED = {"dopri8": 1e-2, "tsit5": 1e-4, "dopri5": 1e-5, "rodas5p": 1e-5}  # of ours, for an error of 1e-6
 
 
 @dataclass(frozen=True)
 class Problem:
     """A field, its held input, a start; and the states after each sample, solved far more tightly."""
 
+    name: str
     field: ctrnn.VectorField
     xs: Tensor
     h0: Tensor
     exact: Tensor
 
     @classmethod
-    def gated(cls, time: int = 100, batch: int = 32, features: int = 10, hidden: int = 64, seed: int = 0) -> Problem:
+    def of(cls, name: str, field: ctrnn.VectorField, xs: Tensor) -> Problem:
+        h0 = field.initial_state(xs.shape[1])
+        settings: dict[str, Any] = {"method": "dopri8", "rtol": 1e-11, "atol": 1e-12}
+        with torch.no_grad():  # step by step: the judge is none of those judged
+            solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), fused=False, **settings)
+        return cls(name, field, xs, h0, solved.hs)
+
+    @classmethod
+    def gated(
+        cls, time: int = 100, batch: int = 32, hidden: int = 64, inputs: int = 10, device: str = "cpu", seed: int = 0
+    ) -> Problem:
         generator = torch.Generator().manual_seed(seed)
-        field = ctrnn.gated(features, hidden, dtype=torch.float64, generator=generator)
-        xs = torch.randn(time, batch, features, dtype=torch.float64, generator=generator)
-        h0 = field.initial_state(batch)
-        with torch.no_grad():
-            solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), method="dopri8", rtol=1e-11, atol=1e-12)
-        return cls(field, xs, h0, solved.hs)
+        field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
+        xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
+        return cls.of(f"T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs.to(device))
 
     def error(self, hs: Tensor) -> float:
-        return float((hs - self.exact).abs().max())
+        return float((hs.to(self.exact) - self.exact).abs().max())
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]:
+        return list(self.field.parameters())
 
 
 def edges(xs: Tensor) -> Tensor:
-    return torch.arange(len(xs) + 1, dtype=torch.float64)
+    return torch.arange(len(xs) + 1, dtype=torch.float64, device=xs.device)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """States, evaluations of the field (calls for the whole batch), and whether another engine made them than was asked for."""
+
+    hs: Tensor
+    evaluations: int
+    wrong: str | None = None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Where a candidate was found to meet the target."""
+
+    tolerance: float
+    error: float
+    evaluations: int
+    wrong: str | None = None
+
+
+class Solver(Protocol):
+    """A problem made ready: `states` by a tolerance, and `gradients` to the parameters, in the field's order; `prepare` compiles
+    ahead what they would compile when first called."""
+
+    compile_seconds: float
+
+    def prepare(self) -> None: ...
+    def states(self, tolerance: float) -> Solved: ...
+    def gradients(self, tolerance: float) -> list[Tensor]: ...
 
 
 @dataclass
+class InTorch:
+    """A solver in torch, (problem, tolerance) -> states, differentiated by autograd."""
+
+    problem: Problem
+    solve: Callable[[Problem, float], Solved]
+    compile_seconds: float = 0.0
+
+    def prepare(self) -> None:
+        """Nothing is compiled ahead."""
+
+    def states(self, tolerance: float) -> Solved:
+        with torch.no_grad():
+            return self.solve(self.problem, tolerance)
+
+    def gradients(self, tolerance: float) -> list[Tensor]:
+        return list(torch.autograd.grad(self.solve(self.problem, tolerance).hs.sum(), self.problem.parameters))
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """A way to solve: (problem, tolerance) -> states and evaluations of the field."""
+    """A way to solve. `own`: ours; `expected`: the tolerance it is known to need on the problem of the table, where to look
+    first; `slow`: not warmed up, and no looser tolerance is tried than the one expected."""
 
     name: str
-    solve: Callable[[Problem, float], tuple[Tensor, int]]
-    tolerance: float = float("nan")
-    error: float = float("nan")
-    evaluations: int = 0
-
-    def tune(self, problem: Problem, target: float) -> None:
-        """The loosest tolerance of the list that meets the target, as far as errors fall with it."""
-        low, high = 0, len(TOLERANCES) - 1
-        with torch.no_grad():
-            while low < high:
-                middle = (low + high) // 2
-                hs, _ = self.solve(problem, TOLERANCES[middle])
-                low, high = (low, middle) if problem.error(hs) < target else (middle + 1, high)
-            self.tolerance = TOLERANCES[low]
-            hs, self.evaluations = self.solve(problem, self.tolerance)
-        self.error = problem.error(hs)
-
-    def seconds(self, problem: Problem, backward: bool) -> float:
-        begin = time.perf_counter()
-        if backward:
-            hs, _ = self.solve(problem, self.tolerance)
-            torch.autograd.grad(hs.sum(), list(problem.field.parameters()))
-        else:
-            with torch.no_grad():
-                self.solve(problem, self.tolerance)
-        return time.perf_counter() - begin
+    ready: Callable[[Problem], Solver]
+    own: bool = False
+    expected: float = 1e-5
+    slow: bool = False
 
 
-def ours(method: str) -> Candidate:
-    def solve(problem: Problem, tolerance: float) -> tuple[Tensor, int]:
+def in_torch(name: str, solve: Callable[[Problem, float], Solved], **more: Any) -> Candidate:
+    return Candidate(name, lambda problem: InTorch(problem, solve), **more)
+
+
+def ours(method: str, fused: bool, **settings: Any) -> Candidate:
+    engine = COMPILED if fused else STEPS
+
+    def solve(problem: Problem, tolerance: float) -> Solved:
         path, ts = ctrnn.HeldPath(problem.xs), edges(problem.xs)
-        solved = discretize.integrate(problem.field, path, problem.h0, ts, method=method, rtol=tolerance, atol=tolerance)
-        return solved.hs, solved.stats["nfe"]
-
-    return Candidate(f"`integrate`, {method}", solve)
-
-
-def as_users_write_it(method: str) -> Candidate:
-    def solve(problem: Problem, tolerance: float) -> tuple[Tensor, int]:
-        field, xs, calls = problem.field, problem.xs, 0
-
-        def slope(t: Tensor, h: Tensor) -> Tensor:
-            nonlocal calls
-            calls += 1
-            return field(xs[min(int(t), len(xs) - 1)], h)
-
-        return torchdiffeq.odeint(slope, problem.h0, edges(xs), rtol=tolerance, atol=tolerance, method=method), calls
-
-    return Candidate(f"torchdiffeq {method}, sample found in the field", solve)
-
-
-def with_flags(method: str, at_edges: str) -> Candidate:
-    """Projected once, told of every edge, and with the largest error for a norm, as is done here."""
-
-    def solve(problem: Problem, tolerance: float) -> tuple[Tensor, int]:
-        field, ts, calls = problem.field, edges(problem.xs), 0
-        projected = field.project(problem.xs).unbind(0)
-
-        def slope(t: Tensor, h: Tensor) -> Tensor:
-            nonlocal calls
-            calls += 1
-            return field.flow(projected[min(int(t), len(projected) - 1)], h)
-
-        options = {at_edges: ts[1:-1], "norm": lambda errors: errors.abs().max()}
-        solved = torchdiffeq.odeint(slope, problem.h0, ts, rtol=tolerance, atol=tolerance, method=method, options=options)
-        return solved, calls
-
-    return Candidate(f"torchdiffeq {method}, projected ahead, `{at_edges}`, largest norm", solve)
-
-
-def piece_by_piece(method: str) -> Candidate:
-    """A call for each sample, with the step size carried over as far as torchdiffeq tells it."""
-
-    def solve(problem: Problem, tolerance: float) -> tuple[Tensor, int]:
-        field, calls, first, steps = problem.field, 0, 0.01, [0.0]
-        h, hs, clock = problem.h0, [problem.h0], torch.tensor([0.0, 1.0], dtype=torch.float64)
-        for projected in field.project(problem.xs).unbind(0):
-
-            def slope(t: Tensor, h: Tensor, projected: Tensor = projected) -> Tensor:
-                nonlocal calls
-                calls += 1
-                return field.flow(projected, h)
-
-            steps.clear()
-            slope.callback_step = lambda t, h, step: steps.append(float(step))  # type: ignore[attr-defined]
-            options = {"step_t": clock[1:], "norm": lambda errors: errors.abs().max(), "first_step": first}
-            h = torchdiffeq.odeint(slope, h, clock, rtol=tolerance, atol=tolerance, method=method, options=options)[-1]
-            first = max(steps)
-            hs.append(h)
-        return torch.stack(hs), calls
-
-    return Candidate(f"torchdiffeq {method}, projected ahead, a call for each sample, step carried", solve)
-
-
-def compare(
-    problem: Problem, candidates: list[Candidate], target: float = 1e-6, repeats: int = 5
-) -> list[dict[str, float | str]]:
-    """A row for each candidate that meets the target: tolerance, error, evaluations, median seconds forward and with
-    backward; run in turn."""
-    for candidate in candidates:
-        candidate.tune(problem, target)
-    candidates = [candidate for candidate in candidates if candidate.error < target]
-    times: dict[tuple[str, bool], list[float]] = {(c.name, backward): [] for c in candidates for backward in (False, True)}
-    for _ in range(repeats):
-        for backward in (False, True):
-            for candidate in candidates:
-                times[candidate.name, backward].append(candidate.seconds(problem, backward))
-    return [
-        {
-            "name": c.name,
-            "tolerance": c.tolerance,
-            "error": c.error,
-            "evaluations": c.evaluations,
-            "forward": statistics.median(times[c.name, False]),
-            "both": statistics.median(times[c.name, True]),
-        }
-        for c in candidates
-    ]
-
-
-def table(rows: list[dict[str, float | str]]) -> str:
-    first = rows[0]
-    lines = [
-        "| candidate | tolerance | error | evaluations | forward, s | ratio | with backward, s | ratio |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        forward, both = (float(row[key]) / float(first[key]) for key in ("forward", "both"))
-        lines.append(
-            f"| {row['name']} | {row['tolerance']:.0e} | {row['error']:.1e} | {row['evaluations']} | {row['forward']:.3f} | "
-            f"{forward:.1f} | {row['both']:.3f} | {both:.1f} |"
+        solved = discretize.integrate(
+            problem.field, path, problem.h0, ts, method=method, rtol=tolerance, atol=tolerance, fused=fused, **settings
         )
-    return "\n".join(lines)
+        return Solved(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
+
+    return in_torch(f"`integrate`, {method}, {engine}", solve, expected=EXPECTED.get(method, 1e-5), own=True)
 
 
-def main(
-    repeats: Annotated[int, tyro.conf.arg(metavar="N")] = 5, threads: Annotated[int, tyro.conf.arg(metavar="N")] = 1
-) -> None:
-    """Compare exact solves at equal measured error."""
-    torch.set_num_threads(threads)
-    theirs = [with_flags("dopri5", "jump_t"), with_flags("dopri8", "jump_t"), as_users_write_it("dopri5")]
-    pieces = [piece_by_piece(method) for method in ("dopri5", "dopri8")]
-    candidates = [ours("dopri8"), ours("tsit5"), ours("dopri5"), *pieces, *theirs]
-    rows = compare(Problem.gated(), candidates, repeats=repeats)
-    reached = {row["name"] for row in rows}
-    print(table(rows))
+def tune(solver: Solver, problem: Problem, target: float, expected: float, loosen: bool = True) -> Tuned:
+    """The loosest tolerance of the list that meets the target, as far as errors fall with it, looked for from the one
+    expected (and not beyond that unless `loosen`); the tightest where none does."""
+
+    def at(k: int) -> Tuned:
+        solved = solver.states(TOLERANCES[k])
+        return Tuned(TOLERANCES[k], problem.error(solved.hs), solved.evaluations, solved.wrong)
+
+    k = min(range(len(TOLERANCES)), key=lambda k: abs(math.log(TOLERANCES[k] / expected)))
+    found = at(k)
+    if found.error < target:
+        while loosen and k and (looser := at(k - 1)).error < target:
+            k, found = k - 1, looser
+        return found
+    while not found.error < target and k + 1 < len(TOLERANCES):
+        k += 1
+        found = at(k)
+    return found
+
+
+def measured(
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    rounds: int,
+    *,
+    skip: Callable[[str, str], None],
+    tell: Callable[[str], None],
+    target: float = 1e-6,
+    works: Sequence[str] = (FORWARD, BACKWARD),
+    part: str = "solves",
+    facts: dict[str, Any] | None = None,
+    settle: Callable[[], None] = lambda: None,
+    patience: float = 20.0,
+) -> Iterator[Row]:
+    """All that meet the target, in the same rounds. `settle` waits for the device."""
+    ready: dict[str, tuple[Solver, Tuned]] = {}
     for candidate in candidates:
-        if candidate.name not in reached:
-            print(f"\n{candidate.name}: no tolerance was found at which its error is below 1e-6.")
-    python, cores = platform.python_version(), os.cpu_count()
-    print(
-        f"\ntorch {torch.__version__}, torchdiffeq {torchdiffeq.__version__}, python {python}, {threads} thread(s) of {cores} "
-        f"cores, {repeats} runs, medians",
-        file=sys.stderr,
+        tell(f"{part}: {problem.name}: looking for the tolerance of {candidate.name}")
+        found = checked(candidate, problem, target, part, skip)
+        if found is not None:
+            ready[candidate.name] = found
+    slow = [candidate.name for candidate in candidates if candidate.slow]
+    jobs = {(name, work): timed(*ready[name], work, settle) for name in ready for work in works}
+    warm = [key for key in jobs if key[0] in slow]
+    times = interleaved(
+        jobs, rounds, warm=warm, patience=patience, tell=lambda key: tell(f"{part}: {problem.name}: {', '.join(key)}")
     )
+    for (name, work), values in times.items():
+        solver, tuned = ready[name]
+        told = {"tolerance": tuned.tolerance, "error": tuned.error, "evaluations": tuned.evaluations}
+        told |= {"compile_seconds": solver.compile_seconds, **(facts or {})}
+        yield Row(part, problem.name, name, work, values, facts=told)
 
 
-if __name__ == "__main__":
-    tyro.cli(main)
+def checked(
+    candidate: Candidate, problem: Problem, target: float, part: str, skip: Callable[[str, str], None]
+) -> tuple[Solver, Tuned] | None:
+    """The candidate ready and tuned; or None and a word why not."""
+    try:
+        solver = candidate.ready(problem)
+        tuned = tune(solver, problem, target, candidate.expected, not candidate.slow)
+    except Exception as error:
+        if candidate.own:  # ours must not fail unseen
+            raise
+        skip(f"{part}: {candidate.name}", f"it fails here: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        return None
+    if not tuned.error < target:
+        skip(f"{part}: {candidate.name}", f"at no tolerance was its error below {target:g}")
+    elif tuned.wrong:
+        skip(f"{part}: {candidate.name}", tuned.wrong)
+    else:
+        return solver, tuned
+    return None
+
+
+def timed(solver: Solver, tuned: Tuned, work: str, settle: Callable[[], None]) -> Callable[[], None]:
+    call = solver.states if work == FORWARD else solver.gradients
+
+    def run() -> None:
+        settle()
+        call(tuned.tolerance)
+        settle()
+
+    return run

@@ -1,0 +1,58 @@
+"""How this toolkit runs what it runs: in compiled kernels, in one function of plain torch, or step by step in Python.
+
+compiled   DiscreteRNN(..., fused=True), integrate(..., fused=True)      where there is a compiler
+torch      the same sequence function in plain torch                     without one
+steps      fused=False, or CTRNN_FUSED=0                                 every field and step, any of torch's transforms
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import ctrnn
+import discretize
+from discretize.fused import recipe, torch_cells
+
+__all__ = ["COMPILED", "ENGINES", "STEPS", "TORCH", "cell_engine", "wrong_engine"]
+
+COMPILED, TORCH, STEPS = "compiled", "torch", "steps"
+ENGINES = (COMPILED, TORCH, STEPS)
+NAMES = {discretize.Euler: "euler", discretize.ExponentialEuler: "exponential"}
+
+
+def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
+    """In words, where something else ran than what was wanted."""
+    if stats["engine"] == wanted:
+        return None
+    return f"it ran by {stats['engine']!r}" + (f": {stats['engine_why']}" if stats["engine_why"] else "")
+
+
+def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x: Tensor) -> Callable[[Tensor], Tensor] | str:
+    """x (time, batch, input) -> output (time, batch, hidden) by that engine; or in words why there is none."""
+    if engine == TORCH:
+        return _plain_torch(field, step)
+    rnn = discretize.DiscreteRNN(field, step, fused=engine == COMPILED)
+
+    def run(x: Tensor) -> Tensor:
+        return rnn(x)[0]
+
+    with torch.no_grad():
+        run(x[:2, :2])  # compiles, where it is to be
+    return wrong_engine(rnn.stats, engine) or run
+
+
+def _plain_torch(field: ctrnn.VectorField, step: discretize.Step) -> Callable[[Tensor], Tensor] | str:
+    """What is left without a compiler, called directly: with one, nobody takes it."""
+    kind = recipe.kind_of(field)
+    if isinstance(kind, str) or type(step) not in NAMES:
+        return kind if isinstance(kind, str) else f"{step!r} has no fused form"
+
+    def run(x: Tensor) -> Tensor:
+        h0 = x.new_zeros(x.shape[1], field.state_size)
+        return field.visible(torch_cells.cells(recipe.recipe_of(field, kind), NAMES[type(step)], x, h0, 1.0, 1))
+
+    return run

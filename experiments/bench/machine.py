@@ -1,0 +1,100 @@
+"""Where a figure comes from: processor, cores, threads, versions, compiler, date. Without them a ratio means nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+__all__ = ["facts", "limited"]
+
+PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy", "torchode", "diffrax", "jax")
+COMPILERS = ("c++", "g++", "clang++")
+VECTORS = {"avx512f": "AVX512", "avx2": "AVX2", "avx": "AVX", "asimd": "NEON"}
+
+
+def facts(device: str = "cpu") -> dict[str, str]:
+    """In words, by what they are; absent packages and unknowns are named as such."""
+    model, flags = _processor()
+    told = {
+        "machine": f"{platform.system()} {platform.machine()}",
+        "processor": model,
+        "vectors": ", ".join(word for flag, word in VECTORS.items() if flag in flags) or "unknown",
+        "torch's vectors": torch.backends.cpu.get_cpu_capability(),
+        "cores": str(_cores()),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "compiler": _compiler(),
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    }
+    if device == "cuda":
+        told["device"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    return told
+
+
+@contextmanager
+def limited(threads: int | None) -> Iterator[None]:
+    """So many threads for everyone, torch or not: this process and its children keep to so many cores."""
+    before, cores = torch.get_num_threads(), _affinity()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+            if cores is not None and threads < len(cores):
+                os.sched_setaffinity(0, sorted(cores)[:threads])
+        yield
+    finally:
+        torch.set_num_threads(before)
+        if cores is not None:
+            os.sched_setaffinity(0, cores)
+
+
+def _affinity() -> set[int] | None:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _processor() -> tuple[str, frozenset[str]]:
+    """Its name and what it can do, from /proc or sysctl."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines) if value}
+        flags = values.get("flags") or values.get("Features") or ""
+        family = f" (family {values['cpu family']}, model {values['model']})" if "cpu family" in values else ""
+        return values.get("model name", platform.processor() or "unknown") + family, frozenset(flags.split())
+    with suppress(OSError, subprocess.SubprocessError):
+        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip(), frozenset()
+    return platform.processor() or "unknown", frozenset()
+
+
+def _compiler() -> str:
+    """The first line that the compiler says of itself: the one CXX names, else the first there is."""
+    named = os.environ.get("CXX")
+    command = shlex.split(named) if named else next(([found] for name in COMPILERS if (found := shutil.which(name))), [])
+    if not command:
+        return "none"
+    try:
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return f"none ({shlex.join(command)} does not run)"
+    return said.partition("\n")[0]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

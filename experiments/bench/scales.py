@@ -1,0 +1,83 @@
+"""How much of it is measured: sizes, sweeps and rounds of a smoke test, a small run, and the table in the docs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.bench.cells import FIELDS, CellSizes
+from experiments.bench.growth import Sweep
+from experiments.bench.stiff import StiffSizes
+
+__all__ = ["SCALES", "Scale"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """cells: sizes and which fields there; solve: time, batch, hidden; sweeps over their bases; stiff sizes; lengths for
+    memory, and long ones for ours alone; rounds."""
+
+    rounds: int
+    cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
+    solve: tuple[int, int, int]
+    methods: tuple[str, ...]
+    peer_solves: tuple[str, ...]  # how their names begin
+    cell_base: CellSizes
+    cell_sweeps: tuple[Sweep, ...]
+    solve_base: dict[str, int]
+    solve_sweeps: tuple[Sweep, ...]
+    stiff_base: dict[str, int]
+    stiffness: Sweep
+    stiff: StiffSizes
+    lengths: tuple[int, ...]
+    long: tuple[int, ...]
+    swept: tuple[str, ...] = ("`integrate`", "torchdiffeq dopri5, `jump_t`")  # in sweeps, and beside a stiff sample
+    first_calls: tuple[str, ...] = ("cell", "solve")
+    first_rounds: int = 3
+    few: bool = False  # processes of their own take seconds each
+
+
+ALL = tuple(FIELDS)
+SMOKE = Scale(
+    rounds=1,
+    cells=((CellSizes(6, 2, 2, 4), ("gated", "LSTM")),),
+    solve=(3, 2, 4), methods=("tsit5",), peer_solves=("torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5"),
+    cell_base=CellSizes(6, 2, 2, 4), cell_sweeps=(Sweep("time", (4, 8)),),
+    solve_base={"time": 2, "batch": 2, "hidden": 4}, solve_sweeps=(Sweep("error", (1e-3, 1e-5)),),
+    stiff_base={"time": 1, "batch": 2, "hidden": 4}, stiffness=Sweep("stiffness", (1, 10)),
+    stiff=StiffSizes(1, 2, 4, 4.0),
+    lengths=(20,), long=(), first_calls=(), few=True,
+)  # fmt: skip
+SMALL = Scale(
+    rounds=3,
+    cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ("gated",))),
+    solve=(30, 32, 64), methods=("tsit5", "dopri8"),
+    peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
+    cell_base=CellSizes(100, 32, 10, 64),
+    cell_sweeps=(Sweep("time", (50, 100, 200)), Sweep("batch", (4, 32, 256)), Sweep("hidden", (16, 64, 256))),
+    solve_base={"time": 10, "batch": 16, "hidden": 32},
+    solve_sweeps=(Sweep("batch", (4, 16, 64)), Sweep("error", (1e-3, 1e-6, 1e-9))),
+    stiff_base={"time": 2, "batch": 4, "hidden": 16}, stiffness=Sweep("stiffness", (1, 10, 100)),
+    stiff=StiffSizes(1, 64, 32),
+    lengths=(400,), long=(), first_rounds=1,
+)  # fmt: skip
+FULL = Scale(
+    rounds=5,
+    cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ALL), (CellSizes(200, 128, 10, 512), ALL)),
+    solve=(100, 32, 64), methods=("tsit5", "dopri8", "dopri5"), peer_solves=("torchdiffeq", "torchode", "diffrax"),
+    cell_base=CellSizes(200, 32, 10, 64),
+    cell_sweeps=(
+        Sweep("time", (50, 100, 200, 400, 800)),
+        Sweep("batch", (1, 4, 16, 64, 256)),
+        Sweep("hidden", (16, 32, 64, 128, 256, 512)),
+    ),
+    solve_base={"time": 20, "batch": 32, "hidden": 64},
+    solve_sweeps=(
+        Sweep("time", (5, 20, 80)), Sweep("batch", (4, 32, 256)), Sweep("hidden", (16, 64, 256)),
+        Sweep("error", (1e-3, 1e-5, 1e-7, 1e-9)),
+    ),
+    stiff_base={"time": 3, "batch": 8, "hidden": 16}, stiffness=Sweep("stiffness", (1, 10, 100, 1000)),
+    stiff=StiffSizes(2, 64, 64),
+    lengths=(100, 400), long=(1000, 10_000),
+    swept=("`integrate`", "torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5", "diffrax kvaerno5"),
+)  # fmt: skip
+SCALES = {"smoke": SMOKE, "small": SMALL, "full": FULL}

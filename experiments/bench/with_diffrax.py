@@ -1,0 +1,160 @@
+r"""diffrax on held inputs: compiled by JAX, piece by piece under `lax.scan`, the step size carried over.
+
+One step size for the whole batch and the largest error for a norm: measured faster here than a step size for each sample
+under `vmap`, and than one solve told of the edges. Gradients by `RecursiveCheckpointAdjoint`, diffrax's own choice; with
+`DirectAdjoint` they took four times as long. Compiled ahead, and timed without that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch import Tensor
+
+import ctrnn
+from ctrnn.candidates import TanhCandidate
+from ctrnn.decays import LinearDecay
+from ctrnn.parts import Part
+from ctrnn.positive_rates import ExponentialRate
+from ctrnn.rates import ConstantRate, GateRate
+from experiments.bench.solves import Candidate, Problem, Solved
+
+__all__ = ["diffrax_candidates", "stiff_candidates"]
+
+SOLVERS: dict[str, tuple[Callable[[], Any], float, int]] = {  # its expected tolerance, and evaluations a step
+    "tsit5": (diffrax.Tsit5, 3e-6, 6),
+    "dopri8": (diffrax.Dopri8, 1e-2, 13),
+    "kvaerno5": (diffrax.Kvaerno5, 1e-6, 7),  # for stiff fields; an evaluation is a Newton iteration or more
+}
+GATES: dict[type[Part], Callable[..., Any] | None] = {GateRate: jax.nn.sigmoid, ExponentialRate: jnp.exp, ConstantRate: None}
+FIRST = 0.3  # of a sample, the first step of all
+
+
+def diffrax_candidates(names: Sequence[str] = ("tsit5", "dopri8"), max_steps: int = 64) -> list[Candidate]:
+    """At most so many steps a sample: with room for more its gradients take longer."""
+
+    def candidate(name: str) -> Candidate:
+        return Candidate(f"diffrax {name}, jitted", lambda problem: _Jitted(problem, name, max_steps), expected=SOLVERS[name][1])
+
+    return [candidate(name) for name in names]
+
+
+def stiff_candidates() -> list[Candidate]:
+    """With room for as many steps a sample as a stiff field asks for."""
+    return diffrax_candidates(("tsit5", "kvaerno5"), max_steps=4096)
+
+
+class _Carried(diffrax.AbstractAdaptiveStepSizeController):
+    """A PID controller that keeps the longest step taken or proposed, for the next piece to begin with."""
+
+    inner: diffrax.PIDController
+
+    rtol = property(lambda self: self.inner.rtol)
+    atol = property(lambda self: self.inner.atol)
+    norm = property(lambda self: self.inner.norm)
+
+    def wrap(self, direction: Any) -> _Carried:
+        return _Carried(self.inner.wrap(direction))
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any) -> Any:
+        end, state = self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
+        return end, (state, jnp.zeros_like(end - t0))
+
+    def adapt_step_size(
+        self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any, controller_state: Any
+    ) -> Any:
+        state, longest = controller_state
+        given = (t0, t1, y0, y1_candidate, args, y_error, error_order, state)
+        keep, begin, end, jump, state, result = self.inner.adapt_step_size(*given)
+        steps = jnp.maximum(t1 - t0, end - begin)
+        return keep, begin, end, jump, (state, jnp.where(keep, jnp.maximum(longest, steps), longest)), result
+
+
+class _Jitted:
+    """The solve of a problem, and its gradients, compiled when first asked for; the tolerance is an argument."""
+
+    compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # by what it is of: one compilation for problems alike
+
+    def __init__(self, problem: Problem, name: str, max_steps: int) -> None:
+        make, _, self.evaluations = SOLVERS[name]
+        self.compile_seconds = 0.0
+        with jax.enable_x64(True):
+            self.given = ([_array(parameter) for parameter in problem.parameters], _array(problem.xs), _array(problem.h0))
+        self.functions = _functions(problem.field, make(), max_steps)
+        self.key = (name, max_steps, _rate(problem.field), problem.xs.shape, problem.h0.shape)
+
+    def prepare(self) -> None:
+        self._ready(1)
+
+    def states(self, tolerance: float) -> Solved:
+        hs, steps = self._call(0, tolerance)
+        return Solved(torch.from_dlpack(hs), self.evaluations * int(np.asarray(steps).sum()) + len(steps))
+
+    def gradients(self, tolerance: float) -> list[Tensor]:
+        return [torch.from_dlpack(gradient) for gradient in self._call(1, tolerance)]
+
+    def _call(self, which: int, tolerance: float) -> Any:
+        with jax.enable_x64(True):
+            return jax.block_until_ready(self._ready(which)(*self.given, jnp.asarray(tolerance)))
+
+    def _ready(self, which: int) -> Callable[..., Any]:
+        key = (which, *self.key)
+        if key not in self.compiled:
+            begin = time.perf_counter()
+            with jax.enable_x64(True):
+                lowered = jax.jit(self.functions[which]).lower(*self.given, jnp.asarray(1e-6))
+                self.compiled[key] = lowered.compile()
+            self.compile_seconds += time.perf_counter() - begin
+        return self.compiled[key]
+
+
+def _array(tensor: Tensor) -> Any:
+    return jnp.asarray(tensor.detach().cpu().numpy())
+
+
+def _functions(field: ctrnn.VectorField, solver: Any, max_steps: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(weights, xs, h0, tolerance) -> states and steps a sample; and -> gradients of the sum of all states."""
+    gate = GATES[_rate(field)]
+    names = [name for name, _ in field.named_parameters()]
+
+    def flow(t: Any, h: Any, args: Any) -> Any:
+        projected, (candidate, rate) = args
+        speed = rate if gate is None else gate(projected[1] + h @ rate.T)
+        return speed * (jnp.tanh(projected[0] + h @ candidate.T) - h)
+
+    def states(weights: list[Any], xs: Any, h0: Any, tolerance: Any) -> Any:
+        at = dict(zip(names, weights, strict=True))
+        parts = ("candidate",) if gate is None else ("candidate", "rate")
+        projected = [xs @ at[f"{part}.weight_x"].T + at[f"{part}.bias"] for part in parts]
+        inner = (at["candidate.weight_h"], jnp.exp(at["rate.log_alpha"]) if gate is None else at["rate.weight_h"])
+        control = _Carried(diffrax.PIDController(rtol=tolerance, atol=tolerance, norm=lambda error: jnp.abs(error).max()))
+
+        def piece(carried: Any, row: Any) -> Any:
+            h, dt = carried
+            solved = diffrax.diffeqsolve(
+                diffrax.ODETerm(flow), solver, 0.0, 1.0, dt, h, args=(row, inner), stepsize_controller=control,
+                saveat=diffrax.SaveAt(t1=True, controller_state=True), max_steps=max_steps, throw=False,
+            )  # fmt: skip
+            h, dt = solved.ys[0], jnp.clip(jax.lax.stop_gradient(solved.controller_state[1]), 1e-6, 1.0)
+            return (h, dt), (h, solved.stats["num_steps"])
+
+        _, (hs, steps) = jax.lax.scan(piece, (h0, jnp.asarray(FIRST)), projected)
+        return jnp.concatenate([h0[None], hs]), steps
+
+    return states, jax.grad(lambda *given: states(*given)[0].sum())
+
+
+def _rate(field: ctrnn.VectorField) -> type[Part]:
+    """By it the fields are known that are written out here: tanh relaxations with a gate for each unit or constant rates."""
+    if isinstance(field, ctrnn.Relaxation):
+        rate: Part = field.rate
+        if type(field.candidate) is TanhCandidate and type(field.decay) is LinearDecay and type(rate) in GATES:
+            return type(rate)
+    raise TypeError(f"this field is not written out for JAX: {field}")

@@ -1,0 +1,56 @@
+r"""torchode on held inputs: a call for each sample, every sequence with steps of its own, their sizes carried over.
+
+Projected once, the largest error for a norm, no gradients through the step size, no statistics. Compiling the solver with
+TorchScript, which its authors recommend, fails in torch 2.13.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torchode
+from torch import Tensor
+from torchode.step_size_controllers import max_norm
+
+from experiments.bench.solves import Candidate, Problem, Solved, in_torch
+
+__all__ = ["torchode_candidates"]
+
+
+def torchode_candidates() -> list[Candidate]:
+    methods = {"dopri5": (torchode.Dopri5, 1e-6), "tsit5": (torchode.Tsit5, 3e-6)}
+    return [_piece_by_piece(name, method, expected) for name, (method, expected) in methods.items()]
+
+
+class _Noting(torchode.IntegralController):
+    """Remembers for every sequence the longest step it has taken or was about to take."""
+
+    longest: Tensor
+
+    def adapt_step_size(self, t0: Tensor, dt: Tensor, *rest: Any) -> Any:
+        accept, following, *others = super().adapt_step_size(t0, dt, *rest)
+        steps = torch.maximum(dt, following).detach()
+        self.longest = torch.where(accept, torch.maximum(self.longest, steps), self.longest)
+        return accept, following, *others
+
+
+def _piece_by_piece(name: str, method: Any, expected: float) -> Candidate:
+    def solve(problem: Problem, tolerance: float) -> Solved:
+        field, h, hs = problem.field, problem.h0, [problem.h0]
+        term = torchode.ODETerm(lambda t, h, projected: field.flow(projected, h), with_stats=False, with_args=True)
+        controller = _Noting(atol=tolerance, rtol=tolerance, term=term, norm=max_norm)
+        stepper = method(term=term).to(h)
+        solver = torchode.AutoDiffAdjoint(stepper, controller.to(h), backprop_through_step_size_control=False)
+        begin = h.new_zeros(len(h))
+        end, dt, steps = begin + 1, begin + 0.3, 0
+        for projected in field.project(problem.xs).unbind(0):
+            controller.longest = begin
+            solved = solver.solve(torchode.InitialValueProblem(y0=h, t_start=begin, t_end=end), dt0=dt, args=projected)
+            h, dt = solved.ys[:, -1], controller.longest.clamp(1e-6, 1.0)
+            steps += int(solved.stats["n_steps"].max())
+            hs.append(h)
+        # Of 7 stages the first is the last one of the step before.
+        return Solved(torch.stack(hs), 6 * steps + len(problem.xs))
+
+    return in_torch(f"torchode {name}, a call for each sample", solve, expected=expected)
