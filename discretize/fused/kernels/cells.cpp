@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t MOST_ROWS = 64;    // at a time: beyond, their products leave the nearer caches
 constexpr std::size_t MOST_GROUPS = 16;  // of samples with sums of their own
 constexpr std::size_t TOGETHER = 128;    // rows that are summed into the weights' gradient at a time
+constexpr std::size_t LARGE = 1 << 20;   // bytes: weights that are too far away to be fetched for a few rows only
 
 struct Run {
     std::size_t time, batch, substeps, steps;
@@ -254,7 +255,9 @@ EXPORTED int ctrnn_cells_backwards(std::size_t time, std::size_t batch, std::siz
         const Weights weights(hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
         const Run run{time, batch, substeps, time * substeps, x, nullptr, dt, dt_time, dt_batch};
         const Gradients to{of_x, of_w_x, of_bias, of_w, of_bias_h, of_rates, of_h0, of_dt};
-        const std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS)), groups = (batch + share - 1) / share;
+        std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS));
+        if (weights.n.product * weights.n.units * sizeof(real) > LARGE) share = std::max<std::size_t>(share, batch < 64 ? 16 : 32);
+        const std::size_t groups = (batch + share - 1) / share;
         std::vector<std::unique_ptr<Sums>> sums(groups);
         const bool enough = in_parallel(groups, threads, [&](std::size_t group) {
             sums[group] = std::make_unique<Sums>(weights.n);
