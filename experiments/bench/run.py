@@ -28,7 +28,7 @@ from experiments.usage import UsageError
 
 __all__ = ["measure", "run"]
 
-FEWER = 3  # rounds are enough for what is told without quartiles
+FEWER = 2  # rounds are enough for what is told without quartiles
 
 
 @dataclass

@@ -32,7 +32,7 @@ class Scale:
     long: tuple[int, ...]
     swept: tuple[str, ...] = ("`integrate`", "torchdiffeq dopri5, `jump_t`")  # in sweeps, and beside a stiff sample
     first_calls: tuple[str, ...] = ("cell", "solve")
-    first_rounds: int = 3
+    first_rounds: int = 2
     few: bool = False  # processes of their own take seconds each
 
 
@@ -61,7 +61,7 @@ SMALL = Scale(
     lengths=(400,), long=(), first_rounds=1,
 )  # fmt: skip
 FULL = Scale(
-    rounds=5,
+    rounds=3,
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ALL), (CellSizes(200, 128, 10, 512), ALL)),
     solve=(100, 32, 64), methods=("tsit5", "dopri8", "dopri5"), peer_solves=("torchdiffeq", "torchode", "diffrax"),
     cell_base=CellSizes(200, 32, 10, 64),
@@ -73,9 +73,9 @@ FULL = Scale(
     solve_base={"time": 20, "batch": 32, "hidden": 64},
     solve_sweeps=(
         Sweep("time", (5, 20, 80)), Sweep("batch", (4, 32, 256)), Sweep("hidden", (16, 64, 256)),
-        Sweep("error", (1e-3, 1e-5, 1e-7, 1e-9)),
+        Sweep("error", (1e-3, 1e-6, 1e-9)),
     ),
-    stiff_base={"time": 3, "batch": 8, "hidden": 16}, stiffness=Sweep("stiffness", (1, 10, 100, 1000)),
+    stiff_base={"time": 1, "batch": 8, "hidden": 16}, stiffness=Sweep("stiffness", (1, 10, 100, 1000)),
     stiff=StiffSizes(2, 64, 64),
     lengths=(100, 400), long=(1000, 10_000),
     swept=("`integrate`", "torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5", "diffrax kvaerno5"),
