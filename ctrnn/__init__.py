@@ -1,6 +1,7 @@
 """Continuous time: vector fields, the inputs that drive them, and the clocks these run on."""
 
 from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
@@ -18,6 +19,7 @@ if _TYPE_CHECKING:
     from ctrnn.decays import PowerDecay as PowerDecay
     from ctrnn.driven import Driven as Driven
     from ctrnn.field import VectorField as VectorField
+    from ctrnn.forgetting import timescales as timescales
     from ctrnn.function_path import FunctionPath as FunctionPath
     from ctrnn.hermite import HermitePath as HermitePath
     from ctrnn.lstm_field import LSTMField as LSTMField
@@ -109,16 +111,22 @@ _HOMES = {
     ),
     "warped": ("WarpedPath",),
     "driven": ("Driven",),
+    "forgetting": ("timescales",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
 
+# A module, as in torch.nn: ctrnn.init.chrono_.
+init: _ModuleType
+
 
 def __getattr__(name: str) -> object:
+    if name == "init":
+        return _import_module(f"{__name__}.init")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "init"])

@@ -1,0 +1,66 @@
+r"""Forgetting times: how long a field remembers, by its own biases, where nothing drives it.
+
+    dh/dt = -rate h          falls to 1/e in 1/rate        sigmoid gate   1/sigma(b) = 1 + e^-b
+                                                           the LSTM's c   1/(1 - f) = 1 + e^b_f
+    dh/dt = -rate |h|^r h    falls at first as fast as the exponential with 1/(rate |h|^r), then slower: half is left after
+                             (2^r - 1)/r times that, 1/e after (e^r - 1)/r times that
+
+It is the field's time, of which the discrete cell makes a little less: a unit Euler step of the rate 1/T keeps 1 - 1/T and
+falls to 1/e in 1/log(T/(T - 1)) = T - 1/2 - 1/(12 T) - ... steps.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.field import VectorField
+from ctrnn.lstm_field import LSTMField
+from ctrnn.network_gated import NetworkGated
+from ctrnn.relaxation import Relaxation
+from ctrnn.stacked import Stack
+
+__all__ = ["timescales"]
+
+
+@torch.no_grad()
+def timescales(field: VectorField) -> Tensor:
+    r"""The forgetting time of every unit, in samples: 1/rate at zero input and zero state.
+
+    It is the time to 1/e under dh/dt = -rate h, exactly: 1/sigma(b) for a sigmoid gate, the T of `ctrnn.init.chrono_`. Of
+    the LSTM it is 1/(1 - f), that of the cell c; its h has none of its own. A rate for all units gives all the same. Under
+    another decay than h it is the time scale of a state of size 1, 1/(rate leak(1)): for |h|^r h that is 1/rate, and the time
+    scale of a state of size |h| is |h|^-r of it. A field of your own is asked for its `leak` at the zero state.
+
+    Args:    field: a `VectorField`.
+    Shape:   -> (hidden,); of a `Stack` those of all layers side by side in the order of its state, the top first, whose are
+             `field.visible` of them; layer by layer they are [timescales(layer) for layer in field.fields].
+    Raises:  TypeError for what is no field, or one that does not say its leak.
+    Source:  Tallec and Ollivier 2018, footnote 3 and secs. 1 and 2; this project, results 2 and 5.
+    """
+    return _timescales(checks.is_field(field))
+
+
+def remembered(field: VectorField, state: Tensor) -> Tensor:
+    """The units that `timescales` is about: (..., state) -> (..., hidden), of the LSTM c, of a `Stack` those of each layer."""
+    if isinstance(field, Stack):
+        layers = zip(field.fields, field.states(state), strict=True)
+        return torch.cat([remembered(layer, own) for layer, own in layers][::-1], -1)  # type: ignore[arg-type]
+    return state[..., field.hidden_size :] if isinstance(field, LSTMField) else field.visible(state)
+
+
+def _timescales(field: VectorField) -> Tensor:
+    if isinstance(field, Stack):
+        return torch.cat([_timescales(layer) for layer in field.fields][::-1])  # type: ignore[arg-type]
+    return 1 / _leak(field).expand(1, field.hidden_size)[0]
+
+
+def _leak(field: VectorField) -> Tensor:
+    state = field.initial_state(1)
+    x, h = state.new_zeros(1, field.input_size), state[:, : field.hidden_size]
+    if isinstance(field, Relaxation | NetworkGated):
+        return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
+    if type(field).leak is VectorField.leak:
+        raise TypeError(f"`field` is a {type(field).__name__} that does not say its `leak`, and so no forgetting time.")
+    return remembered(field, field.leak(field.project(x), state))

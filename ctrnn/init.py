@@ -1,0 +1,300 @@
+r"""Biases for a range of time scales: each unit starts to forget in T samples of its own, T drawn at random.
+
+    sigmoid gate        sigma(b) = 1/T             b = -log(T - 1)          T > 1
+    forget gate         sigma(b) = 1 - 1/T         b = log(T - 1)           the LSTM's f, with b_i = -b_f; torch's z of the GRU
+    softplus rate       log(1 + e^b) = 1/T         b = log(e^(1/T) - 1)     T > 0
+    exponential rate    e^b = 1/T                  b = -log T
+    constant rate       alpha = 1/T                                         learned, as e^a, sigma(a) or softplus(a)
+
+In all of them T is the forgetting time of the field: where input and state are zero its rate is 1/T, and without a
+candidate the state falls to 1/e in T; `ctrnn.timescales` gives T back. The discrete cell with the sigmoid gate 1/T keeps
+1 - 1/T at every step and falls to 1/e a little earlier, in 1/log(T/(T - 1)) = T - 1/2 - 1/(12 T) - ... steps. For exactly T
+steps the bias is that of the softplus rate, since sigma(b) = 1 - e^-softplus(b): `chrono_(ctrnn.softplus_clock(field), ...)`
+sets it, for both readings share their weights. With inputs and states that are centred, but not zero, sigma(b) is the
+median of a gate, not its mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from ctrnn import checks
+from ctrnn.lstm_field import LSTMField
+from ctrnn.network_gated import NetworkGated
+from ctrnn.parts import Part
+from ctrnn.positive_rates import (
+    ExponentialRate,
+    GlobalExponentialRate,
+    GlobalSoftplusRate,
+    SoftplusConstantRate,
+    SoftplusRate,
+)
+from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
+from ctrnn.relaxation import Relaxation
+from ctrnn.stacked import Stack
+
+__all__ = ["chrono_", "gate_bias_", "slow_decay_"]
+
+M = TypeVar("M", bound=nn.Module | Tensor)
+Draw = Callable[[int], Tensor]  # n -> n time scales, float64
+
+# In float32 a gate below 2^-24 moves no state of size 1.
+LONGEST = 2**24
+# Beyond, float64 cannot tell whole numbers apart.
+MOST = 2**53
+# The largest P(T = k) log 2/(1/log k - 1/log(k + 1)), but for the constant that normalizes P, is 1.0089, at k = 15: see `slow`.
+ENVELOPE = 1.01
+
+
+def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Generator | None = None) -> M:
+    r"""Set the gates' biases so that every unit forgets in a time T of its own, uniform on [t_min, t_max]; in place.
+
+    Gates get the bias -log(T - 1); the LSTM's forget gate log(T - 1), and its input gate the negative of that, for the same T;
+    rates of any size the bias at which they are 1/T; learned constants become 1/T, one for each unit or one for all. One T is
+    drawn where one gate serves all units. Weights stay as they are; so does the network of `gated(..., "network")`.
+
+    torch's modules have two biases that add: one is set, and in the other the part of these gates is zero. torch's z of the
+    GRU multiplies the old state, so that its bias is log(T - 1). All layers are set, and both directions.
+
+    Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, `Relaxation`,
+             `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max: 1 < t_min <= t_max, in
+             samples; generator: where T comes from, torch's own of the CPU if not given.
+    Returns: the module.
+    Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
+             Nothing has been changed then.
+    Source:  Tallec and Ollivier 2018, sec. 2 and eq. (16), with u + 1 = T; rates of any size: this project, result 2.
+    """
+    return _initialize(module, _uniform(*_range(t_min, t_max), generator))
+
+
+def gate_bias_(bias: Tensor, t_min: float, t_max: float, *, generator: torch.Generator | None = None) -> Tensor:
+    r"""Fill a sigmoid gate's bias with -log(T - 1), T uniform on [t_min, t_max] for each entry; in place.
+
+    Args:    bias: of any shape, and may be a part of a larger one; t_min, t_max: 1 < t_min <= t_max, in samples; generator.
+    Returns: the bias. That of a forget gate is its negative.
+    Raises:  TypeError for what is no floating-point tensor, ValueError for a range that is none.
+    Source:  Tallec and Ollivier 2018, sec. 2.
+    """
+    return _fill(bias, _uniform(*_range(t_min, t_max), generator))
+
+
+def slow_decay_(module: M, *, largest: float = LONGEST, generator: torch.Generator | None = None) -> M:
+    r"""As `chrono_`, for time scales that nobody knows: P(T = k) proportional to 1/(k log(k + 1)^2), k = 2, 3, ..., largest.
+
+    The biases are -log(T - 1), for a forget gate log(T - 1). (The paper's log(T) would be a gate of T/(T + 1), which forgets
+    at once.) T = 1 is left out: a gate of 1 has no finite bias. The tail is P(T > k) ~ 1/log k up to a constant, so slow that
+    log T itself has no mean, and some largest T there must be: of the law without an end, the default leaves out the 4.6 % of
+    draws beyond 2^24, whose gates would move nothing in float32.
+
+    Args:    module: as for `chrono_`, or a bias, as for `gate_bias_`; largest: the longest T, from 2 to 2^53; generator.
+    Returns: the module, or the bias.
+    Raises:  as `chrono_` and `gate_bias_`.
+    Source:  Tallec and Ollivier 2018, footnote 7, corrected.
+    """
+    longest = checks.finite_number("largest", largest)
+    if not 2 <= longest <= MOST:
+        raise ValueError(f"`largest` must be from 2 to 2^53, got {largest}.")
+    draw = _slow(math.floor(longest), generator)
+    if isinstance(module, Tensor):
+        _fill(module, draw)
+        return module
+    return _initialize(module, draw)
+
+
+class Written(NamedTuple):
+    """Rows of a parameter, flat, and what stands there for units of time scales T."""
+
+    owner: nn.Module
+    name: str
+    rows: slice
+    values: Callable[[Tensor], Tensor]
+
+
+class Clocks(NamedTuple):
+    """So many units, a time scale for each, and all that is written for it."""
+
+    units: int
+    written: tuple[Written, ...]
+
+
+@torch.no_grad()
+def _initialize(module: M, draw: Draw) -> M:
+    found = _clocks(module, "module")
+    for clocks in found:  # all of them before any is changed
+        for part in clocks.written:
+            _check_bias(part)
+    for clocks in found:
+        T = draw(clocks.units)
+        for part in clocks.written:
+            _write(part, T)
+    return module
+
+
+def _clocks(module: object, name: str) -> list[Clocks]:
+    if isinstance(module, Stack):
+        return [found for k, layer in enumerate(module.fields) for found in _clocks(layer, f"{name}.fields[{k}]")]
+    if isinstance(module, Relaxation | NetworkGated):
+        return [_of_rate(module.rate, name)]
+    if isinstance(module, LSTMField):
+        return [_of_lstm(module.gates, ("bias",), module.hidden_size)]
+    if isinstance(module, nn.LSTM | nn.LSTMCell | nn.GRU | nn.GRUCell):
+        of_kind = _of_lstm if isinstance(module, nn.LSTM | nn.LSTMCell) else _of_torchs_gru
+        return [of_kind(module, (f"bias_ih{s}", f"bias_hh{s}"), module.hidden_size) for s in _suffixes(module)]
+    inner = getattr(module, "field", None)
+    hint = f"; pass its field, `{name}.field`" if isinstance(inner, nn.Module) else ""
+    raise TypeError(
+        f"`{name}` must be a field with gates, as of ctrnn.gated, gru, lstm or leaky, or an nn.LSTM, LSTMCell, GRU or GRUCell; "
+        f"got {type(module).__name__}{hint}."
+    )
+
+
+def _of_rate(rate: Part, name: str) -> Clocks:
+    if isinstance(rate, FixedRate):
+        raise ValueError(
+            f"`{name}` has the fixed rate {rate.alpha:g} and no gate whose bias sets a time scale; take ctrnn.gated, or "
+            "ctrnn.leaky for a learned constant."
+        )
+    for kind, (parameter, values) in RATES.items():
+        if isinstance(rate, kind):
+            bias = getattr(rate, parameter)
+            return Clocks(0 if bias is None else bias.numel(), (Written(rate, parameter, slice(None), values),))
+    known = ", ".join(kind.__name__ for kind in RATES)
+    raise TypeError(f"`{name}` has the rate {type(rate).__name__}; how its bias sets a time scale is known for {known} only.")
+
+
+def _of_lstm(owner: nn.Module, biases: tuple[str, ...], units: int) -> Clocks:
+    """The rows are i, f, g, o."""
+    i, f = slice(0, units), slice(units, 2 * units)
+    return Clocks(units, (*_added(owner, biases, i, writes), *_added(owner, biases, f, keeps)))
+
+
+def _of_torchs_gru(owner: nn.Module, biases: tuple[str, ...], units: int) -> Clocks:
+    """The rows are r, z, n."""
+    return Clocks(units, _added(owner, biases, slice(units, 2 * units), keeps))
+
+
+def _added(owner: nn.Module, biases: tuple[str, ...], rows: slice, values: Callable[[Tensor], Tensor]) -> tuple[Written, ...]:
+    """The first of biases that add is set, the others are zero."""
+    return tuple(Written(owner, name, rows, torch.zeros_like if k else values) for k, name in enumerate(biases))
+
+
+def _suffixes(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
+    if isinstance(module, nn.RNNCellBase):
+        return [""]
+    directions = ("", "_reverse") if module.bidirectional else ("",)
+    return [f"_l{layer}{direction}" for layer in range(module.num_layers) for direction in directions]
+
+
+def writes(T: Tensor) -> Tensor:
+    """The bias of a sigmoid gate of 1/T."""
+    return -torch.log(T - 1)
+
+
+def keeps(T: Tensor) -> Tensor:
+    """The bias of a forget gate of 1 - 1/T."""
+    return torch.log(T - 1)
+
+
+def softplus_of(T: Tensor) -> Tensor:
+    """The bias of a softplus rate of 1/T."""
+    return torch.log(torch.expm1(1 / T))
+
+
+def exponential_of(T: Tensor) -> Tensor:
+    """The bias of an exponential rate of 1/T."""
+    return -torch.log(T)
+
+
+RATES: dict[type[Part], tuple[str, Callable[[Tensor], Tensor]]] = {
+    GateRate: ("bias", writes),
+    GlobalGateRate: ("bias", writes),
+    SoftplusRate: ("bias", softplus_of),
+    GlobalSoftplusRate: ("bias", softplus_of),
+    ExponentialRate: ("bias", exponential_of),
+    GlobalExponentialRate: ("bias", exponential_of),
+    SigmoidConstantRate: ("logit_alpha", writes),
+    SoftplusConstantRate: ("logit_alpha", softplus_of),
+    ConstantRate: ("log_alpha", exponential_of),
+}
+
+
+def _check_bias(part: Written) -> None:
+    kind = type(part.owner).__name__
+    if getattr(part.owner, part.name, None) is None:
+        raise ValueError(f"`module` has a {kind} without a bias, and a time scale is set by one; make it with bias=True.")
+    ours = parametrize.is_parametrized(part.owner, part.name) or part.name in dict(part.owner.named_parameters(recurse=False))
+    if not ours:
+        raise ValueError(
+            f"`module` has a {kind} whose `{part.name}` is no parameter but made anew at every call, as by a hook; set the time "
+            "scales first, then put the hook on."
+        )
+
+
+def _write(part: Written, T: Tensor) -> None:
+    bias = getattr(part.owner, part.name)
+    wanted = bias.detach().clone(memory_format=torch.contiguous_format)
+    wanted.view(-1)[part.rows] = part.values(T).to(wanted)
+    if not parametrize.is_parametrized(part.owner, part.name):
+        bias.copy_(wanted)
+        return
+    try:
+        setattr(part.owner, part.name, wanted)
+    except (NotImplementedError, RuntimeError) as error:
+        raise ValueError(
+            f"`module` has a {type(part.owner).__name__} whose `{part.name}` is parametrized without a right inverse, so that it "
+            "cannot be set; set the time scales first, then register the parametrization."
+        ) from error
+
+
+@torch.no_grad()
+def _fill(bias: Tensor, draw: Draw) -> Tensor:
+    if not checks.is_tensor("bias", bias).is_floating_point():
+        raise TypeError(f"`bias` must be floating point, got {bias.dtype}.")
+    return bias.copy_(writes(draw(bias.numel())).reshape(bias.shape))
+
+
+def _range(t_min: float, t_max: float) -> tuple[float, float]:
+    low, high = checks.finite_number("t_min", t_min), checks.finite_number("t_max", t_max)
+    if low <= 1:
+        raise ValueError(f"`t_min` must be above 1, got {low:g}: a gate of 1/T = 1, which keeps nothing, has no finite bias.")
+    if high < low:
+        raise ValueError(f"`t_max` must be at least `t_min`, got {high:g} and {low:g}.")
+    return low, high
+
+
+def _uniform(low: float, high: float, generator: torch.Generator | None) -> Draw:
+    """On the generator's device, in float64 and never on the field's: the same seed gives the same T everywhere."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"`generator` must be a torch.Generator, got {type(generator).__name__}.")
+    device = "cpu" if generator is None else generator.device
+
+    def draw(n: int) -> Tensor:
+        return torch.empty(n, dtype=torch.float64, device=device).uniform_(low, high, generator=generator)
+
+    return draw
+
+
+def _slow(largest: int, generator: torch.Generator | None) -> Draw:
+    r"""P(T = k) proportional to p(k) = 1/(k log(k + 1)^2) for k = 2, ..., largest, without a table.
+
+    q(k) = 1/log k - 1/log(k + 1) sums to 1/log k from k on, and is drawn by inversion: floor(2^(1/u)). Of those draws
+    p/(1.01 q) are kept, p/q = log k/log(k + 1)/(k log(1 + 1/k)), which is at most 1.0089 up to k = 100 and beyond at most
+    1/(1 - 1/(2 k)) < 1.0051.
+    """
+    us, chances = _uniform(math.log(2) / math.log(largest + 1), 1.0, generator), _uniform(0.0, ENVELOPE, generator)
+
+    def draw(n: int) -> Tensor:
+        kept: list[Tensor] = []
+        while sum(map(len, kept)) < n:
+            T = torch.exp2(1 / us(n)).floor().clamp(2, largest)  # the clamp is for rounding at the ends
+            ratio = torch.log(T) / torch.log(T + 1) / (T * torch.log1p(1 / T))
+            kept.append(T[chances(n) < ratio])
+        return torch.cat([*kept, torch.empty(0, dtype=torch.float64)])[:n]
+
+    return draw

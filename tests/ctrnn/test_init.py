@@ -1,0 +1,416 @@
+"""Biases for a range of time scales: what is drawn, where it is written, and what torch's own modules make of it."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import sigmoid_leaky
+from scipy import stats
+from torch import nn
+from torch.nn.utils import parametrize
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from ctrnn.init import ENVELOPE, LONGEST, chrono_, gate_bias_, slow_decay_
+
+LEAST, MOST = 3.0, 40.0
+
+
+def with_rate(rate):
+    return ctrnn.Relaxation(ctrnn.TanhCandidate(3, 7), rate, ctrnn.LinearDecay())
+
+
+def of_sigmoid(b):
+    return 1 + np.exp(-b)
+
+
+def of_softplus(b):
+    return 1 / np.log1p(np.exp(b))
+
+
+def of_exponential(b):
+    return np.exp(-b)
+
+
+# field, the parameter that was set, T from it, how many are drawn
+FIELDS = {
+    "gated": (lambda **s: ctrnn.gated(3, 7, **s), "rate.bias", of_sigmoid, 7),
+    "global": (lambda **s: ctrnn.gated(3, 7, "global", **s), "rate.bias", of_sigmoid, 1),
+    "network": (lambda **s: ctrnn.gated(3, 7, "network", **s), "rate.bias", of_sigmoid, 1),
+    "power": (lambda **s: ctrnn.gated(3, 7, decay=ctrnn.PowerDecay(2), **s), "rate.bias", of_sigmoid, 7),
+    "softplus": (lambda **s: ctrnn.gated(3, 7, rate="softplus", **s), "rate.bias", of_softplus, 7),
+    "global softplus": (lambda **s: ctrnn.gated(3, 7, "global", rate="softplus", **s), "rate.bias", of_softplus, 1),
+    "exponential": (lambda **s: ctrnn.gated(3, 7, rate="exponential", **s), "rate.bias", of_exponential, 7),
+    "global exponential": (lambda **s: ctrnn.gated(3, 7, "global", rate="exponential", **s), "rate.bias", of_exponential, 1),
+    "gru": (lambda **s: ctrnn.gru(3, 7, **s), "rate.bias", of_sigmoid, 7),
+    "leaky": (lambda **s: ctrnn.leaky(3, 7, **s), "rate.log_alpha", of_exponential, 1),
+    "leaky per unit": (lambda **s: ctrnn.leaky(3, 7, 0.3, True, **s), "rate.log_alpha", of_exponential, 7),
+}
+CONSTANTS = {
+    "sigmoid constant": (lambda: with_rate(ctrnn.SigmoidConstantRate(torch.full((7,), 0.5))), "rate.logit_alpha", of_sigmoid, 7),
+    "one sigmoid constant": (lambda: sigmoid_leaky(3, 7), "rate.logit_alpha", of_sigmoid, 1),
+    "softplus constant": (lambda: with_rate(ctrnn.SoftplusConstantRate(0.5)), "rate.logit_alpha", of_softplus, 1),
+}
+
+
+def state_of(module):
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def changed(before, module):
+    return {name for name, value in module.state_dict().items() if not torch.equal(value, before[name])}
+
+
+def silent(module):
+    """All weights zero: nothing is read, nothing is written, gates stand at their biases."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "weight" in name:
+                parameter.zero_()
+    return module
+
+
+@pytest.mark.parametrize("name", [*FIELDS, *CONSTANTS])
+def test_chrono_sets_the_bias_of_a_time_in_the_range_and_nothing_else(name):
+    make, parameter, time_of, draws = (FIELDS | CONSTANTS)[name]
+    field = make()
+    before = state_of(field)
+    assert chrono_(field, MOST, t_min=LEAST) is field
+    assert changed(before, field) == {parameter}
+    T = time_of(field.state_dict()[parameter].numpy()).reshape(-1)
+    assert T.shape == (draws,)
+    assert len(set(T)) == draws
+    assert (T >= LEAST * (1 - 1e-13)).all()
+    assert (T <= MOST * (1 + 1e-13)).all()
+    timescales = ctrnn.timescales(field)
+    assert_close(timescales, torch.from_numpy(T).expand(7), rtol=1e-12, atol=0)
+
+
+@given(
+    st.floats(1 + 1e-6, 1e6), st.floats(1.0, 1e3), st.sampled_from(["sigmoid", "softplus", "exponential"]),
+    st.integers(0, 2**63 - 1),
+)  # fmt: skip
+def test_any_range_is_respected(t_min, ratio, rate, seed):
+    generator = torch.Generator().manual_seed(seed)
+    field = ctrnn.gated(1, 5, rate=rate, dtype=torch.float64, generator=generator)
+    T = ctrnn.timescales(chrono_(field, t_min * ratio, t_min=t_min, generator=generator))
+    tolerance = 1e-12 + 1e-15 * t_min * ratio  # 1/T is a float64; T - 1 keeps what T has
+    assert float(T.min()) >= t_min * (1 - tolerance)
+    assert float(T.max()) <= t_min * ratio * (1 + tolerance)
+
+
+def test_times_are_uniform():
+    T = of_sigmoid(gate_bias_(torch.empty(20000), 5.0, 80.0, generator=torch.Generator().manual_seed(3)).numpy())
+    assert stats.kstest(T, stats.uniform(5.0, 75.0).cdf).pvalue > 1e-3
+
+
+def test_the_default_range_is_the_papers_from_two_up():
+    T = of_sigmoid(chrono_(ctrnn.gated(1, 2000), 10.0).rate.bias.detach().numpy())
+    assert 2 <= T.min() < 2.05
+    assert 9.95 < T.max() <= 10
+
+
+def test_the_lstms_gates_are_tied_at_the_start_and_the_rest_stays():
+    field = ctrnn.lstm(3, 7)
+    before = state_of(field)
+    chrono_(field, MOST, t_min=LEAST)
+    assert changed(before, field) == {"gates.bias"}
+    i, f, g, o = field.gates.bias.detach().chunk(4)
+    assert torch.equal(i, -f)
+    assert torch.equal(torch.cat([g, o]), before["gates.bias"][14:])
+    T = 1 / (1 - torch.sigmoid(f))
+    assert len(set(T.tolist())) == 7
+    assert T.min() >= LEAST
+    assert T.max() <= MOST
+
+
+def test_every_layer_of_a_stack_is_set():
+    for make in (ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.leaky):
+        field = chrono_(make(3, 4, num_layers=3), MOST, t_min=LEAST)
+        T = ctrnn.timescales(field)
+        assert T.shape == (12,)
+        assert ((T >= LEAST) & (T <= MOST)).all()
+        assert len(set(T.tolist())) == (3 if make is ctrnn.leaky else 12)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+def test_torchs_own_modules_forget_at_the_pace_that_was_set(kind):
+    """With silent weights and no other bias, torch's c or h is multiplied by 1 - 1/T at every step."""
+    lstm, cell = kind in (nn.LSTM, nn.LSTMCell), kind in (nn.LSTMCell, nn.GRUCell)
+    module = silent(kind(3, 5))
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "bias" in name:
+                parameter.uniform_(-1, 1)
+                parameter[10:15].zero_()  # torch's n of the GRU and g of the LSTM: the candidate is 0
+    chrono_(module, MOST, t_min=LEAST)
+    x, start = torch.randn(6, 1, 3), torch.ones(1, 1, 5)
+    if cell:
+        state = (torch.zeros(1, 5), start[0]) if lstm else start[0]
+        for sample in x:
+            state = module(sample, state)
+        left = state[1][0] if lstm else state[0]
+    else:
+        state = module(x, (torch.zeros(1, 1, 5), start) if lstm else start)[1]
+        left = (state[1] if lstm else state)[0, 0]
+    T = 1 / (1 - left.detach() ** (1 / 6))
+    assert len(set(T.tolist())) == 5
+    assert T.min() >= LEAST
+    assert T.max() <= MOST
+
+
+def test_all_layers_directions_and_projections_of_torch_are_set():
+    module = nn.LSTM(3, 6, num_layers=2, bidirectional=True, proj_size=2)
+    before = state_of(module)
+    chrono_(module, MOST, t_min=LEAST)
+    seen = set()
+    for suffix in ("_l0", "_l0_reverse", "_l1", "_l1_reverse"):
+        first, second = (module.state_dict()[f"bias_{which}{suffix}"] for which in ("ih", "hh"))
+        i, f, g, o = first.chunk(4)
+        assert torch.equal(i, -f)
+        assert not second[:12].any()
+        assert torch.equal(torch.cat([g, o]), before[f"bias_ih{suffix}"][12:])
+        assert torch.equal(second[12:], before[f"bias_hh{suffix}"][12:])
+        seen |= set(f.tolist())
+        T = 1 + f.exp()
+        assert T.min() >= LEAST
+        assert T.max() <= MOST
+    assert len(seen) == 24
+    assert all("bias" in name for name in changed(before, module))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+def test_the_field_of_a_torch_module_has_its_time_scales_and_goes_back(kind):
+    module = chrono_(kind(3, 5), MOST, t_min=LEAST)
+    field = ctrnn.from_torch(module)
+    T = ctrnn.timescales(field)
+    assert ((T >= LEAST) & (T <= MOST)).all()
+    assert_close(ctrnn.timescales(ctrnn.from_torch(ctrnn.to_torch(field))), T, rtol=0, atol=0)
+    directly = chrono_(ctrnn.from_torch(module), MOST, t_min=LEAST, generator=torch.Generator().manual_seed(1))
+    theirs = chrono_(ctrnn.to_torch(field), MOST, t_min=LEAST, generator=torch.Generator().manual_seed(1))
+    assert_close(ctrnn.timescales(ctrnn.from_torch(theirs)), ctrnn.timescales(directly), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("rate", ["sigmoid", "softplus", "exponential"])
+def test_the_solved_field_falls_to_one_over_e_in_the_time_that_was_set(rate):
+    field = silent(ctrnn.gated(1, 1, rate=rate))
+    chrono_(field, 20.0, t_min=20.0)
+    with torch.no_grad():
+        field.candidate.bias.zero_()
+    rnn = discretize.ContinuousRNN(field, rtol=1e-10, atol=1e-12)
+    left = rnn(torch.zeros(20, 1, 1), torch.ones(1, 1))[0][-1]
+    assert_close(left, torch.full((1, 1), math.exp(-1)), rtol=1e-8, atol=0)
+
+
+def test_through_the_softplus_clock_the_discrete_cell_itself_forgets_in_exactly_that_many_steps():
+    field = silent(ctrnn.gated(1, 1))
+    chrono_(ctrnn.softplus_clock(field), 20.0, t_min=20.0)
+    with torch.no_grad():
+        field.candidate.bias.zero_()
+    left = discretize.DiscreteRNN(field)(torch.zeros(20, 1, 1), torch.ones(1, 1))[0][-1]
+    assert_close(left, torch.full((1, 1), math.exp(-1)), rtol=1e-13, atol=0)
+    assert_close(field.rate.bias.detach(), torch.tensor([math.log(math.exp(1 / 20) - 1)]), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_])
+def test_a_generator_is_all_the_chance_there_is(how):
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    one, other, third = (ctrnn.lstm(3, 7, generator=torch.Generator().manual_seed(0)) for _ in range(3))
+    how(one, generator=torch.Generator().manual_seed(8))
+    how(other, generator=torch.Generator().manual_seed(8))
+    how(third, generator=torch.Generator().manual_seed(9))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(one.gates.bias, other.gates.bias)
+    assert not torch.equal(one.gates.bias, third.gates.bias)
+    how(one)  # without one, torch's own
+    torch.random.set_rng_state(before)
+    how(other)
+    assert torch.equal(one.gates.bias, other.gates.bias)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", FIELDS)
+def test_dtype_device_and_identity_of_parameters_are_kept(name, dtype):
+    make, parameter, _, _ = FIELDS[name]
+    field = make(dtype=dtype)
+    before = dict(field.named_parameters())
+    before[parameter].requires_grad_(False)  # frozen is no obstacle, and stays so
+    chrono_(field, MOST, generator=torch.Generator().manual_seed(0))
+    after = dict(field.named_parameters())
+    assert all(after[key] is value for key, value in before.items())
+    assert after[parameter].dtype == dtype
+    assert not after[parameter].requires_grad
+    exact = make(dtype=torch.float64)
+    chrono_(exact, MOST, generator=torch.Generator().manual_seed(0))
+    assert_close(after[parameter], dict(exact.named_parameters())[parameter].to(dtype), check_device=False, rtol=0, atol=0)
+    chrono_(make(dtype=dtype, device="meta"), MOST)
+
+
+class Halved(nn.Module):
+    def forward(self, b):
+        return b / 2
+
+    def right_inverse(self, b):
+        return 2 * b
+
+
+class OneWay(nn.Module):
+    def forward(self, b):
+        return b / 2
+
+
+def test_a_parametrized_bias_gets_its_time_through_the_parametrization():
+    field, lstm = ctrnn.gated(3, 7), nn.LSTM(3, 7)
+    parametrize.register_parametrization(field.rate, "bias", Halved())
+    for name in ("bias_ih_l0", "bias_hh_l0"):
+        parametrize.register_parametrization(lstm, name, Halved())
+    T = ctrnn.timescales(chrono_(field, MOST, t_min=LEAST))
+    assert ((T >= LEAST) & (T <= MOST)).all()
+    chrono_(lstm, MOST, t_min=LEAST)
+    assert torch.equal(lstm.bias_ih_l0[:7], -lstm.bias_ih_l0[7:14])
+    assert not lstm.bias_hh_l0[:14].any()
+    assert ((1 + lstm.bias_ih_l0[7:14].exp()) <= MOST).all()
+
+
+def test_a_bias_that_cannot_be_set_is_refused():
+    one_way = ctrnn.gated(3, 7)
+    parametrize.register_parametrization(one_way.rate, "bias", OneWay(), unsafe=True)
+    with pytest.raises(ValueError, match="parametrized without a right inverse"):
+        chrono_(one_way, MOST)
+    hooked = ctrnn.gated(3, 7)
+    bias = hooked.rate.bias
+    del hooked.rate._parameters["bias"]
+    hooked.rate.bias = bias.detach()
+    with pytest.raises(ValueError, match="`bias` is no parameter but made anew"):
+        chrono_(hooked, MOST)
+
+
+@pytest.mark.parametrize("module", [ctrnn.gated, ctrnn.gru, ctrnn.lstm, nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+def test_without_a_bias_there_is_nothing_to_set(module):
+    with pytest.raises(ValueError, match="without a bias, and a time scale is set by one; make it with bias=True"):
+        chrono_(module(3, 5, bias=False), MOST)
+
+
+def test_a_module_without_gates_is_refused_and_then_nothing_was_changed():
+    with pytest.raises(ValueError, match="`module` has the fixed rate 1 and no gate"):
+        chrono_(ctrnn.plain(3, 5), MOST)
+    mixed = ctrnn.Stack([ctrnn.gated(3, 5), ctrnn.plain(5, 5)])
+    before = state_of(mixed)
+    with pytest.raises(ValueError, match=r"`module.fields\[1\]` has the fixed rate 1"):
+        chrono_(mixed, MOST)
+    half = ctrnn.Stack([ctrnn.gated(3, 5), ctrnn.gated(5, 5, bias=False)])
+    unset = state_of(half)
+    with pytest.raises(ValueError, match="without a bias"):
+        chrono_(half, MOST)
+    assert not changed(before, mixed)
+    assert not changed(unset, half)
+    with pytest.raises(TypeError, match="has the rate Affine; how its bias sets a time scale is known for"):
+        chrono_(with_rate(ctrnn.Affine(3, 7, 7)), MOST)
+    for other in (nn.Linear(3, 5), nn.RNN(3, 5), None):
+        with pytest.raises(TypeError, match=f"must be a field with gates.*got {type(other).__name__}"):
+            chrono_(other, MOST)
+    with pytest.raises(TypeError, match=r"got DiscreteRNN; pass its field, `module.field`"):
+        chrono_(discretize.DiscreteRNN(ctrnn.gated(3, 5)), MOST)
+
+
+@pytest.mark.parametrize(
+    ("t_min", "t_max", "error", "message"),
+    [
+        (1.0, 5.0, ValueError, "`t_min` must be above 1, got 1"),
+        (0.5, 5.0, ValueError, "`t_min` must be above 1"),
+        (2.0, 1.5, ValueError, "`t_max` must be at least `t_min`, got 1.5 and 2"),
+        (2.0, float("inf"), ValueError, "`t_max` must be finite"),
+        (2.0, "long", TypeError, "`t_max` must be a number"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(t_min, t_max, error, message):
+    with pytest.raises(error, match=message):
+        gate_bias_(torch.zeros(3), t_min, t_max)
+    with pytest.raises(error, match=message):
+        chrono_(ctrnn.gated(3, 5), t_max, t_min=t_min)
+
+
+def test_what_is_no_bias_and_no_generator_is_refused():
+    with pytest.raises(TypeError, match=r"`bias` must be floating point, got torch.int64"):
+        gate_bias_(torch.zeros(3, dtype=torch.int64), 2, 5)
+    with pytest.raises(TypeError, match=r"`bias` must be a torch.Tensor, got list"):
+        gate_bias_([0.0], 2, 5)
+    with pytest.raises(TypeError, match=r"`generator` must be a torch.Generator, got int"):
+        chrono_(ctrnn.gated(3, 5), MOST, generator=7)
+    for largest in (1, 1.5, 2.0**54):
+        with pytest.raises(ValueError, match=r"`largest` must be from 2 to 2\^53"):
+            slow_decay_(torch.zeros(3), largest=largest)
+
+
+def test_a_part_of_a_bias_is_filled_alone_and_returned():
+    bias = nn.Parameter(torch.zeros(4, 3))
+    part = bias[1:3]
+    with torch.no_grad():
+        assert gate_bias_(part, 6.0, 6.0) is part
+    assert_close(bias[1:3].detach(), torch.full((2, 3), -math.log(5)), rtol=1e-14, atol=0)
+    assert not bias[0].any()
+    assert not bias[3].any()
+
+
+def test_the_module_is_an_attribute_of_the_package_and_loaded_at_first_use():
+    assert "init" in dir(ctrnn)
+    script = (
+        "import sys, ctrnn\nassert 'ctrnn.init' not in sys.modules and 'torch' not in sys.modules\n"
+        "ctrnn.init.chrono_(ctrnn.lstm(1, 2), 5.0)\nfrom ctrnn import init\nassert init is ctrnn.init"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def weights_of(ks):
+    return 1 / (ks * np.log(ks + 1) ** 2)
+
+
+@pytest.mark.parametrize("largest", [2, 3, 7, 10.5])
+def test_slow_decay_draws_the_law_itself(largest):
+    draws, ks = 40000, np.arange(2, math.floor(largest) + 1)
+    b = slow_decay_(torch.empty(draws), largest=largest, generator=torch.Generator().manual_seed(2)).numpy()
+    T = of_sigmoid(b)
+    assert_close(T, T.round(), rtol=1e-14, atol=0)
+    counts = np.array([(T.round() == k).sum() for k in ks])
+    assert counts.sum() == draws
+    expected = weights_of(ks) / weights_of(ks).sum() * draws
+    assert len(ks) == 1 or stats.chisquare(counts, expected).pvalue > 1e-3
+
+
+def test_the_slow_tail_is_as_heavy_as_the_law_says():
+    draws, largest = 40000, 10**6
+    ks = np.arange(2.0, largest + 1)
+    tail = weights_of(ks)[::-1].cumsum()[::-1] / weights_of(ks).sum()
+    T = of_sigmoid(slow_decay_(torch.empty(draws), largest=largest, generator=torch.Generator().manual_seed(4)).numpy())
+    for k in (10, 100, 1000, 10**4, 10**5):
+        share = tail[k - 2]
+        assert abs((T.round() >= k).mean() - share) < 4 * math.sqrt(share * (1 - share) / draws)
+    assert T.max() > 0.5 * largest
+    assert T.max() <= largest * (1 + 1e-9)
+
+
+def test_the_bound_of_the_draws_and_what_the_default_leaves_out():
+    k = np.arange(2.0, 200)
+    ratio = np.log(k) / np.log(k + 1) / (k * np.log1p(1 / k))
+    assert 1.0085 < ratio.max() < 1.009 < ENVELOPE
+    # Beyond K the sum is 1/log K to a part in K: the integral of 1/(x log(x)^2).
+    ks = np.arange(2.0, 10**6)
+    beyond = 1 / math.log(LONGEST) / (weights_of(ks).sum() + 1 / math.log(10**6))
+    assert round(100 * beyond, 1) == 4.6
+
+
+def test_slow_decay_sets_whole_time_scales_in_fields_and_in_torchs_modules():
+    for module in (ctrnn.gated(3, 50, dtype=torch.float64), ctrnn.gru(3, 50), ctrnn.lstm(3, 50), nn.LSTM(3, 50), nn.GRU(3, 50)):
+        field = slow_decay_(module, largest=1000)
+        T = ctrnn.timescales(field if isinstance(field, ctrnn.VectorField) else ctrnn.from_torch(field))
+        assert_close(T, T.round(), rtol=1e-10, atol=0)
+        assert T.round().min() >= 2
+        assert T.max() < 1001
