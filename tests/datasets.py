@@ -34,6 +34,33 @@ def make_vowels(folder, series=24):
     (folder / "JapaneseVowels_TRAIN.ts.xz").write_bytes(lzma.compress((VOWELS_HEADER + "".join(lines)).encode()))
 
 
+def har_arrays(windows=24):
+    """The arrays of the file: windows that overlap by half, of all activities, the last fourth of people who are held out."""
+    draw = np.random.default_rng(2)
+    people = {
+        "train": [*range(1, 1 + 3 * windows // 4), *(27 + np.arange(windows - 3 * windows // 4) % 4)],
+        "test": [2] * windows,
+    }
+    arrays = {
+        "signal": draw.normal(1.0, 2.0, size=(9, 64 * (2 * windows + 1))).astype("<f4"),
+        "channels": np.array([f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz"]),
+        "activities": np.array(["WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING"]),
+    }
+    for k, split in enumerate(("train", "test")):
+        arrays[f"start_{split}"] = (64 * (k * windows + np.arange(windows))).astype("<i4")
+        arrays[f"y_{split}"] = (1 + np.arange(windows) % 6).astype("u1")
+        arrays[f"subject_{split}"] = np.array(people[split], "u1")
+    return arrays
+
+
+def make_har(folder, **changed):
+    """The file of windows; `changed` are other arrays in place of its own, None to leave one out."""
+    arrays = {**har_arrays(), **changed}
+    path = folder / "uci_har_inertial_float32.npz"
+    np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
+    return path
+
+
 def patient_text(record, rows, weight=-1):
     """Rows (time, parameter, value) below the descriptors of one patient."""
     known = {"RecordID": record, "Age": 54, "Gender": 0, "Height": -1, "ICUType": 4, "Weight": weight}

@@ -1,0 +1,1 @@
+"""What is to be learned: tasks that make their sequences, and recorded ones."""

@@ -1,0 +1,109 @@
+r"""Recall on clocks that run slower and faster: at clock c a symbol is held for `repeats` / c samples.
+
+    repeats = 16, one row a clock
+    c = 4      A A A A B B B B C C C C
+    c = 8      A A B B C C
+    c = 16     A B C                      no clock is faster: each symbol is a single sample
+
+    told       a sample takes tau c / repeats units of own time, so that a symbol takes tau on every clock
+    untold     every sample takes one unit, whatever the clock: that time passes faster has to be noticed
+
+    counted    last   at the last sample of each symbol: the same moments of own time on every clock
+               all    at every sample
+
+On a told clock the exact model's state at the end of a symbol, and with `last` its loss, does not depend on c.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from experiments.tasks.guessing import Told
+from experiments.tasks.recall import Recall
+from experiments.tasks.settings import one_of, whole
+from experiments.tasks.task import Batch, ClassAtEverySample, check_split
+from experiments.tasks.warped import DUMMY
+
+__all__ = ["ClockedRecall"]
+
+
+@dataclass(frozen=True)
+class ClockedRecall(ClassAtEverySample):
+    r"""Say the symbol before, on a clock that a batch draws.
+
+    Args:    clocks: speeds c, each as probable, of which every batch has one; repeats: samples of a symbol at c = 1; tau: own
+             time that a symbol takes, in the units of the field's rates; told: whether batches say how long samples take;
+             counted: "last" or "all" samples of a symbol; characters: in a sequence; alphabet: characters and the dummy.
+    Raises:  ValueError for a clock that does not hold symbols for a whole number of samples.
+    Source:  this project; the task is that of Tallec and Ollivier 2018, section 3, whose clocks all stretch time.
+    """
+
+    clocks: tuple[float, ...] = (1.0,)
+    repeats: int = 16
+    tau: float = 4.0
+    told: bool = True
+    counted: Literal["last", "all"] = "last"
+    characters: int = 10
+    alphabet: int = 10
+
+    def __post_init__(self) -> None:
+        for name, least in (("repeats", 1), ("characters", 1), ("alphabet", 3)):
+            whole(name, getattr(self, name), least)
+        checks.positive_number("tau", self.tau)
+        checks.is_flag("told", self.told)
+        one_of("counted", self.counted, ("last", "all"))
+        if not self.clocks:
+            raise ValueError("`clocks` must be at least one speed, got none.")
+        for clock in self.clocks:
+            held = self.repeats / checks.positive_number("clocks", clock)
+            if round(held) < 1 or abs(held - round(held)) > 1e-9 * held:
+                raise ValueError(
+                    f"`clocks` must hold symbols for whole numbers of samples; {clock:g} would for {self.repeats} / {clock:g}."
+                )
+
+    @property
+    def input_size(self) -> int:
+        return self.alphabet
+
+    @property
+    def output_size(self) -> int:
+        return self.alphabet
+
+    def at(self, clock: float, counted: Literal["last", "all"] | None = None) -> Self:
+        """The same task on this clock alone; from the same generator, the same symbols."""
+        return dataclasses.replace(self, clocks=(clock,), counted=counted or self.counted)
+
+    def held(self, clock: float) -> int:
+        """For how many samples."""
+        return round(self.repeats / clock)
+
+    def own_time(self, clock: float) -> float:
+        """Units that a sample takes: c'."""
+        return self.tau / self.held(clock) if self.told else 1.0
+
+    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
+        size = checks.positive_size("size", size)
+        check_split(split)
+        # Before the clock is drawn, so that they do not depend on it.
+        symbols = Recall(alphabet=self.alphabet).symbols(self.characters, size, generator)
+        clock = self.clocks[int(torch.randint(len(self.clocks), (), generator=generator))]
+        before = torch.cat([torch.full_like(symbols[:1], DUMMY), symbols[:-1]])
+        held, dtype = self.held(clock), torch.get_default_dtype()
+        xs = nn.functional.one_hot(symbols, self.alphabet).to(dtype).repeat_interleave(held, 0)
+        counts: Tensor | None = None
+        if self.counted == "last":
+            counts = torch.zeros(len(xs), size, dtype=dtype)
+            counts[held - 1 :: held] = 1
+        ts = self.own_time(clock) * torch.arange(len(xs) + 1, dtype=torch.float64) if self.told else None
+        return Batch(xs, before.repeat_interleave(held, 0), counts, ts)
+
+    def guesses(self) -> dict[str, Told]:
+        # As of `Recall`: the target is the dummy during the first symbol, which is one of `characters` on every clock.
+        p, others = 1 / self.characters, self.alphabet - 2
+        return {"memoryless": [[p, *[(1 - p) / others] * others]]}

@@ -1,0 +1,109 @@
+r"""Copy: write down, when the signal comes, the letters that were read long before.
+
+    copy             input    a b c - - - - ! - - -          T - 1 dummies, the signal, as many dummies as letters
+                     target   - - - - - - - - a b c          T + 2n samples, n letters
+    variable copy    input    a b c - - ! - - - - - -        g dummies before the signal, g uniform on 1 .. T
+                     target   - - - - - - a b c - - -        padded with dummies to T + 2n + 1
+
+Without memory all dummies look the same; with one bit, whether the signal has come, those of the answer are known, or, in the
+variable task, those from it on. Nobody who has forgotten the letters does better than at random among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from experiments.tasks.guessing import Told
+from experiments.tasks.settings import whole
+from experiments.tasks.task import Batch, ClassAtEverySample, check_split
+
+__all__ = ["Copy", "VariableCopy"]
+
+
+@dataclass(frozen=True)
+class Copy(ClassAtEverySample):
+    r"""The letters are 0, 1, .., then come the dummy and the signal.
+
+    Args:    T: samples from the last letter to the signal; letters: how many different ones; count: how many to copy.
+    Source:  Tallec and Ollivier 2018, section 3, "Copy tasks". The loss it prints, 10 log 8/(T + 20), is the one here with one
+             bit of memory.
+    """
+
+    T: int = 500
+    letters: int = 8
+    count: int = 10
+
+    def __post_init__(self) -> None:
+        whole("T", self.T, 1)
+        whole("letters", self.letters, 2, "of one letter there is nothing to remember")
+        whole("count", self.count, 1)
+
+    @property
+    def input_size(self) -> int:
+        return self.letters + 2
+
+    @property
+    def output_size(self) -> int:
+        return self.input_size
+
+    @property
+    def length(self) -> int:
+        """Samples of a sequence."""
+        return self.T + 2 * self.count
+
+    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
+        size = checks.positive_size("size", size)
+        check_split(split)
+        dummy, signal = self.letters, self.letters + 1
+        letters = torch.randint(self.letters, (self.count, size), generator=generator)
+        at = self._signals(size, generator)
+        xs = torch.full((self.length, size), dummy)
+        targets = xs.clone()
+        xs[: self.count] = letters
+        xs.scatter_(0, at[None], signal)
+        targets.scatter_(0, at + 1 + torch.arange(self.count)[:, None], letters)
+        return Batch(nn.functional.one_hot(xs, self.input_size).to(torch.get_default_dtype()), targets)
+
+    def guesses(self) -> dict[str, Told]:
+        answer = self._answer
+        return {
+            "memoryless": [[self.count + 1], [self.T - 1, *answer]],  # letters and the signal; dummies
+            "one-bit": [[self.T + self.count], answer],  # up to the signal; after it
+        }
+
+    def _signals(self, size: int, generator: torch.Generator) -> Tensor:
+        """Where the signal stands in each sequence: (size,)."""
+        return torch.full((size,), self.count + self.T - 1)
+
+    @property
+    def _answer(self) -> list[float]:
+        """How often each letter stands in the answer, in the mean."""
+        return [self.count / self.letters] * self.letters
+
+
+@dataclass(frozen=True)
+class VariableCopy(Copy):
+    r"""The same with a number of dummies between letters and signal that is drawn for each sequence, uniform on 1 to T.
+
+    Source:  Tallec and Ollivier 2018, section 3, after Henaff et al. 2016. The padding after the answer is this project's.
+    """
+
+    @property
+    def length(self) -> int:
+        return self.T + 2 * self.count + 1
+
+    def guesses(self) -> dict[str, Told]:
+        # The signal, letters, and what is told to be before the answer have the dummy as target. Of T + count dummies T have.
+        rest, answer, padding = self.length - self.count, self._answer, (self.T - 1) / 2
+        return {
+            "memoryless": [[rest - self.T], [self.T, *answer]],
+            "one-bit": [[rest - padding], [padding, *answer]],
+            "counting": [[rest], answer],  # knows where the answer stands, not what it is
+        }
+
+    def _signals(self, size: int, generator: torch.Generator) -> Tensor:
+        return self.count + torch.randint(1, self.T + 1, (size,), generator=generator)

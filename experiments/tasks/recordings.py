@@ -1,0 +1,218 @@
+r"""Recorded sequences and their class: activities from a phone (UCI HAR), speakers from a vowel (JapaneseVowels).
+
+    speed c      the mean of c samples after one another is one sample; what is left over at the end is dropped
+    speed 1/c    every sample c times
+    told         batch.ts: that a sample lasts `speed` units of the original; else one unit each, as ever
+
+Means and not every c-th sample: what is faster than the new rate would be folded into slow waves by leaving samples out, and
+the mean keeps the integral of what a field reads over that time.
+
+Features are standardized by mean and deviation of "train", which is the originals' training split without "validation".
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ctrnn import checks
+from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
+from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
+from experiments.tasks.guessing import Told
+from experiments.tasks.settings import one_of
+from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
+from experiments.usage import UsageError
+
+__all__ = ["HAR", "HELD_OUT", "Recorded", "Sequences", "Vowels", "played"]
+
+HELD_OUT = (27, 28, 29, 30)  # of the 21 people of the training split
+EVERY = 5  # series of the vowels' training split of which the last is held out: 6 of the 30 of each speaker
+MOVING = 3  # of `ACTIVITIES` the first ones
+SHORTEST = 7  # frames of a vowel, in both splits
+MOST_REPEATS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """One split: xs (time, n, feature), labels (n,), lengths (n,) or None."""
+
+    xs: Tensor
+    labels: Tensor
+    lengths: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Recorded(ClassOfTheSequence):
+    r"""The class of a recorded sequence, played at some speed.
+
+    Args:    data: the folder with the files; speed: a whole number, or one over a whole number; told: whether batches say how
+             long their samples last.
+    Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
+    Source:  this project.
+    """
+
+    data: str = ""
+    speed: float = 1.0
+    told: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, str) or not self.data:
+            raise ValueError(f"`data` must name the folder with the recordings, got {self.data!r}.")
+        checks.is_flag("told", self.told)
+        speed = checks.positive_number("speed", self.speed)
+        factor = max(speed, 1 / speed)
+        if abs(factor - round(factor)) > 1e-9 * factor or 1 / speed > MOST_REPEATS + 0.5:
+            raise ValueError(f"`speed` must be a whole number, or one over one that is at most {MOST_REPEATS}, got {self.speed}.")
+        if speed > self.shortest:
+            raise ValueError(f"`speed` must be at most {self.shortest}, the samples of the shortest sequence, got {self.speed}.")
+
+    @property
+    @abstractmethod
+    def shortest(self) -> int:
+        """Samples of the shortest sequence."""
+
+    @abstractmethod
+    def recorded(self, split: str) -> Sequences:
+        """A split at its own speed, standardized."""
+
+    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
+        """Sequences of the split, each drawn anew."""
+        check_split(split)
+        among = len(self.recorded(split).labels)
+        return self._batch(split, torch.randint(among, (checks.positive_size("size", size),), generator=generator))
+
+    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
+        """The split in order, each sequence once, at most so many; `seed` changes nothing."""
+        check_split(split)
+        sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
+        for which in torch.arange(min(sequences, len(self.recorded(split).labels))).split(size):
+            yield self._batch(split, which)
+
+    def guesses(self) -> dict[str, Told]:
+        """The best that is said without looking: how frequent the classes of "train" are."""
+        return {"blind": [torch.bincount(self.recorded("train").labels, minlength=self.output_size).tolist()]}
+
+    def _batch(self, split: str, which: Tensor) -> Batch:
+        found = self.recorded(split)
+        lengths = None if found.lengths is None else found.lengths[which]
+        xs = found.xs[: None if lengths is None else int(lengths.max()), which].to(torch.get_default_dtype())
+        xs, lengths = played(xs, lengths, self.speed)
+        ts = self.speed * torch.arange(len(xs) + 1, dtype=torch.float64) if self.told else None
+        return Batch(xs, found.labels[which], ts=ts, lengths=lengths)
+
+
+@dataclass(frozen=True)
+class HAR(Recorded):
+    r"""UCI HAR: what a person does, by a window of 128 samples.
+
+    Args:    classes: "six" activities, or whether one is "moving": the three kinds of walking are 1, the rest is 0.
+    Source:  Anguita et al. 2012. "validation" are the people `HELD_OUT` of the training split; "test" is the originals', of
+             other people again.
+    """
+
+    classes: Literal["six", "moving"] = "six"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("classes", self.classes, ("six", "moving"))
+
+    @property
+    def input_size(self) -> int:
+        return len(CHANNELS)
+
+    @property
+    def output_size(self) -> int:
+        return len(ACTIVITIES) if self.classes == "six" else 2
+
+    @property
+    def shortest(self) -> int:
+        return WINDOW
+
+    def recorded(self, split: str) -> Sequences:
+        found = _har(self.data)[split]
+        return found if self.classes == "six" else Sequences(found.xs, (found.labels < MOVING).long())
+
+
+@dataclass(frozen=True)
+class Vowels(Recorded):
+    r"""JapaneseVowels: who of nine speaks, by 7 to 29 frames.
+
+    Source:  Kudo, Toyama and Shimbo 1999. "validation" is every fifth series of the training split, as it has the same nine
+             speakers; "test" is the originals'.
+    """
+
+    @property
+    def input_size(self) -> int:
+        return DIMENSIONS
+
+    @property
+    def output_size(self) -> int:
+        return len(SPEAKERS)
+
+    @property
+    def shortest(self) -> int:
+        return SHORTEST
+
+    def recorded(self, split: str) -> Sequences:
+        return _vowels(self.data)[split]
+
+
+def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Tensor | None]:
+    """Sequences (time, batch, feature) and their lengths, `speed` times as fast."""
+    if speed <= 1:
+        repeats = round(1 / speed)
+        return xs.repeat_interleave(repeats, 0), None if lengths is None else lengths * repeats
+    together = round(speed)
+    whole = len(xs) // together
+    return xs[: whole * together].unflatten(0, (whole, together)).mean(1), None if lengths is None else lengths // together
+
+
+@functools.cache
+def _har(folder: str) -> dict[str, Sequences]:
+    given, test = read_uci_har(folder, "train"), read_uci_har(folder, "test")
+    held = torch.isin(given.subjects, torch.tensor(HELD_OUT))
+    if not 0 < int(held.sum()) < len(held):
+        raise UsageError(f"{folder}: of the people {HELD_OUT} and of others there must be windows in the training split.")
+    train = given.xs[:, ~held]
+    mean, deviation = _scale(train.flatten(0, 1), folder)
+    return {
+        "train": Sequences((train - mean) / deviation, given.labels[~held]),
+        "validation": Sequences((given.xs[:, held] - mean) / deviation, given.labels[held]),
+        "test": Sequences((test.xs - mean) / deviation, test.labels),
+    }
+
+
+@functools.cache
+def _vowels(folder: str) -> dict[str, Sequences]:
+    given = read_japanese_vowels(folder, "train")
+    parts = {
+        "train": [pair for k, pair in enumerate(given) if k % EVERY != EVERY - 1],
+        "validation": given[EVERY - 1 :: EVERY],
+        "test": read_japanese_vowels(folder, "test"),
+    }
+    if not parts["validation"]:
+        raise UsageError(f"{folder}: {len(given)} series in the training split; every fifth is held out, so 5 are needed.")
+    if any(len(xs) < SHORTEST for series in parts.values() for xs, _ in series):
+        raise UsageError(f"{folder}: a series has fewer than {SHORTEST} frames; these data have at least as many.")
+    mean, deviation = _scale(torch.cat([xs for xs, _ in parts["train"]]), folder)
+    return {split: _padded([((xs - mean) / deviation, label) for xs, label in series]) for split, series in parts.items()}
+
+
+def _scale(samples: Tensor, folder: str) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each feature, over samples (n, feature)."""
+    deviation, mean = torch.std_mean(samples.double(), dim=0, correction=0)
+    if not bool((deviation > 0).all()):
+        raise UsageError(f"{folder}: feature {int(deviation.argmin())} is the same in every sample of the training split.")
+    return mean.to(samples), deviation.to(samples)
+
+
+def _padded(series: list[tuple[Tensor, int]]) -> Sequences:
+    xs = [xs for xs, _ in series]
+    return Sequences(pad_sequence(xs), torch.tensor([label for _, label in series]), torch.tensor([len(x) for x in xs]))

@@ -1,0 +1,39 @@
+"""The tasks by name; a task's file is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from experiments.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from experiments.tasks.task import Task
+
+__all__ = ["TASKS", "task_named"]
+
+TASKS: Mapping[str, str] = {
+    "recall": "experiments.tasks.recall:Recall",
+    "repeat-text": "experiments.tasks.repeated_text:RepeatText",
+    "copy": "experiments.tasks.copying:Copy",
+    "variable-copy": "experiments.tasks.copying:VariableCopy",
+    "adding": "experiments.tasks.adding:Adding",
+    "clocked-recall": "experiments.tasks.clocked:ClockedRecall",
+    "har": "experiments.tasks.recordings:HAR",
+    "vowels": "experiments.tasks.recordings:Vowels",
+    "recall-any-warp": "experiments.tasks.any_warp:AnyWarp",
+}
+
+
+def task_named(name: str) -> type[Task]:
+    """The class of a task.
+
+    Raises:  UsageError for another name, with the nearest one.
+    """
+    if name not in TASKS:
+        hint = did_you_mean(name, TASKS) or f"; there is {', '.join(TASKS)}."
+        raise UsageError(f"there is no task {name!r}{hint}")
+    module, _, kind = TASKS[name].partition(":")
+    found: type[Task] = getattr(importlib.import_module(module), kind)
+    return found

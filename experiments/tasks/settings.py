@@ -1,0 +1,21 @@
+"""What is wrong with a task's settings, said in the user's words."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+
+__all__ = ["one_of", "whole"]
+
+
+def whole(name: str, value: int, least: int, why: str = "") -> None:
+    """Refuse what is no whole number from `least` on; `why` follows in the message."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"`{name}` must be a whole number, got {value!r}.")
+    if value < least:
+        raise ValueError(f"`{name}` must be at least {least}, got {value}{why and f': {why}'}.")
+
+
+def one_of(name: str, value: str, words: Sequence[str]) -> None:
+    if value not in words:
+        raise ValueError(f"`{name}` must be {' or '.join(map(repr, words))}, got {value!r}.")

@@ -1,0 +1,157 @@
+r"""What a task is: batches by a generator, a loss, and what predictors without memory would lose.
+
+    a class at every sample       targets (time, batch)        loss  mean of -log softmax(y)[target] where it counts, in nats
+    a class of the sequence       targets (batch,)             the same, at each sequence's own last sample
+    numbers at the end            targets (batch, outputs)     mean of (y - target)^2 there
+
+Time axes are (time, batch, feature). Numbers are of torch's default dtype, as the weights of a model are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from experiments.seeds import generator as generator_of
+from experiments.tasks import guessing
+from experiments.tasks.settings import one_of
+
+__all__ = ["SPLITS", "Batch", "ClassAtEverySample", "ClassOfTheSequence", "NumbersAtTheEnd", "Task", "check_split"]
+
+SPLITS = ("train", "validation", "test")
+
+
+def check_split(split: str) -> None:
+    one_of("split", split, SPLITS)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    r"""Sequences, what is to be said of them, and when.
+
+    Shape:   xs (time, batch, input); targets as the kind of the task has them; counts (time, batch) of 0 and 1, where loss and
+             accuracy look, None for everywhere; ts edges (time + 1,) or (time + 1, batch), None for one unit a sample; lengths
+             (batch,), None for all of xs.
+    """
+
+    xs: Tensor
+    targets: Tensor
+    counts: Tensor | None = None
+    ts: Tensor | None = None
+    lengths: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """How many sequences."""
+        return self.xs.shape[1]
+
+    def last(self, outputs: Tensor) -> Tensor:
+        """What is said at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
+        if self.lengths is None:
+            return outputs[-1]
+        lengths = self.lengths.to(outputs.device)
+        return outputs[lengths - 1, torch.arange(len(lengths), device=outputs.device)]
+
+
+class Task(ABC):
+    """A task; its subclasses are frozen dataclasses, and their fields are its settings."""
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """Features of a sample."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """Numbers that a model has to give at every sample: one a class, or those asked for."""
+
+    @abstractmethod
+    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
+        """So many sequences; the same generator in the same state gives the same ones."""
+
+    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
+        """Batches of `size`, the last perhaps smaller, until there were so many sequences; the same for the same seed."""
+        sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
+        for k, start in enumerate(range(0, sequences, size)):
+            yield self.batch(min(size, sequences - start), generator_of(seed, "evaluation", split, k), split)
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The mean over what counts; outputs (time, batch, output_size)."""
+
+    @abstractmethod
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        """ "loss", and "accuracy" for classes: means over what counts."""
+
+    def weight(self, batch: Batch) -> float:
+        """How much counts in a batch: means over several batches are weighted by it."""
+        return float(batch.size)
+
+    def guesses(self) -> dict[str, guessing.Told]:
+        """For classes: name of a predictor -> what it is told of a sample, as a table of targets; {} where none is known."""
+        return {}
+
+    def baselines(self) -> dict[str, float]:
+        """Name -> loss of predictors without memory, or with as much as the name says; {} where none is known."""
+        return {name: guessing.loss(told) for name, told in self.guesses().items()}
+
+    def chances(self) -> dict[str, float]:
+        """Name -> accuracy of predictors that are told as much."""
+        return {name: guessing.accuracy(told) for name, told in self.guesses().items()}
+
+    def _checked(self, outputs: Tensor, batch: Batch) -> Tensor:
+        expected = (*batch.xs.shape[:2], self.output_size)
+        if outputs.shape != expected:
+            raise ValueError(f"`outputs` must be (time, batch, outputs) = {expected}, got shape {tuple(outputs.shape)}.")
+        return outputs
+
+
+class ClassAtEverySample(Task):
+    """Cross entropy in nats, and accuracy, wherever it counts."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        scores = self._checked(outputs, batch)
+        return self._mean(nn.functional.cross_entropy(scores.movedim(-1, 1), batch.targets, reduction="none"), batch)
+
+    @torch.no_grad()
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        right = outputs.argmax(-1) == batch.targets
+        return {"loss": float(self.loss(outputs, batch)), "accuracy": float(self._mean(right.to(outputs.dtype), batch))}
+
+    def weight(self, batch: Batch) -> float:
+        return float(batch.targets.numel() if batch.counts is None else batch.counts.sum())
+
+    def _mean(self, values: Tensor, batch: Batch) -> Tensor:
+        if batch.counts is None:
+            return values.mean()
+        counts = batch.counts.to(values)
+        return (values * counts).sum() / counts.sum()
+
+
+class ClassOfTheSequence(Task):
+    """Cross entropy in nats, and accuracy, at each sequence's own last sample."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return nn.functional.cross_entropy(batch.last(self._checked(outputs, batch)), batch.targets)
+
+    @torch.no_grad()
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        right = batch.last(outputs).argmax(-1) == batch.targets
+        return {"loss": float(self.loss(outputs, batch)), "accuracy": float(right.to(outputs.dtype).mean())}
+
+
+class NumbersAtTheEnd(Task):
+    """Mean squared error at each sequence's own last sample."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return nn.functional.mse_loss(batch.last(self._checked(outputs, batch)), batch.targets)
+
+    @torch.no_grad()
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        return {"loss": float(self.loss(outputs, batch))}
