@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Interrupted", "checkpoint", "interruptible"]
+__all__ = ["Interrupted", "checkpoint", "deferred", "interruptible"]
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _received: list[int] = []
@@ -58,3 +58,39 @@ def interruptible() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         _received.clear()
+
+
+@contextmanager
+def deferred() -> Iterator[Callable[[], bool]]:
+    """Within it, a signal waits until what is begun is done: it is delivered, to whom it was for, on the way out.
+
+    Gives a function that says whether one waits. A second signal does not wait, and one that is ignored stays ignored.
+    """
+    waiting: list[int] = []
+    before = {number: signal.getsignal(number) for number in WORDS}
+
+    def receive(number: int, frame: object) -> None:
+        waiting.append(number)
+        if len(waiting) > 1:
+            restore()
+            signal.raise_signal(number)
+
+    def restore() -> None:
+        for number in caught:
+            signal.signal(number, before[number])
+
+    caught: list[signal.Signals] = []
+    try:
+        for number, handler in before.items():
+            if handler not in (None, signal.SIG_IGN):
+                signal.signal(number, receive)
+                caught.append(number)
+    except ValueError:  # not the main thread
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(waiting)
+    finally:
+        restore()
+    if waiting:
+        signal.raise_signal(waiting[0])

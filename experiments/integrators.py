@@ -1,0 +1,82 @@
+r"""Integrators by name: how a field becomes a sequence of states.
+
+exact               dh/dt = field(x, h) solved over held samples, up to a tolerance
+euler ...           one-step maps of discretize, a sample a step, or `substeps` steps a sample
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import discretize
+from experiments.usage import UsageError, did_you_mean
+
+__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "known_integrator", "sequence_module"]
+
+if TYPE_CHECKING:
+    from ctrnn import VectorField
+    from discretize import ContinuousRNN, DiscreteRNN
+
+EXACT = "exact"
+INTEGRATORS = {
+    EXACT: "ContinuousRNN",
+    "euler": "Euler",
+    "exponential-euler": "ExponentialEuler",
+    "taylor2": "Taylor2",
+    "etd2": "ETD2",
+    "etdrk4": "ETDRK4",
+    "midpoint": "Midpoint",
+    "heun": "Heun",
+    "runge-kutta4": "RungeKutta4",
+    "backward-euler": "BackwardEuler",
+    "trapezoid": "Trapezoid",
+    "frozen-backward-euler": "FrozenBackwardEuler",
+    "frozen-trapezoid": "FrozenTrapezoid",
+    "exponential-rosenbrock": "ExponentialRosenbrock",
+    "splitting": "Splitting",
+    "strang-splitting": "StrangSplitting",
+}
+
+
+@dataclass(frozen=True)
+class IntegratorSettings:
+    r"""How finely a field is integrated.
+
+    Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps.
+    Raises:  ValueError for tolerances and counts that are not above 0.
+    """
+
+    method: str = "dopri5"
+    rtol: float = 1e-3
+    atol: float = 1e-5
+    substeps: int = 1
+
+    def __post_init__(self) -> None:
+        for name, tolerance in (("rtol", self.rtol), ("atol", self.atol)):
+            if not 0 < tolerance < math.inf:
+                raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
+        if self.substeps < 1:
+            raise ValueError(f"`substeps` must be at least 1, got {self.substeps}.")
+
+
+def known_integrator(name: str) -> str:
+    """The name itself. Raises: UsageError, with the nearest, where no integrator has it."""
+    if name not in INTEGRATORS:
+        hint = did_you_mean(name, INTEGRATORS) or f"; there is {', '.join(INTEGRATORS)}."
+        raise UsageError(f"there is no integrator {name!r}{hint}")
+    return name
+
+
+def sequence_module(name: str, field: VectorField, settings: IntegratorSettings) -> DiscreteRNN | ContinuousRNN:
+    r"""The field under that integrator, on the field's own parameters.
+
+    Raises:  UsageError for a name that no integrator has, and for a method that no solver has.
+    """
+    if known_integrator(name) == EXACT:
+        try:
+            return discretize.ContinuousRNN(field, settings.method, settings.rtol, settings.atol)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{error}") from error
+    return discretize.DiscreteRNN(field, getattr(discretize, INTEGRATORS[name])(), substeps=settings.substeps)

@@ -1,0 +1,1 @@
+"""What `ctrnn train` does: one configuration, trained in one folder."""

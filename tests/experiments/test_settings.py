@@ -1,0 +1,198 @@
+"""Settings at the prompt and in files: what is read, and what is refused in which words."""
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.configuration import Configuration, TrainingSettings, configured
+from experiments.fields import FIELDS, FieldSettings
+from experiments.integrators import INTEGRATORS, IntegratorSettings
+from experiments.settings import assigned, made, read_json, setting_types, value_of, words_of
+from experiments.tasks.registry import TASKS, task_named
+from experiments.usage import UsageError
+
+KINDS = (FieldSettings, IntegratorSettings, TrainingSettings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    count: int = 1
+    size: float = 1.0
+    on: bool = False
+    word: Literal["standard", "chrono"] = "standard"
+    bound: float | None = None
+    sizes: tuple[int, ...] = ()
+    pair: tuple[int, float] = (1, 2.0)
+    name: str = "x"
+
+
+VALUES = {
+    "count": st.integers(),
+    "size": st.floats(allow_nan=False, allow_infinity=False),
+    "on": st.booleans(),
+    "word": st.sampled_from(["standard", "chrono"]),
+    "bound": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    "sizes": st.tuples() | st.lists(st.integers(), max_size=4).map(tuple),
+    "pair": st.tuples(st.integers(), st.floats(allow_nan=False, allow_infinity=False)),
+    "name": st.text("abc-_ .", max_size=5).map(str.strip),
+}
+
+
+@given(st.fixed_dictionaries(VALUES))
+def test_what_is_written_is_read_again_at_the_prompt_and_from_a_file(values):
+    sample = Sample(**values)
+    assert made(Sample, assigned([f"{key}={words_of(value)}" for key, value in values.items()], [Sample])[0]) == sample
+    assert read_json(Sample, json.loads(json.dumps(dataclasses.asdict(sample)))) == sample
+
+
+@given(st.sampled_from(sorted(VALUES)), st.text(max_size=6))
+def test_any_text_is_a_value_of_the_type_or_refused_in_words(key, text):
+    types = {"count": int, "size": float, "on": bool, "word": str, "bound": (float, type(None)), "sizes": tuple, "pair": tuple}
+    try:
+        value = value_of(key, text, setting_types(Sample)[key])
+    except UsageError as error:
+        said = str(error)
+    else:
+        assert isinstance(value, types.get(key, str))
+        assert not isinstance(value, float) or math.isfinite(value)
+        return
+    assert said.startswith(f"{key} is ")
+    assert said.endswith(f"got {text!r}.")
+
+
+@given(
+    st.sampled_from(sorted(VALUES)), st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists)
+)
+def test_any_json_is_a_value_of_the_type_or_refused(key, value):
+    try:
+        sample = read_json(Sample, {key: value})
+    except UsageError:
+        return
+    read = getattr(sample, key)
+    assert read == (tuple(value) if isinstance(value, list) else value)
+    assert type(read) is not int or key == "count"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("steps", "--set takes KEY=VALUE, got 'steps'."),
+        ("=5", "--set takes KEY=VALUE, got '=5'."),
+        ("stepz=5", "there is no setting 'stepz'; did you mean 'steps'?"),
+        ("qqq=5", "there is no setting 'qqq'; there is hidden, init, t_max"),
+        ("steps=many", "steps is a whole number, got 'many'."),
+        ("steps=1.5", "steps is a whole number, got '1.5'."),
+        ("rate=fast", "rate is a number, got 'fast'."),
+        ("rate=nan", "rate is a number, got 'nan'."),
+        ("rate=inf", "rate is a number, got 'inf'."),
+        ("clip=big", "clip is a number or none, got 'big'."),
+        ("steps=none", "steps is a whole number, got 'none'."),
+        ("init=chron", "init is standard or chrono, got 'chron'."),
+    ],
+)
+def test_wrong_settings_are_refused_in_words(assignment, message):
+    with pytest.raises(UsageError) as caught:
+        assigned([assignment], KINDS)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_setting_given_twice_is_refused():
+    with pytest.raises(UsageError, match="steps twice"):
+        assigned(["steps=5", "rate=1", "steps=6"], KINDS)
+
+
+def test_types_are_told_apart_in_words():
+    hints = setting_types(Sample)
+    asked = {"on": "true or false", "sizes": "a whole number or several", "pair": "a whole number,a number"}
+    for key, words in asked.items():
+        with pytest.raises(UsageError, match=words):
+            value_of(key, "?", hints[key])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_no_key_belongs_to_two(name):
+    keys = [key for kind in (task_named(name), *KINDS) for key in setting_types(kind)]
+    assert sorted(keys) == sorted(set(keys))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("recal", "plain", "euler"), "there is no task 'recal'; did you mean 'recall'?"),
+        (("recall", "gatd", "euler"), "there is no field 'gatd'; did you mean 'gated'?"),
+        (("recall", "gated", "eulr"), "there is no integrator 'eulr'; did you mean 'euler'?"),
+        (("recall", "gated", "zz"), "there is no integrator 'zz'; there is exact, euler"),
+    ],
+)
+def test_names_that_are_not_known_are_refused_with_the_nearest(words, message):
+    with pytest.raises(UsageError) as caught:
+        configured(*words)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1", "rtol=0"],
+)
+def test_numbers_that_train_nothing_are_refused(assignment):
+    with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
+        configured("recall", "gated", "euler", [assignment])
+
+
+def test_chrono_without_its_longest_time_is_refused():
+    with pytest.raises(UsageError, match="chrono, which needs `t_max`"):
+        configured("recall", "gated", "euler", ["init=chrono"])
+
+
+def test_a_configuration_goes_through_json_and_through_its_own_command(tmp_path):
+    ours = configured(
+        "recall",
+        "leaky",
+        "exact",
+        ["warp=7", "warping=variable", "padded=true", "rate=2.5e-4", "clip=1", "init=chrono", "t_max=9"],
+    )
+    assert Configuration.from_json(json.loads(json.dumps(ours.to_json()))) == ours
+    words = ours.command(tmp_path, resume=True).split()
+    assert words[:2] == ["ctrnn", "train"]
+    assert words[-1] == "--resume"
+    named = {words[k]: words[k + 1] for k in range(2, len(words) - 1) if words[k] in ("--task", "--field", "--integrator")}
+    settings = [words[k + 1] for k, word in enumerate(words) if word == "--set"]
+    assert configured(named["--task"], named["--field"], named["--integrator"], settings) == ours
+
+
+def test_differences_name_the_keys():
+    ours = configured("recall", "gated", "euler", ["warp=7"])
+    theirs = configured("recall", "leaky", "euler", ["warp=8", "steps=5"])
+    assert ours.differences(theirs) == ["field", "warp", "steps"]
+    assert ours.differences(configured("adding", "gated", "euler")) == ["task"]
+    assert not ours.differences(configured("recall", "gated", "euler", ["warp=7"]))
+
+
+def test_what_is_no_configuration_is_refused():
+    good = configured("recall", "gated", "euler").to_json()
+    wrong = [None, {}, {**good, "more": 1}, {**good, "task": 3}, {**good, "field": "x"}, {**good, "training": {"steps": "5"}}]
+    for values in wrong:
+        with pytest.raises(UsageError):
+            Configuration.from_json(values)
+
+
+def test_the_help_of_the_command_names_all_fields():
+    from experiments.__main__ import train  # noqa: PLC0415
+
+    said = " ".join(train.__doc__.replace(" or ", ", ").split())
+    assert ", ".join(FIELDS) in said
+    assert [name for name in INTEGRATORS if f" {name}," in said][:3] == ["exact", "euler", "exponential-euler"]
+
+
+def test_the_page_names_everything_there_is():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text()
+    keys = [key for kind in KINDS for key in setting_types(kind)]
+    missing = [name for name in (*TASKS, *FIELDS, *INTEGRATORS, *keys) if not re.search(rf"[ ,|]{name}[ ,:;]", page)]
+    assert not missing, "say in docs/training.md what these are"
