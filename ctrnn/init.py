@@ -234,22 +234,23 @@ def _check_bias(part: Written) -> None:
             f"`module` has a {kind} whose `{part.name}` is no parameter but made anew at every call, as by a hook; set the time "
             "scales first, then put the hook on."
         )
+    if parametrize.is_parametrized(part.owner, part.name):
+        chain = getattr(part.owner.parametrizations, part.name)
+        if not all(hasattr(step, "right_inverse") for step in chain):
+            raise ValueError(
+                f"`module` has a {kind} whose `{part.name}` is parametrized without a right inverse, so that it cannot be set; "
+                "set the time scales first, then register the parametrization."
+            )
 
 
 def _write(part: Written, T: Tensor) -> None:
     bias = getattr(part.owner, part.name)
     wanted = bias.detach().clone(memory_format=torch.contiguous_format)
     wanted.view(-1)[part.rows] = part.values(T).to(wanted)
-    if not parametrize.is_parametrized(part.owner, part.name):
-        bias.copy_(wanted)
-        return
-    try:
+    if parametrize.is_parametrized(part.owner, part.name):
         setattr(part.owner, part.name, wanted)
-    except (NotImplementedError, RuntimeError) as error:
-        raise ValueError(
-            f"`module` has a {type(part.owner).__name__} whose `{part.name}` is parametrized without a right inverse, so that it "
-            "cannot be set; set the time scales first, then register the parametrization."
-        ) from error
+    else:
+        bias.copy_(wanted)
 
 
 @torch.no_grad()

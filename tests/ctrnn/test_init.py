@@ -284,6 +284,12 @@ def test_a_bias_that_cannot_be_set_is_refused():
     parametrize.register_parametrization(one_way.rate, "bias", OneWay(), unsafe=True)
     with pytest.raises(ValueError, match="parametrized without a right inverse"):
         chrono_(one_way, MOST)
+    stack = ctrnn.gated(3, 7, num_layers=2)
+    parametrize.register_parametrization(stack.fields[1].rate, "bias", OneWay(), unsafe=True)
+    first = stack.fields[0].rate.bias.clone()
+    with pytest.raises(ValueError, match="parametrized without a right inverse"):
+        chrono_(stack, MOST)
+    assert torch.equal(stack.fields[0].rate.bias, first)  # refused before anything was changed
     hooked = ctrnn.gated(3, 7)
     bias = hooked.rate.bias
     del hooked.rate._parameters["bias"]
