@@ -31,7 +31,7 @@ DEMO = Heading(
     text="""A gated recurrent cell is a differential equation,
 <i>dh/dt</i> = <i>g</i>(<i>x</i>, <i>h</i>) · (tanh(<i>W<sub>x</sub>x</i> + <i>W<sub>h</sub>h</i> + <i>b</i>) − <i>h</i>), and
 its gate <i>g</i> is the speed of a clock. This page takes that literally: it proves the equations, plays one recording on five
-clocks, and compares the solver with the usual cell, all with the same weights.""",
+clocks, and compares the solver with the usual cell, all with the same weights; at the end it trains a cell both ways.""",
 )
 
 

@@ -35,7 +35,7 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         lead=f"{name[:1].upper() + name[1:] if recording.shipped else name}: {size}, {lasts}.",
         body="<p>Every channel is standardized: its mean is 0 and its standard deviation 1"
         f"{escape(_constant(recording))}. Time is counted in samples from here on.{only} The cell has {UNITS} units, and its "
-        "weights are drawn at random from a fixed seed; nothing is trained.</p>",
+        "weights are drawn at random from a fixed seed; nothing is trained before the last section.</p>",
         pictures=(_picture(recording),),
         numbers={
             "name": recording.name,

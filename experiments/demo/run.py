@@ -17,7 +17,7 @@ from time import perf_counter
 
 import torch
 
-from experiments.demo import breakdown, clocks, proofs, recorded, steps
+from experiments.demo import breakdown, clocks, proofs, recorded, steps, trained
 from experiments.demo.page import page
 from experiments.demo.recording import Recording
 from experiments.demo.section import Section, SectionMaker
@@ -63,7 +63,9 @@ def run(out: Path, recording: Recording, command: str) -> bool:
 
 
 # What the page shows, in order.
-SECTIONS: list[SectionMaker] = [recorded.section, proofs.section, clocks.section, steps.section, breakdown.section]
+SECTIONS: list[SectionMaker] = [
+    recorded.section, proofs.section, clocks.section, steps.section, breakdown.section, trained.section,
+]  # fmt: skip
 
 
 def _say(line: str) -> None:

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 
 import ctrnn
 from experiments import __main__, colours, plots
-from experiments.demo import cell, clocks, proofs, run, steps
+from experiments.demo import cell, clocks, proofs, run, steps, trained
 from experiments.demo.page import scientific
 from experiments.demo.recording import Recording, load
 from experiments.demo.section import Section
@@ -68,6 +68,12 @@ def small_recording(folder, name="small & <b>.npy"):
     return folder / name
 
 
+def shorten_training(patch):
+    """A few steps, which need only be better than none."""
+    patch.setattr(trained, "STEPS", 30)
+    patch.setattr(trained, "LIMIT", trained._memoryless())
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """One whole run, identities and all, on a small recording whose name is not safe in HTML."""
@@ -75,6 +81,7 @@ def made(tmp_path_factory):
     said = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_say", said.append)
+        shorten_training(patch)
         words = ["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")]
         code = __main__.main(words)
     text = (folder / "out" / "index.html").read_text(encoding="utf-8")
@@ -129,7 +136,7 @@ def test_ids_are_unique_and_every_reference_finds_its_id(made):
 
 def test_every_figure_has_a_caption_and_every_picture_a_name(made):
     figures = made.page.all("figure")
-    assert len(figures) == len(made.page.all("svg")) == 8
+    assert len(figures) == len(made.page.all("svg")) == 9
     for figure in figures:
         assert [child.text.strip() for child in figure.children if child.tag == "figcaption"] != [""]
     for svg in made.page.all("svg"):
@@ -200,6 +207,13 @@ def test_page_terminal_and_numbers_agree(made):
         assert f"{told['largest_deviation']:.3g}" in said
         assert scientific(told["largest_deviation"]) in made.text
         assert scientific(told["rms_deviation"]) in made.text
+    numbers = made.numbers["trained"]
+    for name, words in trained.MODELS.items():
+        assert f"{words:<16}loss {numbers['loss'][name]:.3g}" in said
+        assert scientific(numbers["loss"][name]) in made.text
+        for shares in (numbers["told"][name]["accuracy"], numbers["not_told"][name]):
+            assert "".join(f"{share:>6.2f}" for share in shares) in said
+            assert all(f"<td>{share:.2f}</td>" in made.text for share in shares)
     identities = made.numbers["equations"]["identities"]
     assert f"{len(identities)} of {len(identities)} hold" in said
     assert len(made.page.all("tr")) > len(identities)
@@ -260,6 +274,70 @@ def test_euler_steps_come_to_the_solution_as_one_over_n(tmp_path):
     _, runs, gate = steps.compare(load(small_recording(tmp_path), 12.0))
     assert 0 < gate < 1
     assert steps.observed_orders(runs)[-1] == pytest.approx(1, abs=0.1)
+
+
+@pytest.fixture(scope="module")
+def briefly():
+    """Both models after a few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_training(patch)
+        return {name: trained.train(name).model for name in trained.MODELS}
+
+
+def test_both_models_start_from_the_same_weights_and_are_moved_by_training(monkeypatch, briefly):
+    monkeypatch.setattr(trained, "STEPS", 0)
+    start = {name: trained.train(name).model.state_dict() for name in trained.MODELS}
+    for name, weights in start["euler"].items():
+        assert torch.equal(weights, start["exact"][name])
+        ends = [briefly[integrator].state_dict()[name] for integrator in trained.MODELS]
+        assert not torch.equal(*ends)
+        assert not any(torch.equal(weights, end) for end in ends)
+
+
+def by_hand(model, n):
+    """Weights in float64, the field they make, and the samples of a told test."""
+    W = {name: value.detach().double().numpy() for name, value in model.field.named_parameters()}
+
+    def f(x, h):
+        g = 1 / (1 + np.exp(-(W["rate.weight_x"] @ x + W["rate.weight_h"] @ h + W["rate.bias"])))
+        return g * (np.tanh(W["candidate.weight_x"] @ x + W["candidate.weight_h"] @ h + W["candidate.bias"]) - h)
+
+    xs = trained._played(n).xs.double().numpy()
+    assert all((xs[k] == xs[k // n * n]).all() for k in range(len(xs)))  # each symbol n times
+    return f, xs
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_a_told_discretized_model_takes_steps_as_long_as_its_samples(briefly, n):
+    f, xs = by_hand(briefly["euler"], n)
+    h = np.zeros(trained.HIDDEN)
+    for x in xs[:, 5]:
+        h = h + trained.OWN_TIME / n * f(x, h)
+    got = trained.told(briefly["euler"], "euler", n)
+    np.testing.assert_allclose(got.states[-1, 5], h, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_a_told_solved_model_is_the_solution_in_which_every_symbol_lasts_as_long_as_ever(briefly, n):
+    f, xs = by_hand(briefly["exact"], 1)
+    got = trained.told(briefly["exact"], "exact", n)
+    h = np.zeros(trained.HIDDEN)
+    for k, x in enumerate(xs[:3, 5]):
+        h = solve_ivp(lambda _, h: f(x, h), (0, trained.OWN_TIME), h, rtol=1e-10, atol=1e-12, method="DOP853").y[:, -1]  # noqa: B023
+        np.testing.assert_allclose(got.states[k, 5], h, rtol=0, atol=clocks.allowed_deviation())
+
+
+def test_a_model_that_did_not_learn_fails_and_so_do_states_that_depend_on_the_clock(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(trained, "STEPS", 1)
+    monkeypatch.setattr(trained, "allowed_deviation", lambda: 1e-16)
+    assert main_on(tmp_path, monkeypatch, trained.section) == 1
+    failures = json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]
+    assert [failure.split(" ")[1] for failure in failures] == ["discretized", "ODE-integrated", "the"]
+    assert "exact states move by" in capsys.readouterr().out
+
+
+def test_a_share_below_all_is_never_told_as_all():
+    assert [trained._at_least(share) for share in (1.0, 0.99999, 0.951)] == ["all", "at least 99.9 %", "at least 95.1 %"]
 
 
 def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, monkeypatch, capsys):
@@ -368,3 +446,5 @@ def test_the_whole_demo_on_the_eeg(tmp_path):
     assert numbers["recording"]["samples"] == 800
     assert max(told["largest_deviation"] for told in numbers["clocks"]["clocks"]) < 1e-7
     assert min(told["largest_deviation_without_speed"] for told in numbers["clocks"]["clocks"]) > 0.3
+    assert min(numbers["trained"]["told"]["exact"]["accuracy"]) > 0.98
+    assert min(numbers["trained"]["told"]["euler"]["accuracy"]) < 0.5
