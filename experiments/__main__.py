@@ -12,7 +12,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,8 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from experiments.interruption import Interrupted, interruptible
+from experiments.studies import command as studies
+from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, did_you_mean
 
 __all__ = ["COMMANDS", "main"]
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from experiments.demo.recording import Recording
 
 DONE, FAILED, WRONG_USAGE, BROKEN_PIPE = 0, 1, 2, 141
+ABOUT = "Recurrent networks as ordinary differential equations."
 
 
 def _hertz(words: list[str]) -> float:
@@ -136,6 +139,34 @@ def breakdown(
     return DONE if run(out, recording, command=shlex.join(words)) else FAILED
 
 
+def train(
+    *,
+    task: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(TASKS))],
+    field: Annotated[str, tyro.conf.arg(metavar="NAME")],
+    integrator: Annotated[str, tyro.conf.arg(metavar="NAME")],
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
+    resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+) -> int:
+    """Train a field under an integrator on a task; the run is a folder, and goes on from where it was.
+
+    Args:
+        task: One of those named.
+        field: plain, leaky, gated, gated-global, gated-softplus, gated-exponential, gated-power, gru, lstm or lstm-blind-output.
+        integrator: exact, euler, exponential-euler, or another step map.
+        out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
+        set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.
+        resume: Go on with the run in DIR, from nothing if there is none.
+    """
+    from experiments.configuration import check_names, configured  # noqa: PLC0415
+
+    check_names(task, field, integrator)
+    configuration = configured(task, field, integrator, [word for words in set for word in words])
+    from experiments.train.run import run  # noqa: PLC0415
+
+    return DONE if run(configuration, out, resume) else FAILED
+
+
 def bench(
     *,
     against: Annotated[str | None, tyro.conf.arg(metavar="NAME,...", help_behavior_hint="(default: all that are here)")] = None,
@@ -189,7 +220,20 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
     return load(input, rate), ["ctrnn", command, "--out", str(out), *given]
 
 
-COMMANDS: dict[str, Callable[..., int]] = {"demo": demo, "derive": derive, "breakdown": breakdown, "bench": bench}
+def study() -> int:
+    """Repeat a claim about learning: many trainings, a table, figures and a verdict."""
+    return WRONG_USAGE  # its own commands are called instead
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "demo": demo,
+    "derive": derive,
+    "breakdown": breakdown,
+    "train": train,
+    "bench": bench,
+    "study": study,
+}
+GROUPS: dict[str, dict[str, Callable[..., int]]] = {"study": studies.COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -217,34 +261,35 @@ def _run(words: list[str]) -> int:
 
         print(f"ctrnn {version('ctrnn')}")
         return DONE
-    if words[0] not in COMMANDS:
-        kind = "option" if words[0].startswith("-") else "command"
-        known = ["--help", "--version"] if kind == "option" else list(COMMANDS)
-        hint = did_you_mean(words[0], known) or f"; there is {', '.join(known)}."
-        raise UsageError(f"there is no {kind} {words[0]!r}{hint}")
+    command, rest = _known(words[0], COMMANDS), words[1:]
     _refuse_foreign_packages()
-    command = COMMANDS[words[0]]
+    if words[0] in GROUPS:
+        if not rest or rest[0] in ("-h", "--help"):
+            print(_help(_prog(words), _summary(command), GROUPS[words[0]]))
+            return DONE if rest else WRONG_USAGE
+        command, rest = _known(rest[0], GROUPS[words[0]]), rest[1:]
     try:
-        return tyro.cli(command, args=words[1:], prog=_prog(words), description=_summary(command))
+        return tyro.cli(command, args=rest, prog=_prog(words), description=_summary(command))
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE
 
 
-def _help() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {_summary(command)}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: ctrnn COMMAND [options]",
-            "",
-            "Recurrent networks as ordinary differential equations.",
-            "",
-            "commands:",
-            *lines,
-            "",
-            "ctrnn COMMAND --help tells what a command takes; ctrnn --version tells the version.",
-        ]
-    )
+def _known(word: str, commands: Mapping[str, Callable[..., int]]) -> Callable[..., int]:
+    if word not in commands:
+        kind = "option" if word.startswith("-") else "command"
+        known = list(commands) if kind == "command" else ["--help", "--version"] if commands is COMMANDS else ["--help"]
+        hint = did_you_mean(word, known) or f"; there is {', '.join(known)}."
+        raise UsageError(f"there is no {kind} {word!r}{hint}")
+    return commands[word]
+
+
+def _help(prog: str = "ctrnn", about: str = ABOUT, commands: Mapping[str, Callable[..., int]] | None = None) -> str:
+    commands = COMMANDS if commands is None else commands
+    width = max(map(len, commands))
+    lines = [f"  {name:<{width}}  {_summary(command)}" for name, command in commands.items()]
+    last = f"{prog} COMMAND --help tells what a command takes"
+    last += "; ctrnn --version tells the version." if commands is COMMANDS else "."
+    return "\n".join([f"usage: {prog} COMMAND [options]", "", about, "", "commands:", *lines, "", last])
 
 
 def _summary(command: Callable[..., int]) -> str:
@@ -252,7 +297,11 @@ def _summary(command: Callable[..., int]) -> str:
 
 
 def _prog(words: Sequence[str]) -> str:
-    return f"ctrnn {words[0]}" if words and words[0] in COMMANDS else "ctrnn"
+    """The command as far as it is known: ctrnn, ctrnn study, ctrnn study run."""
+    if not words or words[0] not in COMMANDS:
+        return "ctrnn"
+    inner = words[1:2] if words[1:] and words[1] in GROUPS.get(words[0], ()) else []
+    return shlex.join(["ctrnn", words[0], *inner])
 
 
 def _complain(line: str, code: int) -> int:

@@ -11,9 +11,9 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from experiments import plots
-from experiments.demo.svg import inline_svg
 from experiments.ablation import forgetting, forgetting_times
 from experiments.ablation_figure import SHADES, forgetting_figure
+from experiments.demo.svg import inline_svg
 
 
 def uncoupled(T):

@@ -50,7 +50,7 @@ def test_help_calls_itself_ctrnn_and_lists_the_commands():
     [
         ([], "usage: ctrnn COMMAND"),
         (["dmeo"], "there is no command 'dmeo'; did you mean 'demo'?"),
-        (["qqq"], "there is no command 'qqq'; there is demo, derive, breakdown, bench."),
+        (["qqq"], "there is no command 'qqq'; there is demo, derive, breakdown, train, bench, study."),
         (["--verison"], "there is no option '--verison'; did you mean '--version'?"),
         (["demo", "--inptu", "x.csv"], "--input FILE"),
         (["demo", "extra"], "extra"),

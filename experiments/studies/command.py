@@ -1,0 +1,108 @@
+"""`ctrnn study list | run | plot`: what is typed, checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from experiments.studies.registry import STUDIES, check_name, study_named
+from experiments.studies.study import SCALES
+from experiments.usage import UsageError, did_you_mean
+
+__all__ = ["COMMANDS"]
+
+DONE, FAILED = 0, 1
+
+
+def list_() -> int:
+    """Tell which studies there are, what they claim, and what they cost."""
+    for name in STUDIES:
+        study = study_named(name)
+        print(name)
+        for line in (study.question, f"“{study.claim}” {study.source}"):
+            print(textwrap.fill(line, 100, initial_indent="  ", subsequent_indent="  "))
+        costs = [f"{scale} {_runs(len(study.runs(scale)))}, {_minutes(study.minutes[scale])}" for scale in SCALES]
+        print(f"  {'; '.join(costs)}")
+    return DONE
+
+
+def run(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    /,
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "small",
+    workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")] = None,
+    shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None,
+) -> int:
+    """Carry out the runs of a study that are missing in a folder; exit code 1 if one failed.
+
+    Args:
+        name: As `ctrnn study list` has it.
+        out: The study's folder; what is done in it is not done again.
+        scale: smoke (seconds), small (minutes) or paper (the printed sizes).
+        workers: Processes; each has its share of the cores.
+        shard: Runs I, I + N, ... of all, counted from 1, so that N machines share a study.
+        data: Folder of recordings, with uci_har/ and japanese_vowels/ in it; only for studies of them.
+    """
+    address = check_name(name)
+    if scale not in SCALES:
+        hint = did_you_mean(scale, SCALES) or f"; there is {', '.join(SCALES)}."
+        raise UsageError(f"there is no scale {scale!r}{hint}")
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
+    part = (1, 1) if shard is None else _shard(shard)
+    words = ["ctrnn", "study", "run", name, "--scale", scale, "--out", str(out)]
+    words += [] if workers is None else ["--workers", str(workers)]
+    words += [] if shard is None else ["--shard", shard]
+    if data is not None:
+        if not data.is_dir():
+            raise UsageError(f"--data is a folder; there is none at {data}.")
+        os.environ["CTRNN_DATA"] = str(data.resolve())  # by which worker processes have it, too
+        words += ["--data", str(data)]
+    from experiments.studies import runner  # noqa: PLC0415
+
+    return DONE if runner.run(address, scale, out, shlex.join(words), workers, part) else FAILED
+
+
+def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /) -> int:
+    """Draw verdict, table and figures of a study's folder from its records, however many there are.
+
+    Args:
+        folder: The --out of `ctrnn study run`.
+    """
+    from experiments.studies.folder import described  # noqa: PLC0415
+
+    check_name(described(folder)["study"])
+    from experiments.studies.html_page import write  # noqa: PLC0415
+
+    print(write(folder))
+    return DONE
+
+
+# The words after `ctrnn study`.
+COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "run": run, "plot": plot}
+
+
+def _shard(words: str) -> tuple[int, int]:
+    first, slash, count = words.partition("/")
+    if not (slash and first.isdecimal() and count.isdecimal() and 1 <= int(first) <= int(count)):
+        raise UsageError(f"--shard is I/N with I from 1 to N, as 2/3 for the second of three shares; got {words!r}.")
+    return int(first), int(count)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
+
+
+def _minutes(minutes: float) -> str:
+    if minutes < 1:
+        return f"about {60 * minutes:.0f} s"
+    return f"about {minutes:.0f} min" if minutes < 120 else f"about {minutes / 60:.0f} h"

@@ -1,0 +1,168 @@
+r"""A study's folder: what was asked for, and the record of every run that is done.
+
+    DIR/study.json               name, scale, commands, versions, machine, and the configuration of every run expected
+    DIR/runs/KEY/                the training's own folder
+    DIR/runs/KEY/rows.json       the record: it is there when the run is done, and then it is whole
+    DIR/runs/KEY/error.txt       the traceback of a run that failed
+
+One key has one configuration: where another one is found under it, it is refused, never mixed or overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from experiments.studies.records import Record
+from experiments.studies.study import Carried, Run
+from experiments.usage import UsageError
+from experiments.writing import write_atomically
+
+__all__ = ["claimed", "configuration_of", "described", "fail", "keep", "kept", "opened", "place_of", "records_in"]
+
+PARTS: dict[str, type | tuple[type, ...]] = {
+    "key": str,
+    "configuration": dict,
+    "measures": dict,
+    "rows": list,
+    "seconds": (int, float),
+    "made": dict,
+}
+
+
+def place_of(folder: Path, key: str) -> Path:
+    """The folder of a run."""
+    return folder / "runs" / key
+
+
+def configuration_of(run: Run) -> dict[str, Any]:
+    """As it is written, so that it can be compared with what is read."""
+    plain: dict[str, Any] = json.loads(json.dumps(run.configuration.to_json()))
+    return plain
+
+
+def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapping[str, Any]) -> None:
+    """Write down what is asked for, or find that it is what was asked for before. Raises: UsageError where it is not."""
+    expected = {run.key: configuration_of(run) for run in runs}
+    command = about["command"]
+    if not (folder / "study.json").exists():
+        _write(folder, {"study": name, "scale": scale, **about, "commands": [command], "runs": expected})
+        return
+    before = described(folder)
+    if (before["study"], before["scale"]) != (name, scale):
+        raise UsageError(
+            f"{folder} holds the study {before['study']!r} at scale {before['scale']!r}, not {name!r} at {scale!r}; "
+            "choose another folder with --out DIR."
+        )
+    for key in dict.fromkeys([*before["runs"], *expected]):
+        _refuse_change(folder, key, before["runs"].get(key), expected.get(key))
+    if command not in before["commands"]:
+        _write(folder, {**before, "commands": [*before["commands"], command]})
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """What study.json says. Raises: UsageError."""
+    try:
+        found = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        known = (("study", str), ("scale", str), ("commands", list), ("runs", dict))
+        if not all(isinstance(found[name], kind) for name, kind in known):
+            raise TypeError
+    except FileNotFoundError:
+        raise UsageError(f"{folder} is no study's folder: there is no study.json in it.") from None
+    except OSError as error:
+        raise UsageError(f"{folder / 'study.json'} cannot be read ({error.strerror or error}).") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{folder / 'study.json'} is damaged; delete that file and repeat `ctrnn study run`: the runs that are done are kept."
+        ) from None
+    return dict(found)
+
+
+def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | None:
+    """The record of a run, None where there is none or it is damaged. Raises: UsageError if it is of another configuration."""
+    try:
+        found = json.loads((place_of(folder, key) / "rows.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in PARTS.items())
+    if not whole or found["key"] != key:
+        return None
+    _refuse_change(folder, key, found["configuration"], configuration)
+    return dict(found)
+
+
+def keep(folder: Path, run: Run, carried: Carried, made: Mapping[str, str]) -> None:
+    """Write the record of a run that is done; `made` says by which machine and versions."""
+    record = {
+        "key": run.key,
+        "configuration": configuration_of(run),
+        "measures": dict(carried.measures),
+        "rows": [dict(row) for row in carried.rows],
+        "seconds": float(carried.seconds),
+        "made": dict(made),
+    }
+    place = place_of(folder, run.key)
+    write_atomically(place / "rows.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    (place / "error.txt").unlink(missing_ok=True)
+
+
+def fail(folder: Path, key: str, traceback: str) -> None:
+    """Keep why a run failed, as far as the folder can still be written."""
+    with suppress(OSError):
+        place_of(folder, key).mkdir(parents=True, exist_ok=True)
+        write_atomically(place_of(folder, key) / "error.txt", traceback)
+
+
+def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
+    """What was asked for, and the records that are there, in the order of the study. Raises: UsageError."""
+    asked = described(folder)
+    found = (kept(folder, key, configuration) for key, configuration in asked["runs"].items())
+    return asked, [record for record in found if record is not None]
+
+
+@contextmanager
+def claimed(place: Path) -> Iterator[bool]:
+    """Whether this process is the one that works on a run; the claim ends with the process, however that ends."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".claim").open("w") as file:
+        yield _locked(file)
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        import fcntl  # noqa: PLC0415
+    except ImportError:  # not on this system: two calls on one folder do the same work twice, and write the same
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: likewise
+        return True
+    return True
+
+
+def _write(folder: Path, asked: Mapping[str, Any]) -> None:
+    write_atomically(folder / "study.json", json.dumps(asked, indent=1, ensure_ascii=False) + "\n")
+
+
+def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:
+    if before != now:
+        path, old, new = _difference(before, now)
+        changed = f"{path} is {new!r} and was {old!r}" if path else "it is new" if before is None else "it is asked for no more"
+        raise UsageError(
+            f"{folder} holds run {key!r} of another configuration ({changed}); results are not mixed: choose another folder "
+            "with --out DIR."
+        )
+
+
+def _difference(before: Any, now: Any, path: str = "") -> tuple[str, Any, Any]:
+    """The first setting in which two configurations differ."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*before, *now]):
+            if before.get(name) != now.get(name) or (name in before) != (name in now):
+                return _difference(before.get(name), now.get(name), f"{path}.{name}".strip("."))
+    return path, before, now

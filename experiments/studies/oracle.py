@@ -1,0 +1,114 @@
+r"""Clocks that stop and go, and cells that are told them.
+
+    shown     A A A B C C ..      each symbol once or several times
+    first     1 0 0 1 1 0 ..      the step of a clock that goes at a symbol's first repetition: a causal function of what is shown
+    last      0 0 1 1 0 1 ..      at its last, which is known only afterwards: floor c(t + 1) - floor c(t) of x(floor c(t))
+
+    product form   h <- h + step g (candidate - decay)
+    LSTM           i <- step i,  f <- 1 - step (1 - f)         h = o tanh(c) at every sample, whatever the step
+
+A cell is invariant if after every sample its state is that of the unwarped sequence after as many symbols as the clock has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import ConstantRate, FixedRate, LSTMField, Relaxation, SigmoidConstantRate, VectorField, checks
+
+__all__ = ["STEPS", "OracleCell", "StopAndGo", "has_gate", "played"]
+
+STEPS = ("first", "last")
+CONSTANTS = (FixedRate, ConstantRate, SigmoidConstantRate)
+
+
+@dataclass(frozen=True, eq=False)
+class StopAndGo:
+    r"""What is shown at each sample, of each sequence on a clock of its own.
+
+    Shape:   shown (time, batch): number of the symbol; first, last (time, batch): whether it begins, and ends, there.
+    """
+
+    shown: Tensor
+    first: Tensor
+    last: Tensor
+
+    @classmethod
+    def random(cls, symbols: int, batch: int, most: int, generator: torch.Generator) -> StopAndGo:
+        """Every symbol 1 to `most` times, each number as probable; as long as the shortest of the sequences is."""
+        return cls.of(torch.randint(1, most + 1, (symbols, batch), generator=generator))
+
+    @classmethod
+    def of(cls, repeats: Tensor) -> StopAndGo:
+        """repeats (symbols, batch), each at least 1."""
+        ends = repeats.cumsum(0)
+        times = torch.arange(int(ends[-1].min()))
+        shown = torch.searchsorted(ends.T.contiguous(), times.expand(ends.shape[1], -1).contiguous(), right=True).T
+        first = shown.diff(dim=0, prepend=torch.full_like(shown[:1], -1)) > 0
+        last = (times[:, None] + 1) == ends.gather(0, shown)
+        return cls(shown, first, last)
+
+    def step(self, goes: str) -> Tensor:
+        """0 or 1 at each sample, of the clock that goes at the "first" or at the "last" repetition."""
+        return self.first if goes == "first" else self.last
+
+    def play(self, symbols: Tensor) -> Tensor:
+        """(symbols, batch, ...) -> (time, batch, ...)."""
+        return symbols[self.shown, torch.arange(symbols.shape[1])]
+
+
+class OracleCell(nn.Module):
+    r"""The unit Euler step of a field, its gates multiplied by a step that is given: cell(x, step, h) -> h.
+
+    Args:    field: of product form with a gate, or an LSTM; shared, not copied.
+    Shape:   x (batch, input), step (batch,), h (batch, state) -> (batch, state).
+    Raises:  ValueError for a field without a gate.
+    Source:  this project, results 10 and 11; derivations/texts/own_networks.py.
+    """
+
+    def __init__(self, field: VectorField) -> None:
+        super().__init__()
+        if not has_gate(checks.is_field(field)):
+            raise ValueError(f"an oracle multiplies gates, and this {type(field).__name__} has none: its rate is a constant.")
+        self.field = field
+
+    def forward(self, x: Tensor, step: Tensor, h: Tensor) -> Tensor:
+        step = step.to(h)[:, None]
+        if isinstance(self.field, LSTMField):
+            return self._lstm(self.field.project(x), step, h)
+        return h + step * self.field.flow(self.field.project(x), h)
+
+    def _lstm(self, projected: Tensor, step: Tensor, state: Tensor) -> Tensor:
+        hidden, cell = state.chunk(2, -1)
+        i, f, g, o = self.field.gates.flow(projected, hidden).chunk(4, -1)  # type: ignore[union-attr,operator]
+        cell = (1 - step * (1 - f.sigmoid())) * cell + step * i.sigmoid() * g.tanh()
+        return torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
+
+
+def has_gate(field: VectorField) -> bool:
+    """Whether there is something that an oracle could multiply."""
+    return isinstance(field, LSTMField) or (isinstance(field, Relaxation) and not isinstance(field.rate, CONSTANTS))
+
+
+def played(field: VectorField, xs: Tensor, steps: Tensor | None = None) -> Tensor:
+    r"""States by unit Euler steps, the initial one first; with steps by an `OracleCell`.
+
+    One sample at a time on every clock: a product over a whole sequence would round by how long the sequence is.
+
+    Shape:   xs (time, batch, input), steps (time, batch) -> (time + 1, batch, state).
+    """
+    h = field.initial_state(xs.shape[1])
+    states = [h]
+    if steps is None:
+        for x in xs.unbind():
+            states.append(states[-1] + field(x, states[-1]))
+    else:
+        cell = OracleCell(field)
+        told: Sequence[Tensor] = steps.unbind()
+        for x, step in zip(xs.unbind(), told, strict=True):
+            states.append(cell(x, step, states[-1]))
+    return torch.stack(states)

@@ -1,0 +1,80 @@
+"""Put what studies found into a page, between their markers.
+
+    ctrnn study run unwarped --scale small --out DIR
+    python -m experiments.studies.page DIR ...
+
+A study stands between <!-- study: NAME --> and <!-- end -->; its figures are files in figures/ beside the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from experiments.demo.svg import inline_svg, with_colours
+from experiments.studies.findings import Findings, gathered
+from experiments.studies.html_page import MACHINE, VERSIONS
+from experiments.writing import write_atomically
+
+__all__ = ["filled", "section"]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "studies.md"
+MARKED = re.compile(r"(<!-- study: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(page: str, sections: Mapping[str, str]) -> str:
+    """The page with the sections of these studies put in. Raises: ValueError for one that has no place in it."""
+    places = {found[2] for found in MARKED.finditer(page)}
+    for name in sections:
+        if name not in places:
+            raise ValueError(f"the page has no place for {name!r}: put <!-- study: {name} --> and <!-- end --> into it.")
+    return MARKED.sub(lambda found: f"{found[1]}{sections[found[2]]}\n{found[3]}" if found[2] in sections else found[0], page)
+
+
+def section(found: Findings) -> str:
+    """What was asked, claimed and found, in Markdown."""
+    study = found.study
+    parts = [
+        study.question,
+        f"> {study.claim}\n>\n> {study.source}",
+        f"**{found.word}.** {found.sentence}",
+        *(f"![{study.captions.get(name, name)}](figures/{_file(found, name)})" for name in found.figures),
+        found.table,
+    ]
+    if study.resolutions:
+        parts.append("Where the paper is silent or contradicts itself, this was taken:")
+        parts.append("\n".join(f"- {words}" for words in study.resolutions))
+    parts.append(
+        f"`{found.commands}`: {found.runs}, {found.seconds:,.0f} s of training in all. "
+        f"Machine: {found.made(*MACHINE)}. Versions: {found.made(*VERSIONS)}."
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _file(found: Findings, name: str) -> str:
+    return f"{found.study.name}-{name}.svg"
+
+
+def _drawn(found: Findings) -> Iterable[tuple[str, str]]:
+    for name, figure in found.figures.items():
+        caption = found.study.captions.get(name, name)
+        yield _file(found, name), with_colours(inline_svg(figure, f"{found.study.name}-{name}", caption, found.sentence))
+
+
+def main(folders: tyro.conf.Positional[tuple[Path, ...]], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:
+    """Put what the studies in these folders found into a page."""
+    found = [gathered(folder) for folder in folders]
+    text = filled(page.read_text(encoding="utf-8"), {one.study.name: section(one) for one in found})
+    (page.parent / "figures").mkdir(exist_ok=True)
+    for one in found:
+        for name, drawn in _drawn(one):
+            write_atomically(page.parent / "figures" / name, drawn)
+    write_atomically(page, text)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,124 @@
+r"""Records, and what studies say from them: groups of equal settings, spreads over seeds, numbers in words.
+
+    record    {"key", "configuration", "measures", "rows", "seconds", "made"}, as in DIR/runs/KEY/rows.json
+    spread    mean, least and largest of the same number over runs that differ only in their seed
+
+A number is written with as many digits as its spread leaves meaning to; alone, with three. What is below 1 is never rounded to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["NotEnoughError", "Record", "Spread", "grouped", "markdown", "measure_of", "number", "setting", "spread", "spreads"]
+
+Record = Mapping[str, Any]
+MISSING = "–"
+
+
+class NotEnoughError(ValueError):
+    """These records do not decide: the runs that would are not done yet. Its text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, least and largest of `count` numbers."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        """0.52 (0.48–0.55): two digits of what they differ by; one number alone has three digits."""
+        apart = self.high - self.low
+        if self.count == 1 or not math.isfinite(apart) or apart == 0:
+            return number(self.mean)
+        largest = max(abs(self.low), abs(self.high))
+        magnitude, places = math.floor(math.log10(largest)), 1 - math.floor(math.log10(max(apart, 1e-9 * largest)))
+        if not -4 <= magnitude < 6:
+            mean, low, high = (f"{value:.{max(1, magnitude + places)}e}" for value in (self.mean, self.low, self.high))
+            return f"{mean} ({low}–{high})"
+        mean, low, high = (_places(value, places) for value in (self.mean, self.low, self.high))
+        return f"{mean} ({low}–{high})"
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Raises: NotEnoughError for no values. What is not finite makes the mean not finite, and shows in it."""
+    found = [float(value) for value in values]
+    if not found:
+        raise NotEnoughError("none of these runs is done")
+    finite = [value for value in found if math.isfinite(value)] or found
+    mean = sum(found) / len(found)
+    # The mean of equal numbers is theirs, and of others between them, whatever the rounding of the sum.
+    return Spread(min(max(mean, min(finite)), max(finite)) if math.isfinite(mean) else mean, min(finite), max(finite), len(found))
+
+
+def spreads(
+    records: Iterable[Record], by: Sequence[str], value: str | Callable[[Record], float]
+) -> dict[tuple[Any, ...], Spread]:
+    """The spread of a measure (or of a number made of a record) for each group of equal settings."""
+    ask: Callable[[Record], float] = value if callable(value) else lambda record: measure_of(record, value)
+    return {group: spread(map(ask, same)) for group, same in grouped(records, *by).items()}
+
+
+def grouped(records: Iterable[Record], *settings: str) -> dict[tuple[Any, ...], list[Record]]:
+    """Records by the values of these settings, dotted paths into the configuration, in the order of the records."""
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(tuple(setting(record, path) for path in settings), []).append(record)
+    return groups
+
+
+def setting(record: Record, path: str) -> Any:
+    """A setting by its dotted path, "field", "task.warp", "training.seed". Raises: KeyError, saying what there is."""
+    value: Any = record["configuration"]
+    for word in path.split("."):
+        if not isinstance(value, Mapping) or word not in value:
+            there = ", ".join(value) if isinstance(value, Mapping) else f"only {value!r}"
+            raise KeyError(f"there is no setting {path!r}: at {word!r} there is {there}.")
+        value = value[word]
+    return tuple(value) if isinstance(value, list) else value
+
+
+def measure_of(record: Record, name: str) -> float:
+    """A measure of the finished training. Raises: KeyError, saying what there is."""
+    if name not in record["measures"]:
+        raise KeyError(f"run {record['key']} has no measure {name!r}; there is {', '.join(record['measures'])}.")
+    return float(record["measures"][name])
+
+
+def number(value: float, digits: int = 3) -> str:
+    """So many significant digits; as many more as it takes not to round what is below 1 to 1."""
+    if not math.isfinite(value):
+        return "not finite"
+    if value == int(value) and abs(value) < 10**digits:
+        return str(int(value))
+    if 0.9 < value < 1:
+        return _places(value, min(9, max(digits, math.ceil(-math.log10(1 - value)))))
+    # What rounds up to the next power of ten has one place less.
+    magnitude = math.floor(math.log10(float(f"{abs(value):.{digits - 1}e}")))
+    return f"{value:.{digits - 1}e}" if not -4 <= magnitude < 6 else _places(value, digits - 1 - magnitude)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A pipe table; numbers as `number` writes them, None as a dash, spreads as they are written."""
+    lines = [head, ["---"] * len(head), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(cell: object) -> str:
+    if cell is None:
+        return MISSING
+    written = number(cell) if isinstance(cell, float) else str(cell)
+    return written.replace("\n", " ").replace("|", "\\|")
+
+
+def _places(value: float, places: int) -> str:
+    if not math.isfinite(value):
+        return "not finite"
+    rounded = round(value, places)
+    return f"{rounded + 0.0:.{max(0, places)}f}"

@@ -1,0 +1,44 @@
+"""Which studies there are, by name; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from experiments.studies.study import Study
+from experiments.usage import UsageError, did_you_mean
+
+__all__ = ["STUDIES", "check_name", "loaded", "study_named"]
+
+# name: module:class, in the order in which `ctrnn study list` tells them.
+STUDIES = {
+    "unwarped": "experiments.studies.unwarped:Unwarped",
+    "compressed": "experiments.studies.compressed:Compressed",
+    "compressed-recordings": "experiments.studies.compressed_recordings:CompressedRecordings",
+    "tallec-fig1": "experiments.studies.tallec_fig1:TallecFigure1",
+    "tallec-fig5": "experiments.studies.tallec_fig5:TallecFigure5",
+    "tallec-fig4": "experiments.studies.tallec_fig4:TallecFigure4",
+    "stop-and-go": "experiments.studies.stop_and_go:StopAndGoStudy",
+    "lecture-ablation": "experiments.studies.lecture_ablation:LectureAblation",
+}
+
+
+def check_name(name: str) -> str:
+    """Where that study is, without importing it. Raises: UsageError, with the nearest name."""
+    if name not in STUDIES:
+        hint = did_you_mean(name, STUDIES) or f"; there is {', '.join(STUDIES)}."
+        raise UsageError(f"there is no study {name!r}{hint}")
+    return STUDIES[name]
+
+
+def study_named(name: str) -> Study:
+    """Raises: UsageError, with the nearest name."""
+    return loaded(check_name(name))
+
+
+def loaded(address: str) -> Study:
+    """The study at module:class."""
+    module, _, name = address.partition(":")
+    found = getattr(import_module(module), name)()
+    if not isinstance(found, Study):
+        raise TypeError(f"{address} is no Study.")
+    return found
