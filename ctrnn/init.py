@@ -291,11 +291,11 @@ def _slow(largest: int, generator: torch.Generator | None) -> Draw:
     us, chances = _uniform(math.log(2) / math.log(largest + 1), 1.0, generator), _uniform(0.0, ENVELOPE, generator)
 
     def draw(n: int) -> Tensor:
-        kept: list[Tensor] = []
+        kept = [us(0)]
         while sum(map(len, kept)) < n:
             T = torch.exp2(1 / us(n)).floor().clamp(2, largest)  # the clamp is for rounding at the ends
             ratio = torch.log(T) / torch.log(T + 1) / (T * torch.log1p(1 / T))
             kept.append(T[chances(n) < ratio])
-        return torch.cat([*kept, torch.empty(0, dtype=torch.float64)])[:n]
+        return torch.cat(kept)[:n]
 
     return draw

@@ -103,7 +103,7 @@ def _positions(at: int | Sequence[int], time: int, horizon: int) -> list[int]:
 
 
 def _token(null: Tensor | float | None, xs: Tensor) -> Tensor:
-    token = torch.as_tensor(0.0 if null is None else null).to(xs)
+    token = torch.as_tensor(0.0 if null is None else null, dtype=xs.dtype, device=xs.device)
     if token.shape not in ((), xs.shape[-1:]):
         raise ValueError(f"`null` must be one number or ({xs.shape[-1]},), a sample, got shape {tuple(token.shape)}.")
     checks.is_finite("null", token)

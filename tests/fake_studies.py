@@ -63,6 +63,16 @@ class Fake(Study):
         return {"means": bands({"all": {"fake": {float(seed): value for (seed,), value in losses.items()}}}, "seed", "loss")}
 
 
+class Empty(Fake):
+    """Without data there is nothing to run."""
+
+    def runs(self, scale):
+        return []
+
+    def left_out(self):
+        return "The data are missing."
+
+
 class Larger(Fake):
     def runs(self, scale):
         return [replace(run, configuration=replace(run.configuration, size=2)) for run in super().runs(scale)]

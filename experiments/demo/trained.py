@@ -146,7 +146,8 @@ def told(model: SequenceModel, integrator: str, n: int) -> Clocked:
     batch, speed = _played(n), OWN_TIME / n
     xs, ts = batch.xs.double(), speed * torch.arange(len(batch.xs) + 1, dtype=torch.float64)
     states, _ = fine.rnn(xs, ts=ts)
-    gate = speed * float(fine.field.leak(fine.field.project(xs), states).max())  # with decay h the leak is the rate
+    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])  # a step has the gate of the state it starts from
+    gate = speed * float(fine.field.leak(fine.field.project(xs), before).max())  # with decay h the leak is the rate
     return Clocked(n, _accuracy(fine.read_out(states), batch, n), gate, states[n - 1 :: n])
 
 

@@ -92,8 +92,10 @@ class CompressedRecordings(Study):
         "Trained at the recording's own speed, where told and untold are the same. With sigmoid gates also, told, at half speed "
         "and at the fastest: the latter show what can still be known there.",
         "Adam, 300 batches of 32 (small), the norm of the gradient at most 1; gates start by chrono, up to 64 samples (HAR) and "
-        "16 (vowels). Tested on the whole test split: one standard error is 0.006 (HAR) and 0.01 (vowels) at most.",
-        "A loss is a fall by 0.05 and more from the accuracy at the speed of training.",
+        "16 (vowels). Tested on the whole test split: one standard error is at most 0.009 (HAR) and 0.026 (vowels).",
+        "A loss is a fall by 0.05 and more from the accuracy at the speed of training. Reproduced means, of every recording and "
+        "told the clock: Taylor steps lose at the fastest speed, but nowhere where the largest c′g is at most 1, and the exact "
+        "model does not lose at the fastest speed either.",
     )
     minutes: ClassVar = {"smoke": 0.5, "small": 8, "paper": 1200}
     captions: ClassVar = {
@@ -137,9 +139,13 @@ class CompressedRecordings(Study):
         sources = [name for name in SOURCES if {"euler", EXACT} <= {row["trained"] for row in rows if row["task"] == name}]
         if not sources:
             raise NotEnoughError("a model trained by Euler steps and one trained exactly, at c = 1, are needed.")
-        best = max(row["accuracy"] for row in rows if row["clock"] == 1)
-        if best < LEARNED:
-            raise NotEnoughError(f"no model has learned its task (the best accuracy is {number(best)}); a larger scale decides.")
+        for name in sources:
+            best = max(row["accuracy"] for row in rows if (row["task"], row["clock"]) == (name, 1))
+            if best < LEARNED:
+                raise NotEnoughError(
+                    f"no model has learned {SOURCES[name].title.split(',')[0]} (the best accuracy is {number(best)}); a larger "
+                    "scale decides."
+                )
         parts, kept, lost, numbers = [], 0, 0, dict[str, float | int | str]()
         for name in sources:
             falls = {way: _fall([row for row in rows if (row["task"], row["trained"]) == (name, way)]) for way in WAYS}
@@ -150,7 +156,7 @@ class CompressedRecordings(Study):
             taylor, exact = falls["euler"], falls[EXACT]
             if taylor is not None and exact is not None and taylor.mean >= FALL:
                 lost += 1
-                kept += exact.mean <= taylor.mean / 2
+                kept += exact.mean < FALL and _holds_at_small_paces([row for row in rows if row["task"] == name])
         word: Word = "reproduced" if kept == len(sources) else "partly" if lost else "not"
         sentence = (
             f"Told how fast it is played, models trained and run in one way at c = 1 lose accuracy (over rates and seeds): "
@@ -271,6 +277,14 @@ def _fall(rows: Sequence[Mapping[str, Any]]) -> Spread | None:
     fastest = max(row["clock"] for row in rows)
     before = {row["key"]: row["accuracy"] for row in rows if row["clock"] == 1}
     return spread(before[row["key"]] - row["accuracy"] for row in rows if row["clock"] == fastest)
+
+
+def _holds_at_small_paces(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether Taylor steps lose nowhere where no unit's pace is above 1."""
+    taylor = [row for row in rows if row["trained"] == "euler"]
+    before = {row["key"]: row["accuracy"] for row in taylor if row["clock"] == 1}
+    slow = [row for row in taylor if row["largest"] is not None and row["largest"] <= 1]
+    return all(before[row["key"]] - row["accuracy"] < FALL for row in slow)
 
 
 def _breaking(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -57,10 +57,12 @@ def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapp
             f"{folder} holds the study {before['study']!r} at scale {before['scale']!r}, not {name!r} at {scale!r}; "
             "choose another folder with --out DIR."
         )
-    for key in dict.fromkeys([*before["runs"], *expected]):
-        _refuse_change(folder, key, before["runs"].get(key), expected.get(key))
-    if command not in before["commands"]:
-        _write(folder, {**before, "commands": [*before["commands"], command]})
+    for key, configuration in before["runs"].items():
+        _refuse_change(folder, key, configuration, expected.get(key))
+    # Runs may come to those that are there, as when a recording is there at last; none may change or go.
+    if command not in before["commands"] or expected != before["runs"]:
+        commands = list(dict.fromkeys([*before["commands"], command]))
+        _write(folder, {**before, "commands": commands, "runs": expected})
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -152,7 +154,7 @@ def _write(folder: Path, asked: Mapping[str, Any]) -> None:
 def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:
     if before != now:
         path, old, new = _difference(before, now)
-        changed = f"{path} is {new!r} and was {old!r}" if path else "it is new" if before is None else "it is asked for no more"
+        changed = f"{path} is {new!r} and was {old!r}" if path else "it is asked for no more"
         raise UsageError(
             f"{folder} holds run {key!r} of another configuration ({changed}); results are not mixed: choose another folder "
             "with --out DIR."

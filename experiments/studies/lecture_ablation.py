@@ -124,7 +124,8 @@ class LectureAblation(Study):
         found = {model: spread(map(_agreement, runs)) for model, runs in self._by_model(records).items()}
         if absent := [model for model in MODELS if model not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        least = min(each.low for each in found.values())
+        every = [_agreement(record) for record in records]
+        least = min(every) if all(map(math.isfinite, every)) else -1.0  # no order at all agrees with none
         word: Word = "reproduced" if least >= AGREES else "partly" if least >= SOMEWHAT else "not"
         told = ", ".join(f"{MODELS[model]} {found[model]}" for model in MODELS)
         numbers: dict[str, float | int | str] = {f"rank correlation, {MODELS[model]}": str(found[model]) for model in MODELS}
@@ -167,10 +168,12 @@ class LectureAblation(Study):
 
 
 def _agreement(record: Record, measured: str = "measured") -> float:
-    """Spearman's rank correlation; units that never forget are the slowest of all."""
+    """Spearman's rank correlation; units that never forget are the slowest of all. nan where all are equal."""
     from scipy.stats import spearmanr  # noqa: PLC0415
 
     pairs = [(row["set"], row[measured]) for row in record["rows"] if not math.isnan(row[measured])]
+    if len({time for _, time in pairs}) < 2:
+        return math.nan
     return float(spearmanr(*zip(*pairs, strict=True)).statistic)
 
 

@@ -9,6 +9,7 @@ A study stands between <!-- study: NAME --> and <!-- end -->; its figures are fi
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ import tyro
 from experiments.demo.svg import inline_svg, with_colours
 from experiments.studies.findings import Findings, gathered
 from experiments.studies.html_page import MACHINE, VERSIONS
+from experiments.usage import UsageError
 from experiments.writing import write_atomically
 
 __all__ = ["filled", "section"]
@@ -77,4 +79,7 @@ def main(folders: tyro.conf.Positional[tuple[Path, ...]], page: Annotated[Path, 
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    try:
+        tyro.cli(main)
+    except UsageError as error:
+        sys.exit(f"experiments.studies.page: {error}")

@@ -20,6 +20,7 @@ from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 from experiments.studies.worker import BUSY, FAILED
+from experiments.usage import UsageError
 from experiments.writing import ready_folder
 
 __all__ = ["cores", "run"]
@@ -32,10 +33,12 @@ def run(
 
     Args:    address: the study's module:class;  scale: one of SCALES;  folder: its folder, perhaps begun;  command: what was
              typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1.
-    Raises:  UsageError for a folder that cannot be written or holds something else.
+    Raises:  UsageError for a folder that cannot be written or holds something else, and where there is nothing to run.
     """
     study = loaded(address)
     runs = study.runs(scale)
+    if not runs:
+        raise UsageError(f"{study.name} has nothing to run. {study.left_out()}")
     _refuse_doubles(runs)
     ready_folder(folder)
     size = workers or cores()

@@ -42,6 +42,11 @@ class AnyWarp(Recall):
         one_of("warping", self.warping, ("variable",))
         one_of("per", self.per, ("sequence", "symbol"))
         checks.is_flag("first", self.first)
+        if not self.first and self.warp >= self.length:
+            raise ValueError(
+                f"`first` = false leaves nothing that counts in a sequence of `length` = {self.length} whose first run may be "
+                f"`warp` = {self.warp} long; take a `length` above it."
+            )
 
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
         found = super().batch(size, generator, split)

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments import plots
+from experiments import ablation, plots
 from experiments.ablation import forgetting, forgetting_times
 from experiments.ablation_figure import SHADES, forgetting_figure
 from experiments.demo.svg import inline_svg
@@ -104,6 +104,14 @@ def test_several_positions_at_once_are_the_mean_of_each_alone(make, kind, batch_
     outputs = [output.transpose(0, 1) if batch_first else output for output in outputs]
     moved = (outputs[0] - outputs[1])[3:9].abs().mean(1)
     assert_close(alone[2, :, :4], moved, rtol=1e-6, atol=1e-9)
+
+
+def test_a_null_number_is_taken_in_the_precision_of_the_samples():
+    torch.set_default_dtype(torch.float32)
+    try:
+        assert ablation._token(0.3, torch.zeros(1, 1, 2, dtype=torch.float64)).item() == 0.3
+    finally:
+        torch.set_default_dtype(torch.float64)
 
 
 def test_a_null_token_that_is_what_stood_there_moves_nothing():

@@ -413,7 +413,8 @@ def played_record(name, trained, falls, accuracy=0.9):
 
 
 @pytest.mark.parametrize(
-    ("taylor", "exact", "word"), [(0.5, 0.02, "reproduced"), (0.5, 0.4, "partly"), (0.0, 0.0, "not"), (0.04, 0.0, "not")]
+    ("taylor", "exact", "word"),
+    [(0.5, 0.02, "reproduced"), (0.8, 0.4, "partly"), (0.5, 0.06, "partly"), (0.0, 0.0, "not"), (0.04, 0.0, "not")],
 )
 def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have(taylor, exact, word):
     records = [played_record("har", "euler", taylor), played_record("har", EXACT, exact)]
@@ -423,6 +424,19 @@ def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_e
     assert "vowels" not in "".join(verdict.numbers)
     assert "left out" in CompressedRecordings().table(records)
     assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
+
+
+def test_taylor_steps_that_lose_where_no_pace_is_above_1_do_not_reproduce_the_claim():
+    taylor, exact = played_record("har", "euler", 0.5), played_record("har", EXACT, 0.0)
+    slow = next(row for row in taylor["rows"] if row["told"] and row["clock"] == 0.5)
+    slow["accuracy"] -= 0.1
+    assert CompressedRecordings().verdict([taylor, exact]).word == "partly"
+
+
+def test_a_recording_that_was_not_learned_is_not_judged_beside_one_that_was():
+    learned = [played_record("har", way, 0.0) for way in ("euler", EXACT)]
+    with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
+        CompressedRecordings().verdict([*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT))])
 
 
 def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from_one_kind():

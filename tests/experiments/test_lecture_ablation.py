@@ -43,6 +43,10 @@ def test_a_unit_that_does_not_forget_is_the_slowest_and_one_that_was_not_moved_i
     assert "beyond what was looked at" in study.table([record("lstm", lambda n: math.inf if n > 5 else float(n))])
 
 
+def test_networks_in_which_nothing_is_forgotten_have_no_order_that_could_agree():
+    assert study.verdict([record("lstm", float), record("gated", float), record("gated", lambda n: math.inf, 1)]).word == "not"
+
+
 def test_one_network_alone_decides_nothing():
     with pytest.raises(NotEnoughError, match="gated"):
         study.verdict([record("lstm", float)])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from experiments.studies.figures import LOOKS, bands
 from experiments.studies.findings import gathered
-from experiments.studies.folder import claimed, place_of
+from experiments.studies.folder import claimed, described, opened, place_of
 from experiments.studies.html_page import as_html, write
 from experiments.studies.page import filled, section
 from experiments.studies.records import NotEnoughError, Spread, grouped, markdown, measure_of, number, setting, spread, spreads
@@ -130,6 +130,25 @@ def test_a_changed_configuration_is_refused_and_nothing_is_touched(done):
     with pytest.raises(UsageError, match=r"run 'run-0' of another configuration \(size is 2 and was 1\).*another folder"):
         carried_out(done, "Larger")
     assert all(path.read_bytes() == text for path, text in before.items() if path.name != "study.json")
+
+
+def test_runs_may_come_to_a_folder_and_none_may_go(tmp_path):
+    def opened_with(keys):
+        runs = [Run(key, Settings(0)) for key in keys]
+        opened(tmp_path, "fake", "smoke", runs, {"command": "typed"})
+        return list(described(tmp_path)["runs"])
+
+    assert opened_with(KEYS[:2]) == KEYS[:2]
+    assert opened_with(KEYS[:4]) == KEYS[:4]
+    with pytest.raises(UsageError, match=r"run 'run-0' .*it is asked for no more"):
+        opened_with(KEYS[1:4])
+    assert list(described(tmp_path)["runs"]) == KEYS[:4]
+
+
+def test_a_study_without_runs_says_what_is_missing_and_leaves_no_folder(tmp_path):
+    with pytest.raises(UsageError, match=r"fake has nothing to run. The data are missing."):
+        carried_out(tmp_path / "new", "Empty")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_of_another_scale_or_study_is_refused(done):

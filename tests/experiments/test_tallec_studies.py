@@ -401,6 +401,12 @@ def test_without_the_first_run_only_characters_are_asked_for(per, padded):
     assert task.chances() == {"memoryless": pytest.approx(1 / 8)}
 
 
+def test_a_first_run_that_may_be_the_whole_sequence_has_to_count():
+    with pytest.raises(ValueError, match="leaves nothing that counts in a sequence of `length` = 20"):
+        AnyWarp(warp=20, length=20, first=False)
+    AnyWarp(warp=19, length=20, first=False)
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_its_guess_loses_what_the_frequencies_of_targets_say(padded):
     task = AnyWarp(least=2, warp=6, length=20, padded=padded)
