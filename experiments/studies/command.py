@@ -27,8 +27,11 @@ def list_() -> int:
         print(name)
         for line in (study.question, f"“{study.claim}” {study.source}"):
             print(textwrap.fill(line, 100, initial_indent="  ", subsequent_indent="  "))
-        costs = [f"{scale} {_runs(len(study.runs(scale)))}, {_minutes(study.minutes[scale])}" for scale in SCALES]
+        counts = {scale: len(study.runs(scale)) for scale in SCALES}
+        costs = [f"{scale} {f'{_runs(n)}, ' if n else ''}{_minutes(study.minutes[scale])}" for scale, n in counts.items()]
         print(f"  {'; '.join(costs)}")
+        if study.left_out():
+            print(f"  {study.left_out()}")
     return DONE
 
 
