@@ -130,4 +130,4 @@ def _agreement(ax: Axes, scales: np.ndarray, times: np.ndarray, horizon: int) ->
     ax.set_ylabel("measured, in samples")
     ax.grid()
     ax.set_axisbelow(True)
-    ax.legend(loc="upper left", handlelength=1.6)
+    ax.legend(loc="best", handlelength=1.6)
