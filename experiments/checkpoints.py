@@ -51,7 +51,7 @@ class Checkpoints:
     def load(self) -> State | None:
         r"""The state of the newest that is whole, told on stderr if it is the previous one; None where there is none.
 
-        Raises:  StoppedError where there are checkpoints and none is whole.
+        Raises:  StoppedError where there are checkpoints and none is whole, or one cannot be read.
         """
         why = []
         for path in (self.newest, self.previous):
@@ -63,6 +63,11 @@ class Checkpoints:
                 why.append(f"{path} is damaged ({error})")
                 self._sound = False
                 continue
+            except OSError as error:  # perhaps it is whole, so nothing may take its place
+                raise StoppedError(
+                    f"{path} cannot be read ({error.strerror or error}); nothing was changed. Make it readable or move it away, "
+                    "then go on with --resume."
+                ) from error
             if why:
                 print(f"{why[0]}; going on from {path}.", file=sys.stderr)
             return state

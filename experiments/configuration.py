@@ -3,13 +3,12 @@ r"""A configuration: everything that a run is a function of.
     task, with its settings    field, with how it starts    integrator, with how fine    training: data, optimizer, schedule
 
 The settings of all four are one flat list of keys at the prompt; names and keys are known without importing torch, those of a
-task when its file is imported.
+task when its file is imported, after all that is wrong without it was told.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.fields import FieldSettings, known_field
 from experiments.integrators import IntegratorSettings, known_integrator
-from experiments.settings import assigned, made, read_json, words_of
+from experiments.settings import LARGEST, assigned, made, read_json, setting_types, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, did_you_mean
 
-__all__ = ["Configuration", "TrainingSettings", "check_names", "configured"]
+__all__ = ["MOST_THREADS", "Configuration", "TrainingSettings", "check_names", "configured"]
 
 if TYPE_CHECKING:
     from experiments.tasks.task import Task
+
+MOST_THREADS = 1024
+LARGEST_NUMBER = 1e30  # single precision ends at 3.4e38, and optimizers compute with it
 
 
 @dataclass(frozen=True)
@@ -61,17 +63,21 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {value}.")
+            most = MOST_THREADS if name == "threads" else LARGEST
+            if value is not None and value > most:
+                raise ValueError(f"`{name}` must be at most {most}, got {value}.")
         if self.seed < 0:
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
         for name in ("rate", "clip"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"`{name}` must be a number above 0, got {value:g}.")
+            if value is not None and not 0 < value < LARGEST_NUMBER:
+                raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
         for name, known in (("optimizer", ("rmsprop", "adam")), ("schedule", ("constant", "plateau"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"`{name}` must be {' or '.join(known)}, got {getattr(self, name)!r}.")
 
 
+SHARED = FieldSettings, IntegratorSettings, TrainingSettings
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
 
@@ -177,16 +183,22 @@ def configured(task: str, field: str, integrator: str, assignments: Sequence[str
     Raises:  UsageError for names, keys and values that are not known.
     """
     check_names(task, field, integrator)
+    shared, theirs = _told_apart(assignments)
+    words = assigned(shared, SHARED)
+    settings = made(FieldSettings, words[0]), made(IntegratorSettings, words[1]), made(TrainingSettings, words[2])
+    # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.
     kind = task_named(task)
-    words = assigned(assignments, (kind, FieldSettings, IntegratorSettings, TrainingSettings))
-    return Configuration(
-        made(kind, words[0]),
-        field,
-        integrator,
-        made(FieldSettings, words[1]),
-        made(IntegratorSettings, words[2]),
-        made(TrainingSettings, words[3]),
-    )
+    return Configuration(made(kind, assigned(theirs, (kind, *SHARED))[0]), field, integrator, *settings)
+
+
+def _told_apart(assignments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The assignments to keys that are shared by all tasks, with what is no assignment, and the others."""
+    known = {key for kind in SHARED for key in setting_types(kind)}
+    parts: tuple[list[str], list[str]] = [], []
+    for assignment in assignments:
+        key, equals, _ = assignment.partition("=")
+        parts[bool(key and equals and key not in known)].append(assignment)
+    return parts
 
 
 def _values(settings: Any) -> Mapping[str, Any]:

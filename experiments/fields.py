@@ -25,6 +25,9 @@ __all__ = ["FIELDS", "FieldSettings", "built_field", "known_field"]
 if TYPE_CHECKING:
     import torch
 
+MOST_UNITS = 1_000_000  # whose recurrent weights are 4 TB
+SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the weights, still tells from 0, and from 1
+
 
 @dataclass(frozen=True)
 class FieldSettings:
@@ -46,12 +49,17 @@ class FieldSettings:
     def __post_init__(self) -> None:
         if self.hidden < 1:
             raise ValueError(f"`hidden` must be at least 1 unit, got {self.hidden}.")
-        if not 0 < self.alpha < 1:
-            raise ValueError(f"`alpha` must be strictly between 0 and 1, got {self.alpha:g}.")
+        if self.hidden > MOST_UNITS:
+            raise ValueError(f"`hidden` must be at most {MOST_UNITS} units, got {self.hidden}.")
+        if not SMALLEST <= self.alpha <= 1 - CLOSEST:
+            raise ValueError(f"`alpha` must be strictly between 0 and 1, in single precision too, got {self.alpha:g}.")
         if not 1 < self.t_min < math.inf:
             raise ValueError(f"`t_min` must be a time above 1 sample, got {self.t_min:g}.")
-        if self.t_max is not None and not self.t_min <= self.t_max < math.inf:
-            raise ValueError(f"`t_max` must be a time of at least `t_min` = {self.t_min:g} samples, got {self.t_max:g}.")
+        if self.t_max is not None and not self.t_min <= self.t_max <= 1 / SMALLEST:
+            raise ValueError(
+                f"`t_max` must be a time of at least `t_min` = {self.t_min:g} samples, and at most {1 / SMALLEST:g}, got "
+                f"{self.t_max:g}."
+            )
         if not 0 <= self.exponent < math.inf:
             raise ValueError(f"`exponent` must be at least 0, got {self.exponent:g}.")
         if self.init == "chrono" and self.t_max is None:
@@ -147,13 +155,17 @@ def built_field(
 ) -> ctrnn.VectorField:
     r"""The field of that name, in float32, drawn from the generator.
 
-    Raises:  UsageError for a name that no field has, and for chrono where there is no time scale to set.
+    Raises:  UsageError for a name that no field has, for chrono where there is no time scale to set, and for numbers that the
+             field refuses.
     """
     import torch  # noqa: PLC0415
 
     if known_field(name) == "plain" and settings.init == "chrono":
         raise UsageError("the field plain has no time scale that chrono could set; leave --set init=chrono out.")
-    field = FIELDS[name](input_size, settings, {"dtype": torch.float32, "generator": generator})
+    try:
+        field = FIELDS[name](input_size, settings, {"dtype": torch.float32, "generator": generator})
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     if settings.init == "chrono" and name not in WITHOUT_GATES and settings.t_max is not None:
         from ctrnn.init import chrono_  # noqa: PLC0415
 

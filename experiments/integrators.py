@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import discretize
+from experiments.settings import LARGEST
 from experiments.usage import UsageError, did_you_mean
 
 __all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "known_integrator", "sequence_module"]
@@ -59,6 +60,8 @@ class IntegratorSettings:
                 raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
         if self.substeps < 1:
             raise ValueError(f"`substeps` must be at least 1, got {self.substeps}.")
+        if self.substeps > LARGEST:
+            raise ValueError(f"`substeps` must be at most {LARGEST}, got {self.substeps}.")
 
 
 def known_integrator(name: str) -> str:

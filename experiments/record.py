@@ -1,9 +1,9 @@
 r"""A run is a folder.
 
-    config.json                   configuration, command, threads, versions, machine, commit
+    config.json                   configuration, digest of the data, command, threads, versions, machine, commit
     metrics.csv                   a row a step, to the step that was reached
     checkpoint.pt, previous.pt    see checkpoints.py
-    result.json                   once it is finished: measures on the split "test", seconds, steps
+    result.json                   once it is finished: measures on the split "test", seconds, steps, engines
     .lock                         held by the process that trains here
 
 Rows are whole up to the newest checkpoint before that is written, and cut back to it when a run goes on: so the table is the
@@ -17,7 +17,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,46 +27,66 @@ import torch
 
 from experiments.bench.machine import facts
 from experiments.checkpoints import NEWEST, PREVIOUS, Checkpoints, State
-from experiments.configuration import Configuration
+from experiments.configuration import MOST_THREADS, Configuration
 from experiments.durability import write_all, write_durably
 from experiments.locking import locked
 from experiments.model import SequenceModel, built_model
 from experiments.stopping import StoppedError
+from experiments.tasks.task import Task
 from experiments.usage import UsageError
 from experiments.writing import not_writable
 
-__all__ = ["CONFIG", "METRICS", "RESULT", "RunFolder", "check_same", "finished", "load", "opened", "recorded"]
+__all__ = ["CONFIG", "METRICS", "RESULT", "RunFolder", "check_same", "finished", "fitting", "load", "opened", "recorded"]
 
 CONFIG, METRICS, RESULT = "config.json", "metrics.csv", "result.json"
 COLUMNS = ("step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy")
+MOST_DIGITS = 20  # of a step
 PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy")
 
 
 def load(folder: Path) -> tuple[SequenceModel, Configuration]:
     r"""The trained model of a run, or what its newest checkpoint has of it, and what it was trained as.
 
-    Raises:  UsageError for a folder without a run or without a checkpoint; StoppedError where all of them are damaged.
+    Raises:  UsageError for a folder without a run or without a checkpoint; StoppedError where all of them are damaged, or do
+             not fit the configuration.
     """
     configuration, state = recorded(folder), Checkpoints(folder).load()
     if configuration is None or state is None:
         missing = CONFIG if configuration is None else NEWEST
         raise UsageError(f"{folder} holds no trained model: there is no {missing}.")
     model = built_model(configuration)
-    model.load_state_dict(state["model"])
+    with fitting(folder):
+        model.load_state_dict(state["model"])
     return model, configuration
 
 
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """A state that is loaded into what a configuration builds. Raises: StoppedError where it does not fit."""
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        raise StoppedError(
+            f"the checkpoint in {folder} does not fit the model that {CONFIG} describes ({why}). Nothing was deleted; "
+            "begin again with another --out DIR."
+        ) from error
+
+
 def finished(folder: Path) -> dict[str, Any] | None:
-    """What result.json says; None for a run that is not finished."""
-    found = _read_json(folder / RESULT)
-    return found if found is not None and found.keys() >= {"measures", "seconds", "steps"} else None
+    """What result.json says; None for a run that is not finished, or where that cannot be read."""
+    found = _read_json(folder / RESULT) or {}
+    measures = found.get("measures")
+    if not isinstance(measures, dict):
+        return None
+    return found if all(map(_is_number, [found.get("seconds"), found.get("steps"), *measures.values()])) else None
 
 
 def recorded(folder: Path) -> Configuration | None:
     """The configuration of the run in a folder, None where there is none. Raises: UsageError where it cannot be read."""
     path = folder / CONFIG
     if not path.exists():
-        if any((folder / name).exists() for name in (NEWEST, PREVIOUS, METRICS)):
+        if any((folder / name).exists() for name in (NEWEST, PREVIOUS, METRICS, RESULT)):
             raise UsageError(f"{folder} holds parts of a run, but no {CONFIG} to know it by; choose another --out DIR.")
         return None
     found = _read_json(path)
@@ -87,7 +107,7 @@ class RunFolder:
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
         found = _read_json(folder / CONFIG)
-        self.threads = int((found or {}).get("threads") or configuration.training.threads or torch.get_num_threads())
+        self.threads = self._threads(found or {}) or configuration.training.threads or torch.get_num_threads()
         if found is None:
             self._begin()
         else:
@@ -131,6 +151,7 @@ class RunFolder:
         told = facts()
         about = {
             "configuration": self.configuration.to_json(),
+            "data": _data(self.configuration.task),
             "command": self.configuration.command(self.folder),
             "threads": self.threads,
             "versions": _versions(),
@@ -141,23 +162,38 @@ class RunFolder:
         with self._writing():
             write_durably(self.folder / CONFIG, _as_json(about))
 
+    def _threads(self, found: Mapping[str, Any]) -> int | None:
+        """As many as recorded. Raises: UsageError for what is no number of threads."""
+        told = found.get("threads")
+        if told is not None and (type(told) is not int or not 1 <= told <= MOST_THREADS):
+            raise UsageError(
+                f"{self.folder / CONFIG}: threads is a whole number from 1 to {MOST_THREADS}, got {told!r}. Mend it, or choose "
+                "another --out DIR."
+            )
+        return told
+
     def _compare(self, found: Mapping[str, Any]) -> None:
         """Say what else than the configuration is not as it was: the last bits may depend on it."""
         cores = _cores()
         if self.threads > cores:
             print(f"The run was begun with {self.threads} threads and goes on with as many, on {cores} core(s).", file=sys.stderr)
-        then = found.get("versions") or {}
+        then = found.get("versions")
         for name, now in _versions().items():
-            if then.get(name, now) != now:
+            if isinstance(then, dict) and then.get(name, now) != now:
                 print(f"The run was begun with {name} {then[name]}, this is {now}: last bits may differ.", file=sys.stderr)
 
     def _cut_back(self) -> None:
-        lines = self._metrics.read_text().splitlines(keepends=True) if self._metrics.exists() else []
-        whole = [line for line in lines[1:] if line.endswith("\n") and line.partition(",")[0].isdecimal()]
-        rows = [line for line in whole if int(line.partition(",")[0]) <= self._kept]
-        if len(rows) != self._kept:
-            print(f"{self._metrics} has {len(rows)} of the {self._kept} rows before; it goes on from there.", file=sys.stderr)
-        write_durably(self._metrics, "".join([",".join(COLUMNS) + "\n", *rows]).encode())
+        lines = self._metrics.read_bytes().splitlines(keepends=True) if self._metrics.exists() else []
+        kept = [k for k, line in enumerate(lines) if k and 1 <= _step_of(line) <= self._kept]
+        for k in range(kept[-1] + 1 if kept else 0):  # what comes after is cut off, whatever it is
+            if not lines[k].isascii():
+                raise StoppedError(
+                    f"{self._metrics} is damaged (line {k + 1} is not text). Nothing was changed; mend that line, or move the "
+                    f"file away, then go on with: {self.configuration.command(self.folder, resume=True)}"
+                )
+        if len(kept) != self._kept:
+            print(f"{self._metrics} has {len(kept)} of the {self._kept} rows before; it goes on from there.", file=sys.stderr)
+        write_durably(self._metrics, b"".join([(",".join(COLUMNS) + "\n").encode(), *(lines[k] for k in kept)]))
 
     def _open_rows(self) -> int:
         if self._rows is None:
@@ -181,13 +217,14 @@ def opened(folder: Path, configuration: Configuration, resume: bool) -> Iterator
     r"""The folder, held by this process alone, new or of the same configuration.
 
     Raises:  UsageError for a folder that holds a run already (without `resume`), or of other settings, or that another process
-             trains in, or that cannot be written; StoppedError for a disk that is full.
+             trains in, or that cannot be written, and for data that cannot be read; StoppedError for a disk that is full.
     """
+    configuration.to_json()  # refused before anything is written,
+    _data(configuration.task)  # and so are files that are not there
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_writable(folder, error) from None
-    configuration.to_json()  # refused before anything is written
     with locked(folder):
         _check(folder, configuration, resume)
         run = RunFolder(folder, configuration)
@@ -207,19 +244,41 @@ def _check(folder: Path, configuration: Configuration, resume: bool) -> None:
 
 
 def check_same(folder: Path, before: Configuration, configuration: Configuration) -> None:
-    """Raises: UsageError that names the keys in which the recorded configuration is another."""
+    """Raises: UsageError that names the keys in which the recorded configuration is another, and for other data."""
     if keys := before.differences(configuration):
         ours, theirs = configuration.named(), before.named()
         told = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)
         raise UsageError(f"{folder} holds a run of other settings: {told}. Give the same, or choose another --out DIR.")
+    data = (_read_json(folder / CONFIG) or {}).get("data")
+    if data is not None and data != _data(configuration.task):
+        raise UsageError(
+            f"{folder} holds a run on other data: what {configuration.task_name} reads is not what it was when the run was "
+            "begun. Give the same, or choose another --out DIR."
+        )
+
+
+def _data(task: Task) -> str | None:
+    """A digest of the files that a task reads, by which others are noticed; None for a task that reads none."""
+    fingerprint: Callable[[], str | None] | None = getattr(task, "fingerprint", None)
+    return fingerprint() if fingerprint is not None else None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _step_of(line: bytes) -> int:
+    """The step of a row, 0 for what is none or was torn."""
+    digits = line.partition(b",")[0]
+    return int(digits) if digits.isdigit() and len(digits) < MOST_DIGITS and line.endswith(b"\n") else 0
 
 
 def _as_json(values: Mapping[str, Any]) -> bytes:

@@ -16,9 +16,10 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from experiments.usage import UsageError, did_you_mean
 
-__all__ = ["assigned", "made", "read_json", "setting_types", "value_of", "words_of"]
+__all__ = ["LARGEST", "assigned", "made", "read_json", "setting_types", "value_of", "words_of"]
 
 T = TypeVar("T")
+LARGEST = 2**31 - 1  # of any count: what is larger fits no index of a kernel, and no memory
 NONE = "none"
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

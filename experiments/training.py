@@ -9,6 +9,7 @@ was never interrupted, to the bit, on the same machine and number of threads.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,11 @@ import torch
 from torch import nn
 
 from discretize import SolverError, StepError
-from experiments.checkpoints import State
+from experiments.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.configuration import Configuration, TrainingSettings
 from experiments.interruption import deferred
 from experiments.model import SequenceModel, built_model
-from experiments.record import check_same, finished, load, opened, recorded
+from experiments.record import check_same, finished, fitting, opened, recorded
 from experiments.schedules import SCHEDULES
 from experiments.seeds import generator
 from experiments.stopping import StoppedError
@@ -32,15 +33,17 @@ from experiments.tasks.task import Batch, Task
 __all__ = ["Outcome", "evaluate", "train"]
 
 Progress = Callable[[int, float, float], None]
+OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trained model, its measures on the split "test", and how long the steps took, all of them."""
+    """The trained model, its measures on the split "test", how long all steps took, and whether it was finished before."""
 
     model: SequenceModel
     measures: dict[str, float]
     seconds: float
+    before: bool = False
 
 
 def train(configuration: Configuration, folder: Path, *, resume: bool = True, progress: Progress | None = None) -> Outcome:
@@ -48,20 +51,19 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
 
     Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step.
     Raises:  UsageError for a folder that cannot be used; StoppedError for a loss or a gradient that is not finite, a solve
-             that fails, a disk that is full, checkpoints that are damaged: what was saved before is kept.
+             that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
     if resume and (done := _done(configuration, folder)):
         return done
-    task, settings = configuration.task, configuration.training
-    run = _Run(configuration)
+    settings, run = configuration.training, _Run(configuration)
     with opened(folder, configuration, resume) as record, _as_recorded(record.threads, torch.float32):
-        run.load(record.restore())
+        run.load(record.restore(), folder)
         with deferred() as interrupted:
             while run.step < settings.steps and not interrupted():
                 begin = time.perf_counter()
                 try:
-                    loss, norm = run.learn(_batch(task, settings, run.step))
+                    loss, norm = run.learn()
                 except StoppedError:
                     record.keep(run.state())
                     raise
@@ -74,7 +76,8 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
                     progress(run.step, loss, rate)
             record.keep(run.state())
         measures = run.measured("test")
-        record.finish({"measures": measures, "split": "test", "seconds": run.seconds, "steps": run.step, "best": run.best})
+        told = {"split": "test", "seconds": run.seconds, "steps": run.step, "best": run.best, "engines": run.engines}
+        record.finish({"measures": measures, **told})
     return Outcome(run.model, measures, run.seconds)
 
 
@@ -91,6 +94,8 @@ def evaluate(
     with _as_recorded(torch.get_num_threads(), next(model.parameters()).dtype):
         for examples in task.evaluation(split, sequences, batch, seed):
             weight = task.weight(examples)
+            if not weight:  # a mean over nothing is no number
+                continue
             weights += weight
             for name, value in task.measures(model(examples.xs, examples.ts, examples.lengths), examples).items():
                 sums[name] = sums.get(name, 0.0) + weight * value
@@ -102,16 +107,20 @@ class _Run:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration, self.settings = configuration, configuration.training
-        self.model = built_model(configuration)
+        with _told(0):
+            self.model = built_model(configuration)
         self.parameters = list(self.model.parameters())
         self.schedule = SCHEDULES[self.settings.schedule](self.settings.rate)
         self.optimizer = _optimizer(self.settings, self.parameters)
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, float] = {}
+        self.engines: list[str] = []  # that took the steps, on which bits depend
+        self.resumed = False
 
-    def learn(self, batch: Batch) -> tuple[float, float]:
+    def learn(self) -> tuple[float, float]:
         """One step; its loss and the norm of its gradient. Raises: StoppedError, with nothing changed."""
         with _told(self.step + 1):
+            batch = _batch(self.configuration.task, self.settings, self.step)
             loss = self.configuration.task.loss(self.model(batch.xs, batch.ts, batch.lengths), batch)
             self.optimizer.zero_grad()
             loss.backward()
@@ -123,7 +132,17 @@ class _Run:
             group["lr"] = self.schedule.rate
         self.optimizer.step()
         self.step += 1
+        self.note(self.model.rnn.stats["engine"])
         return loss.item(), norm.item()
+
+    def note(self, engine: str) -> None:
+        """Write down the engine of a step, and say where a run goes on by another one."""
+        if engine in self.engines:
+            return
+        if self.resumed and self.engines:
+            before = " and ".join(self.engines)
+            print(f"The run was begun with the engine {before}, this is {engine}: last bits may differ.", file=sys.stderr)
+        self.engines.append(engine)
 
     def look(self) -> dict[str, float]:
         """The evaluation after every so many steps, told to the schedule; {} after the others."""
@@ -151,15 +170,19 @@ class _Run:
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state(),
             "best": self.best,
+            "engines": self.engines,
         }
 
-    def load(self, state: State | None) -> None:
+    def load(self, state: State | None, folder: Path) -> None:
+        """Be as it was; None is the start. Raises: StoppedError for the state of another model."""
         if state is None:
             return
-        self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load(state["schedule"])
+        with fitting(folder):
+            self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load(state["schedule"])
+        self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
 
 
 def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
@@ -183,7 +206,15 @@ def _done(configuration: Configuration, folder: Path) -> Outcome | None:
     if result is None or before is None:
         return None
     check_same(folder, before, configuration)
-    return Outcome(load(folder)[0], result["measures"], result["seconds"])
+    try:
+        state = read_state(folder / NEWEST)
+    except (OSError, DamagedError):
+        return None  # it goes on from what is whole, which is told there
+    if not state["step"] == result["steps"] == configuration.training.steps:
+        return None
+    run = _Run(configuration)
+    run.load(state, folder)
+    return Outcome(run.model, result["measures"], result["seconds"], before=True)
 
 
 @contextmanager
@@ -196,6 +227,13 @@ def _told(step: int) -> Iterator[None]:
             f"step {step}: {error} In training that is most often a rate that has grown too large for the solver: try a smaller "
             f"learning rate (--set rate=...), a bound on the gradient (--set clip=1), or another --set method=..., in another "
             f"--out DIR."
+        ) from error
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        raise StoppedError(
+            f"step {step}: there is not enough memory for it; what was saved before is kept. Try smaller sequences, fewer of "
+            f"them (--set batch=..., evaluation=...) or fewer units (--set hidden=...), in another --out DIR."
         ) from error
 
 

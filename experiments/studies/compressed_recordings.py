@@ -87,8 +87,8 @@ class CompressedRecordings(Study):
     )
     source = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the experiment is ours."
     resolutions = (
-        "The folder with uci_har/ and japanese_vowels/ is named by --data DIR; what is not in it is left out. UCI HAR: Anguita et "
-        "al. 2012; JapaneseVowels: Kudo, Toyama and Shimbo 1999.",
+        "The folder with uci_har/ and japanese_vowels/ is named by --data DIR; what is not in it is left out. UCI HAR: Anguita "
+        "et al. 2012; JapaneseVowels: Kudo, Toyama and Shimbo 1999.",
         "Played c times as fast, the mean of c samples is one sample; told, it takes c units of own time, untold one.",
         "Trained at the recording's own speed, where told and untold are the same. With sigmoid gates also, told, at half speed "
         "and at the fastest: the latter show what can still be known there.",

@@ -98,17 +98,24 @@ def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | N
 
 def keep(folder: Path, run: Run, carried: Carried, made: Mapping[str, str]) -> None:
     """Write the record of a run that is done; `made` says by which machine and versions."""
+    place = place_of(folder, run.key)
     record = {
         "key": run.key,
         "configuration": configuration_of(run),
         "measures": dict(carried.measures),
         "rows": [dict(row) for row in carried.rows],
         "seconds": float(carried.seconds),
-        "made": dict(made),
+        "made": {**made, **_threads_in(place)},
     }
-    place = place_of(folder, run.key)
     write_atomically(place / "rows.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     (place / "error.txt").unlink(missing_ok=True)
+
+
+def _threads_in(place: Path) -> dict[str, str]:
+    """The threads that a training was begun with, and so went on with, whatever this call has; {} where that is not known."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return {"threads": str(int(json.loads((place / "config.json").read_text(encoding="utf-8"))["threads"]))}
+    return {}
 
 
 def fail(folder: Path, key: str, traceback: str) -> None:

@@ -17,6 +17,7 @@ On a told clock the exact model's state at the end of a symbol, and with `last` 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from experiments.settings import LARGEST
 from experiments.tasks.guessing import Told
 from experiments.tasks.recall import Recall
 from experiments.tasks.settings import one_of, whole
@@ -31,6 +33,8 @@ from experiments.tasks.task import Batch, ClassAtEverySample, check_split
 from experiments.tasks.warped import DUMMY
 
 __all__ = ["ClockedRecall"]
+
+SHORTEST = 2.0**-1022  # below it numbers lose digits, and edges of samples may fall together
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,14 @@ class ClockedRecall(ClassAtEverySample):
             raise ValueError("`clocks` must be at least one speed, got none.")
         for clock in self.clocks:
             held = self.repeats / checks.positive_number("clocks", clock)
+            if held > LARGEST:
+                raise ValueError(f"`clocks` must hold symbols for at most {LARGEST} samples; {clock:g} would for more.")
             if round(held) < 1 or abs(held - round(held)) > 1e-9 * held:
                 raise ValueError(
                     f"`clocks` must hold symbols for whole numbers of samples; {clock:g} would for {self.repeats} / {clock:g}."
                 )
+            if self.tau / held < SHORTEST or not math.isfinite(self.tau * self.characters):
+                raise ValueError(f"`tau` must be a time that can be divided among samples and summed, got {self.tau:g}.")
 
     @property
     def input_size(self) -> int:

@@ -13,6 +13,7 @@ Features are standardized by mean and deviation of "train", which is the origina
 from __future__ import annotations
 
 import functools
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
+from experiments.checkpoints import digest
 from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
 from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
 from experiments.tasks.guessing import Told
@@ -68,7 +70,7 @@ class Recorded(ClassOfTheSequence):
         checks.is_flag("told", self.told)
         speed = checks.positive_number("speed", self.speed)
         factor = max(speed, 1 / speed)
-        if abs(factor - round(factor)) > 1e-9 * factor or 1 / speed > MOST_REPEATS + 0.5:
+        if not math.isfinite(factor) or abs(factor - round(factor)) > 1e-9 * factor or 1 / speed > MOST_REPEATS + 0.5:
             raise ValueError(f"`speed` must be a whole number, or one over one that is at most {MOST_REPEATS}, got {self.speed}.")
         if speed > self.shortest:
             raise ValueError(f"`speed` must be at most {self.shortest}, the samples of the shortest sequence, got {self.speed}.")
@@ -81,6 +83,10 @@ class Recorded(ClassOfTheSequence):
     @abstractmethod
     def recorded(self, split: str) -> Sequences:
         """A split at its own speed, standardized."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A digest of what the files say, before anything is computed of it: sums may end on other bits elsewhere."""
 
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
         """Sequences of the split, each drawn anew."""
@@ -136,8 +142,11 @@ class HAR(Recorded):
         return WINDOW
 
     def recorded(self, split: str) -> Sequences:
-        found = _har(self.data)[split]
+        found = _har(self.data)[0][split]
         return found if self.classes == "six" else Sequences(found.xs, (found.labels < MOVING).long())
+
+    def fingerprint(self) -> str:
+        return _har(self.data)[1]
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,10 @@ class Vowels(Recorded):
         return SHORTEST
 
     def recorded(self, split: str) -> Sequences:
-        return _vowels(self.data)[split]
+        return _vowels(self.data)[0][split]
+
+    def fingerprint(self) -> str:
+        return _vowels(self.data)[1]
 
 
 def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Tensor | None]:
@@ -175,22 +187,26 @@ def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Te
 
 
 @functools.cache
-def _har(folder: str) -> dict[str, Sequences]:
+def _har(folder: str) -> tuple[dict[str, Sequences], str]:
+    """The splits, and the digest of the files."""
     given, test = read_uci_har(folder, "train"), read_uci_har(folder, "test")
     held = torch.isin(given.subjects, torch.tensor(HELD_OUT))
     if not 0 < int(held.sum()) < len(held):
         raise UsageError(f"{folder}: of the people {HELD_OUT} and of others there must be windows in the training split.")
     train = given.xs[:, ~held]
     mean, deviation = _scale(train.flatten(0, 1), folder)
-    return {
+    splits = {
         "train": Sequences((train - mean) / deviation, given.labels[~held]),
         "validation": Sequences((given.xs[:, held] - mean) / deviation, given.labels[held]),
         "test": Sequences((test.xs - mean) / deviation, test.labels),
     }
+    read = [given.xs, given.labels, given.subjects, test.xs, test.labels]
+    return splits, digest({"read": read})
 
 
 @functools.cache
-def _vowels(folder: str) -> dict[str, Sequences]:
+def _vowels(folder: str) -> tuple[dict[str, Sequences], str]:
+    """The splits, and the digest of the files."""
     given = read_japanese_vowels(folder, "train")
     parts = {
         "train": [pair for k, pair in enumerate(given) if k % EVERY != EVERY - 1],
@@ -202,7 +218,8 @@ def _vowels(folder: str) -> dict[str, Sequences]:
     if any(len(xs) < SHORTEST for series in parts.values() for xs, _ in series):
         raise UsageError(f"{folder}: a series has fewer than {SHORTEST} frames; these data have at least as many.")
     mean, deviation = _scale(torch.cat([xs for xs, _ in parts["train"]]), folder)
-    return {split: _padded([((xs - mean) / deviation, label) for xs, label in series]) for split, series in parts.items()}
+    splits = {split: _padded([((xs - mean) / deviation, label) for xs, label in series]) for split, series in parts.items()}
+    return splits, digest({"read": [given, parts["test"]]})
 
 
 def _scale(samples: Tensor, folder: str) -> tuple[Tensor, Tensor]:

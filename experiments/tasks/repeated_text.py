@@ -10,6 +10,7 @@ With variable repeats nothing tells, so that a text with doubled letters has no 
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,10 @@ class RepeatText(Warped):
         """The symbols 1, 2, .. in this order; 0 is the dummy."""
         return _text(self.text)[1]
 
+    def fingerprint(self) -> str | None:
+        """A digest of the text, None for the one that is in this file."""
+        return None if self.text is None else _text(self.text)[2]
+
     def symbols(self, count: int, size: int, generator: torch.Generator) -> Tensor:
         circle = _text(self.text)[0]
         start = torch.randint(len(circle), (size,), generator=generator)
@@ -60,7 +65,7 @@ class RepeatText(Warped):
 
     def guesses(self) -> dict[str, Told]:
         # On the circle the character that is seen does not tell whether its run is the first.
-        p, (circle, characters) = self.share_of_the_first(), _text(self.text)
+        p, (circle, characters) = self.share_of_the_first(), _text(self.text)[:2]
         seen = circle.tolist()
         pairs = Counter(zip(seen, seen[-1:] + seen[:-1], strict=True))
         rows = []
@@ -71,8 +76,8 @@ class RepeatText(Warped):
 
 
 @functools.cache
-def _text(path: str | None) -> tuple[Tensor, str]:
-    """The numbers of its characters, and which there are."""
+def _text(path: str | None) -> tuple[Tensor, str, str]:
+    """The numbers of its characters, which there are, and a digest of it."""
     if path is None:
         text = DECLARATION
     else:
@@ -88,4 +93,4 @@ def _text(path: str | None) -> tuple[Tensor, str]:
     if len(characters) > MOST_SYMBOLS:
         raise UsageError(f"{path}: has {len(characters):,} different characters, at most {MOST_SYMBOLS:,} are expected.")
     number = {character: 1 + k for k, character in enumerate(characters)}
-    return torch.tensor([number[character] for character in text]), characters
+    return torch.tensor([number[character] for character in text]), characters, hashlib.sha256(text.encode()).hexdigest()

@@ -8,7 +8,6 @@ from pathlib import Path
 from experiments.configuration import Configuration
 from experiments.interruption import Interrupted
 from experiments.progress import Progress
-from experiments.record import finished
 from experiments.stopping import StoppedError
 from experiments.training import Outcome, train
 
@@ -17,7 +16,6 @@ __all__ = ["run"]
 
 def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
     """Whether it was finished; the result is on stdout, what went wrong on stderr."""
-    was_finished = resume and finished(folder) is not None
     progress = Progress(configuration.training.steps)
     try:
         outcome = train(configuration, folder, resume=resume, progress=progress)
@@ -30,7 +28,7 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
         print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)
         raise
     progress.clear()
-    if was_finished:
+    if outcome.before:
         print(f"{folder} is finished; nothing was left to do.")
     print(_in_words(configuration, outcome))
     return True

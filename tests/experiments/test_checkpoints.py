@@ -119,6 +119,19 @@ def test_two_damaged_ones_are_an_error_and_stay(tmp_path):
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"damaged", b"damaged"]
 
 
+@pytest.mark.parametrize("name", ["checkpoint.pt", "previous.pt"])
+def test_one_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(tmp_path, name):
+    """It may be whole, and newer than the one before."""
+    for step in (1, 2):
+        Checkpoints(tmp_path).save(state(step))
+    (tmp_path / "checkpoint.pt").unlink()
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).mkdir()
+    with pytest.raises(StoppedError, match=rf"{name} cannot be read \(Is a directory\); nothing was changed"):
+        Checkpoints(tmp_path).load()
+    assert (tmp_path / name).is_dir()
+
+
 @pytest.mark.parametrize("content", [{}, {"format": 1}, {"format": 2, "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)])
 def test_another_file_of_torchs_is_no_checkpoint(tmp_path, content):
     torch.save(content, tmp_path / "checkpoint.pt")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.configuration import Configuration, TrainingSettings, configured
-from experiments.fields import FIELDS, FieldSettings
+from experiments.fields import FIELDS, FieldSettings, built_field
 from experiments.integrators import INTEGRATORS, IntegratorSettings
 from experiments.settings import assigned, made, read_json, setting_types, value_of, words_of
 from experiments.tasks.registry import TASKS, task_named
@@ -144,6 +144,31 @@ def test_names_that_are_not_known_are_refused_with_the_nearest(words, message):
 def test_numbers_that_train_nothing_are_refused(assignment):
     with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
         configured("recall", "gated", "euler", [assignment])
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        *(f"{name}=1000000000000" for name in ("threads", "hidden", "steps", "batch", "substeps", "evaluation")),
+        *(f"{name}=2147483648" for name in ("evaluate_every", "steps", "batch", "batches", "checkpoint_every", "warp", "length")),
+        "threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "rate=1e308", "clip=1e308", "alpha=1e-320",
+        "alpha=0.9999999999999999", "t_max=1e308",
+    ],
+)  # fmt: skip
+def test_numbers_that_no_machine_holds_are_refused(assignment):
+    with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
+        configured("recall", "gated", "euler", [assignment])
+
+
+def test_the_largest_counts_are_settings():
+    settings = configured("recall", "gated", "euler", ["batch=2147483647", "hidden=1000000", "threads=1024"])
+    assert [settings.named()[key] for key in ("batch", "hidden", "threads")] == [2**31 - 1, 10**6, 1024]
+
+
+def test_numbers_that_a_field_refuses_are_wrong_usage():
+    settings = FieldSettings(hidden=2, init="chrono", t_min=1 + 1e-12, t_max=1 + 1e-12)
+    with pytest.raises(UsageError, match="`alpha` must be strictly between 0 and 1"):
+        built_field("leaky", 1, settings)
 
 
 def test_chrono_without_its_longest_time_is_refused():

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
+import lzma
 import math
 import os
 import subprocess
@@ -20,6 +21,7 @@ from torch.testing import assert_close
 
 from experiments.seeds import generator
 from experiments.tasks.adding import Adding
+from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.copying import Copy, VariableCopy
 from experiments.tasks.recall import Recall
 from experiments.tasks.recordings import HAR, HELD_OUT, Vowels, played
@@ -180,6 +182,13 @@ def test_another_name_is_told_with_the_nearest():
         (HAR, {"data": "d", "speed": 1 / 1001}, "`speed` must be a whole number, or one over one that is at most 1000"),
         (HAR, {"data": "d", "speed": 129.0}, "`speed` must be at most 128"),
         (Vowels, {"data": "d", "speed": 8}, "`speed` must be at most 7"),
+        (Vowels, {"data": "d", "speed": 1e-320}, "`speed` must be a whole number, or one over one"),
+        (Recall, {"warp": 2**31}, "`warp` must be at most 2147483647"),
+        (Adding, {"T": 10**21}, "`T` must be at most 2147483647"),
+        (ClockedRecall, {"clocks": (1e-320,)}, "`clocks` must hold symbols for at most 2147483647 samples"),
+        (ClockedRecall, {"clocks": (1e300,)}, "`clocks` must hold symbols for whole numbers of samples"),
+        (ClockedRecall, {"tau": 1e-320}, "`tau` must be a time"),
+        (ClockedRecall, {"tau": 1e308}, "`tau` must be a time"),
     ],
 )
 def test_settings_that_make_no_task_are_refused(kind, settings, message):
@@ -711,6 +720,34 @@ def test_vowels_that_are_too_short_or_too_few_are_refused(tmp_path):
     write("TRAIN", [7] * 4)
     with pytest.raises(UsageError, match="every fifth is held out, so 5 are needed"):
         Vowels(data=str(tmp_path)).batch(1, generator(0))
+
+
+def test_the_digest_of_recordings_is_of_what_the_files_say_and_of_nothing_else(tmp_path, har_folder, vowels_folder):
+    assert HAR(data=har_folder).fingerprint() == HAR(data=har_folder, classes="moving", speed=4.0, told=True).fingerprint()
+    signal = har_arrays()["signal"].copy()
+    signal[3, 1000] += 1e-3
+    make_har(tmp_path, signal=signal)
+    assert HAR(data=str(tmp_path)).fingerprint() != HAR(data=har_folder).fingerprint()
+    packed = {path.name: path.read_bytes() for path in Path(vowels_folder).iterdir()}
+    texts = {name.removesuffix(".xz"): lzma.decompress(data) if name.endswith(".xz") else data for name, data in packed.items()}
+    found = {Vowels(data=vowels_folder, speed=7.0).fingerprint()}
+    for name in ("", *texts):
+        for file, text in texts.items():
+            (tmp_path / f"vowels {name}").mkdir(exist_ok=True)
+            # Of the last series another speaker, the first of them, says the same.
+            changed = text if file != name else text.rstrip()[:-1] + b"1\n"
+            (tmp_path / f"vowels {name}" / file).write_bytes(changed)
+        found.add(Vowels(data=str(tmp_path / f"vowels {name}")).fingerprint())
+    assert len(found) == 3  # the same twice, then other ones in training and in test
+
+
+def test_the_digest_of_a_text_is_of_what_it_says(tmp_path):
+    for name, data in (("one", b"hello"), ("same", b"\xef\xbb\xbfhello"), ("other", b"olleh")):
+        (tmp_path / name).write_bytes(data)
+    found = {name: RepeatText(text=str(tmp_path / name), warp=2).fingerprint() for name in ("one", "same", "other")}
+    assert found["one"] == found["same"] == hashlib.sha256(b"hello").hexdigest()
+    assert found["other"] != found["one"]
+    assert RepeatText().fingerprint() is None
 
 
 @real_data

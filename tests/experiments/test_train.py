@@ -110,6 +110,67 @@ def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, m
     assert read_state(out / "checkpoint.pt")["step"] == 8
 
 
+@pytest.mark.parametrize("task", ["repeat-text", "har", "vowels"])
+def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys, task):
+    key = "text" if task == "repeat-text" else "data"
+    words = ["train", "--task", task, "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]
+    assert main([*words, "--set", f"{key}={tmp_path / 'mispelt'}"]) == 2
+    said = capsys.readouterr().err
+    assert "mispelt" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def _a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def _an_invalid_byte(path):
+    data = path.read_bytes()
+    path.write_bytes(data[:-100] + b"\xff" + data[-99:])
+
+
+def _json(**changes):
+    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "code", "message"),
+    [
+        ("checkpoint.pt", _a_directory, 1, "checkpoint.pt cannot be read (Is a directory); nothing was changed."),
+        ("metrics.csv", _an_invalid_byte, 1, "is not text). Nothing was changed; mend that line"),
+        ("metrics.csv", _a_directory, 1, "cannot write to"),
+        ("config.json", _a_directory, 2, "config.json cannot be read"),
+        ("config.json", _json(threads="one"), 2, "config.json: threads is a whole number from 1 to 1024, got 'one'."),
+        ("config.json", _json(threads=10**12), 2, "config.json: threads is a whole number from 1 to 1024"),
+        ("config.json", _json(versions=[1]), 0, ""),
+        ("result.json", _json(measures=1), 0, ""),
+        ("result.json", _json(measures={"loss": "small"}), 0, ""),
+        ("result.json", _json(steps="8"), 0, ""),
+        ("result.json", _json(steps=3), 0, ""),
+    ],
+)
+def test_what_is_damaged_is_told_in_one_line_or_measured_again(tmp_path, capsys, name, damage, code, message):
+    assert main(typed(tmp_path)) == 0
+    first, before = capsys.readouterr().out, (tmp_path / "checkpoint.pt").read_bytes()
+    true = json.loads((tmp_path / "result.json").read_text())
+    if name != "result.json":
+        (tmp_path / "result.json").unlink()
+    damage(tmp_path / name)
+    damaged = (tmp_path / name).is_dir() or (tmp_path / name).read_bytes()
+    assert main(typed(tmp_path, "--resume")) == code
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.count("\n") == bool(message)
+    assert said.out == ("" if code else first)
+    if code:
+        assert ((tmp_path / name).is_dir() or (tmp_path / name).read_bytes()) == damaged
+    else:
+        assert json.loads((tmp_path / "result.json").read_text()) == true
+    assert name == "checkpoint.pt" or (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
 def test_a_loss_that_is_nan_is_1(tmp_path, capsys, monkeypatch):
     from experiments.tasks.recall import Recall  # noqa: PLC0415
 
@@ -151,7 +212,13 @@ def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys, wor
 
 @pytest.mark.parametrize(
     "words",
-    [["train", "--help"], ["train"], [*WORDS, "--out", "x", "--task", "recal"], [*WORDS, "--out", "x", "--fild", "gated"]],
+    [
+        ["train", "--help"],
+        ["train"],
+        [*WORDS, "--out", "x", "--task", "recal"],
+        [*WORDS, "--out", "x", "--fild", "gated"],
+        *([*WORDS, "--out", "x", "--set", word] for word in ("steps=x", "steps", "rate=0", "init=chrono")),
+    ],
 )
 def test_help_and_wrong_names_answer_without_torch(words):
     script = (

@@ -4,6 +4,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from experiments import durability
-from experiments.checkpoints import read_state
+from experiments.checkpoints import Checkpoints, read_state
 from experiments.configuration import configured
 from experiments.interruption import Interrupted, deferred, interruptible
 from experiments.locking import locked
@@ -26,6 +27,9 @@ from experiments.record import finished, load
 from experiments.schedules import Constant, Plateau
 from experiments.seeds import generator
 from experiments.stopping import StoppedError
+from experiments.studies.folder import keep
+from experiments.studies.study import Carried, Run
+from experiments.tasks import repeated_text
 from experiments.tasks.recall import Recall
 from experiments.training import _batch, evaluate, train
 from experiments.usage import UsageError
@@ -241,6 +245,44 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("damage", ["damaged", "missing"])
+def test_a_finished_run_whose_newest_checkpoint_is_lost_gives_the_weights_of_its_measures(tmp_path, damage):
+    configuration = small("steps=11")
+    whole = train(configuration, tmp_path / "whole")
+    train(configuration, tmp_path / "lost")
+    newest = tmp_path / "lost" / "checkpoint.pt"
+    newest.write_bytes(newest.read_bytes()[:-50]) if damage == "damaged" else newest.unlink()
+    assert read_state(tmp_path / "lost" / "previous.pt")["step"] == 9
+    again = train(configuration, tmp_path / "lost")
+    for ours, theirs in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert (again.measures, again.before) == (whole.measures, False)
+    assert_same_run(tmp_path / "whole", tmp_path / "lost")
+    assert train(configuration, tmp_path / "lost").before
+
+
+def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
+    """As a run that was begun where another one's result.json was left."""
+    train(small("steps=6"), tmp_path / "other")
+    train(small(), tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "run", progress=killed_at(7))
+    shutil.copy(tmp_path / "other" / "result.json", tmp_path / "run")
+    assert not train(small(), tmp_path / "run").before
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_result_alone_is_no_run_and_is_not_written_over(tmp_path):
+    train(small(), tmp_path / "run")
+    (tmp_path / "left").mkdir()
+    kept = shutil.copy(tmp_path / "run" / "result.json", tmp_path / "left")
+    before = Path(kept).read_bytes()
+    for resume in (False, True):
+        with pytest.raises(UsageError, match=r"parts of a run, but no config\.json"):
+            train(small("seed=1"), tmp_path / "left", resume=resume)
+    assert Path(kept).read_bytes() == before
+
+
 def test_a_run_that_is_killed_before_its_result_is_measured_then(tmp_path, monkeypatch):
     configuration = small()
     train(configuration, tmp_path / "whole")
@@ -290,7 +332,56 @@ def test_a_folder_that_lost_its_configuration_is_refused(tmp_path):
         train(small(), tmp_path)
 
 
-@pytest.mark.parametrize("torn", ["9,0.1,0.0", "1"])  # of 9,... and of 10,...
+@pytest.mark.parametrize("finish", [False, True])
+@pytest.mark.parametrize("text", ["olleh", "help", "hello?"], ids=["as many letters", "fewer", "more"])
+def test_the_same_command_on_another_text_is_refused(tmp_path, text, finish):
+    path = tmp_path / "text"
+    configuration = small(f"text={path}", "length=9", task="repeat-text")
+    path.write_text("hello")
+    repeated_text._text.cache_clear()
+    if finish:
+        train(configuration, tmp_path / "run")
+    else:
+        with pytest.raises(KilledError):
+            train(configuration, tmp_path / "run", progress=killed_at(4))
+    before = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    path.write_text(text)
+    repeated_text._text.cache_clear()
+    with pytest.raises(UsageError, match="holds a run on other data: what repeat-text reads is not what it was"):
+        train(configuration, tmp_path / "run")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+    path.write_text("hello")
+    repeated_text._text.cache_clear()
+    assert train(configuration, tmp_path / "run").measures["loss"] > 0
+
+
+def test_a_run_without_a_digest_of_its_data_goes_on(tmp_path):
+    """As those that were begun before there was one."""
+    path = tmp_path / "text"
+    path.write_text("hello")
+    repeated_text._text.cache_clear()
+    configuration = small(f"text={path}", "length=9", task="repeat-text")
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "run", progress=killed_at(4))
+    config = tmp_path / "run" / "config.json"
+    told = json.loads(config.read_text())
+    assert len(told.pop("data")) == 64
+    config.write_text(json.dumps(told))
+    train(configuration, tmp_path / "run")
+    assert len(table(tmp_path / "run")) == 12
+
+
+def test_a_checkpoint_of_another_model_is_refused_in_words(tmp_path):
+    train(small("hidden=6"), tmp_path / "other")
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "run", progress=killed_at(4))
+    shutil.copy(tmp_path / "other" / "checkpoint.pt", tmp_path / "run")
+    for use in (lambda: train(small(), tmp_path / "run"), lambda: load(tmp_path / "run")):
+        with pytest.raises(StoppedError, match=r"does not fit the model that config\.json describes \(size mismatch"):
+            use()
+
+
+@pytest.mark.parametrize("torn", [b"9,0.1,0.0", b"1", b"9,\xff\n" + b"9" * 5000 + b",\n"])  # of 9,... and of 10,..., and no row
 def test_a_torn_row_and_rows_beyond_the_checkpoint_are_cut_off(tmp_path, torn):
     configuration = small()
     train(configuration, tmp_path / "whole")
@@ -298,7 +389,7 @@ def test_a_torn_row_and_rows_beyond_the_checkpoint_are_cut_off(tmp_path, torn):
         train(configuration, tmp_path / "parts", progress=killed_at(8))
     rows = tmp_path / "parts" / "metrics.csv"
     assert rows.read_text().count("\n") == 9
-    rows.write_text(rows.read_text() + torn)
+    rows.write_bytes(rows.read_bytes() + torn)
     train(configuration, tmp_path / "parts")
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
@@ -357,6 +448,44 @@ def test_another_version_is_told(tmp_path, capsys):
     assert f"begun with torch 1.0, this is {torch.__version__}" in capsys.readouterr().err
 
 
+def test_another_engine_is_told_and_the_same_one_is_not(tmp_path, monkeypatch, capsys):
+    for step in (4, 7):
+        with pytest.raises(KilledError):
+            train(small(), tmp_path, progress=killed_at(step))
+    (first,) = read_state(tmp_path / "checkpoint.pt")["engines"]
+    assert first in ("compiled", "torch")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    train(small(), tmp_path)
+    assert capsys.readouterr().err == f"The run was begun with the engine {first}, this is steps: last bits may differ.\n"
+    assert finished(tmp_path)["engines"] == [first, "steps"]
+
+
+def test_an_engine_is_not_told_where_none_was_recorded_or_nothing_was_interrupted(tmp_path, monkeypatch, capsys):
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "old", progress=killed_at(4))
+    state = read_state(tmp_path / "old" / "checkpoint.pt")
+    del state["engines"]  # as in the checkpoints before there were any
+    Checkpoints(tmp_path / "old").save(state)
+    train(small(), tmp_path / "old")
+    train(small(), tmp_path / "whole", progress=lambda step, *_: monkeypatch.setenv("CTRNN_FUSED", "0") if step == 5 else None)
+    assert capsys.readouterr().err == ""
+    assert len(finished(tmp_path / "whole")["engines"]) == 2
+
+
+def test_a_record_of_a_study_tells_the_threads_that_the_run_was_begun_with(tmp_path):
+    run = Run("one", small("steps=1"))
+    place = tmp_path / "runs" / "one"
+    place.mkdir(parents=True)
+    kept = {}
+    for threads in (None, "one", 2):
+        if threads is not None:
+            (place / "config.json").write_text(json.dumps({"threads": threads}))
+        keep(tmp_path, run, Carried({}, [], 0.0), {"threads": "1", "cores": "2"})
+        kept[threads] = json.loads((place / "rows.json").read_text())["made"]
+    assert kept == {threads: {"threads": "2" if threads == 2 else "1", "cores": "2"} for threads in kept}
+
+
 @contextmanager
 def spoiled(spoil, at):
     """The task's loss, spoilt at its `at`-th call."""
@@ -410,6 +539,28 @@ def test_a_solve_that_fails_is_told_in_words(tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.training.built_model", explosive)
     with pytest.raises(StoppedError, match=r"^step 1: .*--set rate=.*--set method="):
         train(configuration, tmp_path)
+
+
+def test_a_batch_that_fits_no_memory_is_told_in_words(tmp_path):
+    with pytest.raises(StoppedError, match=r"^step 1: there is not enough memory .*--set hidden="):
+        train(small("T=2147483647", "batch=131072", task="adding"), tmp_path)  # 1 PiB, and an address has 47 bits
+
+
+@pytest.mark.parametrize(
+    "allocate", [lambda: torch.empty(2**47), lambda: torch.empty(2**62, 2**62), lambda: (_ for _ in ()).throw(MemoryError)]
+)
+def test_a_model_that_fits_no_memory_is_told_in_words_and_leaves_no_folder(tmp_path, monkeypatch, allocate):
+    monkeypatch.setattr("experiments.training.built_model", lambda _: next(iter(allocate())))
+    with pytest.raises(StoppedError, match=r"^step 0: there is not enough memory .*--set hidden="):
+        train(small(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_error_of_torch_is_not_taken_for_a_lack_of_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(Recall, "batch", lambda *_: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size") as caught:
+        train(small(), tmp_path)
+    assert caught.type is RuntimeError
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
