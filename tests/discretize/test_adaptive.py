@@ -140,7 +140,7 @@ def test_one_wild_sample_is_solved_as_well_in_a_batch_as_alone():
         ([0.0, 1e9, 2e9], [0.0, 2e9]),
     ],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
 def test_segments_of_any_length_follow_one_another(knots, ts, dtype):
     field = ctrnn.leaky(2, 3, alpha=1.0 if knots[-1] < 1e6 else 1e-9, dtype=dtype)
     path = ctrnn.LinearPath(torch.randn(3, 1, 2, dtype=dtype), knots)

@@ -183,6 +183,7 @@ def test_a_stiff_solve_that_got_there_gives_the_hint_with_its_answer():
     assert solve(lambda x, h: 3e3 * (1 - h), "rodas5p").stats["hint"] is None
 
 
+@pytest.mark.slow
 def test_failures_are_the_same_under_optimized_python():
     script = """
         import math, pickle, torch, ctrnn

@@ -107,7 +107,10 @@ def test_gradients_of_adaptive_solves_are_those_of_fine_fixed_steps(name, path, 
         assert_close(mine, fine, rtol=0, atol=30 * tolerance + 1e-8)
 
 
-MEMORIES = ("dopri5", "tsit5", "dopri8", "bosh3", "rodas5p", "rk4", "Euler", "BackwardEuler")
+MEMORIES = tuple(
+    name if name in ("tsit5", "rodas5p", "rk4", "BackwardEuler") else pytest.param(name, marks=pytest.mark.slow)
+    for name in ("dopri5", "tsit5", "dopri8", "bosh3", "rodas5p", "rk4", "Euler", "BackwardEuler")
+)
 
 
 @pytest.mark.parametrize("path", PATHS)

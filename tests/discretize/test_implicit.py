@@ -79,7 +79,9 @@ def test_the_jacobian_of_backward_euler_is_the_inverse_that_the_theorem_gives():
     assert_close(forward, found @ torch.ones(8), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("rate", [2.0, 50.0, 200.0, 1e4])
+@pytest.mark.parametrize(
+    "rate", [2.0, pytest.param(50.0, marks=pytest.mark.slow), pytest.param(200.0, marks=pytest.mark.slow), 1e4]
+)
 @pytest.mark.parametrize("step", [*IMPLICIT, discretize.ExponentialEuler(), discretize.ExponentialRosenbrock(),
                                   discretize.FrozenBackwardEuler(), discretize.ETDRK4()], ids=repr)  # fmt: skip
 @torch.no_grad()

@@ -433,6 +433,7 @@ def test_every_scale_measures_every_part():
         assert all((scale.cells, scale.solve, scale.cell_sweeps, scale.solve_sweeps, scale.stiffness, scale.stiff, scale.lengths))
 
 
+@pytest.mark.slow
 def test_a_smoke_run_writes_what_the_table_shows():
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "speed.json"

@@ -102,7 +102,10 @@ def test_a_foreign_package_of_the_same_name_is_refused_and_not_imported(tmp_path
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow)],
+)
 def test_an_interrupted_run_says_so_and_leaves_the_old_page(tmp_path, small, number, code, word):
     out = tmp_path / "out"
     out.mkdir()

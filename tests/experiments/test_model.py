@@ -27,7 +27,8 @@ def test_every_step_map_has_its_name():
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("integrator", ["euler", "exponential-euler", "exact"])
-def test_any_field_under_any_integrator_learns(field, integrator):
+def test_any_field_under_any_integrator_learns(field, integrator, monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
     configuration = configured("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
     model, task = built_model(configuration), configuration.task
     batch = task.batch(3, generator(0))

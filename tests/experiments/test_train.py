@@ -231,6 +231,7 @@ def test_help_and_wrong_names_answer_without_torch(words):
     assert done.returncode == (0 if words[-1] == "--help" else 2), done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_is_terminated_saves_and_goes_on(tmp_path):
     settings = [*SETTINGS[:-2], "steps=1000000", "checkpoint_every=1000000"]
     words = [sys.executable, "-m", "experiments", *typed(tmp_path, settings=settings)]
