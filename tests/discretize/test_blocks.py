@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-@pytest.mark.parametrize("path_kind", [ctrnn.HeldPath, ctrnn.HermitePath])
+@pytest.mark.parametrize("path_kind", [pytest.param(ctrnn.HeldPath, marks=pytest.mark.slow), ctrnn.HermitePath])
 @pytest.mark.parametrize("memory", [1, 2e5])
 def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)

@@ -98,7 +98,9 @@ def fine_gradients(path, times):
 
 @pytest.mark.parametrize("times", KINDS)
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("name", ADAPTIVE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("dopri5", "rodas5p") else pytest.mark.slow) for n in ADAPTIVE]
+)
 def test_gradients_of_adaptive_solves_are_those_of_fine_fixed_steps(name, path, times):
     tolerance = {"bosh3": 1e-7, "adaptive_heun": 1e-5}.get(name, 1e-9)
     ours = gradients(name, path, times, rtol=tolerance, atol=tolerance)

@@ -121,6 +121,7 @@ def test_a_solve_of_patients_is_what_many_small_steps_say(patients, make):
     assert_close(solved, stepped, rtol=0, atol=1e-4)  # of fourth order in steps of up to 1/4 h
 
 
+@pytest.mark.slow
 @every_field
 def test_gradients_of_patients_are_finite_and_those_of_each_alone(patients, make):
     rnn = ContinuousRNN(make(74, 8), rtol=1e-3, atol=1e-3)
