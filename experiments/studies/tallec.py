@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from experiments.configuration import Configuration, TrainingSettings
 from experiments.fields import FieldSettings
 from experiments.studies.study import Verdict
+from experiments.tasks.task import Task
 
-__all__ = ["MODELS", "PAPER", "STEPS", "TRAINING_SET", "Part", "judged", "started"]
+__all__ = ["MODELS", "PAPER", "STEPS", "TRAINING_SET", "Part", "Sizes", "judged", "started", "trained"]
 
 PAPER = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018"
 MODELS = ("plain", "leaky", "gated")
@@ -49,3 +52,29 @@ def started(model: str, hidden: int, longest: int) -> FieldSettings:
     if model == "plain":
         return FieldSettings(hidden=hidden)
     return FieldSettings(hidden=hidden, init="chrono", t_max=float(max(2, longest)))
+
+
+class Sizes(Protocol):
+    """What a scale says of a training."""
+
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def every(self) -> int: ...
+    @property
+    def held_out(self) -> int: ...
+    @property
+    def batches(self) -> int | None: ...
+
+
+def trained(task: Task, model: str, longest: int, sizes: Sizes, seed: int) -> Configuration:
+    """By unit Euler steps and the paper's schedule, on a task whose longest wait is `longest`."""
+    training = TrainingSettings(
+        steps=sizes.steps, seed=seed, rate=sizes.rate, schedule="plateau", evaluate_every=sizes.every,
+        evaluation=sizes.held_out, batches=sizes.batches,
+    )  # fmt: skip
+    return Configuration(task, model, "euler", started(model, sizes.hidden, longest), training=training)

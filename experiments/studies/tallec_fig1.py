@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from experiments.configuration import Configuration, TrainingSettings
 from experiments.studies.records import NotEnoughError, Record, Spread, grouped, markdown, number, spread, spreads
 from experiments.studies.study import Run, Study, Verdict
-from experiments.studies.tallec import MODELS, PAPER, STEPS, TRAINING_SET, Part, judged, started
+from experiments.studies.tallec import MODELS, PAPER, STEPS, TRAINING_SET, Part, judged, trained
 from experiments.tasks.recall import Recall
 
 if TYPE_CHECKING:
@@ -99,20 +98,12 @@ class TallecFigure1(Study):
         return [
             Run(
                 f"{panel.replace(' ', '-')}-{warp}-{model}-{seed}",
-                Configuration(
+                trained(
                     Recall(warping=warping, padded=padded, warp=warp, length=sizes.length),  # type: ignore[arg-type]
                     model,
-                    "euler",
-                    started(model, sizes.hidden, warp),
-                    training=TrainingSettings(
-                        steps=sizes.steps,
-                        seed=seed,
-                        rate=sizes.rate,
-                        schedule="plateau",
-                        evaluate_every=sizes.every,
-                        evaluation=sizes.held_out,
-                        batches=sizes.batches,
-                    ),
+                    warp,
+                    sizes,
+                    seed,
                 ),
             )
             for seed in range(sizes.seeds)

@@ -16,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from experiments.configuration import Configuration, TrainingSettings
 from experiments.studies.records import NotEnoughError, Record, Spread, grouped, markdown, number, spread
 from experiments.studies.study import Run, Study, Verdict
-from experiments.studies.tallec import MODELS, PAPER, STEPS, TRAINING_SET, Part, judged, started
+from experiments.studies.tallec import MODELS, PAPER, STEPS, TRAINING_SET, Part, judged, trained
 from experiments.tasks.any_warp import AnyWarp
 
 if TYPE_CHECKING:
@@ -102,20 +101,12 @@ class TallecFigure5(Study):
         return [
             Run(
                 f"{per}-{model}-{seed}",
-                Configuration(
+                trained(
                     AnyWarp(warp=sizes.warp, length=sizes.length, per=per),  # type: ignore[arg-type]
                     model,
-                    "euler",
-                    started(model, sizes.hidden, sizes.warp),
-                    training=TrainingSettings(
-                        steps=sizes.steps,
-                        seed=seed,
-                        rate=sizes.rate,
-                        schedule="plateau",
-                        evaluate_every=sizes.every,
-                        evaluation=sizes.held_out,
-                        batches=sizes.batches,
-                    ),
+                    sizes.warp,
+                    sizes,
+                    seed,
                 ),
             )
             for seed in range(sizes.seeds)
