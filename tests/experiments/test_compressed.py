@@ -11,6 +11,7 @@ import torch
 from datasets import make_har, make_vowels
 from torch.testing import assert_close
 
+from experiments.__main__ import main
 from experiments.configuration import Configuration, TrainingSettings
 from experiments.fields import FieldSettings
 from experiments.integrators import EXACT
@@ -374,6 +375,14 @@ def test_recordings_that_are_not_there_are_left_out_in_one_line(data, monkeypatc
     monkeypatch.delenv(DATA)
     assert study.runs("small") == []
     assert "uci_har/ and japanese_vowels/" in study.left_out()
+
+
+def test_the_list_of_studies_says_what_is_left_out(monkeypatch, capsys):
+    monkeypatch.delenv(DATA, raising=False)
+    assert main(["study", "list"]) == 0
+    told = capsys.readouterr().out.partition("compressed-recordings")[2].partition("tallec-fig1")[0]
+    assert "Left out: uci_har/ and japanese_vowels/; --data DIR names the folder they are in." in told
+    assert " 0 runs" not in told
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -1,5 +1,6 @@
 """The page, its numbers, and what happens when a check fails."""
 
+import copy
 import json
 import re
 from html.parser import HTMLParser
@@ -315,6 +316,17 @@ def test_a_told_discretized_model_takes_steps_as_long_as_its_samples(briefly, n)
         h = h + trained.OWN_TIME / n * f(x, h)
     got = trained.told(briefly["euler"], "euler", n)
     np.testing.assert_allclose(got.states[-1, 5], h, rtol=0, atol=1e-10)
+
+
+def test_the_largest_gate_is_that_of_the_states_from_which_steps_begin(briefly):
+    """A gate that is 1/2 at the start and falls as the state rises to its constant candidate."""
+    model = copy.deepcopy(briefly["euler"])
+    with torch.no_grad():
+        for weights in model.field.parameters():
+            weights.zero_()
+        model.field.candidate.bias.fill_(2.0)
+        model.field.rate.weight_h.copy_(-torch.eye(trained.HIDDEN))
+    assert trained.told(model, "euler", 8).gate == pytest.approx(trained.OWN_TIME / 8 / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])

@@ -4,11 +4,20 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import ctrnn
 from experiments.model import built_model
 from experiments.studies.lecture_ablation import LectureAblation
 from experiments.studies.records import NotEnoughError
 
 study = LectureAblation()
+
+
+@pytest.fixture
+def single():
+    """Numbers as the command line has them."""
+    torch.set_default_dtype(torch.float32)
+    yield
+    torch.set_default_dtype(torch.float64)
 
 
 def record(field: str, measured: Callable[[int], float], seed: int = 0) -> dict:
@@ -56,23 +65,32 @@ def test_both_networks_are_drawn():
     assert set(study.figures([record("lstm", float), record("gated", float)])) == set(study.captions) == {"lstm", "gated"}
 
 
+@pytest.mark.usefixtures("single")
 def test_uncoupled_units_are_measured_to_forget_in_the_time_of_their_discrete_cell():
     """Without recurrent weights (1 - 1/T)^n is left, 1/e of it after -1/log(1 - 1/T) steps."""
-    torch.set_default_dtype(torch.float32)  # as the command line has it
-    try:
-        run = next(run for run in study.runs("smoke") if run.configuration.field == "gated")
-        model = built_model(run.configuration)
-        with torch.no_grad():
-            model.field.candidate.weight_h.zero_()
-            model.field.rate.weight_h.zero_()
-            model.field.rate.weight_x.zero_()
-        rows = study.measure(run, model)
-    finally:
-        torch.set_default_dtype(torch.float64)
+    run = next(run for run in study.runs("smoke") if run.configuration.field == "gated")
+    model = built_model(run.configuration)
+    with torch.no_grad():
+        model.field.candidate.weight_h.zero_()
+        model.field.rate.weight_h.zero_()
+        model.field.rate.weight_x.zero_()
+    rows = study.measure(run, model)
     assert len(rows) == run.configuration.field_settings.hidden
     for row in rows:
         assert row["measured"] == pytest.approx(-1 / math.log1p(-1 / row["set"]), rel=1e-3)
         assert len(row["influence"]) == 60
+
+
+@pytest.mark.usefixtures("single")
+def test_what_was_set_is_of_the_start_and_what_the_biases_say_now_of_the_trained_network():
+    run = study.runs("smoke")[0]
+    start, model = built_model(run.configuration), built_model(run.configuration)
+    with torch.no_grad():
+        model.field.gates.bias += 1.0
+    rows = study.measure(run, model)
+    assert [row["set"] for row in rows] == ctrnn.timescales(start.field).tolist()
+    assert [row["by the trained biases"] for row in rows] == ctrnn.timescales(model.field).tolist()
+    assert all(row["set"] < row["by the trained biases"] for row in rows)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,18 @@ def test_evaluations_are_weighted_by_what_counts():
                     right += int(scores[t, k].argmax()) == int(batch.targets[t, k])
     assert_close(found["loss"], losses / counted, rtol=1e-12, atol=0)
     assert_close(found["accuracy"], right / counted, rtol=1e-12, atol=0)
+
+
+def test_a_batch_in_which_nothing_counts_is_left_out_of_an_evaluation():
+    class Partly(Recall):
+        def evaluation(self, split, sequences, size, seed):
+            for k, batch in enumerate(super().evaluation(split, sequences, size, seed)):
+                yield replace(batch, counts=torch.full(batch.targets.shape, float(k != 1)))
+
+    task, model = Partly(warp=2, length=6), built_model(small("warp=2", "length=6")).double()
+    batches = [batch for k, batch in enumerate(task.evaluation("test", 6, 2, 3)) if k != 1]
+    expected = sum(float(task.loss(model(batch.xs).detach(), batch)) for batch in batches) / 2
+    assert_close(evaluate(model, task, "test", 6, 3, 2)["loss"], expected, rtol=1e-12, atol=0)
 
 
 def test_evaluation_batches_do_not_depend_on_the_step(tmp_path):
