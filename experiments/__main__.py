@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
@@ -43,15 +43,6 @@ def _hertz(words: list[str]) -> float:
     return rate
 
 
-_HZ = PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="HZ",
-    instance_from_str=_hertz,
-    is_instance=lambda value: value is None or isinstance(value, float),
-    str_from_instance=lambda value: [str(value)],
-)
-
-
 def _count(words: list[str]) -> int:
     try:
         count = int(words[0])
@@ -62,13 +53,19 @@ def _count(words: list[str]) -> int:
     return count
 
 
-_COUNT = PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="N",
-    instance_from_str=_count,
-    is_instance=lambda value: value is None or isinstance(value, int),
-    str_from_instance=lambda value: [str(value)],
-)
+def _number(metavar: str, kind: type, read: Callable[[list[str]], Any]) -> PrimitiveConstructorSpec:
+    """An option that is one number, or not given."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=read,
+        is_instance=lambda value: value is None or isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+_HZ = _number("HZ", float, _hertz)
+_COUNT = _number("N", int, _count)
 
 
 def demo(

@@ -129,6 +129,22 @@ class Field {
     Numbers there;
 };
 
+// Round after round of the samples in their slots, the next sample in as soon as a slot is free. True once none is left, false
+// at the deadline.
+template <typename Slots, typename Begin, typename Round>
+bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::time_point deadline, Begin begin, Round round) {
+    do {
+        std::vector<std::size_t> on;
+        for (std::size_t s = 0; s < slots.size(); ++s) {
+            while (!slots[s].taken && next < end) begin(s, next++);
+            if (slots[s].taken) on.push_back(s);
+        }
+        if (on.empty()) return true;
+        round(on);
+    } while (Clock::now() < deadline);
+    return false;
+}
+
 // A group of samples on their way.
 class Flight {
   public:
@@ -138,16 +154,9 @@ class Flight {
 
     // True once all samples are where they should be, false at the deadline.
     bool run(Clock::time_point deadline) {
-        do {
-            std::vector<std::size_t> on;
-            for (std::size_t s = 0; s < SLOTS; ++s) {
-                while (!slots[s].taken && next < end) begin(s, next++);
-                if (slots[s].taken) on.push_back(s);
-            }
-            if (on.empty()) return true;
-            round(on);
-        } while (Clock::now() < deadline);
-        return false;
+        return by_slots(
+            slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
+            [this](std::vector<std::size_t>& on) { round(on); });
     }
 
   private:
@@ -381,16 +390,9 @@ class Return {
           pull(SLOTS, IS_RESET ? n.units : 0), of_slope(n.state), given(n.state), slots(SLOTS) {}
 
     bool run(Clock::time_point deadline) {
-        do {
-            std::vector<std::size_t> on;
-            for (std::size_t s = 0; s < SLOTS; ++s) {
-                while (!slots[s].taken && next < end) begin(s, next++);
-                if (slots[s].taken) on.push_back(s);
-            }
-            if (on.empty()) return true;
-            round(on);
-        } while (Clock::now() < deadline);
-        return false;
+        return by_slots(
+            slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
+            [this](std::vector<std::size_t>& on) { round(on); });
     }
 
     Sums sums;
