@@ -113,7 +113,7 @@ class Compressed(Study):
         "Adam, the norm of the gradient at most 1, weights as torch draws them; exact models are trained at relative tolerance "
         "1e-3 and run at 1e-5.",
     )
-    minutes: ClassVar = {"smoke": 0.4, "small": 10, "paper": 2400}
+    minutes: ClassVar = {"smoke": 0.4, "small": 6, "paper": 2400}
     captions: ClassVar = {
         "told-sigmoid": "Sigmoid gates, told the clock: accuracy over clocks c, weights trained in one way (rows) on shaded "
         "clocks and run in three. The dashed line is what is said without memory.",

@@ -98,7 +98,7 @@ class CompressedRecordings(Study):
         "told the clock: Taylor steps lose at the fastest speed, but nowhere where the largest c′g is at most 1, and the exact "
         "model does not lose at the fastest speed either.",
     )
-    minutes: ClassVar = {"smoke": 0.5, "small": 8, "paper": 1200}
+    minutes: ClassVar = {"smoke": 0.5, "small": 3, "paper": 1200}
     captions: ClassVar = {
         "har": "Activities (UCI HAR), sigmoid gates: test accuracy at other speeds, of weights trained in one way (rows) at the "
         "shaded speed, and run in three.",

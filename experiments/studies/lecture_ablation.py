@@ -58,7 +58,7 @@ class LectureAblation(Study):
         "looked at counts as longer than all others.",
         "Reproduced is a rank correlation of at least 0.7 between set and measured times in every trained network.",
     )
-    minutes: ClassVar = {"smoke": 0.2, "small": 2, "paper": 120}
+    minutes: ClassVar = {"smoke": 0.2, "small": 3, "paper": 120}
     captions: ClassVar = {
         "lstm": "What is left of one sample in the cells of a trained LSTM: units by the time scale that was set, long ones on "
         "top; below, the measured times against the set ones, and the line on which they agree.",

@@ -80,7 +80,7 @@ class StopAndGoStudy(Study):
         "Learned gates are those after training on symbols repeated 1 to 8 times at random (smoke: 1 to 3, paper: 1 to 10). They "
         f"are measured with every symbol repeated 1 to 16 times, on {SEQUENCES} sequences of {SYMBOLS} symbols.",
     )
-    minutes: ClassVar = {"smoke": 0.5, "small": 8, "paper": 900}
+    minutes: ClassVar = {"smoke": 0.5, "small": 2, "paper": 900}
     captions: ClassVar = {
         "told": "Largest difference of a unit's state from the unwarped trajectory, over all samples, in float64. Exactly zero "
         "is left of the dashed line.",

@@ -72,7 +72,7 @@ class TallecFigure4(Study):
         "How long is trained is not given: 20,000 steps. How often is not given: three runs.",
         "At the small scale only T = 200 is tried, with 64 units in place of 128.",
     )
-    minutes: ClassVar = {"smoke": 0.3, "small": 9, "paper": 430}
+    minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 430}
     captions: ClassVar = {
         "curves": "Mean squared error on held-out sequences while learning: the mean over runs, a band from least to largest, "
         "and the error of saying 1 always."

@@ -90,7 +90,7 @@ class TallecFigure5(Study):
         "from the training range to warps ten times longer.",
         "At smaller scales sequences are shorter and fresh at every step, and the slowest warp of the training is 30.",
     )
-    minutes: ClassVar = {"smoke": 0.3, "small": 5, "paper": 60}
+    minutes: ClassVar = {"smoke": 0.3, "small": 3, "paper": 60}
     captions: ClassVar = {
         "accuracies": "Accuracy on clocks up to so many times slower than the slowest of the training (1: as in training): the "
         "mean over runs, and a band from least to largest. Flat is a network that does not care how slow it is played."

@@ -48,7 +48,7 @@ class Unwarped(Study):
         "sequences, five runs. Smaller scales take shorter sequences, fresh ones at every step, and fewer of everything.",
         "Leaky units have alpha = sigma(a) each, from 0.5; gates start at torch's own weights.",
     )
-    minutes: ClassVar = {"smoke": 0.3, "small": 2, "paper": 30}
+    minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 30}
     captions: ClassVar = {
         "accuracy": "Held-out accuracy at warp 1: the mean over seeds, and a bar from the least to the largest."
     }
