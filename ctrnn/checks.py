@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from ctrnn.field import VectorField
+    from ctrnn.fields.field import VectorField
 
 ULPS_BEYOND_AN_END = 4.0
 
 
 def is_field(value: object) -> VectorField:
-    from ctrnn.field import VectorField  # noqa: PLC0415 (which needs the checks itself)
+    from ctrnn.fields.field import VectorField  # noqa: PLC0415 (which needs the checks itself)
 
     if not isinstance(value, VectorField):
         raise TypeError(

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.along import Along, Pieces, only
-from ctrnn.field import VectorField
-from ctrnn.paths import Path, piece_numbers
-from ctrnn.splines import Spline, as_path, is_spline
-from ctrnn.warps import Speed, Warp
+from ctrnn.clocks.warps import Speed, Warp
+from ctrnn.fields.field import VectorField
+from ctrnn.inputs.along import Along, Pieces, only
+from ctrnn.inputs.paths import Path, piece_numbers
+from ctrnn.inputs.splines import Spline, as_path, is_spline
 
 __all__ = ["Course", "Driven", "GivenSpeed"]
 

@@ -25,19 +25,19 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from ctrnn import checks
-from ctrnn.lstm_field import LSTMField
-from ctrnn.network_gated import NetworkGated
-from ctrnn.parts import Part
-from ctrnn.positive_rates import (
+from ctrnn.fields.lstm import LSTMField
+from ctrnn.fields.network_gate import NetworkGated
+from ctrnn.fields.parts import Part
+from ctrnn.fields.positive_rates import (
     ExponentialRate,
     GlobalExponentialRate,
     GlobalSoftplusRate,
     SoftplusConstantRate,
     SoftplusRate,
 )
-from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
-from ctrnn.relaxation import Relaxation
-from ctrnn.stacked import Stack
+from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
+from ctrnn.fields.relaxation import Relaxation
+from ctrnn.fields.stack import Stack
 
 __all__ = ["chrono_", "gate_bias_", "slow_decay_"]
 

@@ -22,7 +22,7 @@ from sympy.core.function import AppliedUndef
 from torch.export.graph_signature import InputKind, OutputKind
 
 import ctrnn
-from ctrnn.field import VectorField
+from ctrnn.fields.field import VectorField
 from derivations import fields, symbols
 from derivations.fields import SymbolicField
 from derivations.identity import Identity, Verdict, check

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from ctrnn.along import Along
 from ctrnn.driven import Course
+from ctrnn.inputs.along import Along
 from discretize.segments import Chain
 
 __all__ = ["AsItWas", "OnLeaves", "on_leaves", "once_only", "refuse_captured"]

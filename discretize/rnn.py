@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
-from ctrnn.paths import checked_samples
+from ctrnn.inputs.paths import checked_samples
 from discretize.cell import checked_step
 from discretize.fused.cells import run
 from discretize.ragged import Ragged, gone_by, packed_as, unpacked

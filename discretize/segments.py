@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven
-from ctrnn.along import only
 from ctrnn.driven import Course
+from ctrnn.inputs.along import only
 
 __all__ = ["Chain", "Segment", "chain_of"]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.paths import interval_edges
+from ctrnn.inputs.paths import interval_edges
 from discretize.ragged import Ragged
 
 __all__ = ["sample_edges"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.paths import checked_samples
+from ctrnn.inputs.paths import checked_samples
 from discretize.cell import DiscreteCell
 from discretize.fused.cells import run
 from discretize.tally import Tally

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.forgetting import remembered
+from ctrnn.fields.timescales import remembered
 from discretize import ContinuousRNN, DiscreteRNN
 
 __all__ = ["forgetting", "forgetting_times"]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
-from ctrnn.rates import ConstantRate, FixedRate, SigmoidConstantRate
+from ctrnn.fields.rates import ConstantRate, FixedRate, SigmoidConstantRate
 
 NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
     "plain": ctrnn.plain,

@@ -17,19 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from ctrnn.candidates import ResetCandidate, TanhCandidate
-from ctrnn.decays import LinearDecay, PowerDecay
-from ctrnn.lstm_field import LSTMField
-from ctrnn.parts import Affine, Part
-from ctrnn.positive_rates import (
+from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
+from ctrnn.fields.decays import LinearDecay, PowerDecay
+from ctrnn.fields.lstm import LSTMField
+from ctrnn.fields.parts import Affine, Part
+from ctrnn.fields.positive_rates import (
     ExponentialRate,
     GlobalExponentialRate,
     GlobalSoftplusRate,
     SoftplusConstantRate,
     SoftplusRate,
 )
-from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
-from ctrnn.relaxation import Relaxation
+from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
+from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["Kind", "Recipe", "kind_of", "recipe_of"]
 

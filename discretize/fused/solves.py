@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
-from ctrnn.paths import piece_numbers
+from ctrnn.inputs.paths import piece_numbers
 from discretize.adaptive import AdaptiveEngine
 from discretize.blocks import Blocks
 from discretize.diagnosis import diagnosis

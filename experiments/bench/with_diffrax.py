@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 import ctrnn
-from ctrnn.candidates import TanhCandidate
-from ctrnn.decays import LinearDecay
-from ctrnn.parts import Part
-from ctrnn.positive_rates import ExponentialRate
-from ctrnn.rates import ConstantRate, GateRate
+from ctrnn.fields.candidates import TanhCandidate
+from ctrnn.fields.decays import LinearDecay
+from ctrnn.fields.parts import Part
+from ctrnn.fields.positive_rates import ExponentialRate
+from ctrnn.fields.rates import ConstantRate, GateRate
 from experiments.bench.solves import Candidate, Problem, Solved
 
 __all__ = ["diffrax_candidates", "stiff_candidates"]

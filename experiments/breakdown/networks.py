@@ -14,7 +14,7 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from ctrnn.parts import WeightSettings
+from ctrnn.fields.parts import WeightSettings
 from discretize import Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS

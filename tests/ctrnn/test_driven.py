@@ -9,10 +9,10 @@ from problems import NAMED_FIELDS
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn.clocks.warped_path import WarpedPath
+from ctrnn.clocks.warps import AffineWarp, PiecewiseWarp, SmoothWarp
 from ctrnn.driven import Driven
-from ctrnn.paths import HeldPath, LinearPath
-from ctrnn.warped import WarpedPath
-from ctrnn.warps import AffineWarp, PiecewiseWarp, SmoothWarp
+from ctrnn.inputs.paths import HeldPath, LinearPath
 
 ROUNDING = {"rtol": 0, "atol": 1e-13}  # |h|^3 h of order 10, a few sums in another order
 

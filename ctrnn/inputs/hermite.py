@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.along import Along, LinearAlong, Pieces, changed, gathered, only, over
-from ctrnn.paths import LinearPath, MappedPath, Path, over_samples
-from ctrnn.samples import stamped
+from ctrnn.inputs.along import Along, LinearAlong, Pieces, changed, gathered, only, over
+from ctrnn.inputs.paths import LinearPath, MappedPath, Path, over_samples
+from ctrnn.inputs.samples import stamped
 
 __all__ = ["HermitePath"]
 

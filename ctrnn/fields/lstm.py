@@ -12,8 +12,8 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ctrnn.field import VectorField
-from ctrnn.parts import Affine, WeightSettings
+from ctrnn.fields.field import VectorField
+from ctrnn.fields.parts import Affine, WeightSettings
 
 __all__ = ["LSTMField"]
 

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.along import Along, AnyAlong, HeldAlong, LinearAlong, MappedAlong, Pieces
-from ctrnn.samples import checked_samples, interval_edges, stamped
+from ctrnn.inputs.along import Along, AnyAlong, HeldAlong, LinearAlong, MappedAlong, Pieces
+from ctrnn.inputs.samples import checked_samples, interval_edges, stamped
 
 __all__ = ["HeldPath", "LinearPath", "MappedPath", "Path", "Piece"]
 

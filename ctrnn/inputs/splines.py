@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.inside import Inside
-from ctrnn.paths import Path
+from ctrnn.inputs.one_sided import Inside
+from ctrnn.inputs.paths import Path
 
 __all__ = ["Spline", "SplinePath", "as_path"]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.inside import Inside
-from ctrnn.paths import Path
+from ctrnn.inputs.one_sided import Inside
+from ctrnn.inputs.paths import Path
 
 __all__ = ["FunctionPath"]
 

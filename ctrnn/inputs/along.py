@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from ctrnn.paths import Path
+    from ctrnn.inputs.paths import Path
 
 __all__ = ["Along", "AnyAlong", "HeldAlong", "LinearAlong", "MappedAlong", "Pieces"]
 

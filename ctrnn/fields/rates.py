@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.parts import Affine, Part, WeightSettings
+from ctrnn.fields.parts import Affine, Part, WeightSettings
 
 __all__ = ["ConstantRate", "FixedRate", "GateRate", "GlobalGateRate", "SigmoidConstantRate"]
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.field import VectorField
+from ctrnn.fields.field import VectorField
 
 ROUNDING = {"rtol": 0, "atol": 1e-14}  # values of order 1, a few sums in another order
 

@@ -22,16 +22,16 @@ from typing import TypeVar, Unpack
 import torch
 
 from ctrnn import checks
-from ctrnn.candidates import ResetCandidate, TanhCandidate
-from ctrnn.decays import Decay, LinearDecay
-from ctrnn.field import VectorField
-from ctrnn.lstm_field import LSTMField
-from ctrnn.network_gated import NetworkGated
-from ctrnn.parts import Part, WeightSettings
-from ctrnn.positive_rates import ExponentialRate, GlobalExponentialRate, GlobalSoftplusRate, SoftplusRate
-from ctrnn.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
-from ctrnn.relaxation import Relaxation
-from ctrnn.stacked import Stack
+from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
+from ctrnn.fields.decays import Decay, LinearDecay
+from ctrnn.fields.field import VectorField
+from ctrnn.fields.lstm import LSTMField
+from ctrnn.fields.network_gate import NetworkGated
+from ctrnn.fields.parts import Part, WeightSettings
+from ctrnn.fields.positive_rates import ExponentialRate, GlobalExponentialRate, GlobalSoftplusRate, SoftplusRate
+from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
+from ctrnn.fields.relaxation import Relaxation
+from ctrnn.fields.stack import Stack
 
 __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 

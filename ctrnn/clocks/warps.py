@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.along import Along, Pieces, only
-from ctrnn.paths import Path, piece_numbers
+from ctrnn.inputs.along import Along, Pieces, only
+from ctrnn.inputs.paths import Path, piece_numbers
 
 __all__ = ["AffineWarp", "PiecewiseWarp", "SmoothWarp", "Speed", "Warp"]
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ctrnn import cells
-from ctrnn.candidates import ResetCandidate, TanhCandidate
-from ctrnn.decays import LinearDecay
-from ctrnn.field import VectorField
-from ctrnn.lstm_field import LSTMField
-from ctrnn.parts import Affine
-from ctrnn.rates import FixedRate, GateRate
-from ctrnn.relaxation import Relaxation
+from ctrnn.fields import named
+from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
+from ctrnn.fields.decays import LinearDecay
+from ctrnn.fields.field import VectorField
+from ctrnn.fields.lstm import LSTMField
+from ctrnn.fields.parts import Affine
+from ctrnn.fields.rates import FixedRate, GateRate
+from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["from_torch", "to_torch"]
 
@@ -102,7 +102,7 @@ def _fill(affine: Affine, weight_x: Tensor, weight_h: Tensor, bias: Tensor | Non
 
 def _plain_from(module: nn.Module) -> Relaxation:
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    made = cells.plain(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    made = named.plain(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
     field = cast(Relaxation, made)
     _fill(cast(TanhCandidate, field.candidate), weight_x, weight_h, _sum(bias_x, bias_h))
     return field
@@ -110,7 +110,7 @@ def _plain_from(module: nn.Module) -> Relaxation:
 
 def _lstm_from(module: nn.Module) -> LSTMField:
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    made = cells.lstm(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    made = named.lstm(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
     field = cast(LSTMField, made)
     _fill(field.gates, weight_x, weight_h, _sum(bias_x, bias_h))
     return field
@@ -119,7 +119,7 @@ def _lstm_from(module: nn.Module) -> LSTMField:
 @torch.no_grad()
 def _gru_from(module: nn.Module) -> Relaxation:
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    made = cells.gru(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    made = named.gru(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
     field = cast(Relaxation, made)
     candidate, rate = cast(ResetCandidate, field.candidate), cast(GateRate, field.rate)
     (reset_x, keep_x, pull_x), (reset_h, keep_h, pull_h) = weight_x.chunk(3), weight_h.chunk(3)

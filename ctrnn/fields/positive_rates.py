@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from ctrnn.decays import LinearDecay, PowerDecay
-from ctrnn.parts import Affine, Part, WeightSettings
-from ctrnn.rates import GateRate, GlobalGateRate, InputFreeRate, SigmoidConstantRate, rates_tensor
-from ctrnn.relaxation import Relaxation
+from ctrnn.fields.decays import LinearDecay, PowerDecay
+from ctrnn.fields.parts import Affine, Part, WeightSettings
+from ctrnn.fields.rates import GateRate, GlobalGateRate, InputFreeRate, SigmoidConstantRate, rates_tensor
+from ctrnn.fields.relaxation import Relaxation
 
 __all__ = [
     "ExponentialRate",

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from ctrnn.forgetting import remembered
+from ctrnn.fields.timescales import remembered
 
 
 def alone(field, bias=None):

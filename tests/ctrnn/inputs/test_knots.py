@@ -11,7 +11,7 @@ import torchcde
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.splines import as_path
+from ctrnn.inputs.splines import as_path
 from discretize import integrate
 
 up = lambda t: math.nextafter(t, math.inf)  # noqa: E731

@@ -14,9 +14,9 @@ from scipy.optimize import brentq
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.paths import HeldPath, LinearPath
-from ctrnn.warped import WarpedPath
-from ctrnn.warps import AffineWarp, PiecewiseWarp, SmoothWarp
+from ctrnn.clocks.warped_path import WarpedPath
+from ctrnn.clocks.warps import AffineWarp, PiecewiseWarp, SmoothWarp
+from ctrnn.inputs.paths import HeldPath, LinearPath
 
 EPS = torch.finfo(torch.float64).eps
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ctrnn.decays import Decay
-from ctrnn.field import VectorField
-from ctrnn.parts import Part
-from ctrnn.relaxation import Relaxation
+from ctrnn.fields.decays import Decay
+from ctrnn.fields.field import VectorField
+from ctrnn.fields.parts import Part
+from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["NetworkGated"]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from ctrnn.paths import HeldPath, Path
-from ctrnn.warps import AffineWarp, PiecewiseWarp, SmoothWarp, Warp
+from ctrnn.clocks.warps import AffineWarp, PiecewiseWarp, SmoothWarp, Warp
+from ctrnn.inputs.paths import HeldPath, Path
 
 EPS = torch.finfo(torch.float64).eps
 

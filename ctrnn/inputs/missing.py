@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.samples import recorded
+from ctrnn.inputs.samples import recorded
 
 __all__ = ["hold_missing"]
 

@@ -10,8 +10,8 @@ import torchcde
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn import splines
-from ctrnn.splines import SplinePath, as_path
+from ctrnn.inputs import splines
+from ctrnn.inputs.splines import SplinePath, as_path
 from discretize import integrate
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}

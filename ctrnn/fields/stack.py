@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ctrnn.field import VectorField
+from ctrnn.fields.field import VectorField
 
 __all__ = ["Stack"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from ctrnn.paths import HeldPath, LinearPath, Path, Piece
+from ctrnn.inputs.paths import HeldPath, LinearPath, Path, Piece
 
 TS = [0.0, 0.1, 0.7, 1.9, 2.0, 5.0]  # not representable, unequally far apart
 BOTH = pytest.mark.parametrize("kind", [HeldPath, LinearPath])

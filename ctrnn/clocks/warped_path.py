@@ -12,10 +12,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ctrnn.along import Along, Pieces, changed, only
-from ctrnn.paths import Path, piece_numbers
-from ctrnn.splines import Spline, as_path
-from ctrnn.warps import Warp
+from ctrnn.clocks.warps import Warp
+from ctrnn.inputs.along import Along, Pieces, changed, only
+from ctrnn.inputs.paths import Path, piece_numbers
+from ctrnn.inputs.splines import Spline, as_path
 
 __all__ = ["WarpedPath"]
 

@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.network_gated import NetworkGated
+from ctrnn.fields.network_gate import NetworkGated
 
 
 def affine(part, x, h):

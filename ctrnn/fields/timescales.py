@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.field import VectorField
-from ctrnn.lstm_field import LSTMField
-from ctrnn.network_gated import NetworkGated
-from ctrnn.relaxation import Relaxation
-from ctrnn.stacked import Stack
+from ctrnn.fields.field import VectorField
+from ctrnn.fields.lstm import LSTMField
+from ctrnn.fields.network_gate import NetworkGated
+from ctrnn.fields.relaxation import Relaxation
+from ctrnn.fields.stack import Stack
 
 __all__ = ["timescales"]
 

@@ -11,7 +11,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from ctrnn.parts import Affine, Part, WeightSettings
+from ctrnn.fields.parts import Affine, Part, WeightSettings
 
 __all__ = ["ResetCandidate", "TanhCandidate"]
 

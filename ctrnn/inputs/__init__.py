@@ -1,0 +1,1 @@
+"""Inputs as functions of time: samples and their times, and the paths through them."""
