@@ -4,24 +4,25 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from discretize.cell import DiscreteCell as DiscreteCell
+    from discretize.analysis.monitor import LongStep as LongStep
+    from discretize.analysis.monitor import Monitor as Monitor
+    from discretize.analysis.monitor import Record as Record
+    from discretize.analysis.monitor import StepWarning as StepWarning
+    from discretize.analysis.refine import Refinement as Refinement
+    from discretize.analysis.refine import refine as refine
+    from discretize.analysis.stability import REGIONS as REGIONS
+    from discretize.analysis.stability import Growth as Growth
+    from discretize.analysis.stability import growth as growth
+    from discretize.analysis.stability import regions as regions
     from discretize.errors import KernelWarning as KernelWarning
     from discretize.errors import SolverError as SolverError
     from discretize.errors import SolverWarning as SolverWarning
     from discretize.errors import StepError as StepError
-    from discretize.monitoring import LongStep as LongStep
-    from discretize.monitoring import Monitor as Monitor
-    from discretize.monitoring import Record as Record
-    from discretize.monitoring import StepWarning as StepWarning
-    from discretize.refining import Refinement as Refinement
-    from discretize.refining import refine as refine
-    from discretize.rnn import ContinuousRNN as ContinuousRNN
-    from discretize.rnn import DiscreteRNN as DiscreteRNN
-    from discretize.solve import integrate as integrate
-    from discretize.stability import REGIONS as REGIONS
-    from discretize.stability import Growth as Growth
-    from discretize.stability import growth as growth
-    from discretize.stability import regions as regions
+    from discretize.sequences.cell import DiscreteCell as DiscreteCell
+    from discretize.sequences.integrate import integrate as integrate
+    from discretize.sequences.rnn import ContinuousRNN as ContinuousRNN
+    from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
+    from discretize.sequences.unroll import unroll as unroll
     from discretize.steps.euler import Euler as Euler
     from discretize.steps.euler import Taylor2 as Taylor2
     from discretize.steps.exponential import ETD2 as ETD2
@@ -39,7 +40,6 @@ if _TYPE_CHECKING:
     from discretize.steps.splitting import StrangSplitting as StrangSplitting
     from discretize.steps.step import Step as Step
     from discretize.trajectory import Trajectory as Trajectory
-    from discretize.unrolling import unroll as unroll
 
 # The public names in the order one would learn them, by the file they live in.
 _HOMES = {
@@ -51,16 +51,16 @@ _HOMES = {
     "steps.rosenbrock": ("ExponentialRosenbrock",),
     "steps.splitting": ("Splitting", "StrangSplitting"),
     "steps.step": ("Step",),
-    "cell": ("DiscreteCell",),
-    "unrolling": ("unroll",),
-    "rnn": (
+    "sequences.cell": ("DiscreteCell",),
+    "sequences.unroll": ("unroll",),
+    "sequences.rnn": (
         "DiscreteRNN",
         "ContinuousRNN",
     ),
-    "solve": ("integrate",),
-    "stability": ("regions", "REGIONS", "growth", "Growth"),
-    "monitoring": ("Monitor", "Record", "LongStep", "StepWarning"),
-    "refining": ("refine", "Refinement"),
+    "sequences.integrate": ("integrate",),
+    "analysis.stability": ("regions", "REGIONS", "growth", "Growth"),
+    "analysis.monitor": ("Monitor", "Record", "LongStep", "StepWarning"),
+    "analysis.refine": ("refine", "Refinement"),
     "trajectory": ("Trajectory",),
     "errors": ("SolverError", "SolverWarning", "StepError", "KernelWarning"),
 }

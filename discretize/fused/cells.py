@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.fused.build import Unavailable
-from discretize.fused.covered import not_compiled, told, traced, under_autocast, unusual
-from discretize.fused.recipe import Kind, Recipe, kind_of, recipe_of
+from discretize.fused.eligibility import not_compiled, told, traced, under_autocast, unusual
+from discretize.fused.kernel_spec import Kind, Recipe, kind_of, recipe_of
 from discretize.fused.switch import unwanted
 from discretize.fused.torch_cells import cells
 from discretize.steps.euler import Euler

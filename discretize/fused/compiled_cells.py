@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from discretize.fused.kernel_spec import Kind, Recipe
 from discretize.fused.libraries import address, cells_library
-from discretize.fused.recipe import Kind, Recipe
 from discretize.fused.torch_cells import is_plain, reference
 
 __all__ = ["compiled_cells"]

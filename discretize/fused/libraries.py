@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from discretize.fused.build import Source, library
-from discretize.fused.recipe import Kind
+from discretize.fused.kernel_spec import Kind
 
 __all__ = ["Problem", "Report", "address", "cells_library", "solves_library"]
 

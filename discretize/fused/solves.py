@@ -19,19 +19,19 @@ from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from ctrnn.inputs.paths import piece_numbers
-from discretize.adaptive import AdaptiveEngine
-from discretize.blocks import Blocks
-from discretize.diagnosis import diagnosis
-from discretize.embedded import Attempt, EmbeddedRungeKutta
 from discretize.errors import Failure
 from discretize.fused.build import Unavailable
-from discretize.fused.covered import not_compiled, told, traced, unusual
+from discretize.fused.eligibility import not_compiled, told, traced, unusual
+from discretize.fused.kernel_spec import Kind, Recipe, kind_of, recipe_of
 from discretize.fused.libraries import Problem, Report, address, solves_library
-from discretize.fused.recipe import Kind, Recipe, kind_of, recipe_of
 from discretize.fused.switch import unwanted
 from discretize.fused.torch_cells import flow_and_leak, is_plain
-from discretize.segments import Chain, chain_of
-from discretize.tally import Tally
+from discretize.gradients.checkpointing import Blocks
+from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.diagnosis import diagnosis
+from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
+from discretize.solvers.segments import Chain, chain_of
+from discretize.solvers.statistics import Tally
 
 __all__ = ["Solved", "solve"]
 

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn.functional import linear, logsigmoid
 
 from discretize.fused import torch_lstm, torch_relaxations
-from discretize.fused.recipe import Kind, Recipe
+from discretize.fused.kernel_spec import Kind, Recipe
 from discretize.fused.torch_sweeps import Tensors
-from discretize.phi import phi
+from discretize.steps.phi import phi
 
 __all__ = ["cells", "flow_and_leak", "is_plain", "reference"]
 

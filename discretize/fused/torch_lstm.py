@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.fused.recipe import Kind
+from discretize.fused.kernel_spec import Kind
 from discretize.fused.torch_sweeps import Found, States, Tensors, blocks, lengths, phi_1, phi_1_slope, rows, towards
 
 __all__ = ["backward", "forward"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.phi import phi
+from discretize.steps.phi import phi
 from discretize.steps.step import Step, mode
 
 __all__ = ["ETD2", "ETDRK4", "ExponentialEuler"]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from discretize.fused import recipe, torch_cells
+from discretize.fused import kernel_spec, torch_cells
 
 __all__ = ["COMPILED", "ENGINES", "STEPS", "TORCH", "cell_engine", "wrong_engine"]
 
@@ -47,12 +47,12 @@ def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x:
 
 def _plain_torch(field: ctrnn.VectorField, step: discretize.Step) -> Callable[[Tensor], Tensor] | str:
     """What is left without a compiler, called directly: with one, nobody takes it."""
-    kind = recipe.kind_of(field)
+    kind = kernel_spec.kind_of(field)
     if isinstance(kind, str) or type(step) not in NAMES:
         return kind if isinstance(kind, str) else f"{step!r} has no fused form"
 
     def run(x: Tensor) -> Tensor:
         h0 = x.new_zeros(x.shape[1], field.state_size)
-        return field.visible(torch_cells.cells(recipe.recipe_of(field, kind), NAMES[type(step)], x, h0, 1.0, 1))
+        return field.visible(torch_cells.cells(kernel_spec.recipe_of(field, kind), NAMES[type(step)], x, h0, 1.0, 1))
 
     return run

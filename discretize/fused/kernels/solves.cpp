@@ -1,7 +1,7 @@
 // Exact solves along held or straight inputs: every sample with steps of its own, each segment ended by a step that lands on
 // its end, and the way back through the steps that were taken.
 //
-// The rule of steps is that of discretize/adaptive.py, to the letter. Samples do not wait for one another: those of a group
+// The rule of steps is that of discretize/solvers/adaptive.py, to the letter. Samples do not wait for one another: those of a group
 // fill a few slots, one attempted step of each slot makes a round, and a slot that is done takes the next sample.
 // Their field is evaluated together, so the weights are read once for all slots.
 

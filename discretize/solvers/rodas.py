@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discretize.embedded import Attempt, EmbeddedMethod, Slope, weighted
+from discretize.solvers.embedded import Attempt, EmbeddedMethod, Slope, weighted
 from discretize.steps.jacobian import jacobian_of
 
 __all__ = ["Rodas5P"]

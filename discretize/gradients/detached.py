@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from ctrnn.driven import Course
 from ctrnn.inputs.along import Along
-from discretize.segments import Chain
+from discretize.solvers.segments import Chain
 
 __all__ = ["AsItWas", "OnLeaves", "on_leaves", "once_only", "refuse_captured"]
 

@@ -12,8 +12,9 @@ import torchdiffeq
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import SolverError, SolverWarning, adaptive, integrate
-from discretize.segments import chain_of
+from discretize import SolverError, SolverWarning, integrate
+from discretize.solvers import adaptive
+from discretize.solvers.segments import chain_of
 
 
 def held_problem(seed, time=12):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from discretize.adaptive import AdaptiveEngine, Flight
-from discretize.leaves import AsItWas, on_leaves, once_only, refuse_captured
-from discretize.segments import Chain
-from discretize.tally import Tally
+from discretize.gradients.detached import AsItWas, on_leaves, once_only, refuse_captured
+from discretize.solvers.adaptive import AdaptiveEngine, Flight
+from discretize.solvers.segments import Chain
+from discretize.solvers.statistics import Tally
 
 if TYPE_CHECKING:
-    from discretize.fixed import GridEngine, StepEngine
+    from discretize.solvers.fixed import GridEngine, StepEngine
 
 __all__ = ["Blocks"]
 

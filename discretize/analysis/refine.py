@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, checks
-from discretize.ragged import Ragged, gone_by
-from discretize.rnn import DiscreteRNN
-from discretize.solve import integrate
+from discretize.sequences.integrate import integrate
+from discretize.sequences.ragged import Ragged, gone_by
+from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = ["Refinement", "refine"]
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from discretize.cell import checked_step
+from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 
 __all__ = ["REGIONS", "Growth", "growth", "regions"]

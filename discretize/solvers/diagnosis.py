@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from discretize.embedded import Attempt
 from discretize.errors import Failure
-from discretize.segments import Segment
+from discretize.solvers.embedded import Attempt
+from discretize.solvers.segments import Segment
 
 if TYPE_CHECKING:
-    from discretize.adaptive import AdaptiveEngine
+    from discretize.solvers.adaptive import AdaptiveEngine
 
 __all__ = ["diagnosis", "fastest_rate", "stiff_hint"]
 

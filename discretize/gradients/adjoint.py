@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.adaptive import AdaptiveEngine, Flight, Taken
-from discretize.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
 from discretize.errors import Failure, SolverError
-from discretize.leaves import AsItWas, on_leaves, once_only, refuse_captured
-from discretize.segments import Chain, Segment
-from discretize.tally import Tally
+from discretize.gradients.detached import AsItWas, on_leaves, once_only, refuse_captured
+from discretize.solvers.adaptive import AdaptiveEngine, Flight, Taken
+from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
+from discretize.solvers.segments import Chain, Segment
+from discretize.solvers.statistics import Tally
 from discretize.trajectory import Trajectory
 
 __all__ = ["Sweep"]

@@ -5,7 +5,8 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ContinuousRNN, Euler, adaptive, integrate
+from discretize import ContinuousRNN, Euler, integrate
+from discretize.solvers import adaptive
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 

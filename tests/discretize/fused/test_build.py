@@ -22,7 +22,7 @@ from discretize.fused.build import Source, Unavailable, library
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled there")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 #include "tiny.h"
 extern "C" __attribute__((visibility("default"))) REAL tiny(REAL x) { return shifted(FACTOR * x); }

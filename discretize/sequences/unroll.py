@@ -7,9 +7,9 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.inputs.paths import checked_samples
-from discretize.cell import DiscreteCell
 from discretize.fused.cells import run
-from discretize.tally import Tally
+from discretize.sequences.cell import DiscreteCell
+from discretize.solvers.statistics import Tally
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll"]

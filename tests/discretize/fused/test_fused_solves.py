@@ -17,8 +17,8 @@ import discretize
 from discretize.errors import SolverError, SolverWarning
 from discretize.fused import solves
 from discretize.fused.build import Unavailable
+from discretize.fused.kernel_spec import Kind
 from discretize.fused.libraries import solves_library
-from discretize.fused.recipe import Kind
 
 FIELDS = {
     "plain": ctrnn.plain,

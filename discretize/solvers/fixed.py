@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torchdiffeq import odeint
 
-from discretize.adaptive import Flight
 from discretize.errors import Failure, StepError
-from discretize.segments import Chain, Segment
+from discretize.solvers.adaptive import Flight
+from discretize.solvers.segments import Chain, Segment
+from discretize.solvers.statistics import Tally
 from discretize.steps.step import Step
-from discretize.tally import Tally
 
 __all__ = ["FIXED_METHODS", "GridEngine", "StepEngine"]
 

@@ -9,7 +9,7 @@ dopri8          8(7)    Prince and Dormand 1981, 13 stages
 
 from __future__ import annotations
 
-from discretize.embedded import EmbeddedRungeKutta
+from discretize.solvers.embedded import EmbeddedRungeKutta
 
 __all__ = ["EXPLICIT_PAIRS"]
 

@@ -18,10 +18,10 @@ import ctrnn
 import discretize
 from discretize import DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, KernelWarning, unroll
 from discretize.fused import cells as choice
-from discretize.fused import covered
+from discretize.fused import eligibility
 from discretize.fused.build import Unavailable
 from discretize.fused.compiled_cells import compiled_cells
-from discretize.fused.recipe import kind_of, recipe_of
+from discretize.fused.kernel_spec import kind_of, recipe_of
 from discretize.fused.torch_cells import cells as torch_cells
 
 ENGINES = {"torch": torch_cells, "compiled": compiled_cells}
@@ -471,7 +471,7 @@ def test_a_kernel_that_cannot_be_had_is_told_once(monkeypatch):
     fake = types.ModuleType(choice.COMPILED)
     fake.compiled_cells = none_to_be_had
     monkeypatch.setitem(sys.modules, choice.COMPILED, fake)
-    monkeypatch.setattr(covered, "_silent", False)
+    monkeypatch.setattr(eligibility, "_silent", False)
     rnn, x = DiscreteRNN(ctrnn.gated(2, 3)), torch.randn(4, 3, 2)
     with pytest.warns(KernelWarning, match="there is no compiler"):
         rnn(x)
@@ -483,7 +483,7 @@ def test_a_kernel_that_cannot_be_had_is_told_once(monkeypatch):
 
 def test_without_kernels_at_all_nothing_is_told(monkeypatch):
     monkeypatch.setattr(choice, "COMPILED", "discretize.fused.no_such_kernels")
-    monkeypatch.setattr(covered, "_silent", False)
+    monkeypatch.setattr(eligibility, "_silent", False)
     rnn = DiscreteRNN(ctrnn.gated(2, 3))
     rnn(torch.randn(4, 3, 2))
     assert rnn.stats == {"engine": "torch", "engine_why": None}

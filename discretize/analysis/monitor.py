@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
-from discretize.cell import DiscreteCell
-from discretize.rnn import DiscreteRNN
-from discretize.stability import DIVERGENT, MONOTONE, OVERSHOOTING, REGIONS, regions_of_factors
+from discretize.analysis.stability import DIVERGENT, MONOTONE, OVERSHOOTING, REGIONS, regions_of_factors
+from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
 
 __all__ = ["LongStep", "Monitor", "Record", "StepWarning"]

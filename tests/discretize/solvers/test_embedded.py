@@ -17,8 +17,8 @@ from torchdiffeq._impl.dopri8 import _DOPRI8_TABLEAU
 
 import ctrnn
 from discretize import integrate
-from discretize.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P
-from discretize.tableaus import EXPLICIT_PAIRS
+from discretize.solvers.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P
+from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 PAIRS = EXPLICIT_PAIRS.values()
 every_pair = pytest.mark.parametrize("pair", PAIRS, ids=EXPLICIT_PAIRS)

@@ -12,11 +12,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.inputs.paths import checked_samples
-from discretize.cell import checked_step
 from discretize.fused.cells import run
-from discretize.ragged import Ragged, gone_by, packed_as, unpacked
-from discretize.solve import checked_settings, integrate
-from discretize.stamps import sample_edges
+from discretize.sequences.cell import checked_step
+from discretize.sequences.integrate import checked_settings, integrate
+from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
+from discretize.sequences.stamps import sample_edges
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory

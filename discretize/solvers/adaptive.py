@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.diagnosis import diagnosis
-from discretize.embedded import Attempt, EmbeddedMethod
 from discretize.errors import Failure
-from discretize.rodas import Rodas5P
-from discretize.segments import Chain, Segment
-from discretize.tableaus import EXPLICIT_PAIRS
-from discretize.tally import Tally
+from discretize.solvers.diagnosis import diagnosis
+from discretize.solvers.embedded import Attempt, EmbeddedMethod
+from discretize.solvers.rodas import Rodas5P
+from discretize.solvers.segments import Chain, Segment
+from discretize.solvers.statistics import Tally
+from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "Flight", "Taken"]
 

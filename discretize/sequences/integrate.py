@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
-from discretize.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
-from discretize.adjoint import Sweep
-from discretize.blocks import Blocks
-from discretize.diagnosis import stiff_hint
 from discretize.errors import Failure, SolverError, SolverWarning
-from discretize.fixed import FIXED_METHODS, GridEngine, StepEngine
 from discretize.fused.solves import Solved, solve
-from discretize.segments import Chain, chain_of
+from discretize.gradients.adjoint import Sweep
+from discretize.gradients.checkpointing import Blocks
+from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.diagnosis import stiff_hint
+from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine
+from discretize.solvers.segments import Chain, chain_of
+from discretize.solvers.statistics import Tally
 from discretize.steps.step import Step
-from discretize.tally import Tally
 from discretize.trajectory import Trajectory
 
 __all__ = ["checked_settings", "integrate"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.inputs.paths import interval_edges
-from discretize.ragged import Ragged
+from discretize.sequences.ragged import Ragged
 
 __all__ = ["sample_edges"]
 

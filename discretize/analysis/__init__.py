@@ -1,0 +1,1 @@
+"""What steps do to dynamics: stability regions, a monitor, refinement."""

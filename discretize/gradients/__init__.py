@@ -1,0 +1,1 @@
+"""Gradients of solves: in bounded memory by checkpointing, and by the adjoint equation."""
