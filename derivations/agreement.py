@@ -4,7 +4,7 @@ r"""The torch code and the papers' equations, one and the same.
 
 Every parameter entry is a letter, so an equality that is proved holds for all weights. A float in the code is the rational
 number that it is, an int stays an int. Arithmetic is that of the real numbers: rounding is not part of the comparison.
-This is the only file here that sees torch, and the twins it compares with come from `derivations.fields`.
+This is the only file here that sees torch, and the twins it compares with come from `derivations.twins.fields`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 import ctrnn
 from ctrnn.fields.field import VectorField
-from derivations import fields, symbols
-from derivations.fields import SymbolicField
-from derivations.identity import Identity, Verdict, check
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, Verdict, check
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField
 
 __all__ = ["UnknownOperation", "agreement_identities", "symbolic", "verify"]
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from derivations.formulas import Formula, written
-from derivations.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
-from derivations.statements import Statement
+from derivations.prover.formulas import Formula, written
+from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
+from derivations.prover.statements import Statement
 
 __all__ = ["Claim", "Correction", "Entry", "Mutation", "decided", "flips"]
 

@@ -45,8 +45,8 @@ from sympy import (
     tanh,
 )
 
-from derivations.fields import SymbolicField, sigma
-from derivations.identity import FAILS, HOLDS, UNDECIDED, Identity, Verdict, check
+from derivations.prover.identity import FAILS, HOLDS, UNDECIDED, Identity, Verdict, check
+from derivations.twins.fields import SymbolicField, sigma
 
 __all__ = ["EVERY_WARP", "NONE", "RESCALING", "Closes", "Closure", "UnknownRate", "closed_under"]
 

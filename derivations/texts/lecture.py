@@ -13,13 +13,13 @@ from typing import Any
 
 from sympy import Eq, Expr, Function, Rational, S, Sum, Symbol, exp, log, tanh
 
-from derivations import symbols
+from derivations.argument.clocks import change_of_time, right_sides
+from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
-from derivations.clocks import change_of_time, right_sides
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Every, Less, Rounds
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Every, Less, Rounds
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

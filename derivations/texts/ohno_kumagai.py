@@ -15,12 +15,14 @@ from itertools import chain
 
 from sympy import Abs, Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, diag, exp, eye, log, oo, sqrt, tanh
 
-from derivations import fields, power_decay, symbols
+from derivations.argument import power_decay
+from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Expands, Fails, Less, Rounds, Solves, Tends
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Expands, Fails, Less, Rounds, Solves, Tends
+from derivations.twins import fields
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

@@ -16,8 +16,8 @@ from sympy import Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, log
 from sympy import symbols as letters
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.identity import column
-from derivations.statements import Equal
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal
 from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, step_of, writing
 
 __all__ = ["entries"]

@@ -17,7 +17,7 @@ from typing import Any
 from sympy import Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.statements import Equal, Every, Less, Rounds, Tends
+from derivations.prover.statements import Equal, Every, Less, Rounds, Tends
 
 __all__ = ["entries"]
 

@@ -35,8 +35,8 @@ from sympy import (
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.identity import column
-from derivations.statements import Equal, Expands, Fails, Less, Tends
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Expands, Fails, Less, Tends
 
 __all__ = ["centred_step", "entries", "letters", "quasi_diagonal"]
 

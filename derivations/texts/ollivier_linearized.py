@@ -13,10 +13,10 @@ from itertools import chain
 from sympy import Function, ImmutableDenseMatrix, Rational, S, Symbol, diff, exp, log, oo, sqrt, tanh
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Expands, Less, Rounds, Tends
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Expands, Less, Rounds, Tends
 from derivations.texts.ollivier_networks import PAPER, SIZES, probabilities
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

@@ -16,10 +16,10 @@ from itertools import chain
 from sympy import Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, log
 from sympy import symbols as letters
 
-from derivations import symbols
 from derivations.claim import Correction, Entry, Mutation
-from derivations.identity import column
-from derivations.statements import Equal, Expands, Fails
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Expands, Fails
 from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, step_of, writing
 
 __all__ = ["entries"]

@@ -14,12 +14,12 @@ from itertools import chain
 
 from sympy import Eq, Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, exp, eye, log, tanh
 
-from derivations import symbols
+from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Expands, Less
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Expands, Less
+from derivations.twins.fields import sigma
 
 __all__ = ["activities", "entries", "log_pi", "probabilities", "scores", "writing"]
 

@@ -17,7 +17,7 @@ from sympy import Basic, Eq, Expr, Function, Integer, S, Symbol, diag, exp, eye,
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.statements import Equal, Every, Expands, Fails, Less, Tends
+from derivations.prover.statements import Equal, Every, Expands, Fails, Less, Tends
 
 __all__ = ["entries"]
 

@@ -28,10 +28,10 @@ from sympy import (
     tanh,
 )
 
-from derivations import symbols
+from derivations.argument.taylor import dropped, euler_step
 from derivations.claim import Correction, Entry, Mutation
-from derivations.statements import Equal, Expands, Less, Solves
-from derivations.taylor import dropped, euler_step
+from derivations.prover import symbols
+from derivations.prover.statements import Equal, Expands, Less, Solves
 from derivations.texts.own_steps import exact_step, relaxed
 
 __all__ = ["entries"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from derivations import fields, symbols
 from derivations.claim import Entry, Mutation
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
-from derivations.fields import SymbolicField
+from derivations.prover import symbols
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField
 
 __all__ = ["entries"]
 

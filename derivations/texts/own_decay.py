@@ -12,9 +12,10 @@ from itertools import chain
 
 from sympy import Eq, Expr, ImmutableDenseMatrix, Integral, Rational, S, Symbol, diag, diff, exp, eye, gamma, log, oo, tanh
 
-from derivations import power_decay, symbols
+from derivations.argument import power_decay
 from derivations.claim import Correction, Entry, Mutation
-from derivations.statements import Equal, Less, Solves, Tends
+from derivations.prover import symbols
+from derivations.prover.statements import Equal, Less, Solves, Tends
 
 __all__ = ["entries"]
 

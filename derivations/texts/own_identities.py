@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from derivations.argument.core import core_identities
 from derivations.claim import Entry, Mutation
-from derivations.core import core_identities
-from derivations.identity import Identity
-from derivations.statements import Equal
+from derivations.prover.identity import Identity
+from derivations.prover.statements import Equal
 
 __all__ = ["entries", "from_identity"]
 

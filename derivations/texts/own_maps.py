@@ -38,13 +38,14 @@ from sympy import (
     tanh,
 )
 
-from derivations import step_maps, symbols
+from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Expands, Fails, Less, Rounds, Solves, Tends
-from derivations.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Expands, Fails, Less, Rounds, Solves, Tends
+from derivations.twins import step_maps
+from derivations.twins.fields import sigma
+from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
 
 __all__ = ["entries"]
 

@@ -14,7 +14,7 @@ from itertools import chain
 from sympy import Derivative, Eq, Expr, Function, Integral, Rational, S, Symbol, exp, expint, gamma, log, oo
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.statements import Equal, Less, Tends
+from derivations.prover.statements import Equal, Less, Tends
 
 __all__ = ["entries"]
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from sympy import Expr, Rational, S, Symbol, diff, exp, tanh
 
-from derivations import fields, symbols
+from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.closure import RESCALING, Closes
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Every, Fails, Tends
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Every, Fails, Tends
+from derivations.twins import fields
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

@@ -13,12 +13,13 @@ from itertools import chain
 
 from sympy import Derivative, Eq, Expr, Function, S, Symbol, log, oo
 
-from derivations import fields, symbols
+from derivations.argument.leaky import free
+from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
-from derivations.identity import column
-from derivations.leaky import free
-from derivations.statements import Equal, Fails, Less, Tends
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Fails, Less, Tends
+from derivations.twins import fields
 
 __all__ = ["entries"]
 

@@ -30,10 +30,10 @@ from sympy import (
     tanh,
 )
 
-from derivations import symbols
 from derivations.claim import Correction, Entry, Mutation
-from derivations.fields import sigma
-from derivations.statements import Equal, Expands, Fails, Less, Solves, Tends
+from derivations.prover import symbols
+from derivations.prover.statements import Equal, Expands, Fails, Less, Solves, Tends
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

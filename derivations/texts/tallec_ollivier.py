@@ -15,14 +15,16 @@ from itertools import chain
 
 from sympy import Eq, Expr, Integral, Rational, S, Symbol, exp, oo, sqrt, tanh
 
-from derivations import clocks, fields, gated, leaky, lstm, symbols
+from derivations.argument import clocks, gated, leaky, lstm
+from derivations.argument.clocks import change_of_time, right_sides
+from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
-from derivations.clocks import change_of_time, right_sides
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
-from derivations.fields import sigma
-from derivations.identity import Identity, column
-from derivations.statements import Equal, Expands, Less, Solves
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.prover.statements import Equal, Expands, Less, Solves
+from derivations.twins import fields
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

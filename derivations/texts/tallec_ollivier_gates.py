@@ -13,10 +13,10 @@ from itertools import chain
 
 from sympy import Expr, Integral, Rational, S, Sum, Symbol, cosh, diff, exp, expand_log, log, oo, tanh
 
-from derivations import lstm
+from derivations.argument import lstm
 from derivations.claim import Correction, Entry, Mutation
-from derivations.fields import sigma
-from derivations.statements import Equal, Fails, Less, Rounds, Tends
+from derivations.prover.statements import Equal, Fails, Less, Rounds, Tends
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

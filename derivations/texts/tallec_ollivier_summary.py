@@ -10,14 +10,16 @@ from collections.abc import Iterator
 
 from sympy import Eq, Rational, S, Symbol, exp, log, oo
 
-from derivations import fields, gated, leaky, symbols
+from derivations.argument import gated, leaky
+from derivations.argument.clocks import change_of_time, right_sides
+from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
-from derivations.clocks import change_of_time, right_sides
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
-from derivations.fields import sigma
-from derivations.identity import column
-from derivations.statements import Equal, Less, Rounds, Solves
-from derivations.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.prover.statements import Equal, Less, Rounds, Solves
+from derivations.twins import fields
+from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 

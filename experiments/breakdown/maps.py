@@ -18,7 +18,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "splitting": ("Splitting", "StrangSplitting"),
 }
 MAPS: dict[str, Step] = {name: getattr(discretize, name)() for names in FAMILIES.values() for name in names}
-# In HTML, for the page; derived in derivations/step_maps.py.
+# In HTML, for the page; derived in derivations/twins/step_maps.py.
 GATES = {
     **dict.fromkeys(("Euler",), "<i>g</i>"),
     **dict.fromkeys(("Taylor2", "Midpoint", "Heun"), "<i>g</i> − <i>g</i>²/2"),

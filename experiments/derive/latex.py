@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from derivations.claim import Claim
-from derivations.formulas import Formula
+from derivations.prover.formulas import Formula
 from experiments.derive.table import summary
 
 __all__ = ["document"]

@@ -12,8 +12,8 @@ from importlib.resources import files
 from itertools import groupby
 
 from derivations.claim import Claim
-from derivations.formulas import Formula
-from derivations.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
+from derivations.prover.formulas import Formula
+from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
 from experiments.colours import variables
 from experiments.derive.table import summary
 

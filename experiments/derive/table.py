@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from derivations.claim import Claim
-from derivations.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
+from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
 
 __all__ = ["lines", "summary"]
 

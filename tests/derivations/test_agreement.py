@@ -7,7 +7,9 @@ from sympy import Abs, Eq, Float, Function, Rational, Symbol, exp, log, tanh
 from torch import nn
 
 import ctrnn
-from derivations import UnknownOperation, agreement_identities, check, fields, symbolic, symbols, verify
+from derivations import UnknownOperation, agreement_identities, check, symbolic, verify
+from derivations.prover import symbols
+from derivations.twins import fields
 
 
 def named():

@@ -10,8 +10,8 @@ import derivations
 from derivations.book import chapters_of, decide_all, entries
 from derivations.claim import flips
 from derivations.contents import SOURCES
-from derivations.identity import FAILS, UNDECIDED
-from derivations.statements import Fails, Measured
+from derivations.prover.identity import FAILS, UNDECIDED
+from derivations.prover.statements import Fails, Measured
 from experiments.derive import markdown
 
 CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapter in chapters]

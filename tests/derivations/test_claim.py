@@ -4,8 +4,8 @@ import pytest
 from sympy import Function, Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided, flips
-from derivations.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
-from derivations.statements import Equal, Less
+from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
+from derivations.prover.statements import Equal, Less
 
 x = Symbol("x", real=True)
 g = Symbol("g", positive=True)

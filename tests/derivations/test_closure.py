@@ -7,9 +7,10 @@ from torch import nn
 
 import ctrnn
 import derivations
-from derivations import fields, symbols
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
+from derivations.prover import symbols
 from derivations.texts.own_closure import classes
+from derivations.twins import fields
 
 TWINS = {name: (field, group) for name, field, group, _, _ in classes()}
 

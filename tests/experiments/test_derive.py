@@ -13,8 +13,8 @@ import pytest
 from sympy import Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided
-from derivations.identity import UNDECIDED
-from derivations.statements import Equal, Less
+from derivations.prover.identity import UNDECIDED
+from derivations.prover.statements import Equal, Less
 from experiments import __main__
 from experiments.derive import latex, markdown, page, run, table
 

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from derivations import step_maps
+from derivations.twins import step_maps
 
 STEPS = problems.STEPS
 every_step = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import sympy
 from sympy import Abs, Derivative, Eq, Expr, ImmutableDenseMatrix, diag, exp, log, tanh
 
-from derivations import symbols
+from derivations.prover import symbols
 
 __all__ = [
     "SymbolicField",

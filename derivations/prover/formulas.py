@@ -15,7 +15,7 @@ from sympy import latex as in_latex
 from sympy.core.function import AppliedUndef
 from sympy.printing.mathml import MathMLPresentationPrinter
 
-from derivations import symbols
+from derivations.prover import symbols
 
 __all__ = ["Formula", "written"]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from time import perf_counter
 
-from derivations.identity import Identity, Verdict, check
+from derivations.prover.identity import Identity, Verdict, check
 
 __all__ = ["check_all", "core_identities"]
 
@@ -24,7 +24,7 @@ def core_identities() -> list[Identity]:
     Returns: identities with source, label and statement, in the order of the argument.
     Source:  Tallec and Ollivier 2018, eqs. (2)-(15); Ohno and Kumagai 2021, eqs. (19)-(23); this project.
     """
-    return [identity for chapter in CHAPTERS for identity in import_module(f"derivations.{chapter}").identities()]
+    return [identity for chapter in CHAPTERS for identity in import_module(f"derivations.argument.{chapter}").identities()]
 
 
 def check_all(identities: Iterable[Identity] | None = None) -> Iterator[tuple[Identity, Verdict]]:
@@ -46,5 +46,5 @@ def check_all(identities: Iterable[Identity] | None = None) -> Iterator[tuple[Id
 
 def _everything() -> Iterator[Identity]:
     for chapter in CHAPTERS:
-        yield from import_module(f"derivations.{chapter}").identities()
+        yield from import_module(f"derivations.argument.{chapter}").identities()
     yield from import_module("derivations.agreement").agreement_identities()

@@ -23,7 +23,9 @@ from sympy import (
 
 import ctrnn
 import derivations
-from derivations import change_of_time, fields, symbolic, symbols
+from derivations import change_of_time, symbolic
+from derivations.prover import symbols
+from derivations.twins import fields
 
 t, alpha, beta = symbols.t, symbols.alpha, symbols.beta
 h, k = symbols.state(2)

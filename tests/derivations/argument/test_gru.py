@@ -3,8 +3,9 @@
 import torch
 from sympy import Float
 
-from derivations import euler_step, fields
-from derivations.gru import cell
+from derivations import euler_step
+from derivations.argument.gru import cell
+from derivations.twins import fields
 
 
 def values_from(theirs, field, x, h):

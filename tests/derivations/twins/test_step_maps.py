@@ -4,9 +4,10 @@ import mpmath
 import pytest
 from sympy import Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
 
-from derivations import step_maps, symbols
-from derivations.formulas import written
-from derivations.step_maps import MAPS, induced_factors, induced_gate, local_error, phi, stability_function
+from derivations.prover import symbols
+from derivations.prover.formulas import written
+from derivations.twins import step_maps
+from derivations.twins.step_maps import MAPS, induced_factors, induced_gate, local_error, phi, stability_function
 
 ORDERS = {
     "euler": 1, "exponential_euler": 1, "frozen_backward_euler": 1, "frozen_trapezoid": 1, "splitting": 1, "backward_euler": 1,

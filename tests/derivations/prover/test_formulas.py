@@ -5,8 +5,9 @@ from xml.dom import minidom
 import pytest
 from sympy import Abs, Derivative, Eq, Function, ImmutableDenseMatrix, Integral, Limit, StrictLessThan, Sum, Symbol, exp, oo
 
-from derivations import fields, symbols
-from derivations.formulas import LONGEST, written
+from derivations.prover import symbols
+from derivations.prover.formulas import LONGEST, written
+from derivations.twins import fields
 
 g, r = Symbol("g", positive=True), Symbol("r", positive=True)
 t = symbols.t

@@ -1,6 +1,6 @@
 """The letters and what is assumed of them."""
 
-from derivations import symbols
+from derivations.prover import symbols
 
 
 def test_assumptions_are_on_the_letters():

@@ -3,9 +3,11 @@
 import pytest
 from sympy import exp
 
-from derivations import Identity, check, fields, symbols
-from derivations.identity import column
-from derivations.leaky import free, residual
+from derivations import Identity, check
+from derivations.argument.leaky import free, residual
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.twins import fields
 
 alpha, s, h0 = symbols.alpha, symbols.s, symbols.h0
 

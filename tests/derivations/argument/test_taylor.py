@@ -2,8 +2,10 @@
 
 from sympy import Eq, Rational, cos, exp, simplify, sin
 
-from derivations import Identity, check, dropped, euler_step, fields, symbols
-from derivations.taylor import second_order
+from derivations import Identity, check, dropped, euler_step
+from derivations.argument.taylor import second_order
+from derivations.prover import symbols
+from derivations.twins import fields
 
 t, dt, alpha = symbols.t, symbols.dt, symbols.alpha
 h, k = symbols.state(2)

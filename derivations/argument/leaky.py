@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from sympy import Expr, ImmutableDenseMatrix, exp, tanh, zeros
 
-from derivations import fields, symbols
-from derivations.clocks import change_of_time, right_sides
-from derivations.fields import SymbolicField
-from derivations.identity import Identity, column
-from derivations.taylor import euler_step
+from derivations.argument.clocks import change_of_time, right_sides
+from derivations.argument.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField
 
 __all__ = ["candidate", "identities"]
 

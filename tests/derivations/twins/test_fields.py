@@ -3,7 +3,8 @@
 import pytest
 from sympy import Derivative, Eq, ImmutableDenseMatrix, Symbol, tanh
 
-from derivations import fields, symbols
+from derivations.prover import symbols
+from derivations.twins import fields
 
 
 def test_a_field_of_one_unit_reads_like_the_paper():

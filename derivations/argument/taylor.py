@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, S, exp, series
 
-from derivations import fields, symbols
-from derivations.fields import SymbolicField
-from derivations.identity import Identity, column
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField
 
 __all__ = ["dropped", "euler_step", "identities"]
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from sympy import Abs, Expr, S, exp, limit
 
-from derivations import fields, symbols
-from derivations.identity import Identity, column
-from derivations.leaky import candidate, free, residual
-from derivations.taylor import euler_step
+from derivations.argument.leaky import candidate, free, residual
+from derivations.argument.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
 
 __all__ = ["closed_form", "half_life", "identities", "misprints"]
 

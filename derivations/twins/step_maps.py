@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from sympy import Abs, Dummy, Expr, Function, S, Symbol, exp, expand, factorial, simplify
 from sympy.core.function import ArgumentIndexError
 
-from derivations import symbols
+from derivations.prover import symbols
 
 __all__ = ["MAPS", "phi", "induced_gate", "induced_factors", "stability_function", "local_error", "power_forgetting",
            "euler", "taylor2", "midpoint", "heun", "runge_kutta4", "exponential_euler", "etd2", "etd_rk4",

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from sympy import Expr, tanh
 
-from derivations import fields
-from derivations.fields import SymbolicField, sigma
-from derivations.gru import total
-from derivations.identity import Identity, column
-from derivations.taylor import euler_step
+from derivations.argument.gru import total
+from derivations.argument.taylor import euler_step
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField, sigma
 
 __all__ = ["identities"]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from sympy import Expr, tanh
 
-from derivations import fields, symbols
-from derivations.fields import SymbolicField, sigma
-from derivations.identity import Identity, column
-from derivations.taylor import euler_step
+from derivations.argument.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField, sigma
 
 __all__ = ["identities"]
 

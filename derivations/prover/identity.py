@@ -37,7 +37,7 @@ from sympy import (
 from sympy.core.evalf import PrecisionExhausted
 from sympy.core.function import AppliedUndef
 
-from derivations import symbols
+from derivations.prover import symbols
 
 __all__ = ["HOLDS", "HOLDS_ASSUMING", "FAILS", "UNDECIDED", "Identity", "Verdict", "check"]
 

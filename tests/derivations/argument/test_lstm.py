@@ -3,8 +3,9 @@
 import torch
 from sympy import Float
 
-from derivations import Identity, check, euler_step, fields
-from derivations.identity import column
+from derivations import Identity, check, euler_step
+from derivations.prover.identity import column
+from derivations.twins import fields
 
 
 def test_the_twin_s_unit_euler_step_is_torch_s_lstm():

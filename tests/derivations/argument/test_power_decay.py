@@ -4,11 +4,12 @@ import mpmath
 import pytest
 from sympy import Abs, Rational, S, exp, simplify
 
-from derivations import Identity, check, misprints, symbols
-from derivations.fields import leaky, power_decay
-from derivations.identity import column
-from derivations.leaky import free, residual
-from derivations.power_decay import closed_form, half_life
+from derivations import Identity, check, misprints
+from derivations.argument.leaky import free, residual
+from derivations.argument.power_decay import closed_form, half_life
+from derivations.prover import symbols
+from derivations.prover.identity import column
+from derivations.twins.fields import leaky, power_decay
 
 h0, r, s = symbols.h0, symbols.r, symbols.s
 

@@ -41,8 +41,9 @@ from sympy import (
 )
 from sympy.core.function import AppliedUndef
 
-from derivations import fields, symbols
-from derivations.identity import Identity, column
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
 
 __all__ = ["Clock", "change_of_time", "clock", "identities"]
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from sympy import Eq, Expr, ImmutableDenseMatrix
 
-from derivations import fields, symbols
-from derivations.clocks import change_of_time, right_sides
-from derivations.fields import SymbolicField, sigma
-from derivations.identity import Identity, column
-from derivations.leaky import candidate
-from derivations.taylor import euler_step
+from derivations.argument.clocks import change_of_time, right_sides
+from derivations.argument.leaky import candidate
+from derivations.argument.taylor import euler_step
+from derivations.prover import symbols
+from derivations.prover.identity import Identity, column
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField, sigma
 
 __all__ = ["gate", "identities"]
 

@@ -56,8 +56,8 @@ from sympy import (
     zoo,
 )
 
-from derivations import identity
-from derivations.identity import FAILS, HOLDS, UNDECIDED, Identity, Verdict
+from derivations.prover import identity
+from derivations.prover.identity import FAILS, HOLDS, UNDECIDED, Identity, Verdict
 
 __all__ = ["Equal", "Every", "Expands", "Fails", "Less", "Measured", "Rounds", "Solves", "Statement", "Tends"]
 

@@ -1,8 +1,10 @@
 """One learned clock, or one for each unit: which follows from which."""
 
-from derivations import Identity, change_of_time, check, fields, symbols
-from derivations.clocks import right_sides
-from derivations.gated import gate, turning, with_speed
+from derivations import Identity, change_of_time, check
+from derivations.argument.clocks import right_sides
+from derivations.argument.gated import gate, turning, with_speed
+from derivations.prover import symbols
+from derivations.twins import fields
 
 t, g = symbols.t, symbols.g(symbols.t)
 

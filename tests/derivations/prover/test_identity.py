@@ -22,7 +22,8 @@ from sympy import (
     sqrt,
 )
 
-from derivations import Identity, check, identity, symbols
+from derivations import Identity, check
+from derivations.prover import identity, symbols
 
 x, y, p = Symbol("x", real=True), Symbol("y", real=True), Symbol("p", positive=True)
 n = Symbol("n", integer=True, positive=True)

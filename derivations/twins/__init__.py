@@ -1,0 +1,1 @@
+"""Symbolic twins of ctrnn's fields and of the step maps, written from the papers."""
