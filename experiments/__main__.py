@@ -27,7 +27,7 @@ from experiments.usage import UsageError, did_you_mean
 __all__ = ["COMMANDS", "main"]
 
 if TYPE_CHECKING:
-    from experiments.demo.recording import Recording
+    from experiments.data.recording import Recording
 
 DONE, FAILED, WRONG_USAGE, BROKEN_PIPE = 0, 1, 2, 141
 ABOUT = "Recurrent networks as ordinary differential equations."
@@ -155,11 +155,11 @@ def train(
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.
         resume: Go on with the run in DIR, from nothing if there is none.
     """
-    from experiments.configuration import check_names, configured  # noqa: PLC0415
+    from experiments.runs.configuration import check_names, configured  # noqa: PLC0415
 
     check_names(task, field, integrator)
     configuration = configured(task, field, integrator, [word for words in set for word in words])
-    from experiments.train.run import run  # noqa: PLC0415
+    from experiments.runs.command import run  # noqa: PLC0415
 
     return DONE if run(configuration, out, resume) else FAILED
 
@@ -183,8 +183,8 @@ def bench(
         repeats: Rounds; everyone runs once in each.
         device: cpu or cuda.
     """
-    from experiments.bench.outputs import refuse  # noqa: PLC0415
-    from experiments.bench.peers import chosen  # noqa: PLC0415
+    from experiments.bench.output.files import refuse  # noqa: PLC0415
+    from experiments.bench.peers.names import chosen  # noqa: PLC0415
 
     peers = chosen(against)
     _check_word("scale", scale, ("smoke", "small", "full"))
@@ -211,7 +211,7 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
         raise UsageError("--input needs --rate too: how many samples per second is it?")
     if rate is not None and input is None:
         raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
-    from experiments.demo.recording import load  # noqa: PLC0415
+    from experiments.data.recording import load  # noqa: PLC0415
 
     given = [] if input is None else ["--input", str(input), "--rate", f"{rate:g}"]
     return load(input, rate), ["ctrnn", command, "--out", str(out), *given]

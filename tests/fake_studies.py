@@ -57,7 +57,7 @@ class Fake(Study):
         return "In words.\n\n" + markdown(["run", "loss"], [(record["key"], measure_of(record, "loss")) for record in records])
 
     def figures(self, records):
-        from experiments.studies.figures import bands  # noqa: PLC0415
+        from experiments.reports.bands import bands  # noqa: PLC0415
 
         losses = spreads(records, ["training.seed"], "loss")
         return {"means": bands({"all": {"fake": {float(seed): value for (seed,), value in losses.items()}}}, "seed", "loss")}

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
-from experiments.bench.engines import ENGINES, cell_engine
 from experiments.bench.interleaved import interleaved
+from experiments.bench.peers.engines import ENGINES, cell_engine
 from experiments.bench.rows import BACKWARD, FORWARD, Row
 
 __all__ = ["COUNTERPARTS", "FIELDS", "CellSizes", "Unrolled", "candidates", "measured"]

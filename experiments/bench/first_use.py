@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from experiments.bench.children import asked, fresh
-from experiments.bench.peers import absent
+from experiments.bench.peers.names import absent
 from experiments.bench.rows import Row
 from experiments.interruption import checkpoint
 

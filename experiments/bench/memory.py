@@ -21,9 +21,9 @@ import ctrnn
 from experiments.bench import cells
 from experiments.bench.cells import CellSizes
 from experiments.bench.children import asked
-from experiments.bench.engines import COMPILED, STEPS
-from experiments.bench.peers import absent
-from experiments.bench.registry import OURS, of_peer
+from experiments.bench.peers.engines import COMPILED, STEPS
+from experiments.bench.peers.names import absent
+from experiments.bench.peers.registry import OURS, of_peer
 from experiments.bench.rows import BACKWARD, Row
 from experiments.bench.solves import Candidate, Problem, checked, ours
 from experiments.interruption import checkpoint

@@ -14,16 +14,18 @@ from typing import Any
 import torch
 
 from discretize import KernelWarning, SolverWarning
-from experiments.bench import cells, machine, solves, tables
+from experiments.bench import cells, solves
 from experiments.bench.first_use import first_rows
 from experiments.bench.growth import cell_growth, solve_growth
 from experiments.bench.memory import memory_rows
-from experiments.bench.outputs import write
-from experiments.bench.registry import named, solver_candidates
+from experiments.bench.output import tables
+from experiments.bench.output.files import write
+from experiments.bench.peers.registry import named, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
 from experiments.bench.solves import Problem
 from experiments.bench.stiff import stiff_rows
+from experiments.reports import machine
 from experiments.usage import UsageError
 
 __all__ = ["measure", "run"]

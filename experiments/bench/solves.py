@@ -19,8 +19,8 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from experiments.bench.engines import COMPILED, STEPS, wrong_engine
 from experiments.bench.interleaved import interleaved
+from experiments.bench.peers.engines import COMPILED, STEPS, wrong_engine
 from experiments.bench.rows import BACKWARD, FORWARD, Row
 
 __all__ = [

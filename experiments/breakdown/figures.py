@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import plots
 from experiments.breakdown.maps import FAMILIES
-from experiments.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, WIDTH
+from experiments.reports import plots
+from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, WIDTH
 
 __all__ = ["by_family", "growths", "played", "region_bars"]
 

@@ -18,10 +18,10 @@ from discretize import REGIONS, Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import GATES, MAPS, limits
 from experiments.breakdown.rows import Row
-from experiments.demo.page import scientific, table
-from experiments.demo.recording import Recording
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg
+from experiments.data.recording import Recording
+from experiments.reports.page import scientific, table
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg
 
 __all__ = ["decay_factor", "errors", "held_section", "power_section", "regions_of"]
 

@@ -19,11 +19,11 @@ from discretize import Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.rows import Row
-from experiments.demo.page import scientific, table
-from experiments.demo.recording import Recording
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg
+from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
+from experiments.reports.page import scientific, table
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg
 
 __all__ = ["FIELDS", "Run", "exact_states", "fields_for", "measure", "networks_section", "stepped"]
 

@@ -17,12 +17,12 @@ from experiments.breakdown.held import held_section, power_section
 from experiments.breakdown.networks import networks_section
 from experiments.breakdown.recorded import recorded_section
 from experiments.breakdown.rows import as_csv
-from experiments.demo.page import Heading, page
-from experiments.demo.recording import Recording
-from experiments.demo.section import Section, SectionMaker
-from experiments.demo.svg import with_colours
+from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
-from experiments.writing import not_writable, ready_folder, write_atomically
+from experiments.reports.page import Heading, page
+from experiments.reports.section import Section, SectionMaker
+from experiments.reports.svg import with_colours
+from experiments.reports.writing import not_writable, ready_folder, write_atomically
 
 __all__ = ["PARTS", "run"]
 

@@ -14,10 +14,10 @@ from experiments.breakdown.held import GRID, bars
 from experiments.breakdown.maps import MAPS, limits
 from experiments.breakdown.networks import root_mean_square
 from experiments.breakdown.recorded import FASTEST, SLOWEST, accelerating, play
-from experiments.demo.page import scientific
-from experiments.demo.recording import Recording
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg
+from experiments.data.recording import Recording
+from experiments.reports.page import scientific
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg
 
 __all__ = ["section"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import ctrnn
-from experiments.demo.recording import Recording
+from experiments.data.recording import Recording
 
 __all__ = ["SEED", "TOLERANCE", "UNITS", "field_for", "samples"]
 

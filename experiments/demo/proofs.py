@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from html import escape
 
 import derivations
-from experiments.demo.page import table
-from experiments.demo.recording import Recording
-from experiments.demo.section import Section
+from experiments.data.recording import Recording
+from experiments.reports.page import table
+from experiments.reports.section import Section
 
 __all__ = ["Row", "checked", "misprinted", "section"]
 

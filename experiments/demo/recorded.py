@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from experiments import plots
+from experiments.data.recording import MOST_SAMPLES, Recording
 from experiments.demo.cell import UNITS
-from experiments.demo.recording import MOST_SAMPLES, Recording
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg
+from experiments.reports import plots
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg
 
 __all__ = ["section"]
 

@@ -17,12 +17,12 @@ from time import perf_counter
 
 import torch
 
+from experiments.data.recording import Recording
 from experiments.demo import breakdown, clocks, proofs, recorded, steps, trained
-from experiments.demo.page import page
-from experiments.demo.recording import Recording
-from experiments.demo.section import Section, SectionMaker
 from experiments.interruption import checkpoint
-from experiments.writing import not_writable, ready_folder, write_atomically
+from experiments.reports.page import page
+from experiments.reports.section import Section, SectionMaker
+from experiments.reports.writing import not_writable, ready_folder, write_atomically
 
 __all__ = ["SECTIONS", "run"]
 

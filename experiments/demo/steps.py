@@ -15,13 +15,13 @@ import torch
 
 import ctrnn
 import discretize
-from experiments import plots
+from experiments.data.recording import Recording
 from experiments.demo.cell import TOLERANCE, field_for, samples
 from experiments.demo.clocks import allowed_deviation
-from experiments.demo.page import scientific, table
-from experiments.demo.recording import Recording
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg
+from experiments.reports import plots
+from experiments.reports.page import scientific, table
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg
 
 __all__ = ["SLOWED", "StepRun", "compare", "observed_orders", "section"]
 

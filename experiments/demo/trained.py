@@ -20,16 +20,16 @@ import torch
 from torch import Tensor, nn
 
 import ctrnn
+from experiments.data.recording import Recording
 from experiments.demo.cell import SEED, TOLERANCE
 from experiments.demo.clocks import allowed_deviation
-from experiments.demo.page import scientific, table
-from experiments.demo.recording import Recording
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg
 from experiments.demo.trained_figure import share_by_speed
-from experiments.integrators import IntegratorSettings, sequence_module
 from experiments.interruption import checkpoint
-from experiments.model import SequenceModel
+from experiments.models.integrators import IntegratorSettings, sequence_module
+from experiments.models.sequence_model import SequenceModel
+from experiments.reports.page import scientific, table
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg
 from experiments.seeds import generator
 from experiments.tasks.recall import Recall
 from experiments.tasks.task import Batch

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from experiments import plots
-from experiments.plots import BLUE, GRID, MUTED, ORANGE, WIDTH
+from experiments.reports import plots
+from experiments.reports.plots import BLUE, GRID, MUTED, ORANGE, WIDTH
 
 __all__ = ["share_by_speed"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from derivations import ledger
 from derivations.claim import Claim
 from experiments.derive.table import summary
-from experiments.writing import write_atomically
+from experiments.reports.writing import write_atomically
 
 __all__ = ["between", "tables"]
 

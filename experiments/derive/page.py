@@ -14,8 +14,8 @@ from itertools import groupby
 from derivations.claim import Claim
 from derivations.prover.formulas import Formula
 from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
-from experiments.colours import variables
 from experiments.derive.table import summary
+from experiments.reports.colours import variables
 
 __all__ = ["page"]
 

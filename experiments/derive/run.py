@@ -13,8 +13,8 @@ from derivations.book import decide_all
 from derivations.claim import Claim
 from experiments.derive import latex, page, table
 from experiments.interruption import checkpoint
+from experiments.reports.writing import write_atomically
 from experiments.usage import UsageError
-from experiments.writing import write_atomically
 
 __all__ = ["KEYS", "as_json", "run"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import plots
-from experiments.plots import BLUE, DASHES, GREEN, GRID, MUTED, ORANGE, PURPLE, WIDTH
+from experiments.reports import plots
+from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, MUTED, ORANGE, PURPLE, WIDTH
 from experiments.studies.clock_findings import clock_words
 from experiments.studies.records import NotEnoughError, Spread
 

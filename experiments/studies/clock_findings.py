@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from experiments.integrators import EXACT
+from experiments.models.integrators import EXACT
 from experiments.studies.records import Record, Spread, markdown, number, setting, spread
 
 __all__ = [

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 import ctrnn
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
-from experiments.integrators import EXACT, IntegratorSettings
-from experiments.model import SequenceModel
+from experiments.models.fields import FieldSettings
+from experiments.models.integrators import EXACT, IntegratorSettings
+from experiments.models.sequence_model import SequenceModel
+from experiments.runs.configuration import Configuration, TrainingSettings
+from experiments.runs.stopping import StoppedError
 from experiments.seeds import generator
-from experiments.stopping import StoppedError
 from experiments.studies.clock_findings import (
     KEPT,
     LOST,
@@ -50,8 +50,8 @@ from experiments.studies.clock_findings import (
     span,
     untold_words,
 )
-from experiments.studies.paces import Pass, diverged_at, passed, right
 from experiments.studies.records import NotEnoughError, Record, number
+from experiments.studies.rollout import Pass, diverged_at, passed, right
 from experiments.studies.study import Carried, Run, Study, Verdict, Word
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
-from experiments.integrators import EXACT
-from experiments.model import SequenceModel
+from experiments.models.fields import FieldSettings
+from experiments.models.integrators import EXACT
+from experiments.models.sequence_model import SequenceModel
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.studies.clock_findings import RATES, WAYS, clock_words
 from experiments.studies.compressed import carried_or_diverged, moved
-from experiments.studies.paces import passed, right
 from experiments.studies.records import NotEnoughError, Record, Spread, markdown, number, setting, spread
+from experiments.studies.rollout import passed, right
 from experiments.studies.study import Carried, Run, Study, Verdict, Word
 from experiments.tasks.recordings import HAR, Recorded, Vowels
 

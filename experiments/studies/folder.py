@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from experiments.reports.writing import write_atomically
 from experiments.studies.records import Record
 from experiments.studies.study import Carried, Run
 from experiments.usage import UsageError
-from experiments.writing import write_atomically
 
 __all__ = ["claimed", "configuration_of", "described", "fail", "keep", "kept", "opened", "place_of", "records_in"]
 

@@ -14,13 +14,13 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
-from experiments.demo.page import Heading, page, table
-from experiments.demo.section import Picture, Section
-from experiments.demo.svg import inline_svg, with_colours
-from experiments.studies.findings import Findings, gathered
+from experiments.reports.page import Heading, page, table
+from experiments.reports.section import Picture, Section
+from experiments.reports.svg import inline_svg, with_colours
+from experiments.reports.writing import not_writable, write_atomically
 from experiments.studies.records import number
+from experiments.studies.report import Findings, gathered
 from experiments.studies.study import Study
-from experiments.writing import not_writable, write_atomically
 
 __all__ = ["as_html", "write"]
 

@@ -1,7 +1,7 @@
 r"""The lecture's picture: time scales are set by the biases, and still there after training, measured on data.
 
     set        T of each unit, by chrono; `ctrnn.timescales` of the field at its start
-    measured   one sample replaced by a null token: how long until 1/e of what it moved is left, experiments/ablation.py
+    measured   one sample replaced by a null token: how long until 1/e of what it moved is left, experiments/models/forgetting.py
 
 Both before and after training, on a text read on a warped clock.
 """
@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
+from experiments.models.fields import FieldSettings
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.studies.records import NotEnoughError, Record, Spread, grouped, markdown, spread
 from experiments.studies.study import Run, Study, Verdict, Word
 from experiments.tasks.repeated_text import RepeatText
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from experiments.model import SequenceModel
+    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["LectureAblation"]
 
@@ -87,8 +87,8 @@ class LectureAblation(Study):
     def measure(self, run: Run, model: SequenceModel) -> list[dict[str, Any]]:
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
         import ctrnn  # noqa: PLC0415
-        from experiments.ablation import forgetting_times  # noqa: PLC0415
-        from experiments.model import built_model  # noqa: PLC0415
+        from experiments.models.forgetting import forgetting_times  # noqa: PLC0415
+        from experiments.models.sequence_model import built_model  # noqa: PLC0415
 
         start = built_model(run.configuration)
         influences = [self._influence(run.configuration, each) for each in (start, model)]
@@ -108,7 +108,7 @@ class LectureAblation(Study):
 
     @staticmethod
     def _influence(configuration: Configuration, model: SequenceModel) -> Tensor:
-        from experiments.ablation import forgetting  # noqa: PLC0415
+        from experiments.models.forgetting import forgetting  # noqa: PLC0415
         from experiments.seeds import generator  # noqa: PLC0415
 
         t_max = configuration.field_settings.t_max
@@ -154,7 +154,7 @@ class LectureAblation(Study):
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         import numpy as np  # noqa: PLC0415
 
-        from experiments.ablation_figure import forgetting_figure  # noqa: PLC0415
+        from experiments.reports.forgetting_figure import forgetting_figure  # noqa: PLC0415
 
         drawn = {}
         for model, (first, *_) in self._by_model(records).items():

@@ -16,11 +16,11 @@ from typing import Annotated
 
 import tyro
 
-from experiments.demo.svg import inline_svg, with_colours
-from experiments.studies.findings import Findings, gathered
+from experiments.reports.svg import inline_svg, with_colours
+from experiments.reports.writing import write_atomically
 from experiments.studies.html_page import MACHINE, VERSIONS
+from experiments.studies.report import Findings, gathered
 from experiments.usage import UsageError
-from experiments.writing import write_atomically
 
 __all__ = ["filled", "section"]
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.interruption import Interrupted, checkpoint
-from experiments.studies.crew import Crew, Told
+from experiments.reports.writing import ready_folder
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 from experiments.studies.worker import BUSY, FAILED
+from experiments.studies.workers import Crew, Told
 from experiments.usage import UsageError
-from experiments.writing import ready_folder
 
 __all__ = ["cores", "run"]
 
@@ -150,7 +150,7 @@ def _duration(seconds: float) -> str:
 
 def _made(threads: int) -> dict[str, str]:
     """The machine and versions, in words."""
-    from experiments.bench.machine import facts  # noqa: PLC0415
+    from experiments.reports.machine import facts  # noqa: PLC0415
 
     found = facts()
     told = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
+from experiments.models.fields import FieldSettings
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.seeds import generator
 from experiments.studies.learned_clocks import at_change, on_held_symbols
 from experiments.studies.oracle import STEPS, StopAndGo
+from experiments.studies.oracle_clocks import DTYPES, SEQUENCES, SYMBOLS, UNTOLD, UNWARPED, accuracy_held, symbols_of, told_clock
 from experiments.studies.records import NotEnoughError, Record, Spread, markdown, number, setting, spread
 from experiments.studies.study import Run, Study, Verdict
-from experiments.studies.told_clocks import DTYPES, SEQUENCES, SYMBOLS, UNTOLD, UNWARPED, accuracy_held, symbols_of, told_clock
 from experiments.tasks.recall import Recall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.model import SequenceModel
+    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["EXACT", "LEARNED", "StopAndGoStudy"]
 
@@ -152,8 +152,8 @@ class StopAndGoStudy(Study):
         return "\n\n".join(parts)
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        from experiments.studies.figures import bands  # noqa: PLC0415
-        from experiments.studies.zero_dots import zero_dots  # noqa: PLC0415
+        from experiments.reports.bands import bands  # noqa: PLC0415
+        from experiments.reports.log_dots import zero_dots  # noqa: PLC0415
 
         drawn: dict[str, Figure] = {}
         found = _differences(records, "float64")

@@ -21,8 +21,8 @@ from experiments.studies.records import Record, measure_of, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.configuration import Configuration
-    from experiments.model import SequenceModel
+    from experiments.models.sequence_model import SequenceModel
+    from experiments.runs.configuration import Configuration
 
 __all__ = ["SCALES", "WORDS", "Carried", "Run", "Study", "Verdict", "Word"]
 
@@ -123,7 +123,7 @@ class Study(ABC):
         """
         import torch  # noqa: PLC0415
 
-        from experiments.training import train  # noqa: PLC0415
+        from experiments.runs.training import train  # noqa: PLC0415
 
         before = torch.get_num_threads()
         torch.set_num_threads(run.configuration.training.threads or before)

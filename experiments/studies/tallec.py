@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
+from experiments.models.fields import FieldSettings
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.studies.study import Verdict
 from experiments.tasks.task import Task
 

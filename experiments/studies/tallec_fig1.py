@@ -23,7 +23,7 @@ from experiments.tasks.recall import Recall
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.model import SequenceModel
+    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["TallecFigure1"]
 
@@ -114,7 +114,7 @@ class TallecFigure1(Study):
 
     def measure(self, run: Run, model: SequenceModel) -> list[dict[str, Any]]:
         """The test, on as many sequences as the scale has, and what a memoryless guess loses."""
-        from experiments.training import evaluate  # noqa: PLC0415
+        from experiments.runs.training import evaluate  # noqa: PLC0415
 
         task, settings = run.configuration.task, run.configuration.training
         tested = TESTED * settings.evaluation
@@ -148,7 +148,7 @@ class TallecFigure1(Study):
         )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        from experiments.studies.figures import bands  # noqa: PLC0415
+        from experiments.reports.bands import bands  # noqa: PLC0415
 
         losses, guesses = self._losses(records), _guesses(records)
         panels: dict[str, dict[str, dict[float, Spread]]] = {panel: {} for panel in losses}

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
+from experiments.models.fields import FieldSettings
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.studies.records import NotEnoughError, Record, Spread, grouped, markdown, measure_of, number, spread
 from experiments.studies.study import Carried, Run, Study, Verdict
 from experiments.studies.tallec import PAPER, Part, judged
@@ -147,7 +147,7 @@ class TallecFigure4(Study):
         )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        from experiments.studies.figures import bands  # noqa: PLC0415
+        from experiments.reports.bands import bands  # noqa: PLC0415
 
         found = _grouped(records)
         panels = {

@@ -24,7 +24,7 @@ from experiments.tasks.any_warp import AnyWarp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.model import SequenceModel
+    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["TallecFigure5", "tests"]
 
@@ -116,7 +116,7 @@ class TallecFigure5(Study):
 
     def measure(self, run: Run, model: SequenceModel) -> list[dict[str, Any]]:
         """A row a test."""
-        from experiments.training import evaluate  # noqa: PLC0415
+        from experiments.runs.training import evaluate  # noqa: PLC0415
 
         task, settings = run.configuration.task, run.configuration.training
         if not isinstance(task, AnyWarp):
@@ -184,7 +184,7 @@ class TallecFigure5(Study):
         )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        from experiments.studies.figures import bands  # noqa: PLC0415
+        from experiments.reports.bands import bands  # noqa: PLC0415
 
         panels = {
             READINGS[per]: {

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from experiments.configuration import Configuration, TrainingSettings
-from experiments.fields import FieldSettings
+from experiments.models.fields import FieldSettings
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.studies.records import NotEnoughError, Record, Spread, grouped, markdown, spreads
 from experiments.studies.study import Run, Study, Verdict, Word
 from experiments.tasks.recall import Recall
@@ -99,7 +99,7 @@ class Unwarped(Study):
         )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        from experiments.studies.figures import dots  # noqa: PLC0415
+        from experiments.reports.bands import dots  # noqa: PLC0415
 
         found = self._spreads(records, "accuracy")
         least = min(model.low for model in found.values())

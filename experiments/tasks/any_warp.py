@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from experiments.tasks.guessing import Told
+from experiments.tasks.baselines import Told
 from experiments.tasks.recall import Recall
 from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from experiments.settings import LARGEST
-from experiments.tasks.guessing import Told
+from experiments.tasks.baselines import Told
 from experiments.tasks.recall import Recall
 from experiments.tasks.settings import one_of, whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from experiments.tasks.guessing import Told
+from experiments.tasks.baselines import Told
 from experiments.tasks.settings import whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split
 

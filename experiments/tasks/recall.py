@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from experiments.tasks.guessing import Told
+from experiments.tasks.baselines import Told
 from experiments.tasks.settings import whole
 from experiments.tasks.warped import Warped
 

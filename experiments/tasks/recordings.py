@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
-from experiments.checkpoints import digest
 from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
 from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
-from experiments.tasks.guessing import Told
+from experiments.runs.checkpoints import digest
+from experiments.tasks.baselines import Told
 from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
 from experiments.usage import UsageError

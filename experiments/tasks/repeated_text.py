@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from experiments.data.untrusted import LimitedFile
-from experiments.tasks.guessing import Told
+from experiments.tasks.baselines import Told
 from experiments.tasks.warped import Warped
 from experiments.usage import UsageError
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from experiments.seeds import generator as generator_of
-from experiments.tasks import guessing
+from experiments.tasks import baselines
 from experiments.tasks.settings import one_of
 
 __all__ = ["SPLITS", "Batch", "ClassAtEverySample", "ClassOfTheSequence", "NumbersAtTheEnd", "Task", "check_split"]
@@ -93,17 +93,17 @@ class Task(ABC):
         """How much counts in a batch: means over several batches are weighted by it."""
         return float(batch.size)
 
-    def guesses(self) -> dict[str, guessing.Told]:
+    def guesses(self) -> dict[str, baselines.Told]:
         """For classes: name of a predictor -> what it is told of a sample, as a table of targets; {} where none is known."""
         return {}
 
     def baselines(self) -> dict[str, float]:
         """Name -> loss of predictors without memory, or with as much as the name says; {} where none is known."""
-        return {name: guessing.loss(told) for name, told in self.guesses().items()}
+        return {name: baselines.loss(told) for name, told in self.guesses().items()}
 
     def chances(self) -> dict[str, float]:
         """Name -> accuracy of predictors that are told as much."""
-        return {name: guessing.accuracy(told) for name, told in self.guesses().items()}
+        return {name: baselines.accuracy(told) for name, told in self.guesses().items()}
 
     def _checked(self, outputs: Tensor, batch: Batch) -> Tensor:
         expected = (*batch.xs.shape[:2], self.output_size)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.configuration import Configuration, TrainingSettings, configured
-from experiments.fields import FIELDS, FieldSettings, built_field
-from experiments.integrators import INTEGRATORS, IntegratorSettings
+from experiments.models.fields import FIELDS, FieldSettings, built_field
+from experiments.models.integrators import INTEGRATORS, IntegratorSettings
+from experiments.runs.configuration import Configuration, TrainingSettings, configured
 from experiments.settings import assigned, made, read_json, setting_types, value_of, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError

@@ -1,0 +1,1 @@
+"""What a comparison is written as: tables, figures, pages, files."""

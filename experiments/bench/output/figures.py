@@ -1,0 +1,182 @@
+"""The comparison as one figure, from the rows alone: cells and solves as ratios, growth as lines, and what to see."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+
+from experiments.bench.growth import exponent, sweeps
+from experiments.bench.rows import BACKWARD, Row, find, from_json, grouped
+from experiments.reports import plots
+from experiments.reports.colours import COLOURS
+from experiments.reports.svg import standalone_svg
+from experiments.reports.writing import write_atomically
+
+__all__ = ["overview", "save"]
+
+LIGHT = dict(COLOURS.values())
+BLUE, ORANGE, GREEN, PURPLE, INK, MUTED = (COLOURS[name][1] for name in ("blue", "orange", "green", "purple", "ink", "muted"))
+ENGINES = {
+    "compiled": (BLUE, "o", "ours, compiled"),
+    "torch": (GREEN, "s", "ours, plain torch"),
+    "steps": (ORANGE, "^", "ours, step by step"),
+}
+THEIRS = (PURPLE, "D", "torch.nn, torchdiffeq, torchode, diffrax")
+DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
+WIDTH = 8.0  # inches
+AXES = {
+    "time": "length, in samples",
+    "batch": "batch, in sequences",
+    "hidden": "hidden size, in units",
+    "error": "largest error asked for",
+    "stiffness": "largest rate over smallest",
+}
+
+
+def overview(record: Mapping[str, Any]) -> Figure:
+    """A panel for each size of cells, one for solves, one for each sweep; smaller is faster everywhere."""
+    rows = from_json(record["rows"])
+    compared = [(f"Cells, {name}", same, "torch.nn.GRU") for name, same in _problems(rows, "cells")]
+    compared += [(f"Exact solves, {name}", same, same[0].candidate) for name, same in _problems(rows, "solves")]
+    growing = list(sweeps(rows).items())
+    heights = [0.22 * len(_lines(same)) + 0.85 for _, same, _ in compared]
+    below = 3.4 * -(-len(growing) // 2)
+    colours = {key: LIGHT[value] for key, value in plots.STYLE.items() if isinstance(value, str) and value in LIGHT}
+    paper = COLOURS["paper"][1]
+    with plots.style(**{**colours, "figure.facecolor": paper, "savefig.facecolor": paper}):
+        figure = Figure(figsize=(WIDTH, 1.3 + sum(heights) + below), layout="constrained")
+        shares = [share for share in (sum(heights) + 0.4, below) if share > 0.4]
+        parts = list(figure.subfigures(len(shares), 1, height_ratios=shares, squeeze=False).flat)
+        if compared:
+            upper = parts.pop(0)
+            for ax, same in zip(_column(upper, heights), compared, strict=True):
+                _ratios(ax, *same)
+            _legend(upper)
+        if growing:
+            for ax, (sweep, curves) in zip(_pairs(parts.pop(0), len(growing)), growing, strict=True):
+                _curves(ax, sweep, curves)
+        figure.suptitle(_caption(record), x=0.01, ha="left", fontsize=10)
+        return figure
+
+
+def save(figure: Figure, out: Path) -> None:
+    """As .svg or .png, whole or not there."""
+    if out.suffix == ".svg":
+        write_atomically(out, standalone_svg(figure))
+        return
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(buffer.getvalue())
+        os.chmod(name, 0o644)
+        os.replace(name, out)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _problems(rows: Sequence[Row], part: str) -> list[tuple[str, list[Row]]]:
+    return list(grouped([row for row in rows if row.part == part], "problem").items())
+
+
+def _column(figure: SubFigure, heights: Sequence[float]) -> list[Axes]:
+    return list(figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False).flat)
+
+
+def _pairs(figure: SubFigure, n: int) -> list[Axes]:
+    """Two in a row; what is left over is empty."""
+    axes = list(figure.subplots(-(-n // 2), 2, squeeze=False).flat)
+    for ax in axes[n:]:
+        ax.set_axis_off()
+    return axes[:n]
+
+
+def _caption(record: Mapping[str, Any]) -> str:
+    told = record["machine"]
+    return (
+        f"Time for {BACKWARD}: further left, and lower, is faster; a line's slope is the exponent in its legend.\n"
+        f"Marks are medians of ratios within rounds, whiskers their quartiles. {told['processor']}, {told['vectors']},\n"
+        f"{told['threads']} thread(s), torch {told['torch']}, {told['date']}."
+    )
+
+
+def _lines(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Lines of a panel: a field with its engines, or a peer alone."""
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.work == BACKWARD:
+            name, _, engine = row.candidate.rpartition(", ")
+            lines.setdefault(name if engine in ENGINES else row.candidate, []).append(row)
+    return list(lines.items())
+
+
+def _ratios(ax: Axes, title: str, rows: Sequence[Row], reference: str) -> None:
+    base = find(rows, work=BACKWARD, candidate=reference) or next(row for row in rows if row.work == BACKWARD)
+    lines = _lines(rows)
+    for k, (_, own) in enumerate(lines):
+        for row in own:
+            ratio = row.over(base)
+            if ratio is not None:
+                colour, marker, _ = ENGINES.get(row.candidate.rpartition(", ")[2], THEIRS)
+                spread = [[ratio.median - ratio.low], [ratio.high - ratio.median]]
+                ax.errorbar(ratio.median, k, xerr=spread, fmt=marker, color=colour, markersize=5, linewidth=1)
+    ax.axvline(1.0, color=MUTED, linewidth=0.8)
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(lines)), [_plain(name) for name, _ in lines])
+    ax.invert_yaxis()
+    ax.grid(axis="x")
+    ax.set_axisbelow(True)
+    ax.set_title(title)
+    ax.set_xlabel(f"times {_plain(base.candidate)}")
+    ticks = _ticks(*ax.get_xlim())
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+
+
+def _curves(ax: Axes, sweep: str, curves: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    theirs = iter((PURPLE, INK, MUTED, PURPLE, INK, MUTED))
+    for k, (name, points) in enumerate(curves.items()):
+        engine, p = name.rpartition(", ")[2], exponent(points)
+        colour = ENGINES[engine][0] if engine in ENGINES else next(theirs)
+        label = _plain(name) + ("" if p is None else f": {p:.2f}")
+        ax.plot(*zip(*points, strict=True), "o", linestyle=DASHES[k % 4], color=colour, markersize=3, label=label)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ticks = _ticks(*ax.get_ylim())
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    xs = sorted({x for points in curves.values() for x, _ in points})
+    ax.set_xticks(xs, [f"{x:g}" for x in xs])
+    ax.minorticks_off()
+    if sweep.endswith("error"):
+        ax.invert_xaxis()
+    ax.set_title(sweep[0].upper() + sweep[1:])
+    ax.set_xlabel(AXES[sweep.rpartition(" ")[2]])
+    ax.set_ylabel("seconds")
+    ax.grid()
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), fontsize=8, handlelength=2.2)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... within the limits; powers of ten where that would be many."""
+    ticks = [(m, m * 10.0**e) for e in range(-6, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
+    return [tick for m, tick in ticks if m == 1 or len(ticks) <= 8]
+
+
+def _legend(figure: SubFigure) -> None:
+    marks = (*ENGINES.values(), THEIRS)
+    handles = [Line2D([], [], marker=marker, linestyle="", color=colour, label=name) for colour, marker, name in marks]
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, fontsize=9)
+
+
+def _plain(name: str) -> str:
+    return name.replace("`", "")

@@ -1,0 +1,49 @@
+"""Put the tables of a run into a page, between their markers.
+
+    ctrnn bench --scale full --out speed.json
+    python -m experiments.bench.output.page speed.json
+
+A table stands between <!-- bench: cells --> and <!-- end -->, by the name of its part; "machine" is where it was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from experiments.bench.output.tables import PARTS, machine, part_of
+from experiments.bench.rows import from_json
+from experiments.reports.writing import write_atomically
+
+__all__ = ["filled"]
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "speed.md"
+MARKED = re.compile(r"(<!-- bench: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(page: str, record: dict[str, Any]) -> str:
+    """The page with every table put in. Raises: ValueError for a marker that names no part."""
+    rows = from_json(record["rows"])
+
+    def table(found: re.Match[str]) -> str:
+        name = found[2]
+        if name != "machine" and name not in PARTS:
+            raise ValueError(f"there is no part {name!r} to put into the page; there is machine, {', '.join(PARTS)}.")
+        text = machine(record) if name == "machine" else part_of(rows, name)
+        return f"{found[1]}{text or 'Not measured.'}\n{found[3]}"
+
+    return MARKED.sub(table, page)
+
+
+def main(run: tyro.conf.Positional[Path], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:
+    """Put the tables of a run, a .json of `ctrnn bench`, into a page."""
+    record = json.loads(run.read_text(encoding="utf-8"))
+    write_atomically(page, filled(page.read_text(encoding="utf-8"), record))
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

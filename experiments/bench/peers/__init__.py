@@ -1,0 +1,1 @@
+"""What is compared: this toolkit's engines and other libraries, each by name."""

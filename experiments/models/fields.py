@@ -1,0 +1,173 @@
+r"""Fields by name, as the experiments train them, and how they start.
+
+    plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.fields.named
+    lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
+    leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
+
+    standard    weights as torch draws them; for the LSTM forget biases of 1, the paper's baseline
+    chrono      gate biases for times T uniform on [t_min, t_max]; for leaky alpha = 1/T        sec. 2, eq. (16)
+
+What is heavy is imported when a field is built, so that names and settings are read at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+import ctrnn
+from experiments.usage import UsageError, did_you_mean
+
+__all__ = ["FIELDS", "FieldSettings", "built_field", "known_field"]
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_UNITS = 1_000_000  # whose recurrent weights are 4 TB
+SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the weights, still tells from 0, and from 1
+
+
+@dataclass(frozen=True)
+class FieldSettings:
+    r"""How large a field is and where it starts.
+
+    Args:    hidden: units; init: "standard" or "chrono"; t_max, t_min: the times that chrono expects, in samples;
+             alpha: rate at which leaky starts without chrono; exponent: r of gated-power.
+    Raises:  ValueError for numbers that make no field.
+    Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22), for the exponent.
+    """
+
+    hidden: int = 64
+    init: Literal["standard", "chrono"] = "standard"
+    t_max: float | None = None
+    t_min: float = 2.0
+    alpha: float = 0.1
+    exponent: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1:
+            raise ValueError(f"`hidden` must be at least 1 unit, got {self.hidden}.")
+        if self.hidden > MOST_UNITS:
+            raise ValueError(f"`hidden` must be at most {MOST_UNITS} units, got {self.hidden}.")
+        if not SMALLEST <= self.alpha <= 1 - CLOSEST:
+            raise ValueError(f"`alpha` must be strictly between 0 and 1, in single precision too, got {self.alpha:g}.")
+        if not 1 < self.t_min < math.inf:
+            raise ValueError(f"`t_min` must be a time above 1 sample, got {self.t_min:g}.")
+        if self.t_max is not None and not self.t_min <= self.t_max <= 1 / SMALLEST:
+            raise ValueError(
+                f"`t_max` must be a time of at least `t_min` = {self.t_min:g} samples, and at most {1 / SMALLEST:g}, got "
+                f"{self.t_max:g}."
+            )
+        if not 0 <= self.exponent < math.inf:
+            raise ValueError(f"`exponent` must be at least 0, got {self.exponent:g}.")
+        if self.init == "chrono" and self.t_max is None:
+            raise ValueError("`init` is chrono, which needs `t_max`, the longest time to be remembered, in samples.")
+
+
+class _Weights(TypedDict):
+    dtype: torch.dtype
+    generator: torch.Generator | None
+
+
+def _plain(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.plain(inputs, settings.hidden, **weights)
+
+
+def _leaky(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    import torch  # noqa: PLC0415
+
+    candidate = ctrnn.TanhCandidate(inputs, settings.hidden, **weights)
+    alphas = torch.full((settings.hidden,), settings.alpha, dtype=torch.float64)
+    if settings.init == "chrono" and settings.t_max is not None:
+        times = torch.empty_like(alphas).uniform_(settings.t_min, settings.t_max, generator=weights["generator"])
+        alphas = 1 / times
+    return ctrnn.Relaxation(candidate, ctrnn.SigmoidConstantRate(alphas, dtype=weights["dtype"]), ctrnn.LinearDecay())
+
+
+def _gated(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gated(inputs, settings.hidden, **weights)
+
+
+def _gated_global(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gated(inputs, settings.hidden, gate="global", **weights)
+
+
+def _gated_softplus(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gated(inputs, settings.hidden, rate="softplus", **weights)
+
+
+def _gated_exponential(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gated(inputs, settings.hidden, rate="exponential", **weights)
+
+
+def _gated_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gated(inputs, settings.hidden, decay=ctrnn.PowerDecay(settings.exponent), **weights)
+
+
+def _gru(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gru(inputs, settings.hidden, **weights)
+
+
+def _lstm(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    import torch  # noqa: PLC0415
+
+    field = ctrnn.lstm(inputs, settings.hidden, **weights)
+    if settings.init == "standard" and isinstance(field, ctrnn.LSTMField) and field.gates.bias is not None:
+        with torch.no_grad():
+            field.gates.bias.chunk(4)[1].fill_(1.0)  # i, f, g, o
+    return field
+
+
+def _lstm_blind_output(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    from experiments.models.no_output_recurrence import blind_output  # noqa: PLC0415
+
+    field = _lstm(inputs, settings, weights)
+    return blind_output(field) if isinstance(field, ctrnn.LSTMField) else field
+
+
+FIELDS: dict[str, Callable[[int, FieldSettings, _Weights], ctrnn.VectorField]] = {
+    "plain": _plain,
+    "leaky": _leaky,
+    "gated": _gated,
+    "gated-global": _gated_global,
+    "gated-softplus": _gated_softplus,
+    "gated-exponential": _gated_exponential,
+    "gated-power": _gated_power,
+    "gru": _gru,
+    "lstm": _lstm,
+    "lstm-blind-output": _lstm_blind_output,
+}
+WITHOUT_GATES = ("plain", "leaky")
+
+
+def known_field(name: str) -> str:
+    """The name itself. Raises: UsageError, with the nearest, where no field has it."""
+    if name not in FIELDS:
+        hint = did_you_mean(name, FIELDS) or f"; there is {', '.join(FIELDS)}."
+        raise UsageError(f"there is no field {name!r}{hint}")
+    return name
+
+
+def built_field(
+    name: str, input_size: int, settings: FieldSettings, generator: torch.Generator | None = None
+) -> ctrnn.VectorField:
+    r"""The field of that name, in float32, drawn from the generator.
+
+    Raises:  UsageError for a name that no field has, for chrono where there is no time scale to set, and for numbers that the
+             field refuses.
+    """
+    import torch  # noqa: PLC0415
+
+    if known_field(name) == "plain" and settings.init == "chrono":
+        raise UsageError("the field plain has no time scale that chrono could set; leave --set init=chrono out.")
+    try:
+        field = FIELDS[name](input_size, settings, {"dtype": torch.float32, "generator": generator})
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if settings.init == "chrono" and name not in WITHOUT_GATES and settings.t_max is not None:
+        from ctrnn.init import chrono_  # noqa: PLC0415
+
+        chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
+    return field

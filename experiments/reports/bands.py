@@ -1,0 +1,132 @@
+"""Figures that several studies draw: lines of means with bands from least to largest, panel above panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from experiments.reports import plots
+from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE, WIDTH
+from experiments.studies.records import NotEnoughError, Spread
+
+__all__ = ["Lines", "bands", "dots"]
+
+# Told apart by colour, dashes and markers, each by itself.
+LOOKS = tuple(zip((ORANGE, BLUE, GREEN, PURPLE, INK), (*DASHES, (0, (7, 1.5, 1, 1.5))), ("o", "s", "^", "D", "v"), strict=True))
+Lines = Mapping[str, Mapping[float, Spread]]  # name of the line -> x -> spread there
+
+
+def bands(
+    panels: Mapping[str, Lines],
+    x_label: str,
+    y_label: str,
+    *,
+    x_log: bool = False,
+    y_log: bool = False,
+    y_limits: tuple[float, float] | None = None,
+    levels: Mapping[str, float] | None = None,
+) -> Figure:
+    r"""A panel for each title, in it a line for each model: the mean, and a band from the least to the largest.
+
+    Args:    panels: title -> model -> x -> spread; a model looks the same in all of them;  levels: name -> y of a thin line
+             across every panel, what is reached without memory, say.
+    Raises:  NotEnoughError without any point;  ValueError for more than five models.
+    """
+    looks = _looks(panels)
+    with plots.style():
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.2 * -(-len(looks) // 2) + 1.55 * len(panels)), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True, sharey=True))
+        xs = sorted({x for lines in panels.values() for points in lines.values() for x in points})
+        for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+            for name, points in lines.items():
+                _band(ax, name, points, *looks[name])
+            ax.set_title(title, pad=2)
+            ax.grid(axis="y")
+            ax.set_axisbelow(True)
+        if y_log:
+            axes[0].set_yscale("log")
+        if y_limits is not None:
+            axes[0].set_ylim(*y_limits)
+        for ax in axes:
+            for name, level in (levels or {}).items():
+                ax.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+                ax.annotate(name, (0.995, level), (0, 2), ("axes fraction", "data"), "offset points",
+                            ha="right", va="bottom", fontsize=9, color=MUTED)  # fmt: skip
+        if y_log:
+            plots.decades(axes[0])
+        _x_axis(axes[-1], xs, x_log)
+        axes[-1].set_xlabel(x_label)
+        figure.supylabel(y_label, fontsize=10)
+        _legend(figure, axes)
+        return figure
+
+
+def dots(
+    groups: Mapping[str, Mapping[str, Spread]], x_label: str, *, x_log: bool = False, x_limits: tuple[float, float] | None = None
+) -> Figure:
+    r"""A row for each name and in it a dot for each model: the mean, with a bar from the least to the largest.
+
+    Args:    groups: row -> model -> spread.
+    Raises:  NotEnoughError without any row;  ValueError for more than five models.
+    """
+    looks = _looks({row: {name: {0.0: value} for name, value in models.items()} for row, models in groups.items()})
+    with plots.style():
+        figure = Figure(figsize=(WIDTH, 1.0 + (0.15 + 0.17 * len(looks)) * len(groups)), layout="constrained")
+        ax = figure.add_subplot()
+        apart = 0.7 / len(looks)
+        for row, models in enumerate(groups.values()):
+            for k, (name, (colour, _, marker)) in enumerate(looks.items()):
+                if name in models:
+                    y, value = row + apart * (k - (len(looks) - 1) / 2), models[name]
+                    ax.plot([value.low, value.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+                    ax.plot(value.mean, y, marker, color=colour, markersize=5, label=name if row == 0 else None)
+        ax.set_yticks(range(len(groups)), list(groups))
+        ax.set_ylim(len(groups) - 0.5, -0.5)
+        ax.tick_params(left=False)
+        ax.spines["left"].set_visible(False)
+        if x_log:
+            ax.set_xscale("log")
+        if x_limits is not None:
+            ax.set_xlim(*x_limits)
+        ax.grid(axis="x")
+        ax.set_axisbelow(True)
+        ax.set_xlabel(x_label)
+        _legend(figure, np.atleast_1d(np.asarray(ax)))
+        return figure
+
+
+def _looks(panels: Mapping[str, Lines]) -> dict[str, tuple]:
+    """Colour, dashes and marker of every model, in the order of their first appearance."""
+    names = list(dict.fromkeys(name for lines in panels.values() for name, points in lines.items() if points))
+    if not names:
+        raise NotEnoughError("there is no point to draw yet")
+    if len(names) > len(LOOKS):
+        raise ValueError(f"{len(names)} lines cannot be told apart in one figure; there are looks for {len(LOOKS)}.")
+    return dict(zip(names, LOOKS, strict=False))
+
+
+def _band(ax: Axes, name: str, points: Mapping[float, Spread], colour: str, dashes: object, marker: str) -> None:
+    xs = sorted(points)
+    means, lows, highs = ([getattr(points[x], part) for x in xs] for part in ("mean", "low", "high"))
+    ax.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
+    ax.plot(xs, means, color=colour, linestyle=dashes, marker=marker, markersize=4, label=name)
+
+
+def _x_axis(ax: Axes, xs: list[float], log: bool) -> None:
+    if log:
+        ax.set_xscale("log")
+        shown = xs[:: max(1, -(-len(xs) // 7))]
+        ax.set_xticks(shown, [f"{x:g}" for x in shown])
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.tick_params(which="minor", bottom=False)
+
+
+def _legend(figure: Figure, axes: np.ndarray) -> None:
+    labelled = [pair for ax in axes for pair in zip(*ax.get_legend_handles_labels(), strict=True)]
+    once = {label: handle for handle, label in reversed(labelled)}
+    handles = dict(reversed(once.items()))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=2, handlelength=2.6, columnspacing=1.2)

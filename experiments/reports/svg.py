@@ -1,0 +1,73 @@
+r"""Figures as inline SVG: the page's own colours and fonts, an accessible name, and ids that no other figure has.
+
+Figures are drawn in placeholder colours; here each becomes a CSS variable (on a page, which may be light or dark) or the
+light colour itself (in a file of its own).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from experiments.reports.colours import COLOURS
+
+__all__ = ["inline_svg", "standalone_svg", "with_colours"]
+
+NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
+    """The figure as an <svg> element for a page; `title` and `description` are plain text, read out in place of it."""
+    drawn = _draw(figure, "none")
+    for name, (placeholder, _) in COLOURS.items():
+        drawn = drawn.replace(placeholder, f"var(--{name})")
+    body = _unique_ids(drawn[drawn.index(">", drawn.index("<svg")) + 1 :], key)
+    body = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", body)
+    width, height = (72 * side for side in figure.get_size_inches())
+    return (
+        f'<svg role="img" aria-labelledby="{key}-title {key}-desc" viewBox="0 0 {width:g} {height:g}">'
+        f'<title id="{key}-title">{escape(title)}</title><desc id="{key}-desc">{escape(description)}</desc>{body}'
+    )
+
+
+def with_colours(svg: str) -> str:
+    """A page's figure as a file of its own, in the light colours, with the letters of whoever opens it."""
+    for name, (_, light) in COLOURS.items():
+        svg = svg.replace(f"var(--{name})", light)
+    paper = f"background: {COLOURS['paper'][1]}; font-family: sans-serif"
+    return svg.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" style="{paper}" ', 1) + "\n"
+
+
+def standalone_svg(figure: Figure) -> str:
+    """The figure as a file in the light colours, its text drawn as outlines."""
+    drawn = _draw(figure, "path")
+    for placeholder, light in COLOURS.values():
+        drawn = drawn.replace(placeholder, light)
+    return drawn
+
+
+def _draw(figure: Figure, fonttype: str) -> str:
+    buffer = io.StringIO()
+    # The salt and the missing date make the same figure the same text.
+    with matplotlib.rc_context({"svg.fonttype": fonttype, "svg.hashsalt": "ctrnn", "path.simplify_threshold": 0.3}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=fonttype == "none")
+    drawn = buffer.getvalue().replace("xlink:href", "href")
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r"\s*\n\s*", " ", re.sub(r"<!--.*?-->", "", drawn, flags=re.DOTALL))
+    return re.sub(r"<[^>]*>", lambda tag: NUMBER.sub(_shorter, tag[0]), drawn)
+
+
+def _shorter(number: re.Match[str]) -> str:
+    """Hundredths of a point are fine enough for coordinates."""
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _unique_ids(body: str, key: str) -> str:
+    """Every id that is referred to gets the figure's key in front; the others go."""
+    used = set(re.findall(r'href="#([^"]+)"', body)) | set(re.findall(r"url\(#([^)]+)\)", body))
+    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "", body)
+    return re.sub(r'(href="#|url\(#)', lambda match: f"{match[1]}{key}-", body)

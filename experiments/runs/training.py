@@ -1,0 +1,259 @@
+r"""The one training loop.
+
+    batch -> outputs -> loss -> gradient -> clip -> step;  now and then  evaluate -> schedule, and checkpoint
+
+Everything a step reads is in the state or a function of (seed, step), so a run that goes on from a checkpoint is the run that
+was never interrupted, to the bit, on the same machine and number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from discretize import SolverError, StepError
+from experiments.interruption import deferred
+from experiments.models.sequence_model import SequenceModel, built_model
+from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
+from experiments.runs.configuration import Configuration, TrainingSettings
+from experiments.runs.record import check_same, finished, fitting, opened, recorded
+from experiments.runs.schedules import SCHEDULES
+from experiments.runs.stopping import StoppedError
+from experiments.seeds import generator
+from experiments.tasks.task import Batch, Task
+
+__all__ = ["Outcome", "evaluate", "train"]
+
+Progress = Callable[[int, float, float], None]
+OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The trained model, its measures on the split "test", how long all steps took, and whether it was finished before."""
+
+    model: SequenceModel
+    measures: dict[str, float]
+    seconds: float
+    before: bool = False
+
+
+def train(configuration: Configuration, folder: Path, *, resume: bool = True, progress: Progress | None = None) -> Outcome:
+    r"""Train in a folder, from where it is: from nothing, from its newest checkpoint, or not at all if it is finished.
+
+    Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step.
+    Raises:  UsageError for a folder that cannot be used; StoppedError for a loss or a gradient that is not finite, a solve
+             that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
+    Source:  Tallec and Ollivier 2018, sec. 3.
+    """
+    if resume and (done := _done(configuration, folder)):
+        return done
+    settings, run = configuration.training, _Run(configuration)
+    with opened(folder, configuration, resume) as record, _as_recorded(record.threads, torch.float32):
+        run.load(record.restore(), folder)
+        with deferred() as interrupted:
+            while run.step < settings.steps and not interrupted():
+                begin = time.perf_counter()
+                try:
+                    loss, norm = run.learn()
+                except StoppedError:
+                    record.keep(run.state())
+                    raise
+                rate, found = run.schedule.rate, run.look()
+                run.seconds += time.perf_counter() - begin
+                record.row(run.step, run.seconds, rate, loss, norm, found)
+                if run.step % settings.checkpoint_every == 0:
+                    record.keep(run.state())
+                if progress is not None:
+                    progress(run.step, loss, rate)
+            record.keep(run.state())
+        measures = run.measured("test")
+        told = {"split": "test", "seconds": run.seconds, "steps": run.step, "best": run.best, "engines": run.engines}
+        record.finish({"measures": measures, **told})
+    return Outcome(run.model, measures, run.seconds)
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, task: Task, split: str = "validation", sequences: int = 1000, seed: int = 0, batch: int = 32
+) -> dict[str, float]:
+    r"""Means over what counts in the task's evaluation batches, which the seed determines, and nothing else.
+
+    Args:    model: called model(xs, ts, lengths); split, sequences, seed, batch: as for `Task.evaluation`.
+    """
+    sums: dict[str, float] = {}
+    weights = 0.0
+    with _as_recorded(torch.get_num_threads(), next(model.parameters()).dtype):
+        for examples in task.evaluation(split, sequences, batch, seed):
+            weight = task.weight(examples)
+            if not weight:  # a mean over nothing is no number
+                continue
+            weights += weight
+            for name, value in task.measures(model(examples.xs, examples.ts, examples.lengths), examples).items():
+                sums[name] = sums.get(name, 0.0) + weight * value
+    return {name: value / weights for name, value in sums.items()}
+
+
+class _Run:
+    """What changes in training: weights, averages of the optimizer, rate, step; `state` is all of it."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration, self.settings = configuration, configuration.training
+        with _told(0):
+            self.model = built_model(configuration)
+        self.parameters = list(self.model.parameters())
+        self.schedule = SCHEDULES[self.settings.schedule](self.settings.rate)
+        self.optimizer = _optimizer(self.settings, self.parameters)
+        self.step, self.seconds = 0, 0.0
+        self.best: dict[str, float] = {}
+        self.engines: list[str] = []  # that took the steps, on which bits depend
+        self.resumed = False
+
+    def learn(self) -> tuple[float, float]:
+        """One step; its loss and the norm of its gradient. Raises: StoppedError, with nothing changed."""
+        with _told(self.step + 1):
+            batch = _batch(self.configuration.task, self.settings, self.step)
+            loss = self.configuration.task.loss(self.model(batch.xs, batch.ts, batch.lengths), batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+        norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        _refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
+        if self.settings.clip is not None:
+            nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.schedule.rate
+        self.optimizer.step()
+        self.step += 1
+        self.note(self.model.rnn.stats["engine"])
+        return loss.item(), norm.item()
+
+    def note(self, engine: str) -> None:
+        """Write down the engine of a step, and say where a run goes on by another one."""
+        if engine in self.engines:
+            return
+        if self.resumed and self.engines:
+            before = " and ".join(self.engines)
+            print(f"The run was begun with the engine {before}, this is {engine}: last bits may differ.", file=sys.stderr)
+        self.engines.append(engine)
+
+    def look(self) -> dict[str, float]:
+        """The evaluation after every so many steps, told to the schedule; {} after the others."""
+        if self.step % self.settings.evaluate_every:
+            return {}
+        found = self.measured("validation")
+        self.schedule.observe(found["loss"])
+        if found["loss"] < self.best.get("loss", math.inf):
+            self.best = {"step": self.step, **found}
+        return found
+
+    def measured(self, split: str) -> dict[str, float]:
+        with _told(self.step):
+            found = evaluate(
+                self.model, self.configuration.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch
+            )
+        _refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
+        return found
+
+    def state(self) -> State:
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state(),
+            "best": self.best,
+            "engines": self.engines,
+        }
+
+    def load(self, state: State | None, folder: Path) -> None:
+        """Be as it was; None is the start. Raises: StoppedError for the state of another model."""
+        if state is None:
+            return
+        with fitting(folder):
+            self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load(state["schedule"])
+        self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
+
+
+def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
+    """What is read at a step: fresh, or from a training set in an order of each epoch's own."""
+    if settings.batches is None:
+        return task.batch(settings.batch, generator(settings.seed, "batch", step), "train")
+    epoch, place = divmod(step, settings.batches)
+    order = torch.randperm(settings.batches, generator=generator(settings.seed, "epoch", epoch))
+    return task.batch(settings.batch, generator(settings.seed, "batch", int(order[place])), "train")
+
+
+def _optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(parameters, settings.rate)
+    return torch.optim.RMSprop(parameters, settings.rate, alpha=0.9)
+
+
+def _done(configuration: Configuration, folder: Path) -> Outcome | None:
+    """The outcome of a finished run of this configuration, for which nothing is written. Raises: UsageError for another."""
+    result, before = finished(folder), recorded(folder)
+    if result is None or before is None:
+        return None
+    check_same(folder, before, configuration)
+    try:
+        state = read_state(folder / NEWEST)
+    except (OSError, DamagedError):
+        return None  # it goes on from what is whole, which is told there
+    if not state["step"] == result["steps"] == configuration.training.steps:
+        return None
+    run = _Run(configuration)
+    run.load(state, folder)
+    return Outcome(run.model, result["measures"], result["seconds"], before=True)
+
+
+@contextmanager
+def _told(step: int) -> Iterator[None]:
+    """A solve or a step that fails, in words. Raises: StoppedError."""
+    try:
+        yield
+    except (SolverError, StepError) as error:
+        raise StoppedError(
+            f"step {step}: {error} In training that is most often a rate that has grown too large for the solver: try a smaller "
+            f"learning rate (--set rate=...), a bound on the gradient (--set clip=1), or another --set method=..., in another "
+            f"--out DIR."
+        ) from error
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        raise StoppedError(
+            f"step {step}: there is not enough memory for it; what was saved before is kept. Try smaller sequences, fewer of "
+            f"them (--set batch=..., evaluation=...) or fewer units (--set hidden=...), in another --out DIR."
+        ) from error
+
+
+def _refuse_non_finite(step: int, **numbers: float) -> None:
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise StoppedError(
+                f"the {name} is {number:g} at step {step}; the last good state is kept. Try a smaller learning rate "
+                f"(--set rate=...) or a bound on the gradient (--set clip=1), in another --out DIR."
+            )
+
+
+@contextmanager
+def _as_recorded(threads: int, dtype: torch.dtype) -> Iterator[None]:
+    """With so many threads, on which bits depend, and numbers of the model's type."""
+    before = torch.get_num_threads(), torch.get_default_dtype()
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.set_default_dtype(before[1])

@@ -1,1 +1,0 @@
-"""What `ctrnn train` does: one configuration, trained in one folder."""

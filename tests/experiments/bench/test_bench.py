@@ -1,0 +1,456 @@
+"""The comparison: rounds and ratios by a clock that is ours, candidates that compute the same, pages that say what was found."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from experiments.bench import cells, children, growth, memory, run, solves, stiff
+from experiments.bench.cells import CellSizes
+from experiments.bench.interleaved import interleaved, ratio
+from experiments.bench.output import page, tables
+from experiments.bench.output.figures import overview, save
+from experiments.bench.peers import engines, names, registry
+from experiments.bench.rows import BACKWARD, FORWARD, Row, find, from_json
+from experiments.bench.scales import SCALES
+from experiments.reports import machine
+from experiments.usage import UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Clock:
+    """Shows the time that was spent with it, faster or slower by the round."""
+
+    def __init__(self) -> None:
+        self.now, self.pace, self.calls = 0.0, 1.0, []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def task(self, name: str, seconds: float):
+        def work() -> None:
+            self.calls.append(name)
+            self.now += seconds * self.pace
+
+        return work
+
+
+def test_everyone_is_warmed_up_once_and_then_runs_once_in_every_round():
+    clock = Clock()
+    tasks = {name: clock.task(name, 1.0) for name in "abcde"}
+    interleaved(tasks, 6, clock=clock, warm=["b"])
+    assert clock.calls[:4] == ["a", "c", "d", "e"]
+    rounds = [tuple(clock.calls[4 + 5 * k : 9 + 5 * k]) for k in range(6)]
+    assert len(clock.calls) == 4 + 30
+    assert all(sorted(round_) == list("abcde") for round_ in rounds)
+    assert len(set(rounds)) > 1
+    again = Clock()
+    interleaved({name: again.task(name, 1.0) for name in "abcde"}, 6, clock=again, warm=["b"])
+    assert again.calls == clock.calls
+
+
+def test_a_machine_that_slows_down_does_not_change_the_ratios():
+    clock = Clock()
+
+    def slow_down(name: str) -> None:
+        clock.pace = 1.0 + len(clock.calls) // 3  # from round to round, with three tasks
+
+    tasks = {name: clock.task(name, seconds) for name, seconds in (("a", 2.0), ("b", 6.0), ("c", 1.0))}
+    times = interleaved(tasks, 5, clock=clock, tell=slow_down, patience=1e3)
+    assert times["a"] == [4.0, 6.0, 8.0, 10.0, 12.0]
+    found = ratio(times["b"], times["a"])
+    assert (found.median, found.low, found.high, found.rounds) == (3.0, 3.0, 3.0, 5)
+
+
+def test_ratios_are_taken_within_rounds_with_their_quartiles():
+    found = ratio([1.0, 2.0, 9.0, None, 5.0], [1.0, 1.0, 3.0, 7.0, 1.0])  # 1, 2, 3, 5
+    assert (found.median, found.low, found.high, found.rounds) == (2.5, 1.75, 3.5, 4)
+    assert ratio([2.0], [4.0]).median == 0.5
+    assert ratio([None, 1.0], [1.0, None]) is None
+
+
+def test_whoever_has_taken_long_sits_out():
+    clock = Clock()
+    times = interleaved({"slow": clock.task("slow", 4.0), "quick": clock.task("quick", 1.0)}, 4, clock=clock, patience=7.0)
+    assert times == {"slow": [4.0, 4.0, None, None], "quick": [1.0] * 4}
+
+
+def test_garbage_is_collected_between_the_runs_and_not_in_them():
+    seen = []
+    interleaved({"a": lambda: seen.append(gc.isenabled())}, 2)
+    assert seen == [False] * 3
+    assert gc.isenabled()
+    with pytest.raises(RuntimeError, match="broken"):
+        interleaved({"a": broken}, 1)
+    assert gc.isenabled()
+
+
+def broken() -> None:
+    raise RuntimeError("broken")
+
+
+SIZES = CellSizes(7, 3, 2, 5)
+
+
+@pytest.fixture(scope="module")
+def unrolled():
+    torch.set_num_threads(1)
+    x = cells.samples(SIZES, dtype=torch.float64)
+    return x, {candidate.name: candidate for candidate in cells.candidates(SIZES, x)}
+
+
+def test_every_engine_is_there_or_said_to_be_missing(unrolled):
+    x, found = unrolled
+    skipped = {}
+    cells.candidates(SIZES, x, skip=skipped.__setitem__)
+    for name in cells.FIELDS:
+        for engine in engines.ENGINES:
+            assert (f"{name}, {engine}" in found) != (f"cells: {name}, {engine}" in skipped)
+    assert all(f"{name}, steps" in found and f"{name}, torch" in found for name in cells.FIELDS)
+
+
+def test_fields_with_the_weights_of_torchs_modules_compute_what_those_do(unrolled):
+    x, found = unrolled
+    # The same sums in another order: rounding of float64.
+    for field, module in (("plain", "RNN"), ("GRU", "GRU"), ("LSTM", "LSTM")):
+        theirs = found[f"torch.nn.{module}"].forward(x)
+        for engine in engines.ENGINES:
+            if f"{field}, {engine}" in found:
+                assert_close(found[f"{field}, {engine}"].forward(x), theirs, rtol=0, atol=1e-13)
+    assert_close(found["loop over torch.nn.GRUCell"].forward(x), found["torch.nn.GRU"].forward(x), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", cells.FIELDS)
+def test_engines_agree_in_states_and_gradients(unrolled, name):
+    x, found = unrolled
+    cotangent = torch.randn(SIZES.time, SIZES.batch, SIZES.hidden)
+    stepped, others = found[f"{name}, steps"], [found.get(f"{name}, {engine}") for engine in ("compiled", "torch")]
+    assert not stepped.forward(x).requires_grad
+    for other in filter(None, others):
+        assert_close(other.forward(x), stepped.forward(x), rtol=0, atol=1e-13)
+        gradients = other.backward(x, cotangent), stepped.backward(x, cotangent)
+        assert len(gradients[0]) == 1 + len(stepped.parameters)
+        assert_close(*gradients, rtol=0, atol=1e-11)
+
+
+def test_the_step_by_step_engine_really_is_one(unrolled):
+    x, _ = unrolled
+    field = ctrnn.gated(2, 5)
+    calls = []
+    field.register_buffer("_", None)
+    flow = field.flow
+    field.flow = lambda *given: calls.append(1) or flow(*given)
+    candidate = engines.cell_engine(field, discretize.Euler(), engines.STEPS, x)
+    calls.clear()
+    candidate(x)
+    assert len(calls) == SIZES.time
+
+
+@pytest.fixture(scope="module")
+def problem():
+    torch.set_num_threads(1)
+    return solves.Problem.gated(time=4, batch=2, inputs=2, hidden=3)
+
+
+@pytest.fixture(scope="module")
+def solvers():
+    """Ours, and those of all peers that are here."""
+    return registry.solver_candidates(names.PEERS, ("tsit5", "dopri8"), lambda name, why: None)
+
+
+def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
+    assert {"`integrate`, tsit5, steps", "torchdiffeq dopri5, `jump_t`"} <= {candidate.name for candidate in solvers}
+    exact = registry.named(solvers, "`integrate`, dopri8, steps")[0].ready(problem).gradients(1e-11)
+    for candidate in solvers:
+        solver = candidate.ready(problem)
+        solver.prepare()
+        # At a tolerance of 1e-9; found by the user, a sample is missed by more.
+        limit = 1e-4 if candidate.slow else 1e-6
+        assert problem.error(solver.states(1e-9).hs) < limit, candidate.name
+        for ours, theirs in zip(solver.gradients(1e-9), exact, strict=True):
+            assert_close(ours, theirs, rtol=0, atol=10 * limit, msg=lambda text, name=candidate.name: f"{name}: {text}")
+
+
+def test_every_candidate_is_given_the_loosest_tolerance_that_meets_the_target(problem, solvers):
+    skipped = {}
+    measuring = {"skip": skipped.__setitem__, "tell": lambda line: None}
+    kept = registry.named(solvers, "`integrate`, tsit5", "torchdiffeq dopri5, `jump_t`")
+    rows = list(solves.measured(problem, kept, 2, target=1e-3, **measuring))
+    assert {row.candidate for row in rows} == {candidate.name for candidate in kept if f"solves: {candidate.name}" not in skipped}
+    for candidate in kept:
+        for work in (FORWARD, BACKWARD):
+            row = find(rows, candidate=candidate.name, work=work)
+            if row is None:
+                continue
+            assert len(row.values) == 2
+            assert min(row.values) > 0
+            assert row.facts["error"] < 1e-3
+            assert row.facts["evaluations"] > 4
+            looser = row.facts["tolerance"] * 10**0.5
+            assert looser > 0.011 or problem.error(candidate.ready(problem).states(looser).hs) >= 1e-3
+
+
+def test_a_tolerance_is_found_from_wherever_it_is_looked_for(problem):
+    class Made:
+        """An error of a tenth of the tolerance."""
+
+        def states(self, tolerance: float) -> solves.Solved:
+            return solves.Solved(problem.exact + 0.1 * tolerance, 1)
+
+    for expected in (1e-2, 3e-3, 1e-5, 1e-12):
+        assert solves.tune(Made(), problem, 2e-6, expected).tolerance == pytest.approx(1e-5)
+
+
+def test_a_candidate_that_never_meets_the_target_or_fails_is_named_and_left_out(problem):
+    wrong = solves.in_torch("wrong", lambda problem, tolerance: solves.Solved(problem.exact + 1.0, 1))
+    fails = solves.in_torch("fails", lambda problem, tolerance: broken())
+    other = solves.in_torch("other", lambda problem, tolerance: solves.Solved(problem.exact, 1, "it ran by 'steps'"))
+    skipped = {}
+    rows = solves.measured(problem, [wrong, fails, other], 1, skip=skipped.__setitem__, tell=lambda line: None)
+    assert not list(rows)
+    assert skipped == {
+        "solves: wrong": "at no tolerance was its error below 1e-06",
+        "solves: fails": "it fails here: RuntimeError: broken",
+        "solves: other": "it ran by 'steps'",
+    }
+
+
+def test_ours_may_not_fail_unseen(problem):
+    ours = replace(solves.in_torch("ours", lambda problem, tolerance: broken()), own=True)
+    with pytest.raises(RuntimeError, match="broken"):
+        list(solves.measured(problem, [ours], 1, skip=lambda *words: None, tell=lambda line: None))
+
+
+def test_the_stiff_sample_has_its_rate_and_the_quiet_ones_have_1():
+    batches = stiff.batches(stiff.StiffSizes(2, 4, 3, 30.0))
+    whole = batches["with"]
+    rates = whole.field.rate(whole.xs, torch.zeros(4, 3))
+    assert_close(rates, torch.tensor([30.0, 1.0, 1.0, 1.0])[:, None].expand(2, 4, 3))
+    assert {name: problem.xs.shape[1] for name, problem in batches.items()} == {"with": 4, "without": 3, "alone": 1}
+    # The rate is not also an input: samples that differ in nothing else go to the same place.
+    assert not whole.field.candidate.weight_x[:, -1].any()
+    for name, samples in (("without", slice(1, None)), ("alone", slice(0, 1))):
+        part = batches[name]
+        solved = solves.ours("dopri8", False).ready(part).states(1e-10)
+        assert_close(solved.hs, whole.exact[:, samples], rtol=0, atol=1e-7)
+
+
+def test_the_rates_of_the_stiff_field_go_from_1_to_the_ratio():
+    problem = growth.stiff_problem(100.0, time=1, batch=2, hidden=5)
+    rates = problem.field.rate.flow(None, None)
+    assert_close(rates, torch.tensor([1.0, 10**0.5, 10.0, 10**1.5, 100.0]), rtol=1e-6, atol=0)
+
+
+def test_the_exponent_of_a_power_law_is_found():
+    assert growth.exponent([(x, 3 * x**1.5) for x in (1.0, 4.0, 32.0)]) == pytest.approx(1.5)
+    assert growth.exponent([(2.0, 3.0), (2.0, 4.0)]) is None
+
+
+def test_a_function_is_asked_in_a_process_of_its_own():
+    assert children.asked("os.path", "join", {"a": "b"}) == "b"
+    assert children.fresh("import json, os; print(json.dumps(os.environ['SAID']))", environment={"SAID": "word"}) == "word"
+    with pytest.raises(RuntimeError, match=r"^broken$"):
+        children.fresh("raise RuntimeError('broken')")
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux can put the peak back")
+def test_the_peak_is_that_of_the_call():
+    def hold(megabytes: int):
+        return lambda: torch.zeros(megabytes * 2**17).sum()  # float64, all pages touched
+
+    memory._peak(hold(256), "cpu")
+    # Allowed: what the allocator keeps, and pages of others in the process.
+    assert memory._peak(hold(64), "cpu") / 2**20 == pytest.approx(64, abs=16)
+    assert memory._peak(lambda: None, "cpu") / 2**20 < 16
+
+
+def test_threads_and_cores_are_put_back():
+    before, cores = torch.get_num_threads(), os.sched_getaffinity(0)
+    with machine.limited(1):
+        assert torch.get_num_threads() == 1
+        assert len(os.sched_getaffinity(0)) == 1
+    assert (torch.get_num_threads(), os.sched_getaffinity(0)) == (before, cores)
+
+
+def test_the_machine_is_told_in_every_word():
+    told = machine.facts()
+    for word in ("processor", "vectors", "cores", "threads", "python", "torchdiffeq", "numpy", "compiler", "date"):
+        assert told[word]
+    assert told["torch"] == torch.__version__
+
+
+def test_a_compiler_that_does_not_run_is_said_to_be_none(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert machine.facts()["compiler"] == "none (no-such-compiler does not run)"
+
+
+def test_peers_are_named_in_our_order_and_wrong_names_are_refused():
+    assert names.chosen(None) == names.PEERS
+    assert names.chosen("loop, torch") == ("torch", "loop")
+    with pytest.raises(UsageError, match="there is no peer 'difrax'; did you mean 'diffrax'"):
+        names.chosen("torch,difrax")
+    with pytest.raises(UsageError, match="there is no peer 'qqq'; there is torch, loop, torchdiffeq, torchode, diffrax"):
+        names.chosen("qqq")
+    with pytest.raises(UsageError, match="names nobody"):
+        names.chosen(",")
+
+
+def test_a_peer_that_is_not_installed_is_said(monkeypatch):
+    monkeypatch.setattr(names.importlib.util, "find_spec", lambda name: None if name == "diffrax" else object())
+    skipped = {}
+    registry.solver_candidates(("diffrax",), (), skipped.__setitem__)
+    assert skipped == {"diffrax": "diffrax not installed: pip install 'ctrnn[bench]', or pip install diffrax"}
+
+
+@pytest.fixture
+def record():
+    """A cell twice as fast as torch's, and a solve that took a tenth."""
+    made = [
+        Row("cells", "T 6", name, work, [seconds, 3 * seconds, None], facts={"engine": "steps"})
+        for name, seconds in (("torch.nn.GRU", 0.25), ("gated, compiled", 0.125), ("gated, steps", 0.5))
+        for work in (FORWARD, BACKWARD)
+    ]
+    facts = {"tolerance": 1e-5, "error": 2e-7, "evaluations": 1234, "engine": "", "compile_seconds": 0.0}
+    made += [
+        Row("solves", "T 3", name, work, [seconds], facts={**facts, "compile_seconds": compiled})
+        for name, seconds, compiled in (("a", 0.5, 0.0), ("b", 5.0, 2.5))
+        for work in (FORWARD, BACKWARD)
+    ]
+    made += [
+        Row("growth", f"T {x}", "a", BACKWARD, [x / 4], facts={"sweep": "cells over time", "x": x, "base": "B 2"}) for x in (4, 8)
+    ]
+    made += [
+        Row("stiff", "one", "a", work, [seconds], facts={**facts, "variant": variant})
+        for variant, seconds in (("without", 0.5), ("with", 2.0), ("alone", 1.5))
+        for work in (FORWARD, BACKWARD)
+    ]
+    made += [
+        Row("memory", f"cell, T {x}, B 2, H 3", "a", BACKWARD, [x * 1e6], "bytes", {"kind": "cell", "x": x}) for x in (10, 20)
+    ]
+    made.append(Row("first use", "import", "import torch", "import", [1.5, 2.5]))
+    return {
+        "command": "ctrnn bench", "scale": "smoke", "repeats": 2, "machine": machine.facts(), "seconds": {"cells": 1.0},
+        "skipped": [["diffrax", "diffrax not installed"]], "rows": json.loads(json.dumps([row.as_json() for row in made])),
+    }  # fmt: skip
+
+
+def test_tables_show_medians_and_ratios_of_the_rows(record):
+    lines = tables.document(record).splitlines()
+    assert "**T 6, forward**, times torch.nn.GRU; torch.nn.GRU takes 500 ms" in lines
+    assert "| gated | – | 0.50 | – | 2.00 |" in lines
+    assert "| a | 1e-05 | 2.0e-07 | 1,234 | 0.5 | 1.00 | 0.5 | 1.00 | – |" in lines
+    assert "| b | 1e-05 | 2.0e-07 | 1,234 | 5 | 10.0 | 5 | 10.0 | 2.5 |" in lines
+    assert "| a | 1 | 2 | 1.00 |" in lines
+    assert "| a | 2.0e-07 | 0.5 | 2 | 1.5 | 4.00 |" in lines
+    assert "| a | 10 | 20 |" in lines
+    assert "| import torch | 2.00 s | 1.75 s – 2.25 s |" in lines
+    assert f"- processor: {record['machine']['processor']}" in lines
+    assert "- left out: diffrax: diffrax not installed" in lines
+
+
+def test_without_torch_cells_are_told_in_milliseconds(record):
+    record["rows"] = [row for row in record["rows"] if row["candidate"] != "torch.nn.GRU"]
+    text = tables.part_of(from_json(record["rows"]), "cells")
+    assert "**T 6, forward**, milliseconds" in text
+    assert "| gated | – | 250 | – | 1e+03 |" in text
+
+
+def test_the_page_is_filled_between_its_markers_and_nowhere_else(record):
+    text = "a\n<!-- bench: cells -->\nold\n<!-- end -->\nb\n<!-- bench: machine -->\n<!-- end -->\n"
+    filled = page.filled(text, record)
+    assert "old" not in filled
+    assert "| gated | – | 0.50 | – | 2.00 |" in filled
+    assert filled.startswith("a\n<!-- bench: cells -->\n")
+    assert "\n<!-- end -->\nb\n" in filled
+    assert "`ctrnn bench`" in filled
+    assert page.filled(filled, record) == filled
+    with pytest.raises(ValueError, match="no part 'cels'"):
+        page.filled("<!-- bench: cels -->\n<!-- end -->", record)
+
+
+def test_the_docs_have_a_place_for_every_part():
+    text = page.PAGE.read_text()
+    assert {found[2] for found in page.MARKED.finditer(text)} == {*tables.PARTS, "machine"}
+
+
+@pytest.mark.parametrize("ending", [".svg", ".png"])
+def test_the_figure_names_axes_candidates_and_machine(record, tmp_path, ending):
+    figure = overview(record)
+    words = " ".join(text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")))
+    for word in ("times torch.nn.GRU", "seconds", "length, in samples", "faster", "Cells, T 6", "Exact solves, T 3", "gated"):
+        assert word in words, word
+    assert record["machine"]["processor"] in words
+    save(figure, tmp_path / f"figure{ending}")
+    assert [file.name for file in tmp_path.iterdir()] == [f"figure{ending}"]
+    assert (tmp_path / f"figure{ending}").stat().st_size > 1000
+
+
+def ctrnn_bench(*words, **more):
+    command = [sys.executable, "-m", "experiments", "bench", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--against", "torchdifeq"], "ctrnn bench: there is no peer 'torchdifeq'; did you mean 'torchdiffeq'?"),
+        (["--scale", "smal"], "ctrnn bench: there is no scale 'smal'; did you mean 'small'?"),
+        (["--device", "gpu"], "ctrnn bench: there is no device 'gpu'; did you mean 'cpu'?"),
+        (["--out", "x.jsn"], "ctrnn bench: there is no file ending '.jsn'; did you mean '.json'?"),
+        (["--out", "no such folder/x.json"], "ctrnn bench: --out no such folder/x.json: there is no folder no such folder."),
+        (["--threads", "0"], "at least 1 is needed, got '0'"),
+        (["--repeats", "often"], "a whole number is needed, got 'often'"),
+    ],
+)
+def test_wrong_usage_is_2_and_names_what_is_near(words, message):
+    script = (
+        f"import sys\nfrom experiments.__main__ import main\ncode = main(['bench', *{words}])\n"
+        "assert 'torch' not in sys.modules\nsys.exit(code)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)  # not taken for a run
+    said = " ".join((done.stdout + done.stderr).replace("│", " ").split())
+    assert done.returncode == 2, said
+    assert message in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_cuda_is_refused_in_words():
+    with pytest.raises(UsageError, match="torch finds no GPU here"):
+        run.run(("torch",), None, "smoke", None, None, "cuda", "ctrnn bench")
+
+
+def test_every_scale_measures_every_part():
+    for scale in SCALES.values():
+        assert all((scale.cells, scale.solve, scale.cell_sweeps, scale.solve_sweeps, scale.stiffness, scale.stiff, scale.lengths))
+
+
+@pytest.mark.slow
+def test_a_smoke_run_writes_what_the_table_shows():
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "speed.json"
+        done = ctrnn_bench("--scale", "smoke", "--against", "torch,torchdiffeq", "--threads", 1, "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert (done.stdout, done.stderr) == ("", f"Written to {out}.\n")
+        record = json.loads(out.read_text())
+    assert {row["part"] for row in record["rows"]} == set(tables.PARTS)
+    assert record["machine"]["threads"] == "1"
+    assert record["command"].startswith("ctrnn bench --against torch,torchdiffeq --out ")
+    shown = tables.document(record)
+    for row in from_json(record["rows"]):
+        # Of cells the engine is a column, and torch's modules are another one.
+        ours = row.part == "cells" and not row.candidate.startswith("torch.nn")
+        assert (row.candidate.rpartition(", ")[0] if ours else row.candidate.removeprefix("torch.nn.")) in shown
+    for title, _ in tables.PARTS.values():
+        assert f"## {title}\n" in shown

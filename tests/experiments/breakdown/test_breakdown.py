@@ -1,0 +1,210 @@
+"""The atlas: its numbers against theory, its files, and its checks, which must be able to fail."""
+
+import csv
+import io
+import math
+import re
+
+import numpy as np
+import problems
+import pytest
+import torch
+
+import ctrnn
+import discretize
+from experiments import __main__ as command_line
+from experiments.breakdown import cost, held, maps, networks, recorded, rows, run
+from experiments.breakdown.rows import Row
+from experiments.data.recording import Recording
+
+
+def recording(samples: int = 24, channels: int = 2) -> Recording:
+    xs = np.random.default_rng(0).standard_normal((samples, channels))
+    return Recording("noise.npy", xs, 10.0, ("1", "2")[:channels], samples, (), "noise", False)
+
+
+def test_every_step_map_of_the_library_is_in_the_atlas():
+    assert set(maps.MAPS) == set(problems.STEPS) == set(maps.GATES)
+
+
+def test_limits_are_those_of_the_theorems():
+    found = {name: maps.limits(step) for name, step in maps.MAPS.items()}
+    assert (found["Euler"].overshoots, found["Euler"].diverges) == (pytest.approx(1), pytest.approx(2))
+    for name in ("Taylor2", "Midpoint", "Heun"):
+        assert (found[name].overshoots, found[name].diverges) == (None, pytest.approx(2))
+    assert found["RungeKutta4"].diverges == pytest.approx(2.785293563405282)
+    for name in ("Trapezoid", "FrozenTrapezoid"):
+        assert (found[name].overshoots, found[name].diverges) == (pytest.approx(2), None)
+    for name in ("ExponentialEuler", "ETD2", "ETDRK4", "BackwardEuler", "FrozenBackwardEuler", "Splitting", "StrangSplitting"):
+        assert found[name] == maps.Limits(None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("Euler", lambda y, r: 1 - y),
+        ("ExponentialEuler", lambda y, r: np.exp(-y)),
+        ("FrozenBackwardEuler", lambda y, r: 1 / (1 + y)),
+        ("FrozenTrapezoid", lambda y, r: (1 - y / 2) / (1 + y / 2)),
+        ("ExponentialRosenbrock", lambda y, r: 1 + np.expm1(-(r + 1) * y) / (r + 1)),
+        ("Splitting", lambda y, r: (1 + r * y) ** (-1 / r)),
+    ],
+)
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.5])
+def test_factors_under_the_power_decay_are_those_of_the_theorems(name, factor, exponent):
+    y = torch.logspace(-2, 1.5, 30)
+    found = held.decay_factor(maps.MAPS[name], y, exponent)
+    np.testing.assert_allclose(found.numpy(), factor(y.numpy(), exponent), rtol=1e-11, atol=1e-13)
+
+
+def test_errors_of_a_step_are_measured_from_0_to_a_target_of_1():
+    g = torch.tensor([0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
+    np.testing.assert_allclose(held.errors(discretize.Euler(), g), (1 - g - torch.exp(-g)).abs(), rtol=1e-13)
+    np.testing.assert_allclose(held.errors(discretize.BackwardEuler(), g), (1 / (1 + g) - torch.exp(-g)).abs(), rtol=1e-12)
+    np.testing.assert_allclose(held.errors(discretize.Splitting(), g), g + torch.expm1(-g), rtol=1e-13)
+    assert (held.errors(discretize.ETDRK4(), g) < 1e-15).all()
+
+
+def test_bars_cover_the_axis_and_change_where_regions_do():
+    g = torch.logspace(-2, 1, 301)
+    step = discretize.Euler()
+    pieces = held.bars(g, [discretize.REGIONS[int(r)] for r in discretize.regions(step, g)])
+    assert [piece[2] for piece in pieces] == ["monotone", "overshooting", "divergent"]
+    assert pieces[0][0] == float(g[0])
+    assert pieces[-1][1] == float(g[-1])
+    assert [pieces[k][1] for k in (0, 1)] == [pieces[k][0] for k in (1, 2)]
+    assert pieces[0][1] == pytest.approx(1, rel=0.02)
+    assert pieces[1][1] == pytest.approx(2, rel=0.02)
+
+
+def test_the_measured_runs_are_the_modules_own():
+    xs = torch.from_numpy(recording().xs)[:6, None]
+    fields = {"gru": networks.fields_for(2)["gru"]}
+    (one, *_), dt = networks.measure(fields, xs, (0.7,)), 0.7
+    field = fields["gru"]
+    edges = dt * torch.arange(7)
+    exact = discretize.ContinuousRNN(field, rtol=1e-9, atol=1e-9)(xs, ts=edges)[0]
+    stepped = discretize.DiscreteRNN(field, dt=dt)(xs)[0]
+    # The state before the first sample counts too, as 0.
+    expected = math.sqrt(float((stepped - exact).detach().square().sum()) / (7 * 8))
+    assert (one.field, one.step) == ("gru", "Euler")
+    assert one.drift == pytest.approx(expected, rel=1e-5)
+    before = torch.cat([torch.zeros(1, 1, 8), exact[:-1]])
+    local = discretize.Euler()(field, xs, before, dt) - exact
+    assert one.local == pytest.approx(float(local.detach().square().mean().sqrt()), rel=1e-5)
+
+
+@torch.no_grad()
+def test_a_run_that_is_lost_is_not_a_number_from_there_on():
+    field = ctrnn.leaky(2, 8, alpha=50.0)
+    states, _ = networks.stepped(field, discretize.Euler(), 100 * torch.randn(400, 1, 2), 50.0)
+    assert len(states) == 401
+    assert not torch.isfinite(states[-1]).any()
+    assert networks.root_mean_square(states) == math.inf
+
+
+def test_the_clock_of_the_recording_speeds_up_by_a_constant_factor():
+    clock = recorded.accelerating(800)
+    speed = np.diff(clock)
+    assert clock[0] == 0
+    assert clock[-1] == pytest.approx(799)
+    np.testing.assert_allclose(speed[1:] / speed[:-1], speed[1] / speed[0], rtol=1e-9)
+    assert speed[0] == pytest.approx(recorded.SLOWEST, rel=0.05)
+    assert speed[-1] == pytest.approx(recorded.FASTEST, rel=0.05)
+
+
+def test_playing_counts_what_the_monitor_counts():
+    played = recorded.play(recording(60), recorded.accelerating(60), ("ExponentialEuler", "Euler"))
+    assert played.exact.shape == played.g.shape == played.states["Euler"].shape
+    assert played.shares["ExponentialEuler"]["monotone"] == 1.0
+    assert sum(played.shares["Euler"].values()) == pytest.approx(1)
+
+
+def test_the_cheapest_is_the_cheapest():
+    listed = [cost.Price("Euler", 1, 1.0, 0.1), cost.Price("Heun", 1, 2.0, 0.01), cost.Price("Euler", 16, 16.0, 0.009)]
+    assert cost.cheapest(listed, 0.01, ("Euler", "Heun")) == listed[1]
+    assert cost.cheapest(listed, 0.01, ("Euler",)) == listed[2]
+    assert cost.cheapest(listed, 1e-9, ("Euler", "Heun")) is None
+
+
+def test_a_line_of_the_csv_keeps_every_digit():
+    text = rows.as_csv([Row("part", "plain, power decay", "Euler", 0.1, "error", 1 / 3, "divergent")])
+    read = list(csv.DictReader(io.StringIO(text)))
+    assert float(read[0]["value"]) == 1 / 3
+    assert read[0]["field"] == "plain, power decay"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The parts that take seconds, run as the command runs them."""
+    out, said = tmp_path_factory.mktemp("atlas"), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "PARTS", (held.held_section, held.power_section))
+        patch.setattr(run, "_say", said.append)
+        done = run.run(out, recording(), "ctrnn breakdown")
+    return done, out, said
+
+
+def test_the_command_writes_a_page_the_figures_and_the_numbers(made):
+    done, out, said = made
+    assert done
+    assert "All checks passed" in said[-2]
+    assert sorted(p.name for p in out.iterdir()) == [
+        "breakdown.csv", "held-1.svg", "held-2.svg", "index.html", "power-1.svg", "power-2.svg",
+    ]  # fmt: skip
+    page = (out / "index.html").read_text()
+    assert "Where the Taylor step stops being the field" in page
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', page)
+    for picture in out.glob("*.svg"):
+        text = picture.read_text()
+        assert text.startswith("<svg xmlns=")
+        assert "var(--" not in text
+
+
+def test_the_csv_holds_what_the_page_says(made):
+    listed = list(csv.DictReader(io.StringIO((made[1] / "breakdown.csv").read_text())))
+    one = {(row["step"], row["quantity"], float(row["x"])): row for row in listed if row["part"] == "one unit, held target"}
+    assert float(one["Euler", "factor R(-g dt)", 1.8]["value"]) == pytest.approx(-0.8)
+    assert one["Euler", "factor R(-g dt)", 1.8]["region"] == "overshooting"
+    assert float(one["BackwardEuler", "error of one step", 5.0]["value"]) == pytest.approx(1 / 6 - math.exp(-5))
+
+
+def test_letters_are_large_enough_and_pictures_have_names(made):
+    page = (made[1] / "index.html").read_text()
+    drawn = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(drawn) == 4
+    for picture in drawn:
+        assert re.search(r"<title id=[^>]*>[^<]+</title><desc id=[^>]*>[^<]+</desc>", picture)
+        assert min(float(size) for size in re.findall(r"font-size: ([\d.]+)px", picture)) >= 9
+    names = re.findall(r'aria-labelledby="([\w-]+)-title', page)
+    assert len(set(names)) == len(names)
+
+
+def test_a_wrong_step_fails_the_atlas(monkeypatch):
+    class Late(discretize.Euler):
+        def advance(self, field, projected, h, dt):
+            return h + 0.9 * dt * field.flow(projected, h)
+
+    monkeypatch.setitem(maps.MAPS, "Euler", Late())
+    section = held.held_section(recording(), lambda line: None)
+    assert any("does not do what its stability function says" in failure for failure in section.failures)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert command_line.main(["breakdown", "--out", str(tmp_path / "file" / "atlas")]) == 2
+    assert "cannot write to" in capsys.readouterr().err
+    assert command_line.main(["breakdown", "--rate", "10"]) == 2
+    assert "--input" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_whole_atlas_of_a_short_recording_passes_its_checks(tmp_path):
+    path = tmp_path / "short.csv"
+    np.savetxt(path, recording(40).xs, delimiter=",")
+    assert command_line.main(["breakdown", "--out", str(tmp_path / "atlas"), "--input", str(path), "--rate", "10"]) == 0
+    parts = {row["part"] for row in csv.DictReader(io.StringIO((tmp_path / "atlas" / "breakdown.csv").read_text()))}
+    assert parts == {
+        "one unit, held target", "one unit, power decay", "networks", "several units", "recording, accelerating",
+        "recording, steady", "cost",
+    }  # fmt: skip

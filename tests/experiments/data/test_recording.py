@@ -1,0 +1,158 @@
+"""What is taken as a recording, and what is said of everything else."""
+
+import numpy as np
+import pytest
+
+from experiments.data import recording
+from experiments.data.recording import load
+from experiments.usage import UsageError
+
+
+def noise(*shape):
+    return np.random.default_rng(0).normal(size=shape)
+
+
+def saved(folder, values, name="file.npy"):
+    np.save(folder / name, values, allow_pickle=True)
+    return folder / name
+
+
+def written(folder, text, name="file.csv"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def rows(values, separator=","):
+    return "\n".join(separator.join(repr(float(v)) for v in row) for row in values)
+
+
+def test_the_eeg_is_ten_seconds_of_four_channels():
+    eeg = load(None, None)
+    assert (eeg.xs.shape, eeg.rate, eeg.seconds) == ((800, 4), 80.0, 10.0)
+    # Read in another order, neighbouring samples would differ as much as distant ones do.
+    assert np.all(np.abs(np.diff(eeg.xs, axis=0)).mean(0) < 0.5)
+
+
+def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(recording, "get_sample_data", lambda *args, **kwargs: tmp_path / "eeg.dat")
+    with pytest.raises(UsageError, match=r"no such file.*--input FILE --rate HZ"):
+        load(None, None)
+    (tmp_path / "eeg.dat").write_bytes(b"short")
+    with pytest.raises(UsageError, match=r"5 bytes instead of 25600"):
+        load(None, None)
+
+
+def test_channels_are_standardized(tmp_path):
+    read = load(saved(tmp_path, 7 + 3 * noise(40, 3)), 10.0)
+    np.testing.assert_allclose(read.xs.mean(0), 0, atol=1e-14)
+    np.testing.assert_allclose(read.xs.std(0), 1, rtol=1e-13)
+    assert read.seconds == 4.0
+
+
+def test_standardizing_survives_the_largest_numbers(tmp_path):
+    values = noise(40, 1)
+    np.testing.assert_allclose(load(saved(tmp_path, 1e307 * values / abs(values).max()), 1.0).xs.std(0), 1)
+
+
+def test_a_constant_channel_becomes_zero_and_is_named(tmp_path):
+    values = noise(20, 3)
+    values[:, 1] = 0.1 + 0.2
+    read = load(saved(tmp_path, values), 1.0)
+    assert read.constant == ("2",)
+    assert not read.xs[:, 1].any()
+
+
+def test_one_channel_may_be_a_vector(tmp_path):
+    assert load(saved(tmp_path, np.arange(20, dtype=np.int16)), 1.0).xs.shape == (20, 1)
+
+
+def test_of_a_long_file_only_the_first_samples_are_read(tmp_path):
+    values = noise(1000, 2)
+    values[900] = np.nan  # never looked at
+    from_npy = load(saved(tmp_path, values), 1.0)
+    from_csv = load(written(tmp_path, rows(values)), 1.0)
+    for read in (from_npy, from_csv):
+        assert (len(read.xs), read.total) == (800, 1000)
+    np.testing.assert_array_equal(from_npy.xs, from_csv.xs)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("header", ["", "left{}right\n", "\ufeffleft{}right\n"])
+def test_a_csv_file_may_have_a_row_of_names(tmp_path, separator, header):
+    values = noise(20, 2)
+    read = load(written(tmp_path, header.format(separator) + rows(values, separator)), 1.0)
+    assert read.channels == (("left", "right") if header else ("1", "2"))
+    np.testing.assert_array_equal(read.xs, load(saved(tmp_path, values), 1.0).xs)
+
+
+def test_blank_lines_in_a_csv_file_are_skipped(tmp_path):
+    assert load(written(tmp_path, "\n\n".join(["1", "2", "3", "4"] * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (noise(40, 2) + 1j, "complex"),
+        (np.array(["a", "b"] * 10), "not numeric"),
+        (np.array([{}] * 20), "Python objects"),
+        (noise(20, 2, 2), r"shape \(20, 2, 2\)"),
+        (np.array(1.0), r"shape \(\)"),
+        (noise(0, 2), r"shape \(0, 2\)|empty"),
+        (noise(15, 2), "15 samples, at least 16"),
+        (noise(4, 800), "800 channels and only 4 samples; transpose it"),
+        (np.where(np.arange(40).reshape(20, 2) == 13, np.nan, 1.0), "nan in sample 7, channel 2"),
+        (np.where(np.arange(40).reshape(20, 2) == 13, np.inf, 1.0), "inf in sample 7, channel 2"),
+    ],
+)
+def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path, values, message):
+    with pytest.raises(UsageError, match=message):
+        load(saved(tmp_path, values), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no samples"),
+        ("a,b\n", "no samples"),
+        ("1\n" * 15, "15 samples, at least 16"),
+        ("a,b\n1,2\n3,x\n", "line 3, column 2: 'x' is not a number"),
+        ("a,b\n1,2\n3,\n", "line 3, column 2: '' is not a number"),
+        ("1,2\n3\n", "line 2 has 1 columns, the lines before it 2"),
+        ("a,b\n1,2\nnan,4\n", "nan in row 3, column 1"),
+        ("1,2\n3,-inf\n", "-inf in row 2, column 2"),
+        ("1,2+3j\n", "'2\\+3j' is not a number"),
+        (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
+    ],
+)
+def test_a_bad_table_is_refused_by_line_and_column(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        load(written(tmp_path, text), 1.0)
+
+
+def test_a_file_that_is_not_what_its_suffix_says_is_refused(tmp_path):
+    for content in (b"1,2\n3,4\n", b"", b"\x93NUMPY", b"PK\x03\x04"):
+        (tmp_path / "file.npy").write_bytes(content)
+        with pytest.raises(UsageError, match="cannot be read"):
+            load(tmp_path / "file.npy", 1.0)
+    (tmp_path / "file.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
+    with pytest.raises(UsageError, match="not text"):
+        load(tmp_path / "file.csv", 1.0)
+
+
+def test_a_cut_off_array_is_refused(tmp_path):
+    file = saved(tmp_path, noise(40, 2))
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(UsageError, match="cut off"):
+        load(file, 1.0)
+
+
+def test_another_suffix_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"\.npy or \.csv file, not \.edf"):
+        load(written(tmp_path, "1", "file.edf"), 1.0)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    for name in ("no.csv", "no.npy", "folder.csv"):
+        with pytest.raises(UsageError, match="cannot be read"):
+            load(tmp_path / name, 1.0)

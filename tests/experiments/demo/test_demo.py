@@ -1,0 +1,463 @@
+"""The page, its numbers, and what happens when a check fails."""
+
+import copy
+import json
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+import ctrnn
+from experiments import __main__
+from experiments.data.recording import Recording, load
+from experiments.demo import cell, clocks, proofs, run, steps, trained
+from experiments.reports import colours, plots
+from experiments.reports.page import scientific
+from experiments.reports.section import Section
+from experiments.reports.svg import inline_svg
+from experiments.reports.writing import write_atomically
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+SVG_EMPTY = {"path", "use", "rect", "circle", "line"}
+
+
+class Reader(HTMLParser):
+    """What the tests ask of a page: its elements with their ancestors, and the text of each."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.elements, self.unbalanced = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        element = SimpleNamespace(
+            tag=tag, attrs=dict(attrs), inside=[e.tag for e in self.stack], parent=None, text="", children=[]
+        )
+        if self.stack:
+            element.parent = self.stack[-1]
+            self.stack[-1].children.append(element)
+        self.elements.append(element)
+        if tag not in VOID:
+            self.stack.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if self.stack and self.stack[-1].tag == tag:
+            self.stack.pop()
+
+    def handle_endtag(self, tag):
+        if not self.stack or self.stack[-1].tag != tag:
+            self.unbalanced.append(tag)
+        else:
+            self.stack.pop()
+
+    def handle_data(self, data):
+        for element in self.stack:
+            element.text += data
+
+    def all(self, tag):
+        return [element for element in self.elements if element.tag == tag]
+
+
+def small_recording(folder, name="small & <b>.npy"):
+    np.save(folder / name, np.random.default_rng(0).normal(size=(24, 2)).cumsum(0))
+    return folder / name
+
+
+def shorten_training(patch):
+    """A few steps, which need only be better than none."""
+    patch.setattr(trained, "STEPS", 30)
+    patch.setattr(trained, "LIMIT", trained._memoryless())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """One whole run, identities and all, on a small recording whose name is not safe in HTML."""
+    folder = tmp_path_factory.mktemp("demo")
+    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_say", said.append)
+        shorten_training(patch)
+        words = ["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")]
+        code = __main__.main(words)
+    text = (folder / "out" / "index.html").read_text(encoding="utf-8")
+    numbers = json.loads((folder / "out" / "numbers.json").read_text(encoding="utf-8"))
+    return SimpleNamespace(code=code, said=said, text=text, page=Reader(text), numbers=numbers, out=folder / "out")
+
+
+def quick(monkeypatch, *sections):
+    """Only these sections, and the recording's."""
+    monkeypatch.setattr(run, "SECTIONS", [run.SECTIONS[0], *sections])
+
+
+def main_on(folder, monkeypatch, *sections):
+    quick(monkeypatch, *sections)
+    return __main__.main(["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")])
+
+
+def test_a_run_that_passes_ends_with_0_and_the_path_of_the_page(made):
+    assert made.code == 0
+    assert made.said[-1] == str(made.out / "index.html")
+    assert sorted(file.name for file in made.out.iterdir()) == ["index.html", "numbers.json"]
+
+
+def test_the_page_loads_nothing(made):
+    assert not made.page.all("script")
+    assert not re.search(r"@import|url\((?!#)", made.text)
+    for element in made.page.elements:
+        for name, value in element.attrs.items():
+            if name in ("src", "srcset", "data", "poster", "action", "xlink:href"):
+                pytest.fail(f"{element.tag} has {name}={value}")
+            if name == "href" and element.tag not in ("a",):
+                assert value.startswith(("#", "data:,")), value
+    assert "http" not in made.text.replace("http://www.w3.org", "")
+
+
+def test_the_page_is_well_formed_and_says_its_language_and_width(made):
+    assert not made.page.unbalanced
+    assert not made.page.stack
+    assert made.page.all("html")[0].attrs["lang"] == "en"
+    assert made.page.all("title")[0].text
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in [m.attrs for m in made.page.all("meta")]
+    assert len(made.page.all("h1")) == 1
+
+
+def test_ids_are_unique_and_every_reference_finds_its_id(made):
+    ids = [e.attrs["id"] for e in made.page.elements if "id" in e.attrs]
+    assert len(ids) == len(set(ids))
+    wanted = re.findall(r"url\(#([^)]+)\)", made.text) + re.findall(r'href="#([^"]+)"', made.text)
+    wanted += [name for e in made.page.elements for name in e.attrs.get("aria-labelledby", "").split()]
+    assert set(wanted) <= set(ids)
+
+
+def test_every_figure_has_a_caption_and_every_picture_a_name(made):
+    figures = made.page.all("figure")
+    assert len(figures) == len(made.page.all("svg")) == 9
+    for figure in figures:
+        assert [child.text.strip() for child in figure.children if child.tag == "figcaption"] != [""]
+    for svg in made.page.all("svg"):
+        assert svg.attrs["role"] == "img"
+        title, desc = svg.children[:2]
+        assert (title.tag, desc.tag) == ("title", "desc")
+        assert title.text
+        assert desc.text
+        assert svg.attrs["aria-labelledby"].split() == [title.attrs["id"], desc.attrs["id"]]
+    for table in made.page.all("table"):
+        assert table.children[0].tag == "caption"
+        assert table.children[0].text
+
+
+def test_figures_take_their_colours_from_the_page(made):
+    drawn = "".join(re.findall(r"<svg.*?</svg>", made.text, re.DOTALL))
+    assert not re.search(r"#[0-9a-fA-F]{6}", drawn)
+    assert set(re.findall(r"var\(--(\w+)\)", drawn)) <= set(colours.COLOURS) == set(colours.DARK)
+    assert "prefers-color-scheme: dark" in made.text
+
+
+def test_figures_never_use_letters_too_small_for_a_phone(made):
+    sizes = [
+        float(size)
+        for size in re.findall(r"font-size: ([\d.]+)px", re.sub(r"<style>.*?</style>", "", made.text, flags=re.DOTALL))
+    ]
+    assert sizes
+    assert min(sizes) >= 9
+
+
+def test_shortened_coordinates_leave_the_words_of_a_figure_alone():
+    figure = plots.step_errors([1, 2], [2e-2, 1e-2], [2e-3, 1e-3])
+    assert ">0.001<" in inline_svg(figure, "key", "T", "D")
+
+
+@pytest.mark.parametrize(
+    ("words", "html"),
+    [
+        ("h_t = o tanh(c_t)", "h<sub>t</sub> = o tanh(c<sub>t</sub>)"),
+        ("(1 + r |h0|^r s)^(-(r+1)/r), r > 0", "(1 + r |h₀|<sup>r</sup> s)<sup>−(r+1)/r</sup>, r &gt; 0"),
+        ("h' = -alpha h <b>", "h′ = −α h &lt;b&gt;"),
+        ("The GRU's rate, r -> 0, s >= 0", "The GRU&#x27;s rate, r → 0, s ≥ 0"),
+    ],
+)
+def test_formulas_are_set_as_in_print_and_escaped(words, html):
+    assert proofs._typeset(words) == html
+
+
+def test_the_name_of_the_file_is_escaped(made):
+    assert "small &amp; &lt;b&gt;.npy" in made.text
+    assert "small & <b>" not in made.text
+
+
+def test_nothing_is_escaped_twice(made):
+    name = "small &amp; &lt;b&gt;.npy"
+    assert not re.search(r"&amp;(?:gt|lt|amp|#x27|quot);", made.text.replace(name, ""))
+
+
+def test_page_terminal_and_numbers_agree(made):
+    said = "\n".join(made.said)
+    for told in made.numbers["clocks"]["clocks"]:
+        line = next(line for line in made.said if line.strip().startswith(told["name"]))
+        assert f"{told['largest_deviation']:.1e}" in line
+        assert f"{told['largest_deviation_without_speed']:.2g}" in line
+        assert scientific(told["largest_deviation"]) in made.text
+        assert scientific(told["largest_deviation_without_speed"]) in made.text
+    for told in made.numbers["steps"]["runs"]:
+        assert f"{told['largest_deviation']:.3g}" in said
+        assert scientific(told["largest_deviation"]) in made.text
+        assert scientific(told["rms_deviation"]) in made.text
+    numbers = made.numbers["trained"]
+    for name, words in trained.MODELS.items():
+        assert f"{words:<16}loss {numbers['loss'][name]:.3g}" in said
+        assert scientific(numbers["loss"][name]) in made.text
+        for shares in (numbers["told"][name]["accuracy"], numbers["not_told"][name]):
+            assert "".join(f"{share:>6.2f}" for share in shares) in said
+            assert all(f"<td>{share:.2f}</td>" in made.text for share in shares)
+    identities = made.numbers["equations"]["identities"]
+    assert f"{len(identities)} of {len(identities)} hold" in said
+    assert len(made.page.all("tr")) > len(identities)
+    assert made.numbers["failures"] == []
+
+
+def test_warped_states_land_on_an_independent_solution(tmp_path):
+    # By SciPy, from the formula: nothing of the path, the warp, the field's flow or the solver is shared.
+    recording = load(small_recording(tmp_path), 12.0)
+    field = cell.field_for(2)
+    W = {name: value.detach().numpy() for name, value in field.named_parameters()}
+    samples = np.arange(len(recording.xs))
+
+    def f(s, h):
+        x = np.array([np.interp(s, samples, channel) for channel in recording.xs.T])
+        a = W["candidate.weight_x"] @ x + W["candidate.weight_h"] @ h + W["candidate.bias"]
+        b = W["rate.weight_x"] @ x + W["rate.weight_h"] @ h + W["rate.bias"]
+        return (np.tanh(a) - h) / (1 + np.exp(-b))
+
+    expected = [np.zeros(cell.UNITS)]
+    for s in samples[:-1]:
+        solved = solve_ivp(f, (s, s + 1), expected[-1], rtol=1e-11, atol=1e-12, method="DOP853")
+        expected.append(solved.y[:, -1])
+    h = clocks.unwarped(recording)
+    np.testing.assert_allclose(h, expected, rtol=0, atol=clocks.allowed_deviation())
+    for clock in clocks.clocks_for(len(recording.xs)):
+        ran = clocks.run_clock(recording, clock, h)
+        assert np.abs(ran.with_speed - expected).max() < clocks.allowed_deviation(), clock.name
+        assert ran.largest_without > 0.05, clock.name
+        np.testing.assert_allclose(ran.largest, np.abs(ran.with_speed - h).max())
+
+
+def test_four_clocks_show_every_sample():
+    for clock in clocks.clocks_for(50):
+        shown = torch.arange(50, dtype=torch.float64)
+        torch.testing.assert_close(clock.warp(clock.warp.inverse(shown)), shown, rtol=0, atol=1e-10)
+
+
+def test_variable_repeats_last_1_to_5_units():
+    lasts = clocks.clocks_for(200)[2].warp.knots.diff()
+    assert sorted(lasts.unique().tolist()) == [1, 2, 3, 4, 5]
+
+
+def test_stepped_states_are_euler_steps_with_the_gate_divided_by_n(tmp_path):
+    recording = load(small_recording(tmp_path), 12.0)
+    _, runs, _ = steps.compare(recording)
+    field = cell.field_for(2)
+    for n, states in ((ran.n, ran.states) for ran in runs):
+        h = torch.zeros(1, cell.UNITS, dtype=torch.float64)
+        for x in torch.from_numpy(recording.xs):
+            for _ in range(n):
+                g = field.rate(x[None], h) / n
+                h = g * field.candidate(x[None], h) + (1 - g) * h
+        np.testing.assert_allclose(states[-1], h[0].detach().numpy(), rtol=0, atol=1e-12)
+
+
+def test_euler_steps_come_to_the_solution_as_one_over_n(tmp_path):
+    _, runs, gate = steps.compare(load(small_recording(tmp_path), 12.0))
+    assert 0 < gate < 1
+    assert steps.observed_orders(runs)[-1] == pytest.approx(1, abs=0.1)
+
+
+@pytest.fixture(scope="module")
+def briefly():
+    """Both models after a few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_training(patch)
+        return {name: trained.train(name).model for name in trained.MODELS}
+
+
+def test_both_models_start_from_the_same_weights_and_are_moved_by_training(monkeypatch, briefly):
+    monkeypatch.setattr(trained, "STEPS", 0)
+    start = {name: trained.train(name).model.state_dict() for name in trained.MODELS}
+    for name, weights in start["euler"].items():
+        assert torch.equal(weights, start["exact"][name])
+        ends = [briefly[integrator].state_dict()[name] for integrator in trained.MODELS]
+        assert not torch.equal(*ends)
+        assert not any(torch.equal(weights, end) for end in ends)
+
+
+def by_hand(model, n):
+    """Weights in float64, the field they make, and the samples of a told test."""
+    W = {name: value.detach().double().numpy() for name, value in model.field.named_parameters()}
+
+    def f(x, h):
+        g = 1 / (1 + np.exp(-(W["rate.weight_x"] @ x + W["rate.weight_h"] @ h + W["rate.bias"])))
+        return g * (np.tanh(W["candidate.weight_x"] @ x + W["candidate.weight_h"] @ h + W["candidate.bias"]) - h)
+
+    xs = trained._played(n).xs.double().numpy()
+    assert all((xs[k] == xs[k // n * n]).all() for k in range(len(xs)))  # each symbol n times
+    return f, xs
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_a_told_discretized_model_takes_steps_as_long_as_its_samples(briefly, n):
+    f, xs = by_hand(briefly["euler"], n)
+    h = np.zeros(trained.HIDDEN)
+    for x in xs[:, 5]:
+        h = h + trained.OWN_TIME / n * f(x, h)
+    got = trained.told(briefly["euler"], "euler", n)
+    np.testing.assert_allclose(got.states[-1, 5], h, rtol=0, atol=1e-10)
+
+
+def test_the_largest_gate_is_that_of_the_states_from_which_steps_begin(briefly):
+    """A gate that is 1/2 at the start and falls as the state rises to its constant candidate."""
+    model = copy.deepcopy(briefly["euler"])
+    with torch.no_grad():
+        for weights in model.field.parameters():
+            weights.zero_()
+        model.field.candidate.bias.fill_(2.0)
+        model.field.rate.weight_h.copy_(-torch.eye(trained.HIDDEN))
+    assert trained.told(model, "euler", 8).gate == pytest.approx(trained.OWN_TIME / 8 / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_a_told_solved_model_is_the_solution_in_which_every_symbol_lasts_as_long_as_ever(briefly, n):
+    f, xs = by_hand(briefly["exact"], 1)
+    got = trained.told(briefly["exact"], "exact", n)
+    h = np.zeros(trained.HIDDEN)
+    for k, x in enumerate(xs[:3, 5]):
+        h = solve_ivp(lambda _, h: f(x, h), (0, trained.OWN_TIME), h, rtol=1e-10, atol=1e-12, method="DOP853").y[:, -1]  # noqa: B023
+        np.testing.assert_allclose(got.states[k, 5], h, rtol=0, atol=clocks.allowed_deviation())
+
+
+def test_a_model_that_did_not_learn_fails_and_so_do_states_that_depend_on_the_clock(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(trained, "STEPS", 1)
+    monkeypatch.setattr(trained, "allowed_deviation", lambda: 1e-16)
+    assert main_on(tmp_path, monkeypatch, trained.section) == 1
+    failures = json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]
+    assert [failure.split(" ")[1] for failure in failures] == ["discretized", "ODE-integrated", "the"]
+    assert "exact states move by" in capsys.readouterr().out
+
+
+def test_a_share_below_all_is_never_told_as_all():
+    assert [trained._at_least(share) for share in (1.0, 0.99999, 0.951)] == ["all", "at least 99.9 %", "at least 95.1 %"]
+
+
+def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(clocks, "allowed_deviation", lambda: 1e-16)
+    assert main_on(tmp_path, monkeypatch, clocks.section) == 1
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "4 check(s) failed" in text
+    assert "On the clock &#x27;slowed down&#x27; the states deviate" in text
+    assert "FAILED" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]) == 4
+
+
+def test_an_identity_that_does_not_hold_fails(tmp_path, monkeypatch):
+    row = proofs.Row("this project", "label <1>", "1 = 2.", (), "does not hold as printed", "", False, 0.0)
+    monkeypatch.setattr(proofs, "checked", lambda: iter([row]))
+    monkeypatch.setattr(proofs, "misprinted", lambda: iter([]))
+    assert main_on(tmp_path, monkeypatch, proofs.section) == 1
+    assert "label &lt;1&gt;" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+
+
+def test_an_undecided_identity_fails(tmp_path, monkeypatch):
+    row = proofs.Row("this project", "label", "who knows", (), "undecided", "", None, 0.0)
+    monkeypatch.setattr(proofs, "checked", lambda: iter([row]))
+    monkeypatch.setattr(proofs, "misprinted", lambda: iter([]))
+    assert main_on(tmp_path, monkeypatch, proofs.section) == 1
+
+
+def test_a_misprint_that_suddenly_holds_fails(monkeypatch, tmp_path):
+    row = proofs.Row("ohno-kumagai-2021", "eq. 21", "as printed", (), "holds", "", True, 0.0)
+    monkeypatch.setattr(proofs, "checked", lambda: iter([]))
+    monkeypatch.setattr(proofs, "misprinted", lambda: iter([row]))
+    assert main_on(tmp_path, monkeypatch, proofs.section) == 1
+
+
+def test_a_slope_that_is_not_one_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(steps, "ORDER_LIMITS", (1.9, 2.1))
+    assert main_on(tmp_path, monkeypatch, steps.section) == 1
+
+
+def test_a_new_section_is_one_entry_in_a_list(tmp_path, monkeypatch):
+    def section(recording, say):
+        say("something new")
+        return Section("new", "Something new", "One sentence.", "<p>More.</p>", numbers={"answer": 42})
+
+    assert main_on(tmp_path, monkeypatch, section) == 0
+    assert '<section id="new"' in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "out" / "numbers.json").read_text())["new"] == {"answer": 42}
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("disk full")])
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, stop):
+    (tmp_path / "index.html").write_text("old")
+    monkeypatch.setattr("experiments.reports.writing.os.replace", lambda *_: (_ for _ in ()).throw(stop))
+    with pytest.raises((KeyboardInterrupt, OSError)):
+        write_atomically(tmp_path / "index.html", "new")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("index.html", "old")]
+
+
+def test_a_full_disk_at_the_end_is_wrong_usage_in_one_line(tmp_path, monkeypatch, capsys):
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run, "write_atomically", full)
+    assert main_on(tmp_path, monkeypatch) == 2
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def test_a_long_and_partly_constant_recording_is_told_as_such(capsys):
+    xs = np.random.default_rng(0).normal(size=(800, 12))
+    names = tuple(str(k) for k in range(1, 13))
+    section = run.SECTIONS[0](Recording("long.npy", xs, 10.0, names, 5000, ("3", "4"), "your file", False), print)
+    assert "Only the first 800 of the file’s 5,000 samples are used." in section.body
+    assert "channels 3, 4 are constant" in section.body
+    assert "the first 8 of 12 channels" in section.pictures[0].caption
+    assert "only the first 800 of its 5000 samples are used" in capsys.readouterr().out
+
+
+def test_the_same_figure_is_the_same_text_and_leaves_no_trace_in_matplotlib():
+    before = {**matplotlib.rcParams, "backend": None}
+    xs = np.random.default_rng(0).normal(size=(30, 2))
+    drawn = [inline_svg(plots.recording(xs, 10.0, ["a", "b"]), "key", "T", "D") for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert {**matplotlib.rcParams, "backend": None} == before
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.758, "0.758"), (0.036, "0.0360"), (266.0, "266"), (0.0, "0.00"), (1e-8, "10<sup>−8</sup>"),
+     (2.51e-9, "2.5 × 10<sup>−9</sup>"), (9.99e-10, "10<sup>−9</sup>")],
+)  # fmt: skip
+def test_numbers_are_set_as_in_print(value, text):
+    assert re.sub(r"</?span[^>]*>", "", scientific(value)) == text
+
+
+def test_the_cell_is_the_same_in_every_section():
+    assert cell.field_for(3) is cell.field_for(3)
+    again = ctrnn.gated(3, cell.UNITS, dtype=torch.float64, generator=torch.Generator().manual_seed(cell.SEED))
+    for ours, theirs in zip(cell.field_for(3).parameters(), again.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.slow
+def test_the_whole_demo_on_the_eeg(tmp_path):
+    assert __main__.main(["demo", "--out", str(tmp_path)]) == 0
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["recording"]["samples"] == 800
+    assert max(told["largest_deviation"] for told in numbers["clocks"]["clocks"]) < 1e-7
+    assert min(told["largest_deviation_without_speed"] for told in numbers["clocks"]["clocks"]) > 0.3
+    assert min(numbers["trained"]["told"]["exact"]["accuracy"]) > 0.98
+    assert min(numbers["trained"]["told"]["euler"]["accuracy"]) < 0.5

@@ -1,0 +1,184 @@
+"""`ctrnn derive`: the ledger on the terminal, as JSON, LaTeX and a page."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.dom import minidom
+
+import pytest
+from sympy import Symbol, exp
+
+from derivations.claim import Correction, Entry, Mutation, decided
+from derivations.prover.identity import UNDECIDED
+from derivations.prover.statements import Equal, Less
+from experiments import __main__
+from experiments.derive import latex, markdown, page, run, table
+
+ROOT = Path(__file__).resolve().parents[3]
+x = Symbol("x", real=True)
+g = Symbol("g", positive=True)
+TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal((x + 1) ** 2, x**2 + 1)
+ENTRIES = [
+    Entry("tallec-ollivier-2018", "eq. 1", "A square <opens> as it should.", (TRUE,), mutation=Mutation("no 2 x", FALSE)),
+    Entry("tallec-ollivier-2018", "eq. 2", "The same & more.", (TRUE,), ("x > 0",), Mutation("no 2 x", FALSE)),
+    Entry("this project", "result 1, a_b", "A square has 100 % two terms.", (FALSE,), correction=Correction("Three.", (TRUE,))),
+    Entry("this project", "result 2", "Nobody knows.", (Less(g / (1 + g), 1 - exp(-g)),), recorded=UNDECIDED),
+]
+
+
+@pytest.fixture(scope="module")
+def claims():
+    return [decided(entry) for entry in ENTRIES]
+
+
+@pytest.fixture
+def small(monkeypatch, claims):
+    asked = []
+
+    def decide_all(source, workers):
+        asked.append((source, workers))
+        return iter(claim for claim in claims if source in (None, claim.source))
+
+    monkeypatch.setattr(run, "decide_all", decide_all)
+    return asked
+
+
+def test_the_table_has_a_line_a_claim_and_what_is_right(small, capsys):
+    assert __main__.main(["derive"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"holds +eq\. 1 ", out)
+    assert re.search(r"holds if +eq\. 2 .*\[x > 0\]", out)
+    assert re.search(r"NOT SO +result 1, a_b", out)
+    assert "right is: Three." in out
+    assert re.search(r"because:  x = -?\d", out)
+    assert "4 claims: 1 hold, 1 hold under the stated assumptions, 1 do not hold as printed, 1 undecided. All as recorded." in out
+
+
+def test_no_line_is_wider_than_the_terminal(claims):
+    assert max(map(len, table.lines(claims, 80))) <= 80
+
+
+def test_json_is_alone_on_stdout_with_stable_keys(small, capsys):
+    assert __main__.main(["derive", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [list(claim) for claim in found] == [
+        ["source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds"]
+    ] * len(ENTRIES)
+    assert found[1]["assumptions"] == ["x > 0"]
+    assert found[0]["correction"] is None
+    assert found[2]["verdict"] == "does not hold as printed"
+
+
+def test_a_source_alone(small, capsys):
+    assert __main__.main(["derive", "--source", "this project", "--format", "json"]) == 0
+    assert {claim["source"] for claim in json.loads(capsys.readouterr().out)} == {"this project"}
+    assert small[0][0] == "this project"
+
+
+def test_a_decision_other_than_recorded_ends_with_1(monkeypatch, claims, capsys):
+    monkeypatch.setattr(run, "decide_all", lambda source, workers: iter([replace(claims[0], recorded=UNDECIDED)]))
+    assert __main__.main(["derive"]) == 1
+    assert "NOT as recorded: tallec-ollivier-2018, eq. 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--source", "tallec-olivier-2018"], "there is no source 'tallec-olivier-2018'"),
+        (["--source", "zzz"], "there is no source 'zzz' in the ledger; there is"),
+        (["--format", "jsn"], "there is no format 'jsn'; did you mean 'json'?"),
+        (["--out", "no/such/folder/x.json"], "there is no folder"),
+        (["--out", "."], "is a folder; name a file in it"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(small, capsys, words, message):
+    assert __main__.main(["derive", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "starts"), [("x.json", "["), ("x.tex", r"\documentclass"), ("x.html", "<!doctype"), ("x.txt", "\n")]
+)
+def test_the_form_follows_the_files_ending(small, tmp_path, capsys, name, starts):
+    assert __main__.main(["derive", "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith(starts)
+    assert capsys.readouterr().out == ""
+
+
+def test_help_and_wrong_usage_do_not_load_sympy():
+    for words, code in ((["derive", "--help"], 0), (["derive", "--source", "zzz"], 2)):
+        script = (
+            f"import sys\nfrom experiments.__main__ import main\ncode = main({words})\n"
+            "assert not {'torch', 'sympy'} & set(sys.modules)\nsys.exit(code)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+
+
+class Reader(HTMLParser):
+    VOID = frozenset({"meta", "link", "input", "br"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.loaded = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.loaded += [value for name, value in attrs if name in ("src", "href") and not value.startswith(("#", "data:"))]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(claims):
+    reader = Reader()
+    reader.feed(page.page(claims))
+    assert reader.open == []
+    assert reader.loaded == []
+    articles = [attributes for tag, attributes in reader.seen if tag == "article"]
+    assert [(a["data-source"], a["data-verdict"]) for a in articles] == [
+        ("tallec-ollivier-2018", "holds"),
+        ("tallec-ollivier-2018", "assuming"),
+        ("this project", "fails"),
+        ("this project", "undecided"),
+    ]
+
+
+def test_the_page_shows_formulas_as_mathml_and_text_as_text(claims):
+    text = page.page(claims)
+    assert text.count("<math") >= 4
+    for formula in re.findall(r"<math .*?</math>", text):
+        minidom.parseString(formula)
+    assert "A square &lt;opens&gt; as it should." in text
+    assert re.search(r"Not so at x = -?\d.*Right is:", text, re.DOTALL)
+
+
+def test_the_latex_document_escapes_words(claims):
+    text = latex.document(claims)
+    assert r"\textless{}opens\textgreater{}" in text
+    assert r"100 \%" in text
+    assert r"result 1, a\_b" in text
+    assert text.count(r"\begin{") == text.count(r"\end{")
+    assert all(ord(letter) < 128 for letter in text)
+
+
+def test_the_tables_of_the_docs_name_every_claim_and_every_error(claims):
+    text = markdown.tables(claims)
+    for claim in claims:
+        assert f"| {claim.label}".replace("_", r"\_") in text
+    assert re.search(r"\*\*result 1, a\\_b\*\* .* Not so at x = .*\. \*Right is:\* Three\.", text)
+
+
+def test_text_goes_between_the_marks_and_nowhere_else():
+    before = f"above\n{markdown.BEGIN}\nold\n{markdown.END}\nbelow\n"
+    after = markdown.between(before, "new")
+    assert after == f"above\n{markdown.BEGIN}\n\nnew\n\n{markdown.END}\nbelow\n"
+    assert markdown.between(after, "new") == after

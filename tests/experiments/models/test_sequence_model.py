@@ -1,0 +1,149 @@
+"""The models that are trained: fields and integrators by their names, and the read-out."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from experiments.models.fields import FIELDS, FieldSettings, built_field
+from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module
+from experiments.models.sequence_model import SequenceModel, built_model
+from experiments.runs.configuration import configured
+from experiments.seeds import generator
+from experiments.usage import UsageError
+
+
+def test_every_step_map_has_its_name():
+    steps = {name for name in discretize.__all__ if isinstance(getattr(discretize, name), type)}
+    steps = {name for name in steps if issubclass(getattr(discretize, name), discretize.Step)} - {"Step"}
+    assert set(INTEGRATORS.values()) == {"ContinuousRNN", *steps}
+    for name, kind in INTEGRATORS.items():
+        assert name == "exact" or name.replace("-", "") == kind.lower()
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("integrator", ["euler", "exponential-euler", "exact"])
+def test_any_field_under_any_integrator_learns(field, integrator, monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
+    configuration = configured("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
+    model, task = built_model(configuration), configuration.task
+    batch = task.batch(3, generator(0))
+    task.loss(model(batch.xs), batch).backward()
+    assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_every_integrator_runs(integrator):
+    model = built_model(configured("adding", "gated", integrator, ["hidden=3", "T=4"]))
+    assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
+
+
+def test_leaky_is_equation_5_with_a_sigmoid_for_each_unit():
+    field = built_field("leaky", 2, FieldSettings(hidden=3, alpha=0.2), generator(0))
+    x, h = torch.randn(4, 2, dtype=torch.float32), torch.randn(4, 3, dtype=torch.float32)
+    weights = dict(field.named_parameters())
+    assert weights["rate.logit_alpha"].shape == (3,)
+    alpha = torch.sigmoid(weights["rate.logit_alpha"])
+    assert_close(alpha, torch.full((3,), 0.2, dtype=torch.float32))
+    pulled = torch.tanh(x @ weights["candidate.weight_x"].T + h @ weights["candidate.weight_h"].T + weights["candidate.bias"])
+    assert_close(h + field(x, h), alpha * pulled + (1 - alpha) * h)
+
+
+def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws_them():
+    field = built_field("lstm", 2, FieldSettings(hidden=16), generator(0))
+    i, f, g, o = dict(field.named_parameters())["gates.bias"].chunk(4)
+    assert bool((f == 1).all())
+    for other in (i, g, o):
+        assert other.abs().max() <= 1 / 4
+        assert len(other.unique()) == 16
+    cell = ctrnn.to_torch(field)
+    x, h, c = torch.randn(1, 2), torch.randn(1, 16), torch.randn(1, 16)
+    x, h, c = x.float(), h.float(), c.float()
+    _, there = cell(x, (h, c))
+    assert_close((torch.cat([h, c], -1) + field(x, torch.cat([h, c], -1)))[:, 16:], there)
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "plain"])
+def test_chrono_gives_times_between_its_two(name):
+    settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
+    times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
+    assert times.min() >= 5 - 1e-3
+    assert times.max() <= 40 + 1e-3
+    if len(times.unique()) > 1:  # one gate has one time
+        assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
+
+
+def test_chrono_of_the_lstm_is_equation_16():
+    settings = FieldSettings(hidden=6, init="chrono", t_max=40.0)
+    i, f, _, _ = dict(built_field("lstm", 2, settings, generator(0)).named_parameters())["gates.bias"].chunk(4)
+    assert_close(i, -f)
+    assert bool((f >= 0).all())
+    assert bool((f <= math.log(39) + 1e-5).all())
+
+
+def test_a_field_without_time_scales_has_no_chrono():
+    with pytest.raises(UsageError, match="plain has no time scale"):
+        built_field("plain", 2, FieldSettings(init="chrono", t_max=9.0))
+
+
+def test_the_weights_are_a_function_of_the_seed():
+    def weights(*settings):
+        return [p.detach().numpy().tobytes() for p in built_model(configured("recall", "gated", "euler", settings)).parameters()]
+
+    torch.manual_seed(5)
+    first = weights()
+    torch.manual_seed(6)
+    assert weights() == first
+    assert not set(weights("seed=1")) & set(first)
+
+
+def test_the_weights_are_float32_whatever_torchs_default_is():
+    assert torch.get_default_dtype() == torch.float64
+    for name in FIELDS:
+        model = built_model(configured("recall", name, "euler"))
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_the_read_out_starts_as_torchs_linear():
+    rnn = discretize.DiscreteRNN(ctrnn.plain(2, 400))
+    read_out = SequenceModel(rnn, 30, generator(0)).read_out
+    theirs = nn.Linear(400, 30)
+    for ours, other in zip(read_out.parameters(), theirs.parameters(), strict=True):
+        assert ours.shape == other.shape
+        assert 0.9 / 20 < ours.abs().max() <= 1 / 20
+    assert abs(float(read_out.weight.detach().mean())) < 4 / 20 / math.sqrt(3 * 12000)
+
+
+def test_outputs_are_read_from_the_visible_state():
+    rnn = discretize.DiscreteRNN(ctrnn.lstm(2, 3))
+    model = SequenceModel(rnn, 4)
+    xs = torch.randn(5, 6, 2)
+    states, _ = rnn(xs)
+    assert states.shape == (5, 6, 3)
+    assert_close(model(xs), states @ model.read_out.weight.T + model.read_out.bias)
+
+
+def test_weights_move_between_integrators():
+    model = built_model(configured("recall", "gated", "euler", ["hidden=4"])).double()
+    exact = model.under("exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
+    fine = model.under("runge-kutta4", IntegratorSettings(substeps=20))
+    xs = torch.randn(5, 2, 10)
+    assert_close(exact(xs), fine(xs), rtol=0, atol=1e-6)
+    assert not torch.allclose(exact(xs), model(xs), atol=1e-3)
+    assert [id(p) for p in exact.parameters()] == [id(p) for p in model.parameters()]
+    with torch.no_grad():
+        model.read_out.bias += 1
+    assert_close(exact(xs), fine(xs), rtol=0, atol=1e-6)
+    assert list(exact.state_dict()) == list(model.state_dict())
+
+
+def test_settings_reach_the_solver_and_the_steps():
+    field = ctrnn.plain(2, 3)
+    exact = sequence_module("exact", field, IntegratorSettings(method="bosh3", rtol=1e-2, atol=1e-4))
+    assert (exact.method, exact.rtol, exact.atol) == ("bosh3", 1e-2, 1e-4)
+    heun = sequence_module("heun", field, IntegratorSettings(substeps=4))
+    assert (type(heun.step), heun.substeps) == (discretize.Heun, 4)

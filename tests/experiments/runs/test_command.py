@@ -1,0 +1,273 @@
+"""`ctrnn train` as it is typed: what it answers, by which exit code, and what it leaves in the folder."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.__main__ import main
+from experiments.runs import command
+from experiments.runs.checkpoints import read_state
+from experiments.runs.progress import Progress
+
+ROOT = Path(__file__).resolve().parents[3]
+WORDS = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]
+SETTINGS = ["--set", "warp=3", "length=12", "hidden=5", "--set", "batch=4", "evaluation=6", "steps=8", "checkpoint_every=3"]
+
+
+def typed(folder, *more, settings=SETTINGS):
+    return [*WORDS, "--out", str(folder), *settings, *more]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def test_a_run_leaves_its_folder_and_says_how_it_went(tmp_path, capsys):
+    assert main(typed(tmp_path / "run")) == 0
+    said = capsys.readouterr()
+    assert said.err == ""  # no terminal, no progress
+    assert said.out.startswith("recall, gated under euler, 8 steps in ")
+    kept = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert kept == [".lock", "checkpoint.pt", "config.json", "metrics.csv", "previous.pt", "result.json"]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert f"test loss {result['measures']['loss']:.4g}, accuracy {result['measures']['accuracy']:.4g}" in said.out
+    assert (result["steps"], result["split"]) == (8, "test")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == [str(step) for step in range(1, 9)]
+    weights = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["state"]["model"]
+    assert weights["rnn.field.rate.bias"].shape == (5,)
+
+
+def test_config_json_says_what_and_where(tmp_path):
+    assert main(typed(tmp_path)) == 0
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["configuration"]["task_settings"]["warp"] == 3
+    assert config["configuration"]["training"]["steps"] == 8
+    assert config["versions"]["torch"] == torch.__version__
+    assert set(config["versions"]) == {"python", "ctrnn", "torch", "torchdiffeq", "numpy"}
+    assert config["threads"] == torch.get_num_threads()
+    assert config["command"].startswith(
+        f"ctrnn train --task recall --field gated --integrator euler --out {tmp_path} --set warp=3"
+    )
+    assert config["commit"] is None or len(config["commit"]) == 40
+
+
+def test_a_folder_that_holds_a_run_is_wrong_usage_and_with_resume_it_is_finished(tmp_path, capsys):
+    assert main(typed(tmp_path)) == 0
+    first = capsys.readouterr().out
+    assert main(typed(tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert said == f"ctrnn train: {tmp_path} holds a run already; go on with it by --resume, or choose another --out DIR.\n"
+    assert main(typed(tmp_path, "--resume")) == 0
+    assert capsys.readouterr().out == f"{tmp_path} is finished; nothing was left to do.\n{first}"
+
+
+def test_resume_begins_where_there_is_nothing(tmp_path):
+    assert main(typed(tmp_path / "new", "--resume")) == 0
+    assert (tmp_path / "new" / "result.json").exists()
+
+
+def test_resume_with_other_settings_is_wrong_usage_that_names_them(tmp_path, capsys):
+    assert main(typed(tmp_path)) == 0
+    assert main(typed(tmp_path, "--set", "seed=4", "--resume")) == 2
+    assert "seed (0 there, 4 here)" in capsys.readouterr().err
+
+
+class Interrupts(Progress):
+    """A signal after step 5."""
+
+    number = signal.SIGINT
+
+    def __call__(self, step, loss, rate):
+        if step == 5:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, monkeypatch, number, code, word):
+    out = tmp_path / "a folder"
+    with monkeypatch.context() as patch:
+        patch.setattr(Interrupts, "number", number)
+        patch.setattr(command, "Progress", Interrupts)
+        assert main(typed(out)) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Go on with: ctrnn train --task recall")
+    assert lines[1].startswith(f"ctrnn train: {word}")
+    assert read_state(out / "checkpoint.pt")["step"] == 5
+    import shlex  # noqa: PLC0415
+
+    assert main(shlex.split(lines[0].removeprefix("Go on with: "))[1:]) == 0
+    assert read_state(out / "checkpoint.pt")["step"] == 8
+
+
+@pytest.mark.parametrize("task", ["repeat-text", "har", "vowels"])
+def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys, task):
+    key = "text" if task == "repeat-text" else "data"
+    words = ["train", "--task", task, "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]
+    assert main([*words, "--set", f"{key}={tmp_path / 'mispelt'}"]) == 2
+    said = capsys.readouterr().err
+    assert "mispelt" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def _a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def _an_invalid_byte(path):
+    data = path.read_bytes()
+    path.write_bytes(data[:-100] + b"\xff" + data[-99:])
+
+
+def _json(**changes):
+    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "code", "message"),
+    [
+        ("checkpoint.pt", _a_directory, 1, "checkpoint.pt cannot be read (Is a directory); nothing was changed."),
+        ("metrics.csv", _an_invalid_byte, 1, "is not text). Nothing was changed; mend that line"),
+        ("metrics.csv", _a_directory, 1, "cannot write to"),
+        ("config.json", _a_directory, 2, "config.json cannot be read"),
+        ("config.json", _json(threads="one"), 2, "config.json: threads is a whole number from 1 to 1024, got 'one'."),
+        ("config.json", _json(threads=10**12), 2, "config.json: threads is a whole number from 1 to 1024"),
+        ("config.json", _json(versions=[1]), 0, ""),
+        ("result.json", _json(measures=1), 0, ""),
+        ("result.json", _json(measures={"loss": "small"}), 0, ""),
+        ("result.json", _json(steps="8"), 0, ""),
+        ("result.json", _json(steps=3), 0, ""),
+    ],
+)
+def test_what_is_damaged_is_told_in_one_line_or_measured_again(tmp_path, capsys, name, damage, code, message):
+    assert main(typed(tmp_path)) == 0
+    first, before = capsys.readouterr().out, (tmp_path / "checkpoint.pt").read_bytes()
+    true = json.loads((tmp_path / "result.json").read_text())
+    if name != "result.json":
+        (tmp_path / "result.json").unlink()
+    damage(tmp_path / name)
+    damaged = (tmp_path / name).is_dir() or (tmp_path / name).read_bytes()
+    assert main(typed(tmp_path, "--resume")) == code
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.count("\n") == bool(message)
+    assert said.out == ("" if code else first)
+    if code:
+        assert ((tmp_path / name).is_dir() or (tmp_path / name).read_bytes()) == damaged
+    else:
+        assert json.loads((tmp_path / "result.json").read_text()) == true
+    assert name == "checkpoint.pt" or (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+def test_a_loss_that_is_nan_is_1(tmp_path, capsys, monkeypatch):
+    from experiments.tasks.recall import Recall  # noqa: PLC0415
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recall, "loss", lambda task, outputs, batch: outputs.sum() * float("nan"))
+        assert main(typed(tmp_path)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("ctrnn train: the loss is nan at step 1;")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task", "recal"], "there is no task 'recal'; did you mean 'recall'?"),
+        (["--field", "gatd"], "there is no field 'gatd'; did you mean 'gated'?"),
+        (["--integrator", "exakt"], "there is no integrator 'exakt'; did you mean 'exact'?"),
+        (["--set", "stepz=3"], "there is no setting 'stepz'; did you mean 'steps'?"),
+        (["--set", "steps=3.5"], "steps is a whole number, got '3.5'."),
+        (["--set", "warp=none"], "warp is a whole number, got 'none'."),
+        (["--set", "warp=0"], "`warp` must be at least 1, got 0."),
+        (["--set", "init=chrono"], "`init` is chrono, which needs `t_max`"),
+        (["--field", "plain", "--set", "init=chrono", "t_max=9"], "the field plain has no time scale that chrono could set"),
+        (["--integrator", "exact", "--set", "method=dopri55"], "method"),
+        (["--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
+    ],
+)
+def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys, words, message):
+    given = dict(zip(WORDS[1::2], WORDS[2::2], strict=True)) | {"--out": str(tmp_path / "run")}
+    names = {words[0]: words[1]} if words[0] != "--set" else {}
+    more = words if words[0] == "--set" else words[2:]
+    assert main(["train", *(word for pair in (given | names).items() for word in pair), *more]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("ctrnn train: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--help"],
+        ["train"],
+        [*WORDS, "--out", "x", "--task", "recal"],
+        [*WORDS, "--out", "x", "--fild", "gated"],
+        *([*WORDS, "--out", "x", "--set", word] for word in ("steps=x", "steps", "rate=0", "init=chrono")),
+    ],
+)
+def test_help_and_wrong_names_answer_without_torch(words):
+    script = (
+        f"import sys\nfrom experiments.__main__ import main\ncode = main({words})\n"
+        "heavy = [name for name in ('torch', 'sympy', 'matplotlib', 'numpy') if name in sys.modules]\nassert not heavy, heavy\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "AssertionError" not in done.stderr
+    assert done.returncode == (0 if words[-1] == "--help" else 2), done.stderr
+
+
+@pytest.mark.slow
+def test_a_process_that_is_terminated_saves_and_goes_on(tmp_path):
+    settings = [*SETTINGS[:-2], "steps=1000000", "checkpoint_every=1000000"]
+    words = [sys.executable, "-m", "experiments", *typed(tmp_path, settings=settings)]
+    running = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    rows, until = tmp_path / "metrics.csv", time.monotonic() + 120
+    while not rows.exists() or rows.read_text().count("\n") < 4:
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    running.terminate()
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 143
+    assert out == ""
+    assert err.splitlines()[0].endswith("--resume")
+    assert read_state(tmp_path / "checkpoint.pt")["step"] == rows.read_text().count("\n") - 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def fileno(self):
+        return 0
+
+
+def test_progress_is_one_line_on_a_terminal(monkeypatch):
+    screen, clock = Terminal(), iter([0.0, 0.1, 1.0, 65.0])
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    progress = Progress(100)
+    for step in (10, 11, 20, 60):
+        progress(step, 0.12345, 1e-3)
+    progress.clear()
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines == [
+        "", "step 10/100, loss 0.1235, rate 0.001", "step 20/100, loss 0.1235, rate 0.001, 0:08 left",
+        "step 60/100, loss 0.1235, rate 0.001, 0:52 left", "",
+    ]  # fmt: skip

@@ -1,0 +1,819 @@
+"""The training loop: the same bits however often it is interrupted, and what it says when it cannot go on."""
+
+import csv
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from experiments.interruption import Interrupted, deferred, interruptible
+from experiments.models.sequence_model import built_model
+from experiments.runs import durability
+from experiments.runs.checkpoints import Checkpoints, read_state
+from experiments.runs.configuration import configured
+from experiments.runs.locking import locked
+from experiments.runs.record import finished, load
+from experiments.runs.schedules import Constant, Plateau
+from experiments.runs.stopping import StoppedError
+from experiments.runs.training import _batch, evaluate, train
+from experiments.seeds import generator
+from experiments.studies.folder import keep
+from experiments.studies.study import Carried, Run
+from experiments.tasks import repeated_text
+from experiments.tasks.recall import Recall
+from experiments.usage import UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = ["warp=3", "length=12", "hidden=5", "batch=4", "evaluation=6", "threads=1", "checkpoint_every=3", "evaluate_every=4"]
+
+
+def small(*settings, task="recall", field="gated", integrator="euler"):
+    given = {word.partition("=")[0]: word for word in [*(SMALL if task == "recall" else SMALL[2:]), "steps=12", *settings]}
+    return configured(task, field, integrator, list(given.values()))
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """What is lost when power fails is not what these tests look for, and waiting for a disk takes most of their time."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+class KilledError(Exception):
+    """As at a kill: nothing of the process is left but what it wrote."""
+
+
+def killed_at(*steps):
+    def progress(step, loss, rate):
+        if step in steps:
+            raise KilledError
+
+    return progress
+
+
+def table(folder):
+    """metrics.csv without its seconds."""
+    with (folder / "metrics.csv").open() as file:
+        return [{name: text for name, text in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+
+
+def bits(folder):
+    state = read_state(folder / "checkpoint.pt")
+    return {name: value.numpy().tobytes() for name, value in state["model"].items()}
+
+
+def assert_same_run(folder, other):
+    assert bits(folder) == bits(other)
+    assert table(folder) == table(other)
+    assert finished(folder)["measures"] == finished(other)["measures"]
+    assert finished(folder)["best"] == finished(other)["best"]
+
+
+CONFIGURATIONS = {
+    "plateau": small("schedule=plateau", "evaluate_every=2", "rate=1"),
+    "adam": small("optimizer=adam", "clip=0.1"),
+    "set": small("batches=4"),
+    "exact": small(integrator="exact"),
+    "variable": small("warping=variable", "padded=true", field="lstm"),
+    "adding": small("T=8", task="adding", field="leaky", integrator="exponential-euler"),
+    "substeps": small("substeps=3", field="gated-power", integrator="heun"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_an_interrupted_run_ends_on_the_bits_of_one_that_was_not(name, tmp_path):
+    configuration = CONFIGURATIONS[name]
+    train(configuration, tmp_path / "whole")
+    for step in (1, 4, 5, 9, 11):
+        torch.manual_seed(step)  # whoever drew from torch's own generator would draw something else
+        with pytest.raises(KilledError):
+            train(configuration, tmp_path / "parts", progress=killed_at(step))
+    train(configuration, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert [row["step"] for row in table(tmp_path / "parts")] == [str(step) for step in range(1, 13)]
+
+
+def test_another_seed_is_another_run(tmp_path):
+    for seed in (0, 1):
+        train(small(f"seed={seed}"), tmp_path / str(seed))
+    assert bits(tmp_path / "0") != bits(tmp_path / "1")
+
+
+def test_the_optimizers_averages_and_the_rate_are_in_the_checkpoint(tmp_path):
+    configuration = CONFIGURATIONS["plateau"]
+    train(configuration, tmp_path)
+    state = read_state(tmp_path / "checkpoint.pt")
+    averages = [each["square_avg"] for each in state["optimizer"]["state"].values()]
+    assert len(averages) == len(state["model"])
+    assert all(bool((average >= 0).all()) and bool(average.any()) for average in averages)
+    assert state["schedule"]["rate"] < 1
+    assert float(table(tmp_path)[-1]["rate"]) in (state["schedule"]["rate"], 2 * state["schedule"]["rate"])
+
+
+def test_rmsprop_is_the_papers(tmp_path):
+    """Against its own equations: v <- 0.9 v + 0.1 g^2, w <- w - rate g/(sqrt v + eps)."""
+    configuration = small("steps=3", "rate=0.01")
+    train(configuration, tmp_path)
+    torch.set_default_dtype(torch.float32)
+    model, task = built_model(configuration), configuration.task
+    mean_squares = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for step in range(3):
+        batch = task.batch(4, generator(0, "batch", step))
+        gradients = torch.autograd.grad(task.loss(model(batch.xs), batch), list(model.parameters()))
+        with torch.no_grad():
+            for parameter, v, g in zip(model.parameters(), mean_squares, gradients, strict=True):
+                v.mul_(0.9).add_(0.1 * g**2)
+                parameter.sub_(0.01 * g / (v.sqrt() + 1e-8))
+    for name, value in model.state_dict().items():
+        assert_close(read_state(tmp_path / "checkpoint.pt")["model"][name], value, rtol=0, atol=2e-6)  # float32, another order
+
+
+def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest():
+    schedule = Plateau(1.0)
+    rates = []
+    for loss in (3.0, 2.0, 2.0, 1.0, 5.0, 1.5, 0.9):
+        schedule.observe(loss)
+        rates.append(schedule.rate)
+    assert rates == [1, 1, 0.5, 0.5, 0.25, 0.125, 0.125]
+    again = Plateau(7.0)
+    again.load(schedule.state())
+    again.observe(0.95)
+    assert again.rate == 0.0625
+    constant = Constant(0.3)
+    constant.observe(9.0)
+    constant.observe(9.0)
+    assert constant.rate == 0.3
+
+
+def test_the_rates_in_the_table_are_those_of_the_losses_in_it(tmp_path):
+    train(CONFIGURATIONS["plateau"], tmp_path)
+    schedule = Plateau(1.0)
+    for row in table(tmp_path):
+        assert float(row["rate"]) == schedule.rate
+        if row["evaluation_loss"]:
+            schedule.observe(float(row["evaluation_loss"]))
+    assert schedule.rate < 1
+
+
+def test_a_clipped_gradient_moves_the_weights_less(tmp_path):
+    free, bound = small("steps=1", "rate=1", "optimizer=adam"), small("steps=1", "rate=1", "optimizer=adam", "clip=1e-9")
+    train(free, tmp_path / "free")
+    train(bound, tmp_path / "bound")
+    moved = {}
+    for name in ("free", "bound"):
+        start = built_model(free).state_dict()
+        end = read_state(tmp_path / name / "checkpoint.pt")["model"]
+        moved[name] = max(float((end[key] - start[key]).abs().max()) for key in start)
+    assert moved["bound"] < 0.2 * moved["free"]  # g/(|g| + eps) with |g| below eps = 1e-8
+    assert table(tmp_path / "free")[0]["gradient_norm"] == table(tmp_path / "bound")[0]["gradient_norm"]  # before the clip
+
+
+def test_a_training_set_is_read_once_an_epoch_in_an_order_of_its_own():
+    configuration = small("batches=5")
+    read = [_batch(configuration.task, configuration.training, step).xs.numpy().tobytes() for step in range(15)]
+    epochs = [read[:5], read[5:10], read[10:]]
+    assert all(len(set(epoch)) == 5 and set(epoch) == set(read[:5]) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    fresh = small()
+    assert len({_batch(fresh.task, fresh.training, step).xs.numpy().tobytes() for step in range(15)}) == 15
+
+
+def test_evaluations_are_weighted_by_what_counts():
+    task = Recall(warping="variable", warp=4, padded=True, length=9)
+    model = built_model(small("padded=true", "warping=variable", "length=9", "warp=4")).double()
+    found = evaluate(model, task, "validation", 7, 3, 2)
+    losses = counted = right = 0.0
+    for batch in task.evaluation("validation", 7, 2, 3):
+        scores = model(batch.xs).detach().log_softmax(-1)
+        for t in range(9):
+            for k in range(batch.xs.shape[1]):
+                if batch.counts[t, k]:
+                    counted += 1
+                    losses -= float(scores[t, k, batch.targets[t, k]])
+                    right += int(scores[t, k].argmax()) == int(batch.targets[t, k])
+    assert_close(found["loss"], losses / counted, rtol=1e-12, atol=0)
+    assert_close(found["accuracy"], right / counted, rtol=1e-12, atol=0)
+
+
+def test_a_batch_in_which_nothing_counts_is_left_out_of_an_evaluation():
+    class Partly(Recall):
+        def evaluation(self, split, sequences, size, seed):
+            for k, batch in enumerate(super().evaluation(split, sequences, size, seed)):
+                yield replace(batch, counts=torch.full(batch.targets.shape, float(k != 1)))
+
+    task, model = Partly(warp=2, length=6), built_model(small("warp=2", "length=6")).double()
+    batches = [batch for k, batch in enumerate(task.evaluation("test", 6, 2, 3)) if k != 1]
+    expected = sum(float(task.loss(model(batch.xs).detach(), batch)) for batch in batches) / 2
+    assert_close(evaluate(model, task, "test", 6, 3, 2)["loss"], expected, rtol=1e-12, atol=0)
+
+
+def test_evaluation_batches_do_not_depend_on_the_step(tmp_path):
+    configuration = small("rate=1e-30", "evaluate_every=1", "steps=4")
+    train(configuration, tmp_path)
+    assert len({row["evaluation_loss"] for row in table(tmp_path)}) == 1
+
+
+def test_time_stamps_and_lengths_reach_the_rnn(tmp_path, monkeypatch):
+    """The loss of a batch that lasts longer, and of which a sequence ends early, is that of the cell stepped by hand."""
+    configuration = small("steps=1", "T=6", task="adding", field="plain")
+    lengths, ts = torch.tensor([6, 2, 6, 4]), torch.tensor([0.0, 0.5, 0.6, 1.6, 1.7, 2.0, 2.9], dtype=torch.float64)
+    draw = type(configuration.task).batch
+
+    def stamped(task, *given):
+        batch = draw(task, *given)
+        return type(batch)(batch.xs, batch.targets, ts=ts, lengths=lengths[: batch.xs.shape[1]])
+
+    monkeypatch.setattr(type(configuration.task), "batch", stamped)
+    train(configuration, tmp_path)
+    torch.set_default_dtype(torch.float32)
+    model, batch = built_model(configuration), stamped(configuration.task, 4, generator(0, "batch", 0))
+    h = torch.zeros(4, 5)
+    last = torch.zeros(4, 5)
+    for k, dt in enumerate(ts.diff().float()):
+        h = h + dt * model.field(batch.xs[k], h)
+        last[lengths == k + 1] = h[lengths == k + 1]
+    expected = ((model.read_out(last) - batch.targets) ** 2).mean()
+    assert_close(float(table(tmp_path)[0]["loss"]), expected.item(), rtol=1e-5, atol=0)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    configuration = small()
+    before = train(configuration, tmp_path)
+    written = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    again = train(configuration, tmp_path, progress=lambda *_: pytest.fail("it was trained again"))
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == written
+    assert (again.measures, again.seconds) == (before.measures, before.seconds)
+    for ours, theirs in zip(again.model.parameters(), before.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("damage", ["damaged", "missing"])
+def test_a_finished_run_whose_newest_checkpoint_is_lost_gives_the_weights_of_its_measures(tmp_path, damage):
+    configuration = small("steps=11")
+    whole = train(configuration, tmp_path / "whole")
+    train(configuration, tmp_path / "lost")
+    newest = tmp_path / "lost" / "checkpoint.pt"
+    newest.write_bytes(newest.read_bytes()[:-50]) if damage == "damaged" else newest.unlink()
+    assert read_state(tmp_path / "lost" / "previous.pt")["step"] == 9
+    again = train(configuration, tmp_path / "lost")
+    for ours, theirs in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert (again.measures, again.before) == (whole.measures, False)
+    assert_same_run(tmp_path / "whole", tmp_path / "lost")
+    assert train(configuration, tmp_path / "lost").before
+
+
+def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
+    """As a run that was begun where another one's result.json was left."""
+    train(small("steps=6"), tmp_path / "other")
+    train(small(), tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "run", progress=killed_at(7))
+    shutil.copy(tmp_path / "other" / "result.json", tmp_path / "run")
+    assert not train(small(), tmp_path / "run").before
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_result_alone_is_no_run_and_is_not_written_over(tmp_path):
+    train(small(), tmp_path / "run")
+    (tmp_path / "left").mkdir()
+    kept = shutil.copy(tmp_path / "run" / "result.json", tmp_path / "left")
+    before = Path(kept).read_bytes()
+    for resume in (False, True):
+        with pytest.raises(UsageError, match=r"parts of a run, but no config\.json"):
+            train(small("seed=1"), tmp_path / "left", resume=resume)
+    assert Path(kept).read_bytes() == before
+
+
+def test_a_run_that_is_killed_before_its_result_is_measured_then(tmp_path, monkeypatch):
+    configuration = small()
+    train(configuration, tmp_path / "whole")
+    train(configuration, tmp_path / "parts")
+    (tmp_path / "parts" / "result.json").unlink()
+    train(configuration, tmp_path / "parts", progress=lambda *_: pytest.fail("it was trained again"))
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_trained_model_is_loaded_as_it_was(tmp_path):
+    configuration = small(field="lstm", integrator="exact")
+    outcome = train(configuration, tmp_path)
+    model, same = load(tmp_path)
+    assert same == configuration
+    xs = torch.randn(7, 2, configuration.task.input_size)
+    assert torch.equal(model(xs), outcome.model(xs))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no trained model: there is no config.json"):
+        load(tmp_path)
+
+
+def test_without_resume_a_folder_that_holds_a_run_is_refused(tmp_path):
+    train(small(), tmp_path)
+    with pytest.raises(UsageError, match="--resume, or choose another --out"):
+        train(small(), tmp_path, resume=False)
+
+
+def test_other_settings_than_recorded_are_refused_by_their_keys(tmp_path):
+    with pytest.raises(KilledError):
+        train(small(), tmp_path, progress=killed_at(5))
+    for finish in (False, True):
+        with pytest.raises(UsageError, match=r"warp \(3 there, 2 here\), rate \(0.001 there, 0.1 here\)"):
+            train(small("warp=2", "rate=0.1"), tmp_path)
+        if not finish:
+            train(small(), tmp_path)
+
+
+def test_a_folder_that_lost_its_configuration_is_refused(tmp_path):
+    train(small(), tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UsageError, match="cannot be read"):
+        train(small(), tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(UsageError, match=r"parts of a run, but no config\.json"):
+        train(small(), tmp_path)
+
+
+@pytest.mark.parametrize("finish", [False, True])
+@pytest.mark.parametrize("text", ["olleh", "help", "hello?"], ids=["as many letters", "fewer", "more"])
+def test_the_same_command_on_another_text_is_refused(tmp_path, text, finish):
+    path = tmp_path / "text"
+    configuration = small(f"text={path}", "length=9", task="repeat-text")
+    path.write_text("hello")
+    repeated_text._text.cache_clear()
+    if finish:
+        train(configuration, tmp_path / "run")
+    else:
+        with pytest.raises(KilledError):
+            train(configuration, tmp_path / "run", progress=killed_at(4))
+    before = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    path.write_text(text)
+    repeated_text._text.cache_clear()
+    with pytest.raises(UsageError, match="holds a run on other data: what repeat-text reads is not what it was"):
+        train(configuration, tmp_path / "run")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+    path.write_text("hello")
+    repeated_text._text.cache_clear()
+    assert train(configuration, tmp_path / "run").measures["loss"] > 0
+
+
+def test_a_run_without_a_digest_of_its_data_goes_on(tmp_path):
+    """As those that were begun before there was one."""
+    path = tmp_path / "text"
+    path.write_text("hello")
+    repeated_text._text.cache_clear()
+    configuration = small(f"text={path}", "length=9", task="repeat-text")
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "run", progress=killed_at(4))
+    config = tmp_path / "run" / "config.json"
+    told = json.loads(config.read_text())
+    assert len(told.pop("data")) == 64
+    config.write_text(json.dumps(told))
+    train(configuration, tmp_path / "run")
+    assert len(table(tmp_path / "run")) == 12
+
+
+def test_a_checkpoint_of_another_model_is_refused_in_words(tmp_path):
+    train(small("hidden=6"), tmp_path / "other")
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "run", progress=killed_at(4))
+    shutil.copy(tmp_path / "other" / "checkpoint.pt", tmp_path / "run")
+    for use in (lambda: train(small(), tmp_path / "run"), lambda: load(tmp_path / "run")):
+        with pytest.raises(StoppedError, match=r"does not fit the model that config\.json describes \(size mismatch"):
+            use()
+
+
+@pytest.mark.parametrize("torn", [b"9,0.1,0.0", b"1", b"9,\xff\n" + b"9" * 5000 + b",\n"])  # of 9,... and of 10,..., and no row
+def test_a_torn_row_and_rows_beyond_the_checkpoint_are_cut_off(tmp_path, torn):
+    configuration = small()
+    train(configuration, tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "parts", progress=killed_at(8))
+    rows = tmp_path / "parts" / "metrics.csv"
+    assert rows.read_text().count("\n") == 9
+    rows.write_bytes(rows.read_bytes() + torn)
+    train(configuration, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_lost_rows_are_told(tmp_path, capsys):
+    with pytest.raises(KilledError):
+        train(small(), tmp_path, progress=killed_at(8))
+    (tmp_path / "metrics.csv").unlink()
+    train(small(), tmp_path)
+    assert "metrics.csv has 0 of the 6 rows before" in capsys.readouterr().err
+    assert [row["step"] for row in table(tmp_path)] == [str(step) for step in range(7, 13)]
+
+
+def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(tmp_path, capsys):
+    configuration = small()
+    train(configuration, tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "parts", progress=killed_at(11))
+    newest = tmp_path / "parts" / "checkpoint.pt"
+    newest.write_bytes(newest.read_bytes()[:-50])
+    train(configuration, tmp_path / "parts")
+    assert "checkpoint.pt is damaged" in capsys.readouterr().err
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_second_process_on_a_folder_is_refused(tmp_path):
+    def inner(step, loss, rate):
+        with pytest.raises(UsageError, match="another process trains in"):
+            train(small(), tmp_path)
+
+    train(small("steps=2"), tmp_path, progress=inner)
+    with locked(tmp_path):
+        pass  # held no longer
+
+
+def test_the_threads_are_those_of_the_first_start(tmp_path, monkeypatch, capsys):
+    configuration = small("threads=2")
+    seen = []
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path, progress=lambda *_: seen.append(torch.get_num_threads()) or killed_at(1)(*_))
+    monkeypatch.setattr("experiments.runs.record._cores", lambda: 1)
+    recorded = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**recorded, "threads": 3}))
+    train(configuration, tmp_path, progress=lambda *_: seen.append(torch.get_num_threads()))
+    assert seen[:2] == [2, 3]
+    assert torch.get_num_threads() == 1
+    assert "begun with 3 threads and goes on with as many, on 1 core(s)" in capsys.readouterr().err
+
+
+def test_another_version_is_told(tmp_path, capsys):
+    with pytest.raises(KilledError):
+        train(small(), tmp_path, progress=killed_at(1))
+    recorded = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**recorded, "versions": {**recorded["versions"], "torch": "1.0"}}))
+    train(small(), tmp_path)
+    assert f"begun with torch 1.0, this is {torch.__version__}" in capsys.readouterr().err
+
+
+def test_another_engine_is_told_and_the_same_one_is_not(tmp_path, monkeypatch, capsys):
+    for step in (4, 7):
+        with pytest.raises(KilledError):
+            train(small(), tmp_path, progress=killed_at(step))
+    (first,) = read_state(tmp_path / "checkpoint.pt")["engines"]
+    assert first in ("compiled", "torch")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    train(small(), tmp_path)
+    assert capsys.readouterr().err == f"The run was begun with the engine {first}, this is steps: last bits may differ.\n"
+    assert finished(tmp_path)["engines"] == [first, "steps"]
+
+
+def test_an_engine_is_not_told_where_none_was_recorded_or_nothing_was_interrupted(tmp_path, monkeypatch, capsys):
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "old", progress=killed_at(4))
+    state = read_state(tmp_path / "old" / "checkpoint.pt")
+    del state["engines"]  # as in the checkpoints before there were any
+    Checkpoints(tmp_path / "old").save(state)
+    train(small(), tmp_path / "old")
+    train(small(), tmp_path / "whole", progress=lambda step, *_: monkeypatch.setenv("CTRNN_FUSED", "0") if step == 5 else None)
+    assert capsys.readouterr().err == ""
+    assert len(finished(tmp_path / "whole")["engines"]) == 2
+
+
+def test_a_record_of_a_study_tells_the_threads_that_the_run_was_begun_with(tmp_path):
+    run = Run("one", small("steps=1"))
+    place = tmp_path / "runs" / "one"
+    place.mkdir(parents=True)
+    kept = {}
+    for threads in (None, "one", 2):
+        if threads is not None:
+            (place / "config.json").write_text(json.dumps({"threads": threads}))
+        keep(tmp_path, run, Carried({}, [], 0.0), {"threads": "1", "cores": "2"})
+        kept[threads] = json.loads((place / "rows.json").read_text())["made"]
+    assert kept == {threads: {"threads": "2" if threads == 2 else "1", "cores": "2"} for threads in kept}
+
+
+@contextmanager
+def spoiled(spoil, at):
+    """The task's loss, spoilt at its `at`-th call."""
+    true, calls = Recall.loss, iter(range(1, 10**6))
+
+    def loss(task, outputs, batch):
+        found = true(task, outputs, batch)
+        return spoil(found, outputs) if next(calls) == at else found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recall, "loss", loss)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("what", "spoil"),
+    [
+        ("loss is nan", lambda loss, _: loss * float("nan")),
+        ("loss is inf", lambda loss, _: loss * float("inf")),
+        ("gradient is nan", lambda loss, outputs: loss + (outputs - outputs.detach()).abs().sum().sqrt()),
+    ],
+)
+def test_numbers_that_are_not_finite_stop_the_run_and_keep_the_last_good_state(tmp_path, what, spoil):
+    configuration = small("evaluate_every=100")
+    train(configuration, tmp_path / "whole")
+    with spoiled(spoil, 8), pytest.raises(StoppedError, match=f"the {what} at step 8; .*--set rate="):
+        train(configuration, tmp_path / "parts")
+    state = read_state(tmp_path / "parts" / "checkpoint.pt")
+    assert state["step"] == 7
+    assert all(bool(value.isfinite().all()) for value in state["model"].values())
+    train(configuration, tmp_path / "parts")  # it was the task, and that is well again
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_an_evaluation_that_is_not_finite_stops_the_run_too(tmp_path):
+    with spoiled(lambda loss, _: loss * float("nan"), 5), pytest.raises(StoppedError, match="validation loss is nan at step 4"):
+        train(small(), tmp_path)  # four steps, then the evaluation
+    assert read_state(tmp_path / "checkpoint.pt")["step"] == 3
+
+
+def test_a_solve_that_fails_is_told_in_words(tmp_path, monkeypatch):
+    configuration = small(integrator="exact", field="gated-exponential")
+    make = built_model
+
+    def explosive(given):
+        model = make(given)
+        with torch.no_grad():
+            model.field.rate.bias.fill_(1e30)
+        return model
+
+    monkeypatch.setattr("experiments.runs.training.built_model", explosive)
+    with pytest.raises(StoppedError, match=r"^step 1: .*--set rate=.*--set method="):
+        train(configuration, tmp_path)
+
+
+def test_a_batch_that_fits_no_memory_is_told_in_words(tmp_path):
+    with pytest.raises(StoppedError, match=r"^step 1: there is not enough memory .*--set hidden="):
+        train(small("T=2147483647", "batch=131072", task="adding"), tmp_path)  # 1 PiB, and an address has 47 bits
+
+
+@pytest.mark.parametrize(
+    "allocate", [lambda: torch.empty(2**47), lambda: torch.empty(2**62, 2**62), lambda: (_ for _ in ()).throw(MemoryError)]
+)
+def test_a_model_that_fits_no_memory_is_told_in_words_and_leaves_no_folder(tmp_path, monkeypatch, allocate):
+    monkeypatch.setattr("experiments.runs.training.built_model", lambda _: next(iter(allocate())))
+    with pytest.raises(StoppedError, match=r"^step 0: there is not enough memory .*--set hidden="):
+        train(small(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_error_of_torch_is_not_taken_for_a_lack_of_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(Recall, "batch", lambda *_: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size") as caught:
+        train(small(), tmp_path)
+    assert caught.type is RuntimeError
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_step_saves_and_is_delivered(tmp_path, number):
+    configuration = small("checkpoint_every=100")
+    train(configuration, tmp_path / "whole")
+    seen = []
+
+    def interrupt(step, loss, rate):
+        seen.append(step)
+        if step == 5:
+            signal.raise_signal(number)
+            seen.append("the step is finished")
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        train(configuration, tmp_path / "parts", progress=interrupt)
+    assert caught.value.code == 128 + number
+    assert seen == [1, 2, 3, 4, 5, "the step is finished"]
+    assert read_state(tmp_path / "parts" / "checkpoint.pt")["step"] == 5
+    train(configuration, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    def interrupt(step, loss, rate):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the second one waited")
+
+    with pytest.raises(Interrupted), interruptible():
+        train(small(), tmp_path, progress=interrupt)
+
+
+def test_outside_of_the_command_ctrl_c_is_the_callers():
+    before = signal.getsignal(signal.SIGINT)
+    waits = []
+
+    def interrupt():
+        with deferred() as interrupted:
+            waits.append(interrupted())
+            signal.raise_signal(signal.SIGINT)
+            waits.append(interrupted())
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert waits == [False, True]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("room", [0, 50, 3000])
+def test_a_full_disk_is_told_and_costs_nothing_that_was_saved(tmp_path, monkeypatch, room):
+    configuration = small()
+    train(configuration, tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "parts", progress=killed_at(7))
+    write, left = os.write, [room]
+
+    def scarce(file, data):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = write(file, bytes(data)[: left[0]])
+        left[0] -= taken
+        return taken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durability.os, "write", scarce)
+        with pytest.raises(StoppedError, match=r"No space left .* up to step 6.*--resume$"):
+            train(configuration, tmp_path / "parts")
+    assert read_state(tmp_path / "parts" / "checkpoint.pt")["step"] == 6
+    train(configuration, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of its own, of 200 kB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(options):
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True, check=False)
+        return done.returncode == 0
+
+    if os.name == "nt" or os.geteuid() != 0 or not mount("size=200k"):
+        pytest.skip("nothing can be mounted here")
+    yield place, lambda options: mount(f"remount,{options}")
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_runs_full_and_one_that_is_read_only(disk, tmp_path):
+    place, remount = disk
+    configuration = small("hidden=40", "checkpoint_every=1")
+    train(configuration, tmp_path / "whole")
+
+    def fill():
+        for k in range(10):
+            train(configuration, place / f"{k}")
+
+    with pytest.raises(StoppedError, match=r"No space left on device"):
+        fill()
+    folder = max(place.iterdir(), key=lambda path: int(path.name))
+    assert remount("size=2m")
+    assert remount("ro")
+    with pytest.raises(UsageError, match=r"cannot write to .*Read-only file system"):
+        train(configuration, folder)
+    assert train(configuration, place / "0").measures == finished(tmp_path / "whole")["measures"]  # reads only
+    assert remount("rw")
+    train(configuration, folder)
+    assert_same_run(tmp_path / "whole", folder)
+
+
+def test_a_file_in_the_place_of_the_folder_is_wrong_usage(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UsageError, match="cannot write to"):
+        train(small(), tmp_path / "taken")
+
+
+# A parent that has torch already: it forks runs and kills them, so that a start costs milliseconds.
+KILLER = '''
+import os, random, signal, sys, time, traceback
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from experiments.runs import durability
+from experiments.runs.checkpoints import Checkpoints
+from experiments.runs.configuration import configured
+from experiments.runs.training import train
+
+folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+draw = random.Random(seed)
+configuration = configured("recall", "gated", "euler", sys.argv[4:])
+
+def child(folder, fatal):
+    """Train; `fatal` is the number of the system call inside a save at which it kills itself, before, half-way or after."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        if fatal:
+            number, when = fatal
+            calls, inside = iter(range(1, 10**9)), []
+            save = Checkpoints.save
+            def saving(self, state):
+                inside.append(1)
+                try:
+                    save(self, state)
+                finally:
+                    inside.pop()
+            Checkpoints.save = saving
+            durability.AT_ONCE = 2000
+            def wrapped(call):
+                def run(*given):
+                    struck = inside and next(calls) == number
+                    if struck and when == "half" and call is write:
+                        call(given[0], bytes(given[1])[:len(given[1]) // 2])
+                    if struck and when != "after":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    found = call(*given)
+                    if struck:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return found
+                return run
+            write = os.write
+            for name in ("write", "fsync", "replace", "open", "close"):
+                setattr(durability.os, name, wrapped(getattr(os, name)))
+        train(configuration, folder)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+def rows(folder):
+    path = folder / "metrics.csv"
+    return path.stat().st_size if path.exists() else 0
+
+def waited(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+train(configuration, folder / "whole")  # here, so that what is imported at first use is imported once
+parts, killed, inside = folder / "parts", 0, 0
+while killed < kills:
+    if killed % 2:
+        fatal = (draw.randrange(1, 25), draw.choice(["before", "half", "after"]))
+        pid = child(parts, fatal)
+        inside += 1
+    else:
+        before = rows(parts)
+        pid = child(parts, None)
+        while rows(parts) <= before and os.waitpid(pid, os.WNOHANG) == (0, 0):
+            time.sleep(0.0005)
+            before = min(before, rows(parts))
+        time.sleep(draw.uniform(0, 0.02))
+        os.kill(pid, signal.SIGKILL)
+    code = waited(pid)
+    assert code == -signal.SIGKILL, code  # it was not finished before
+    killed += 1
+assert waited(child(parts, None)) == 0
+print(killed, inside)
+'''
+
+
+def kill_and_go_on(folder, kills, seed, steps):
+    settings = [word for word in SMALL if not word.startswith("evaluate_every")] + [
+        f"steps={steps}", "schedule=plateau", "evaluate_every=7", "batches=11", "clip=1", "rate=0.01"
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", KILLER, str(folder), str(kills), str(seed), *settings],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(kills), str(kills // 2)]
+    assert "damaged" not in done.stderr
+    assert "rows before" not in done.stderr
+    assert_same_run(folder / "whole", folder / "parts")
+    assert len(table(folder / "parts")) == steps
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork a start costs seconds")
+def test_a_run_killed_at_any_moment_ends_on_the_same_bits(tmp_path):
+    kill_and_go_on(tmp_path, 3, 0, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork a start costs seconds")
+def test_a_run_killed_a_hundred_times_ends_on_the_same_bits(tmp_path):
+    kill_and_go_on(tmp_path, 100, 1, 1500)
+
+
+def test_recall_on_a_slow_clock_is_learned(tmp_path):
+    """The gated cell recalls what a memoryless one cannot: most of what counts at warp 4."""
+    configuration = small(
+        "warp=4", "length=40", "hidden=32", "batch=32", "steps=300", "rate=0.01", "evaluation=64", "checkpoint_every=300"
+    )
+    outcome = train(configuration, tmp_path)
+    assert outcome.measures["loss"] < 0.1
+    assert outcome.measures["loss"] < 0.1 * min(configuration.task.baselines().values())
+    assert outcome.measures["accuracy"] > 0.97
+    exact = outcome.model.under("exact")
+    assert isinstance(exact.rnn, discretize.ContinuousRNN)
+    assert exact.field is outcome.model.field
+    assert isinstance(exact.field, ctrnn.VectorField)
+    other = evaluate(exact, configuration.task, "test", 64)
+    assert other["loss"] != outcome.measures["loss"]

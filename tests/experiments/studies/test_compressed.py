@@ -1,0 +1,486 @@
+"""Clocks that compress time: the task keeps its symbols, the exact model its answers, and the studies say what records say."""
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+
+import pytest
+import torch
+from datasets import make_har, make_vowels
+from torch.testing import assert_close
+
+from experiments.__main__ import main
+from experiments.models.fields import FieldSettings
+from experiments.models.integrators import EXACT
+from experiments.models.sequence_model import built_model
+from experiments.runs.configuration import Configuration, TrainingSettings
+from experiments.runs.stopping import StoppedError
+from experiments.seeds import generator
+from experiments.studies.clock_figures import accuracy_over_clocks, accuracy_over_paces
+from experiments.studies.clock_findings import RATES, TRAINED, clock_words
+from experiments.studies.compressed import CLOCKS, SIZES, Compressed, carried_or_diverged, moved
+from experiments.studies.compressed_recordings import DATA, SOURCES, CompressedRecordings
+from experiments.studies.records import NotEnoughError, number
+from experiments.studies.rollout import diverged_at, passed, right
+from experiments.studies.study import SCALES, Carried, Run
+from experiments.tasks.clocked import ClockedRecall
+from experiments.tasks.recordings import Vowels
+from experiments.tasks.registry import TASKS, task_named
+
+
+def task(*clocks, **settings):
+    return ClockedRecall(clocks or CLOCKS, **{"characters": 5, **settings})
+
+
+def model_of(field="gated", integrator="euler", hidden=7, chosen=None, **training):
+    chosen = chosen or task()
+    settings = FieldSettings(hidden)
+    return built_model(Configuration(chosen, field, integrator, settings, training=TrainingSettings(**training))).double()
+
+
+def drawn(chosen, size=6, seed=3):
+    return chosen.batch(size, generator(seed, "test"))
+
+
+# ---- the task
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_one_before_is_asked_for(clock):
+    held, batch = int(16 / clock), drawn(task(clock, counted="all"))
+    symbols = batch.xs.argmax(-1)
+    assert symbols.shape == (5 * held, 6)
+    for sequence in range(6):
+        runs = [symbols[k * held, sequence].item() for k in range(5)]
+        for t in range(5 * held):
+            assert symbols[t, sequence] == runs[t // held]
+            assert batch.targets[t, sequence] == (runs[t // held - 1] if t >= held else 0)
+        assert all(a != b for a, b in itertools.pairwise(runs))
+        assert 0 not in runs
+
+
+def test_from_the_same_generator_come_the_same_symbols_on_every_clock():
+    ends = [drawn(task(clock)).xs[int(16 / clock) - 1 :: int(16 / clock)] for clock in CLOCKS]
+    assert all(torch.equal(end, ends[0]) for end in ends)
+    assert not torch.equal(drawn(task(1.0), seed=4).xs[15::16], ends[0])
+
+
+def test_a_symbol_takes_tau_of_own_time_on_every_clock_if_that_is_told_and_nothing_is_said_of_time_if_not():
+    for clock in CLOCKS:
+        ts = drawn(task(clock, tau=3.0)).ts
+        assert_close(ts[:: int(16 / clock)], 3.0 * torch.arange(6.0), rtol=1e-14, atol=0, check_dtype=False)
+        assert drawn(task(clock, told=False)).ts is None
+        assert task(clock, told=False).own_time(clock) == 1
+        assert task(clock, tau=3.0).own_time(clock) == 3 * clock / 16
+
+
+def test_only_the_last_sample_of_a_symbol_counts_or_all_do():
+    counts = drawn(task(4.0)).counts
+    assert counts[:, 0].tolist() == [0, 0, 0, 1] * 5
+    assert bool((counts == counts[:, :1]).all())
+    assert drawn(task(4.0, counted="all")).counts is None
+
+
+def test_each_clock_is_drawn_about_as_often_as_the_others():
+    lengths = [len(task(8.0, 16.0).batch(1, generator(k)).xs) for k in range(400)]
+    assert set(lengths) == {10, 5}
+    assert 150 < lengths.count(10) < 250
+
+
+def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
+    chosen = task(16.0, alphabet=4)
+    batch = drawn(chosen, 40_000)
+    seen = torch.stack([batch.xs.argmax(-1).flatten(), batch.targets.flatten()])
+    table = torch.zeros(4, 4).index_put_((seen[0], seen[1]), torch.ones(seen.shape[1]), accumulate=True)
+    scores = (table / table.sum(1, keepdim=True).clamp_min(1)).clamp_min(1e-12).log()
+    loss = torch.nn.functional.cross_entropy(scores[seen[0]], seen[1])
+    assert_close(loss.item(), chosen.baselines()["memoryless"], rtol=0, atol=0.01)  # 200,000 answers
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"clocks": ()}, "at least one speed"),
+        ({"clocks": (1.0, 32.0)}, "32 would for 16 / 32"),
+        ({"clocks": (3.0,)}, "whole numbers of samples"),
+        ({"clocks": (-1.0,)}, "clocks"),
+        ({"tau": 0.0}, "tau"),
+        ({"counted": "first"}, "'last' or 'all'"),
+        ({"alphabet": 2}, "alphabet"),
+        ({"characters": 0}, "characters"),
+    ],
+)
+def test_settings_that_make_no_task_are_refused_in_the_users_words(settings, words):
+    with pytest.raises(ValueError, match=words):
+        ClockedRecall(**settings)
+
+
+def test_the_task_has_a_name_and_its_settings_come_back_from_json():
+    assert task_named("clocked-recall") is ClockedRecall
+    assert "clocked-recall" in TASKS
+    before = Configuration(task(0.5, 1.0, told=False), "gated", "euler")
+    assert Configuration.from_json(json.loads(json.dumps(before.to_json()))) == before
+
+
+# ---- the theorem, and what breaks it
+
+
+@pytest.mark.parametrize("field", RATES.values())
+def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_all_of_them(field):
+    model = model_of(field).under(EXACT)
+    model = moved(model)[EXACT]
+    with torch.no_grad():
+        model.field.rate.bias.add_(1.0)  # fast enough for paces beyond 2 on the fastest clocks
+    ends, losses, largest = [], [], 0.0
+    for clock in CLOCKS:
+        chosen = task(clock)
+        found = passed(model, drawn(chosen), chosen.own_time(clock))
+        ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])
+        losses.append(float(chosen.loss(found.outputs, drawn(chosen))))
+        largest = max(largest, float(found.paces.max()))
+    assert largest > 2
+    for end, loss in zip(ends[1:], losses[1:], strict=True):
+        assert_close(end, ends[0], rtol=0, atol=1e-4)  # the solver's 1e-5 a step
+        assert_close(loss, losses[0], rtol=0, atol=1e-4)
+
+
+def test_the_taylor_step_is_another_function_on_every_clock():
+    model = moved(model_of())["euler"]
+    ends = []
+    for clock in (1.0, 16.0):
+        found = passed(model, drawn(task(clock)), task(clock).own_time(clock))
+        ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])
+    assert float((ends[0] - ends[1]).abs().max()) > 0.1
+
+
+def test_a_sigmoid_gates_weights_on_the_softplus_clock_are_the_same_cell_where_a_sample_takes_one_unit_and_only_there():
+    ways = moved(model_of())
+    assert ways["softplus-clock"].field.rate.weight_x is ways["euler"].field.rate.weight_x
+    for clock in (1.0, 4.0, 16.0):
+        batch = drawn(task(clock))
+        ours, theirs = (passed(ways[name], batch, 1.0).outputs for name in ("softplus-clock", "euler"))
+        if clock == 4:
+            assert_close(ours, theirs, rtol=0, atol=1e-13)  # other sums: rounding
+        else:
+            assert float((ours - theirs).abs().max()) > 1e-2
+    assert set(moved(model_of("gated-softplus"))) == {"euler", "exponential-euler", EXACT}
+
+
+# ---- paces
+
+
+def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
+    model = model_of()
+    batch = drawn(task(8.0))
+    found = passed(model, batch, 2.0)
+    rate, h, paces = model.field.rate, torch.zeros(6, 7), []
+    for x in batch.xs:
+        gate = torch.sigmoid(x @ rate.weight_x.T + h @ rate.weight_h.T + rate.bias)
+        pull = model.field.candidate
+        paces.append(2.0 * gate)
+        h = h + 2.0 * gate * (torch.tanh(x @ pull.weight_x.T + h @ pull.weight_h.T + pull.bias) - h)
+    assert_close(found.paces, torch.stack(paces).flatten(), rtol=0, atol=1e-12)
+    assert_close(found.states[-1], h, rtol=0, atol=1e-12)
+
+
+def test_samples_behind_the_end_of_a_sequence_have_no_pace():
+    model = model_of()
+    batch = dataclasses.replace(drawn(task(8.0)), ts=None, lengths=torch.tensor([1, 2, 3, 4, 5, 10]))
+    whole = passed(model, dataclasses.replace(batch, lengths=None), 1.0).paces.reshape(10, 6, 7)
+    expected = [whole[t, b] for t in range(10) for b in range(6) if t < batch.lengths[b]]
+    assert_close(passed(model, batch, 1.0).paces, torch.cat(expected), rtol=0, atol=1e-14)
+
+
+def test_what_is_not_finite_is_never_right():
+    outputs = torch.tensor([[5.0, 1.0], [math.nan, 0.0], [0.0, math.inf], [0.0, 1.0]])
+    assert right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
+
+
+def test_a_solve_that_fails_gives_nothing_and_a_row_that_says_so():
+    model = model_of("gated-exponential")
+    with torch.no_grad():
+        model.field.rate.bias.fill_(math.inf)
+    assert passed(moved(model)[EXACT], drawn(task(1.0)), 0.25) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ("the loss is nan at step 7; the last good state is kept.", 7),
+        ("the gradient is inf at step 12; the last good state is kept.", 12),
+        ("the test loss is nan at step 400; the last good state is kept.", 400),
+        ("step 31: the solver cannot go on at t = 1.", 31),
+        ("the disk is full at step 12", None),
+        ("/tmp/x: all checkpoints are damaged", None),
+    ],
+)
+def test_numbers_that_ran_away_are_told_from_what_else_may_stop_a_training(words, step):
+    def stops():
+        raise StoppedError(words)
+
+    assert diverged_at(StoppedError(words)) == step
+    if step is None:
+        with pytest.raises(StoppedError):
+            carried_or_diverged(stops)
+    else:
+        assert carried_or_diverged(stops).rows == [{"diverged": step}]
+
+
+def test_a_training_that_diverges_is_a_finding(tmp_path):
+    training = TrainingSettings(steps=40, batch=4, optimizer="adam", rate=1.0, evaluation=4, threads=1)
+    run = Run("fast", Configuration(task(16.0, tau=64.0), "gated-exponential", "euler", FieldSettings(8), training=training))
+    carried = Compressed().carry_out(run, tmp_path)
+    assert carried.measures == {}
+    assert list(carried.rows[0]) == ["diverged"]
+    record = {"key": "fast", "configuration": run.configuration.to_json(), "measures": {}, "rows": carried.rows, "seconds": 1.0}
+    assert Compressed().headline(record) == f"training diverged at step {carried.rows[0]['diverged']}"
+
+
+# ---- the study
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_run_has_a_key_of_its_own_and_trains_on_clocks_that_are_tested(scale):
+    runs = Compressed().runs(scale)
+    assert len({run.key for run in runs}) == len(runs) > 0
+    assert {clock for run in runs for clock in run.configuration.task.clocks} <= set(CLOCKS)
+    told = [run for run in runs if run.configuration.task.told]
+    size = SIZES[scale]
+    assert len(told) == len(size.integrators) * size.seeds * sum(map(len, size.told.values()))
+
+
+def test_a_trained_model_is_measured_in_every_way_on_every_clock(tmp_path):
+    run = next(run for run in Compressed().runs("smoke") if run.key == "told-sigmoid-exact-fast-0")
+    training = dataclasses.replace(run.configuration.training, steps=2, threads=1)
+    run = Run(run.key, dataclasses.replace(run.configuration, training=training))
+    carried = Compressed().carry_out(run, tmp_path)
+    rows = {(row["as"], row["clock"]): row for row in carried.rows}
+    ways = ("euler", "exponential-euler", EXACT, "softplus-clock")
+    assert set(rows) == {(way, clock) for way in ways for clock in CLOCKS}
+    assert len(rows) == len(carried.rows)
+    assert max(rows[EXACT, clock]["states"] for clock in CLOCKS) < 1e-3 < rows["euler", 16.0]["states"]
+    assert len({rows[EXACT, clock]["accuracy"] for clock in CLOCKS}) == 1
+    assert rows["euler", 4.0]["accuracy"] == rows["softplus-clock", 4.0]["accuracy"]
+    assert json.loads(json.dumps(carried.rows)) == list(carried.rows)
+
+
+def recorded(accuracies, trained="euler", on="slow", told=True, way=None, paces=None, diverged=None, field="gated"):
+    """A record with made-up accuracies over clocks, by ways of running."""
+    run = Run(
+        f"{'told' if told else 'untold'}-{field}-{trained}-{on}",
+        Configuration(ClockedRecall(TRAINED[on], told=told), field, trained),
+    )
+    rows = [
+        {
+            "as": name, "clock": clock, "finite": True, "accuracy": value, "accuracy_all": value, "loss": 1.0,
+            "largest": (paces or [c / 4 for c in CLOCKS])[k], "median": 0.1, "states": 1e-5 if told else None,
+        }
+        for name, values in accuracies.items()
+        for k, (clock, value) in enumerate(zip(CLOCKS, values, strict=True))
+    ]  # fmt: skip
+    rows = rows if diverged is None else [{"diverged": diverged}]
+    configuration = json.loads(json.dumps(run.configuration.to_json()))
+    return {"key": run.key, "configuration": configuration, "measures": {}, "rows": rows, "seconds": 1.0}
+
+
+KEEPS, BREAKS, LOW = [1.0] * 7, [1.0, 1.0, 0.99, 0.95, 0.6, 0.1, 0.1], [0.1] * 7
+
+
+def test_the_verdict_is_that_of_the_records():
+    exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
+    theirs = recorded({"euler": BREAKS, EXACT: KEEPS})
+    verdict = Compressed().verdict([theirs, exact])
+    assert verdict.word == "reproduced"
+    assert "0.99 to 1.00 where time is stretched and 0.10 at c = 16" in verdict.sentence
+    found = list(verdict.numbers.values())
+    assert found[:4] == [0.0, 1e-5, 0.5, 2.0]  # kept at c = 2, and lost at c = 8, where the pace is c / 4
+    assert Compressed().verdict([recorded({"euler": KEEPS, EXACT: KEEPS}), exact]).word == "not"
+    assert Compressed().verdict([theirs, recorded({EXACT: BREAKS}, trained=EXACT)]).word == "partly"
+    never = recorded({"euler": [0.5, 0.5, *BREAKS[2:]], EXACT: BREAKS})
+    assert Compressed().verdict([never, recorded({EXACT: BREAKS}, trained=EXACT)]).word == "not"
+
+
+def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():
+    ours = recorded({EXACT: KEEPS}, trained=EXACT)
+    for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, told=False)]):
+        with pytest.raises(NotEnoughError, match="are needed"):
+            Compressed().verdict(records)
+    with pytest.raises(NotEnoughError, match="has learned"):
+        Compressed().verdict([recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT)])
+
+
+def test_what_models_do_that_are_not_told_is_in_the_verdict():
+    records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({EXACT: KEEPS}, trained=EXACT)]
+    untold = recorded({"euler": [0.3, *BREAKS[1:]]}, told=False)
+    assert "trained on slow clocks, 0.30 at c = 0.25 and 0.10 at c = 16." in Compressed().verdict([*records, untold]).sentence
+    assert "Not told" not in Compressed().verdict(records).sentence
+
+
+def test_the_table_marks_what_is_not_finite_and_names_trainings_that_diverged():
+    record = recorded({"euler": BREAKS, "exponential-euler": LOW})
+    record["rows"][6].update(finite=False, largest=None, median=None)
+    table = Compressed().table([record, recorded({}, diverged=3, on="fast", field="gated-exponential")])
+    assert "| sigmoid | Euler | slow | Euler | 1.00 | 1.00 | 0.99 | 0.95 | 0.60 | 0.10 | 0.10 × |" in table
+    assert "| sigmoid | Euler | slow | exponential | 0.10 |" in table
+    assert "0.25, 0.1" in table
+    assert "told-gated-exponential-euler-fast: training diverged at step 3." in table
+    assert "exponential" in table
+    assert "Not told" not in table
+
+
+def test_figures_have_a_panel_for_each_training_and_a_line_for_each_way():
+    records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({"euler": LOW, EXACT: KEEPS}, trained=EXACT, on="fast")]
+    figures = Compressed().figures(records)
+    assert set(figures) == {"told-sigmoid", "pace"}
+    axes = figures["told-sigmoid"].axes
+    assert len(axes) == 4
+    assert [len(ax.get_lines()) for ax in axes] == [3, 1, 1, 3]
+    assert axes[0].get_lines()[0].get_ydata().tolist() == BREAKS
+    marks = figures["pace"].axes[0].get_lines()[2:]
+    assert sorted(len(mark.get_xdata()) for mark in marks) == [0, 14, 14]
+
+
+def test_there_is_no_figure_of_nothing():
+    for draw in (lambda: accuracy_over_clocks({}, ""), lambda: accuracy_over_paces({"euler": []}, "")):
+        with pytest.raises(NotEnoughError):
+            draw()
+    assert Compressed().figures([]) == {}
+    assert [clock_words(c) for c in (0.25, 1.0, 16.0)] == ["1/4", "1", "16"]
+
+
+# ---- the recordings
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A folder with both recordings, made."""
+    for source, make in (("uci_har", make_har), ("japanese_vowels", make_vowels)):
+        (tmp_path / source).mkdir()
+        make(tmp_path / source)
+    train = tmp_path / "japanese_vowels" / "JapaneseVowels_TRAIN.ts.xz"
+    (train.parent / "JapaneseVowels_TEST.ts.xz").write_bytes(train.read_bytes())
+    monkeypatch.setenv(DATA, str(tmp_path))
+    return tmp_path
+
+
+def test_recordings_that_are_not_there_are_left_out_in_one_line(data, monkeypatch):
+    study = CompressedRecordings()
+    assert study.left_out() == ""
+    assert {run.configuration.task_name for run in study.runs("small")} == set(SOURCES)
+    (data / "uci_har").rename(data / "elsewhere")
+    assert {run.configuration.task_name for run in study.runs("small")} == {"vowels"}
+    assert study.left_out() == "Left out: uci_har/; --data DIR names the folder they are in."
+    monkeypatch.delenv(DATA)
+    assert study.runs("small") == []
+    assert "uci_har/ and japanese_vowels/" in study.left_out()
+
+
+def test_the_list_of_studies_says_what_is_left_out(monkeypatch, capsys):
+    monkeypatch.delenv(DATA, raising=False)
+    assert main(["study", "list"]) == 0
+    told = capsys.readouterr().out.partition("compressed-recordings")[2].partition("tallec-fig1")[0]
+    assert "Left out: uci_har/ and japanese_vowels/; --data DIR names the folder they are in." in told
+    assert " 0 runs" not in told
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_runs_on_recordings_have_keys_of_their_own(data, scale):
+    keys = [run.key for run in CompressedRecordings().runs(scale)]
+    assert len(set(keys)) == len(keys) > 0
+
+
+def test_a_model_of_recordings_is_measured_told_and_untold_at_every_speed(data, tmp_path):
+    run = next(run for run in CompressedRecordings().runs("smoke") if run.key.startswith("vowels-sigmoid-euler"))
+    training = dataclasses.replace(run.configuration.training, threads=1)
+    run = Run(run.key, dataclasses.replace(run.configuration, training=training))
+    carried = CompressedRecordings().carry_out(run, tmp_path / "run")
+    rows = {(row["told"], row["as"], row["clock"]): row for row in carried.rows}
+    assert len(rows) == len(carried.rows) == 2 * 3 * 5
+    for way in ("euler", "exponential-euler", EXACT):  # told and untold are the same at the recording's own speed
+        told, untold = rows[True, way, 1.0], rows[False, way, 1.0]
+        assert {**told, "told": None} == {**untold, "told": None}
+    assert rows[True, "euler", 1.0]["accuracy"] == pytest.approx(carried.measures["accuracy"])
+    assert rows[True, "euler", 4.0]["largest"] > 3 * rows[False, "euler", 4.0]["largest"]
+
+
+def played_record(name, trained, falls, accuracy=0.9):
+    """A record of accuracies that fall by so much at the fastest speed, told."""
+    source = SOURCES[name]
+    run = Run(f"{name}-{trained}", Configuration(source.task(data="somewhere"), "gated", trained))
+    rows = [
+        {
+            "as": trained, "told": told, "clock": speed, "finite": True, "loss": 1.0, "largest": 0.5 * speed, "median": 0.1,
+            "accuracy": accuracy - (falls if speed == source.speeds[-1] else 0.0),
+        }
+        for told in (True, False)
+        for speed in source.speeds
+    ]  # fmt: skip
+    configuration = json.loads(json.dumps(run.configuration.to_json()))
+    return {"key": run.key, "configuration": configuration, "measures": {}, "rows": rows, "seconds": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("taylor", "exact", "word"),
+    [(0.5, 0.02, "reproduced"), (0.8, 0.4, "partly"), (0.5, 0.06, "partly"), (0.0, 0.0, "not"), (0.04, 0.0, "not")],
+)
+def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have(taylor, exact, word):
+    records = [played_record("har", "euler", taylor), played_record("har", EXACT, exact)]
+    verdict = CompressedRecordings().verdict(records)
+    assert verdict.word == word
+    assert verdict.numbers["har, Euler: fall from c = 1 to 8"] == number(taylor)
+    assert "vowels" not in "".join(verdict.numbers)
+    assert "left out" in CompressedRecordings().table(records)
+    assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
+
+
+def test_taylor_steps_that_lose_where_no_pace_is_above_1_do_not_reproduce_the_claim():
+    taylor, exact = played_record("har", "euler", 0.5), played_record("har", EXACT, 0.0)
+    slow = next(row for row in taylor["rows"] if row["told"] and row["clock"] == 0.5)
+    slow["accuracy"] -= 0.1
+    assert CompressedRecordings().verdict([taylor, exact]).word == "partly"
+
+
+def test_a_recording_that_was_not_learned_is_not_judged_beside_one_that_was():
+    learned = [played_record("har", way, 0.0) for way in ("euler", EXACT)]
+    with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
+        CompressedRecordings().verdict([*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT))])
+
+
+def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from_one_kind():
+    with pytest.raises(NotEnoughError, match="are needed"):
+        CompressedRecordings().verdict([played_record("har", "euler", 0.5)])
+    with pytest.raises(NotEnoughError, match="has learned"):
+        CompressedRecordings().verdict([played_record("har", way, 0.1, accuracy=0.3) for way in ("euler", EXACT)])
+
+
+def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
+    records = [played_record("vowels", "euler", 0.5)]
+    table = CompressedRecordings().table(records)
+    assert "| told | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
+    drawn_ = CompressedRecordings().figures(records)
+    assert set(drawn_) == {"vowels"}
+    assert len(drawn_["vowels"].axes) == 2
+    line = drawn_["vowels"].axes[0].get_lines()[0]
+    assert line.get_xdata()[-1] == 4
+    assert line.get_ydata()[-1] == pytest.approx(0.4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
+def test_the_taylor_step_loses_the_vowels_that_are_played_four_times_as_fast_and_the_exact_model_does_not(tmp_path):
+    chosen = Vowels(data=os.path.join(os.environ["CTRNN_DATA"], "japanese_vowels"))
+    training = TrainingSettings(
+        steps=200, optimizer="adam", rate=4e-3, clip=1.0, evaluate_every=200, evaluation=400, checkpoint_every=200, threads=1
+    )
+    run = Run("vowels", Configuration(chosen, "gated", "euler", FieldSettings(32, "chrono", 16.0), training=training))
+    rows = {
+        (row["told"], row["as"], row["clock"]): row["accuracy"] for row in CompressedRecordings().carry_out(run, tmp_path).rows
+    }
+    assert rows[True, EXACT, 4.0] > rows[True, "euler", 4.0] + 0.1
+
+
+def test_carried_is_what_a_training_gave():
+    carried = Carried({"loss": 1.0}, [], 2.0)
+    assert carried_or_diverged(lambda: carried) is carried

@@ -1,0 +1,326 @@
+"""Clocks that stop and go: the oracle's cells, the learned clocks, and what the study says of its records."""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import ctrnn
+from discretize import DiscreteRNN
+from experiments.models.fields import FieldSettings, built_field
+from experiments.models.no_output_recurrence import blind_output
+from experiments.models.sequence_model import built_model
+from experiments.reports.log_dots import zero_dots
+from experiments.runs.configuration import Configuration
+from experiments.studies import stop_and_go
+from experiments.studies.learned_clocks import at_change, elapsed_time, gate_values, on_held_symbols
+from experiments.studies.oracle import OracleCell, StopAndGo, played
+from experiments.studies.oracle_clocks import UNTOLD, symbols_of, told_clock
+from experiments.studies.records import NotEnoughError
+from experiments.studies.stop_and_go import EXACT, StopAndGoStudy
+from experiments.tasks.recall import Recall
+
+INPUTS, HIDDEN, BATCH, SYMBOLS = 4, 6, 5, 9
+
+
+def field_named(name, seed=0):
+    return built_field(name, INPUTS, FieldSettings(hidden=HIDDEN), torch.Generator().manual_seed(seed)).double()
+
+
+def random_clock(most=4, seed=0):
+    return StopAndGo.random(SYMBOLS, BATCH, most, torch.Generator().manual_seed(seed))
+
+
+def random_symbols():
+    return torch.randn(SYMBOLS, BATCH, INPUTS)
+
+
+def test_a_clock_shows_every_symbol_as_often_as_it_was_told_and_marks_first_and_last():
+    clock = StopAndGo.of(torch.tensor([[3, 1], [1, 4], [3, 2]]))
+    assert clock.shown.T.tolist() == [[0, 0, 0, 1, 2, 2, 2], [0, 1, 1, 1, 1, 2, 2]]
+    assert clock.first.T.int().tolist() == [[1, 0, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 1, 0]]
+    assert clock.last.T.int().tolist() == [[0, 0, 1, 1, 0, 0, 1], [1, 0, 0, 0, 1, 0, 1]]
+    symbols = torch.arange(6).reshape(3, 2, 1)
+    assert clock.play(symbols)[..., 0].T.tolist() == [[0, 0, 0, 2, 4, 4, 4], [1, 3, 3, 3, 3, 5, 5]]
+
+
+def test_a_random_clock_repeats_each_number_of_times_equally_often():
+    clock = StopAndGo.random(4000, 3, 4, torch.Generator().manual_seed(0))
+    runs = np.unique(clock.shown[:, 0].numpy(), return_counts=True)[1][:-1]  # the last may be cut off
+    np.testing.assert_allclose(np.bincount(runs)[1:] / len(runs), [0.25] * 4, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    "theirs", [nn.GRUCell(INPUTS, HIDDEN), nn.LSTMCell(INPUTS, HIDDEN)], ids=lambda cell: type(cell).__name__
+)
+def test_at_step_1_an_oracle_cell_is_torchs_cell(theirs):
+    theirs = copy.deepcopy(theirs).double()
+    cell, x = OracleCell(ctrnn.from_torch(theirs)), torch.randn(BATCH, INPUTS)
+    h, c = torch.randn(2, BATCH, HIDDEN)
+    if isinstance(theirs, nn.LSTMCell):
+        got, expected = cell(x, torch.ones(BATCH), torch.cat([h, c], -1)), torch.cat(theirs(x, (h, c)), -1)
+    else:
+        got, expected = cell(x, torch.ones(BATCH), h), theirs(x, h)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["gated", "gated-global", "gru", "gated-power"])
+def test_at_step_0_a_product_form_stays_and_half_a_step_is_half_the_way(name):
+    field, x, h = field_named(name), torch.randn(BATCH, INPUTS), torch.randn(BATCH, HIDDEN)
+    cell = OracleCell(field)
+    assert torch.equal(cell(x, torch.zeros(BATCH), h), h)
+    halfway = (h + cell(x, torch.ones(BATCH), h)) / 2
+    torch.testing.assert_close(cell(x, torch.full((BATCH,), 0.5), h), halfway, rtol=0, atol=1e-14)
+
+
+def test_an_lstm_that_waits_keeps_c_and_makes_h_anew():
+    field, x, state = field_named("lstm"), torch.randn(BATCH, INPUTS), torch.randn(BATCH, 2 * HIDDEN)
+    waited = OracleCell(field)(x, torch.zeros(BATCH), state)
+    h, c = state.chunk(2, -1)
+    assert torch.equal(waited[:, HIDDEN:], c)
+    o = torch.sigmoid(x @ field.gates.weight_x.T + field.gates.bias + h @ field.gates.weight_h.T)[:, 3 * HIDDEN :]
+    torch.testing.assert_close(waited[:, :HIDDEN], o * torch.tanh(c))
+    went, halfway = (OracleCell(field)(x, torch.full((BATCH,), step), state)[:, HIDDEN:] for step in (1.0, 0.5))
+    torch.testing.assert_close(halfway, (c + went) / 2)  # the step multiplies i and 1 - f, hence the whole change of c
+
+
+@pytest.mark.parametrize("name", ["plain", "leaky"])
+def test_a_cell_without_a_gate_has_nothing_that_an_oracle_could_multiply(name):
+    with pytest.raises(ValueError, match="has none: its rate is a constant"):
+        OracleCell(field_named(name))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("goes", ["first", "last"])
+@pytest.mark.parametrize("name", [name for name in EXACT if name not in ("plain", "leaky")])
+def test_cells_are_exact_on_the_clocks_of_the_theorem_and_on_no_other(name, goes):
+    field, symbols, clock = field_named(name), random_symbols(), random_clock()
+    unwarped = played(field, symbols, torch.ones(SYMBOLS, BATCH))
+    with_kernels, _ = DiscreteRNN(field)(symbols)
+    torch.testing.assert_close(field.visible(unwarped[1:]), with_kernels, rtol=0, atol=1e-13)
+    states = played(field, clock.play(symbols), clock.step(goes))
+    expected = torch.stack([unwarped[clock.step(goes)[:, b].cumsum(0), b] for b in range(BATCH)], 1)
+    if goes in EXACT[name]:
+        assert torch.equal(states[1:], expected)
+    else:
+        assert (states[1:] - expected).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_a_step_at_the_wrong_repetition_is_not_exact():
+    field, symbols, clock = field_named("gated"), random_symbols(), random_clock()
+    unwarped = played(field, symbols, torch.ones(SYMBOLS, BATCH))
+    late = clock.last.roll(1, dims=0)
+    states = played(field, clock.play(symbols), late)[1:]
+    assert (states - unwarped[late.cumsum(0), torch.arange(BATCH)]).abs().max() > 1e-3
+
+
+def test_a_blind_output_gate_is_torchs_lstm_with_those_weights_zero_and_stays_so_in_training():
+    theirs = nn.LSTM(INPUTS, HIDDEN).double()
+    field = blind_output(ctrnn.from_torch(theirs))
+    with torch.no_grad():
+        theirs.weight_hh_l0[3 * HIDDEN :] = 0
+    xs = random_symbols()
+    got, _ = DiscreteRNN(field)(xs)
+    torch.testing.assert_close(got, theirs(xs)[0], rtol=0, atol=1e-13)
+    before = field.gates.weight_h.detach().clone()
+    optimizer = torch.optim.Adam(field.parameters(), 0.1)
+    got.square().sum().backward()
+    optimizer.step()
+    assert not field.gates.weight_h[3 * HIDDEN :].any()
+    assert not torch.equal(field.gates.weight_h, before)
+
+
+@torch.no_grad()
+def test_what_is_kept_after_a_symbol_is_e_to_the_minus_elapsed_time():
+    field = field_named("gated")
+    for name in ("weight_x", "weight_h", "bias"):
+        getattr(field.candidate, name).zero_()
+    field.rate.weight_h.zero_()  # else the gate would follow the state that decays
+    xs, h = torch.randn(1, BATCH, INPUTS).repeat(7, 1, 1), torch.randn(BATCH, HIDDEN)
+    states = [h]
+    for x in xs:
+        states.append(states[-1] + field(x, states[-1]))
+    passed = elapsed_time(field, gate_values(field, xs, torch.stack(states))).sum(0)
+    torch.testing.assert_close(states[-1], h * torch.exp(-passed))
+
+
+@torch.no_grad()
+def test_an_lstms_elapsed_time_is_what_its_forget_gate_lets_pass():
+    field, xs = field_named("lstm"), random_symbols()
+    states = played(field, xs)
+    gates = field.gates(xs, states[:-1, :, :HIDDEN])
+    forget = torch.sigmoid(gates[..., HIDDEN : 2 * HIDDEN])
+    torch.testing.assert_close(elapsed_time(field, gate_values(field, xs, states)), -forget.log())
+
+
+@torch.no_grad()
+def test_a_constant_gate_lets_time_pass_in_proportion_and_follows_no_clock():
+    field = field_named("leaky")
+    rows = on_held_symbols(field, random_symbols(), (1, 2, 5))
+    assert [row["elapsed"] for row in rows] == pytest.approx([1, 2, 5])
+    assert at_change(field, random_symbols(), random_clock())["correlation"] == 0
+
+
+@torch.no_grad()
+def test_states_that_forget_everything_do_not_hang_on_the_clock_and_slow_ones_do():
+    forgetful = field_named("plain")
+    forgetful.candidate.weight_h.zero_()
+    deviations = [row["deviation"] for row in _held_without_gates(forgetful)]
+    assert deviations == pytest.approx([0, 0], abs=1e-12)
+    slow = on_held_symbols(field_named("leaky"), random_symbols(), (1, 4))
+    assert slow[0]["deviation"] == 0
+    assert slow[1]["deviation"] > 0.3
+
+
+def _held_without_gates(field):
+    """The plain cell is the leaky one at alpha = 1, which no sigmoid reaches: so with a gate that is always open."""
+    leaky = ctrnn.Relaxation(field.candidate, ctrnn.ConstantRate(1.0), ctrnn.LinearDecay()).double()
+    return on_held_symbols(leaky, random_symbols(), (1, 3))
+
+
+@torch.no_grad()
+def test_the_deviation_is_between_ends_of_symbols_in_units_of_other_sequences():
+    field, xs = field_named("gru"), random_symbols()
+    alone, slowed = (DiscreteRNN(field)(xs.repeat_interleave(n, 0))[0][n - 1 :: n][3:] for n in (1, 4))
+    expected = (slowed - alone).norm() / (alone - alone.roll(1, dims=1)).norm()
+    assert on_held_symbols(field, xs, (1, 4))[1]["deviation"] == pytest.approx(float(expected))
+
+
+@torch.no_grad()
+def test_the_correlation_is_numpys_of_the_best_unit():
+    field, symbols, clock = field_named("gated"), random_symbols(), random_clock()
+    found = at_change(field, symbols, clock)
+    xs = clock.play(symbols)
+    g = gate_values(field, xs, played(field, xs))[3:].flatten(0, 1).numpy()
+    first = clock.first[3:].flatten().numpy()
+    assert found["correlation"] == pytest.approx(max(np.corrcoef(unit, first)[0, 1] for unit in g.T))
+    assert found["first"] == pytest.approx(g[first].mean())
+    assert found["others"] == pytest.approx(g[~first].mean())
+
+
+def configuration_of(name, warp):
+    task = Recall(length=8) if warp == 1 else Recall("variable", warp=warp, length=8)
+    return Configuration(task, name, "euler", FieldSettings(hidden=4))
+
+
+def made_record(kind, name, rows, warp=1):
+    settings = configuration_of(name, warp).to_json()
+    return {"key": f"{kind}-{name}-0", "configuration": settings, "measures": {"accuracy": 0.9}, "rows": rows, "seconds": 1.0}
+
+
+def made_records(**instead):
+    """As the theorem has it; `instead` gives a cell another difference on its first clock."""
+    records = []
+    for name, exact in EXACT.items():
+        clocks = ("first", "last", UNTOLD) if name not in ("plain", "leaky") else (UNTOLD,)
+        off = {clock: 0.0 if clock in exact else 0.5 for clock in clocks}
+        off[clocks[0]] = instead.get(name.replace("-", "_"), off[clocks[0]])
+        records.append(
+            made_record(
+                "told", name,
+                [
+                    {"kind": "told", "clock": clock, "dtype": dtype, "largest": largest, "differing": 0.0, "accuracy": 0.9,
+                     "unwarped_accuracy": 0.9}
+                    for clock, largest in off.items()
+                    for dtype in ("float32", "float64")
+                ],
+            )
+        )  # fmt: skip
+    return records
+
+
+def test_the_verdict_is_that_of_the_differences():
+    study = StopAndGoStudy()
+    assert study.verdict(made_records()).word == "reproduced"
+    assert "9 of the 9" in study.verdict(made_records()).sentence
+    for instead in ({"gated": 1e-16}, {"lstm": 0.0}, {"plain": 1e-6}, {"gru": math.nan}):
+        assert study.verdict(made_records(**instead)).word == "partly", instead
+    with pytest.raises(NotEnoughError, match="plain"):
+        study.verdict(made_records()[:-1])
+
+
+def test_what_a_cell_is_told_nothing_of_is_no_failure_of_the_theorem():
+    records = made_records()
+    for row in records[0]["rows"]:
+        if row["clock"] == UNTOLD:
+            row["largest"] = 0.0
+    assert StopAndGoStudy().verdict(records).word == "reproduced"
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_every_run_has_a_key_of_its_own_and_every_cell_both_kinds(scale):
+    runs = StopAndGoStudy().runs(scale)
+    assert len({run.key for run in runs}) == len(runs)
+    assert {run.configuration.field for run in runs if run.key.startswith("told")} == set(EXACT)
+    assert all(run.configuration == Configuration.from_json(json.loads(json.dumps(run.configuration.to_json()))) for run in runs)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """A record of each kind from untrained models of the smoke scale."""
+    study = StopAndGoStudy()
+    torch.set_num_threads(1)  # before `_same_start`, which is each test's
+    wanted = ("told-gated-0", "told-lstm-blind-output-0", "told-plain-0", "learned-gru-0", "learned-leaky-0")
+    records = []
+    for run in study.runs("smoke"):
+        if run.key in wanted:
+            rows = study.measure(run, built_model(run.configuration))
+            settings = json.loads(json.dumps(run.configuration.to_json()))
+            records.append({"key": run.key, "configuration": settings, "measures": {"accuracy": 0.5}, "seconds": 1.0,
+                            "rows": json.loads(json.dumps(rows, allow_nan=False))})  # fmt: skip
+    return records
+
+
+def test_what_is_measured_of_a_model_is_exact_in_both_dtypes_where_the_theorem_says_so(measured):
+    found = {(r["configuration"]["field"], row["clock"], row["dtype"]): row
+             for r in measured for row in r["rows"] if row["kind"] == "told"}  # fmt: skip
+    for dtype in ("float32", "float64"):
+        for at in (("gated", "first"), ("gated", "last"), ("lstm-blind-output", "first")):
+            assert found[*at, dtype]["largest"] == found[*at, dtype]["differing"] == 0
+            # Every symbol is answered as it is unwarped, but the last ones, which a clock may not have come to.
+            assert found[*at, dtype]["accuracy"] == pytest.approx(found[*at, dtype]["unwarped_accuracy"], abs=0.05)
+        for at in (("gated", UNTOLD), ("lstm-blind-output", "last"), ("plain", UNTOLD)):
+            assert found[*at, dtype]["largest"] > 1e-3
+    assert ("plain", "first", "float64") not in found
+
+
+def test_tables_and_figures_come_from_any_part_of_the_records(measured):
+    study = StopAndGoStudy()
+    for part in (measured, measured[:1], measured[-1:]):
+        assert study.figures(part)
+        assert study.table(part).count("|") > 20
+        assert all(study.headline(record) for record in part)
+    assert "0, every bit" in study.table(measured)
+    assert set(study.figures(measured)) == set(study.captions)
+
+
+def test_the_unwarped_trajectory_is_played_at_the_ends_when_nothing_is_told():
+    # With every symbol shown once, being told and being told nothing are the same.
+    model = built_model(configuration_of("gated", 1))
+    symbols, targets = symbols_of(0)
+    once = StopAndGo.of(torch.ones(symbols.shape[:2], dtype=torch.long))
+    with torch.no_grad():
+        rows = told_clock(model, symbols, targets, once, "float32")
+    assert {row["clock"] for row in rows} == {"first", "last", UNTOLD}
+    assert all(row["largest"] < 1e-6 and row["accuracy"] == row["unwarped_accuracy"] for row in rows)
+
+
+def test_exact_zeros_have_a_place_of_their_own_on_a_logarithmic_axis():
+    figure = zero_dots({"a": {"x": 0.0, "y": 1e-9}, "b": {"x": 0.3, "y": math.inf}}, "label")
+    (ax,) = figure.axes
+    assert ax.get_xticklabels()[0].get_text() == "0 exactly"
+    drawn = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
+    assert min(drawn) == ax.get_xticks()[0] < -9
+    with pytest.raises(NotEnoughError):
+        zero_dots({}, "label")
+
+
+def test_cells_learn_on_the_task_that_they_are_told_to():
+    runs = {run.key: run.configuration for run in StopAndGoStudy().runs("small")}
+    assert (runs["told-gated-0"].task.warp, runs["learned-gated-0"].task.warp) == (1, 8)
+    assert stop_and_go.LEARNED[-1] == "leaky"

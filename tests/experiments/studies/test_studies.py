@@ -1,0 +1,469 @@
+"""Studies: runs survive the death of their processes, nothing is done twice or mixed, and pages say no more than records do."""
+
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_studies import Fake, Settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.reports.bands import LOOKS, bands
+from experiments.studies.folder import claimed, described, opened, place_of
+from experiments.studies.html_page import as_html, write
+from experiments.studies.page import filled, section
+from experiments.studies.records import NotEnoughError, Spread, grouped, markdown, measure_of, number, setting, spread, spreads
+from experiments.studies.registry import STUDIES, loaded, study_named
+from experiments.studies.report import gathered
+from experiments.studies.runner import cores, run
+from experiments.studies.study import SCALES, Run
+from experiments.usage import UsageError
+
+TESTS, ROOT = Path(__file__).resolve().parents[2], Path(__file__).resolve().parents[3]
+
+
+def carried_out(folder, study="Fake", workers=2, shard=(1, 1), scale="smoke"):
+    return run(f"fake_studies:{study}", scale, folder, f"typed {shard}", workers, shard)
+
+
+def results(folder):
+    """Every record, but for where it was made."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/rows.json"))]
+    return {record["key"]: {name: part for name, part in record.items() if name != "made"} for record in found}
+
+
+def attempts(folder):
+    return {path.parent.name: len(path.read_text().split()) for path in sorted(folder.glob("runs/*/attempts"))}
+
+
+KEYS = [f"run-{seed}" for seed in range(6)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder in which everything is done."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert carried_out(folder)
+    return folder
+
+
+@pytest.fixture
+def done(whole, tmp_path):
+    return Path(shutil.copytree(whole, tmp_path / "done"))
+
+
+def test_records_do_not_depend_on_how_many_workers_there_are(whole, tmp_path):
+    assert carried_out(tmp_path, workers=1)
+    assert results(tmp_path) == results(whole)
+    assert list(results(whole)) == KEYS
+    draw = random.Random(4)  # the numbers themselves, drawn a second time
+    assert results(whole)["run-4"]["measures"] == {"loss": draw.random()}
+    assert [row["x"] for row in results(whole)["run-4"]["rows"]] == [draw.random() for _ in range(3)]
+
+
+def test_two_workers_share_the_runs(whole):
+    at_work = {(place_of(whole, key) / "attempts").read_text().strip() for key in KEYS}
+    assert len(at_work) <= 2  # each process imports once and takes run after run
+    assert str(os.getpid()) not in at_work
+
+
+def test_a_death_or_an_exception_costs_its_own_run_only(tmp_path, capfd):
+    assert not carried_out(tmp_path, "Troubled")
+    assert list(results(tmp_path)) == ["run-0", "run-3", "run-4", "run-5"]
+    assert attempts(tmp_path) == {"run-0": 2, "run-1": 2, "run-2": 1, "run-3": 1, "run-4": 1, "run-5": 1}
+    said = capfd.readouterr().out
+    assert "FAILED  run-1: its process was killed by SIGKILL (perhaps memory ran out), 2 times" in said
+    assert "FAILED  run-2: ZeroDivisionError: the second line says it" in said
+    assert "4 of 6 runs" in said
+    error = (place_of(tmp_path, "run-2") / "error.txt").read_text()
+    assert "Traceback" in error
+    assert "in live" in error
+    # The same command tries these again, and only these; what went wrong before is forgotten once it is right.
+    assert carried_out(tmp_path)
+    assert attempts(tmp_path) == {"run-0": 2, "run-1": 3, "run-2": 2, "run-3": 1, "run-4": 1, "run-5": 1}
+    assert not (place_of(tmp_path, "run-2") / "error.txt").exists()
+    assert "6 runs, 4 done before, 2 missing" in capfd.readouterr().out
+
+
+def test_a_second_call_does_only_what_is_missing_or_damaged(done, whole, capsys):
+    assert carried_out(done)
+    assert "all done before" in capsys.readouterr().out
+    assert attempts(done) == attempts(whole)
+    torn, other, gone = (place_of(done, key) / "rows.json" for key in KEYS[:3])
+    torn.write_text(torn.read_text()[:-40])
+    other.write_text(json.dumps({**json.loads(other.read_text()), "rows": None}))
+    gone.unlink()
+    assert carried_out(done)
+    assert results(done) == results(whole)
+    assert list(attempts(done).values()) == [2, 2, 2, 1, 1, 1]
+
+
+def test_shards_are_disjoint_and_complete(tmp_path, whole):
+    for part in (1, 2, 3):
+        assert carried_out(tmp_path / str(part), shard=(part, 3), workers=1)
+    shares = [set(results(tmp_path / str(part))) for part in (1, 2, 3)]
+    assert sorted(key for share in shares for key in share) == KEYS
+    # Folders copied together are one.
+    for part in (2, 3):
+        shutil.copytree(tmp_path / str(part), tmp_path / "1", dirs_exist_ok=True)
+    assert results(tmp_path / "1") == results(whole)
+    before = attempts(tmp_path / "1")
+    assert carried_out(tmp_path / "1")
+    assert attempts(tmp_path / "1") == before
+
+
+def test_a_changed_configuration_is_refused_and_nothing_is_touched(done):
+    before = {path: path.read_bytes() for path in done.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match=r"run 'run-0' of another configuration \(size is 2 and was 1\)"):
+        carried_out(done, "Larger")
+    (done / "study.json").unlink()  # the records know too
+    with pytest.raises(UsageError, match=r"run 'run-0' of another configuration \(size is 2 and was 1\).*another folder"):
+        carried_out(done, "Larger")
+    assert all(path.read_bytes() == text for path, text in before.items() if path.name != "study.json")
+
+
+def test_runs_may_come_to_a_folder_and_none_may_go(tmp_path):
+    def opened_with(keys):
+        runs = [Run(key, Settings(0)) for key in keys]
+        opened(tmp_path, "fake", "smoke", runs, {"command": "typed"})
+        return list(described(tmp_path)["runs"])
+
+    assert opened_with(KEYS[:2]) == KEYS[:2]
+    assert opened_with(KEYS[:4]) == KEYS[:4]
+    with pytest.raises(UsageError, match=r"run 'run-0' .*it is asked for no more"):
+        opened_with(KEYS[1:4])
+    assert list(described(tmp_path)["runs"]) == KEYS[:4]
+
+
+def test_a_study_without_runs_says_what_is_missing_and_leaves_no_folder(tmp_path):
+    with pytest.raises(UsageError, match=r"fake has nothing to run. The data are missing."):
+        carried_out(tmp_path / "new", "Empty")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_of_another_scale_or_study_is_refused(done):
+    with pytest.raises(UsageError, match="holds the study 'fake' at scale 'smoke', not 'fake' at 'paper'"):
+        carried_out(done, scale="paper")
+
+
+def test_a_damaged_study_file_is_told_and_costs_no_run(done, whole):
+    (done / "study.json").write_text("{")
+    with pytest.raises(UsageError, match="damaged; delete that file"):
+        carried_out(done)
+    (done / "study.json").unlink()
+    assert carried_out(done)
+    assert attempts(done) == attempts(whole)
+
+
+def test_a_run_that_another_call_is_at_work_on_is_left_to_it(tmp_path, capsys):
+    with claimed(place_of(tmp_path, "run-3")) as mine:
+        assert mine
+        assert carried_out(tmp_path)
+    assert list(results(tmp_path)) == [key for key in KEYS if key != "run-3"]
+    assert "Left to another call on this folder, which is at work on them: run-3." in capsys.readouterr().out
+    assert carried_out(tmp_path)
+    assert list(results(tmp_path)) == KEYS
+
+
+def test_workers_that_do_not_come_up_are_told_and_not_started_forever(tmp_path, capfd):
+    assert not carried_out(tmp_path, "Stubborn", workers=1)
+    said = capfd.readouterr().out
+    assert said.count("no worker process comes up: it ended with exit code 3") == 2 * len(KEYS)
+    assert "No run is done." in said
+
+
+SCRIPT = """
+import sys
+from experiments.studies.registry import STUDIES
+from experiments.__main__ import main
+STUDIES["fake"] = "fake_studies:Slow"
+if __name__ == "__main__":
+    sys.exit(main(["study", "run", "fake", "--scale", "smoke", "--out", sys.argv[1], "--workers", "2"]))
+"""
+
+
+def begun(tmp_path):
+    """A call whose two workers are both in a run, and their ids."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    path = os.pathsep.join([str(ROOT), str(TESTS)])
+    call = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "out")], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(files := list((tmp_path / "out").glob("runs/*/attempts"))) < 2 or not all(f.read_text() for f in files):
+        assert call.poll() is None, call.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return call, [int(file.read_text()) for file in files]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(pids, seconds):
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+def test_workers_save_and_end_when_their_parent_is_killed(tmp_path):
+    call, pids = begun(tmp_path)
+    assert all(map(alive, pids))
+    call.kill()
+    wait_until_gone(pids, 5)
+    call.communicate()
+    assert len(list((tmp_path / "out").glob("runs/*/saved"))) == 2
+    assert not results(tmp_path / "out")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])
+def test_an_interrupted_study_saves_and_says_how_to_go_on(tmp_path, number, code):
+    call, pids = begun(tmp_path)
+    call.send_signal(number)
+    _, said = call.communicate(timeout=20)
+    assert call.returncode == code
+    assert "0 of 6 runs are done and kept, those begun are saved. To go on: ctrnn study run fake --scale smoke --out " in said
+    assert "Traceback" not in said
+    assert len(list((tmp_path / "out").glob("runs/*/saved"))) == 2
+    assert not any(map(alive, pids))
+
+
+def written(folder):
+    return write(folder, Fake())
+
+
+def test_the_page_says_claim_verdict_numbers_and_loads_nothing(done):
+    told = written(done)
+    assert told.startswith("Partly reproduced. Some of it <is>.\n")
+    page = (done / "index.html").read_text()
+    for words in ("Is 1 &lt; 2?", "“It is &lt; always.”", "Nobody, never.", "Partly reproduced.", "Some of it &lt;is&gt;.",
+                  "Nothing | was open.", "all 6 runs", "3 s of training in all", "The means.", "typed (1, 1)",
+                  "threads 1"):  # fmt: skip
+        assert words in page, words
+    assert "<is>" not in page
+    losses = [results(done)[key]["measures"]["loss"] for key in KEYS]
+    assert all(f"<td>{loss:.3g}</td>" in page for loss in losses)
+    assert f"<td>{max(losses):.3g}</td>" in page
+    assert not re.search(r'(src|href)="(?!#|data:)|<script|@import|url\((?!#)', page)
+    assert (done / "means.svg").read_text().startswith("<svg xmlns=")
+    assert (done / "table.md").read_text().startswith("Partly reproduced. Some of it <is>.\n\nIn words.\n\n| run | loss |")
+
+
+def test_a_part_of_the_runs_is_always_called_one(done):
+    for key in KEYS[3:]:
+        (place_of(done, key) / "rows.json").unlink()
+    assert "Some of it <is>. This is from 3 of 6 runs." in written(done)
+    (place_of(done, "run-2") / "rows.json").unlink()
+    assert "Not decided yet. Three runs are needed. This is from 2 of 6 runs." in written(done)
+    for key in KEYS[:2]:
+        (place_of(done, key) / "rows.json").unlink()
+    assert "Not decided yet. No run is done. This is from 0 of 6 runs." in written(done)
+    assert "0 of 6 runs" in (done / "index.html").read_text()
+
+
+def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done):
+    text = section(gathered(done, Fake()))
+    assert "> It is < always." in text
+    assert "**Partly reproduced.** Some of it <is>." in text
+    assert "![The means.](figures/fake-means.svg)" in text
+    page = "before\n<!-- study: other -->\nold\n<!-- end -->\n<!-- study: fake -->\nold\n<!-- end -->\nafter\n"
+    assert filled(page, {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
+    with pytest.raises(ValueError, match="no place for 'another'"):
+        filled(page, {"another": text})
+
+
+def test_a_key_is_a_plain_folder_name():
+    for key in ("", "a/b", "..", "A", "a b", ".a"):
+        with pytest.raises(ValueError, match="a run's key"):
+            Run(key, Settings(0))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6))
+def test_a_spread_has_the_mean_between_its_ends(values):
+    found = spread(values)
+    assert (found.low, found.high, found.count) == (min(values), max(values), len(values))
+    assert found.low <= found.mean <= found.high
+    assert math.isclose(found.mean, statistics.fmean(values), rel_tol=1e-12, abs_tol=1e-9)
+
+
+def test_what_is_not_finite_shows_in_the_mean_and_no_runs_are_not_enough():
+    found = spread([1.0, math.nan, 3.0])
+    assert math.isnan(found.mean)
+    assert (found.low, found.high, str(found)) == (1.0, 3.0, "not finite (1.0–3.0)")
+    with pytest.raises(NotEnoughError):
+        spread([])
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.123456, "0.123"), (0.9996, "0.9996"), (0.99996, "0.99996"), (0.95, "0.950"), (1.0, "1"), (0.0, "0"), (123456.0, "123000"),
+     (12.345, "12.3"), (0.00001234, "1.23e-05"), (-0.5, "-0.500"), (9.996, "10.0"), (12, "12"), (math.inf, "not finite")],
+)  # fmt: skip
+def test_a_number_keeps_three_digits_and_is_never_rounded_to_1(value, words):
+    assert number(value) == words
+
+
+@given(st.floats(0.5, 1, exclude_max=True))
+def test_nothing_below_1_is_written_as_1(value):
+    assert float(number(value)) < 1 or 1 - value < 1e-9
+    assert abs(float(number(value)) - value) <= 5.1e-4
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([0.52, 0.48, 0.56], "0.520 (0.480–0.560)"), ([0.98, 0.2], "0.59 (0.20–0.98)"), ([100.0, 300.0], "200 (100–300)"),
+     ([0.5], "0.500"), ([0.25, 0.25], "0.250"), ([0.9995, 1.0], "0.99975 (0.99950–1.00000)"),
+     ([4e-9, 5e-9], "4.5e-09 (4.0e-09–5.0e-09)"), ([1e7, 1.1e7, 1.2e7], "1.10e+07 (1.00e+07–1.20e+07)")],
+)  # fmt: skip
+def test_a_spread_is_written_with_two_digits_of_what_it_spans(values, words):
+    assert str(spread(values)) == words
+
+
+def test_records_are_grouped_by_dotted_settings_in_their_order():
+    records = [{"key": str(k), "configuration": Settings(k % 2, k % 3).to_json(), "measures": {"loss": k}} for k in range(6)]
+    groups = grouped(records, "size", "training.seed")
+    assert list(groups) == [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0), (2, 1)]
+    assert spreads(records, ["training.seed"], "loss") == {(0,): Spread(2, 0, 4, 3), (1,): Spread(3, 1, 5, 3)}
+    assert spreads(records, ["size"], lambda record: -measure_of(record, "loss"))[(0,)] == Spread(-1.5, -3, 0, 2)
+    with pytest.raises(KeyError, match=r"no setting 'training.rate': at 'rate' there is seed"):
+        setting(records[0], "training.rate")
+    with pytest.raises(KeyError, match="no measure 'accuracy'; there is loss"):
+        measure_of(records[0], "accuracy")
+
+
+def test_a_table_keeps_its_columns_whatever_is_in_a_cell():
+    text = markdown(["a", "b"], [("x|y\nz", 0.12345), (None, Spread(2, 1, 3, 2))])
+    assert text.splitlines()[2:] == ["| x\\|y z | 0.123 |", "| – | 2.0 (1.0–3.0) |"]
+    assert '<th scope="row">x|y z</th><td>0.123</td>' in as_html(text)
+
+
+def test_lines_are_told_apart_without_colour_and_bands_span_what_they_say():
+    assert all(len({str(look[part]) for look in LOOKS}) == len(LOOKS) for part in range(3))
+    points = {2.0: Spread(0.4, 0.3, 0.6, 3), 1.0: Spread(0.2, 0.1, 0.9, 3)}
+    figure = bands({"left": {"a": points}, "right": {"b": points, "a": points}}, "x", "y", levels={"chance": 0.5})
+    lines = [[line for line in ax.get_lines() if line.get_label() in ("a", "b")] for ax in figure.axes]
+    assert [[line.get_label() for line in panel] for panel in lines] == [["a"], ["b", "a"]]
+    assert lines[0][0].get_xydata().tolist() == [[1.0, 0.2], [2.0, 0.4]]
+    (one,), (other, same) = lines
+    look = ("get_color", "get_linestyle", "get_marker", "_dash_pattern")
+    drawn = [
+        tuple(str(getattr(line, part)() if part[0] != "_" else line._dash_pattern) for part in look)
+        for line in (one, same, other)
+    ]
+    assert drawn[0] == drawn[1]
+    assert all(mine != theirs for k, (mine, theirs) in enumerate(zip(drawn[0], drawn[2], strict=True)) if k != 1)
+    corners = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert {tuple(corner) for corner in corners.tolist()} == {(1.0, 0.1), (1.0, 0.9), (2.0, 0.3), (2.0, 0.6)}
+    with pytest.raises(NotEnoughError):
+        bands({"left": {}}, "x", "y")
+    with pytest.raises(ValueError, match="6 lines"):
+        bands({"left": {str(k): points for k in range(6)}}, "x", "y")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_says_what_it_asks_and_has_its_place_in_the_docs(name):
+    study = study_named(name)
+    assert study.name == name
+    assert all([study.question.endswith("?"), study.claim, study.source, study.resolutions])
+    for scale in SCALES:
+        runs = study.runs(scale)
+        assert len({one.key for one in runs}) == len(runs)
+        assert runs or study.left_out()  # says why there is none
+        assert study.minutes[scale] > 0
+        for configuration in (one.configuration for one in runs):
+            assert type(configuration).from_json(json.loads(json.dumps(configuration.to_json()))) == configuration
+    assert f"<!-- study: {name} -->" in (ROOT / "docs" / "studies.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "word"),
+    [((1.0, 0.995, 0.99), "reproduced"), ((0.5, 1.0, 1.0), "partly"), ((0.98, 0.989, 0.1), "not")],
+)
+def test_the_unwarped_task_is_reproduced_where_every_model_succeeds(accuracies, word):
+    study = study_named("unwarped")
+    runs = study.runs("small")
+    means = dict(zip(("plain", "leaky", "gated"), accuracies, strict=True))
+    records = [
+        {"key": one.key, "configuration": one.configuration.to_json(), "rows": [], "seconds": 1.0,
+         "measures": {"accuracy": means[one.configuration.field], "loss": 0.1}}
+        for one in runs
+    ]  # fmt: skip
+    assert study.verdict(records).word == word
+    assert study.verdict(records[:3]).word == word
+    with pytest.raises(NotEnoughError, match="no run of leaky, gated"):
+        study.verdict(records[:1])
+    assert study.table(records).count("\n| ") == 5
+    assert list(study.figures(records)) == list(study.captions)
+
+
+def test_wrong_usage_and_help_answer_without_torch(tmp_path):
+    asked = {
+        ("study",): (2, "usage: ctrnn study COMMAND"),
+        ("study", "--help"): (0, "usage: ctrnn study COMMAND"),
+        ("study", "run", "--help"): (0, "usage: ctrnn study run"),
+        ("study", "lits"): (2, "there is no command 'lits'; did you mean 'list'?"),
+        ("study", "run", "unwraped", "--out", "x"): (2, "there is no study 'unwraped'; did you mean 'unwarped'?"),
+        ("study", "run", "qqqq", "--out", "x"): (2, f"there is no study 'qqqq'; there is {', '.join(STUDIES)}."),
+        ("study", "run", "unwarped"): (2, "--out DIR"),
+        ("study", "run", "unwarped", "--out", "x", "--scale", "smok"): (2, "no scale 'smok'; did you mean 'smoke'?"),
+        ("study", "run", "unwarped", "--out", "x", "--shard", "0/2"): (2, "--shard is I/N with I from 1 to N"),
+        ("study", "run", "unwarped", "--out", "x", "--shard", "3/2"): (2, "--shard is I/N with I from 1 to N"),
+        ("study", "run", "unwarped", "--out", "x", "--workers", "0"): (2, "at least 1; got 0"),
+        ("study", "plot", str(tmp_path)): (2, "no study.json in it"),
+    }
+    script = (
+        "import contextlib, io, json, sys\nfrom experiments.__main__ import main\nfound = []\n"
+        "for words in json.loads(sys.argv[1]):\n    said = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):\n        code = main(words)\n"
+        "    heavy = [name for name in ('torch', 'sympy', 'matplotlib') if name in sys.modules]\n"
+        "    found.append((code, said.getvalue(), heavy))\nprint(json.dumps(found))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(list(asked))], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for (words, (code, message)), found in zip(asked.items(), json.loads(done.stdout), strict=True):
+        assert (found[0], found[2]) == (code, []), words
+        assert message in " ".join(found[1].replace("│", " ").split()), (words, found[1])
+    assert not (ROOT / "x").exists()
+
+
+@pytest.mark.slow
+def test_the_smallest_study_is_reproduced_with_the_same_bits_by_one_worker_and_by_two(tmp_path):
+    outs = []
+    for workers in sorted({1, cores()}):
+        out = tmp_path / str(workers)
+        words = ["study", "run", "unwarped", "--scale", "smoke", "--out", str(out), "--workers", str(workers)]
+        done = subprocess.run(
+            [sys.executable, "-m", "experiments", *words], cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Reproduced. 3 of 3 architectures" in done.stdout
+        outs.append({key: record["measures"] for key, record in results(out).items()})
+    assert outs[0] == outs[-1]
+    plotted = subprocess.run(
+        [sys.executable, "-m", "experiments", "study", "plot", str(out)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Reproduced. 3 of 3" in plotted.stdout
+
+
+def test_an_address_is_of_a_study():
+    with pytest.raises(TypeError, match="is no Study"):
+        loaded("builtins:dict")

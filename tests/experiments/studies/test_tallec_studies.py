@@ -1,0 +1,443 @@
+"""The figures of Tallec and Ollivier 2018: sizes as printed, verdicts as the numbers say, and recall at any warp."""
+
+import collections
+import csv
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from experiments.seeds import generator
+from experiments.studies.records import NotEnoughError
+from experiments.studies.registry import STUDIES, study_named
+from experiments.studies.runner import run
+from experiments.studies.tallec import MODELS, Part, judged
+from experiments.studies.tallec_fig1 import PANELS
+from experiments.studies.tallec_fig4 import curve, reached
+from experiments.studies.tallec_fig5 import tests as slower_tests
+from experiments.tasks.any_warp import AnyWarp
+from experiments.tasks.recall import Recall
+
+NAMES = ("tallec-fig1", "tallec-fig5", "tallec-fig4")
+slower_tests.__test__ = False  # it is no test, whatever its name
+
+
+def recorded(run, rows, **measures):
+    """The record of a run, as the runner would have read it."""
+    configuration = json.loads(json.dumps(run.configuration.to_json()))
+    return {"key": run.key, "configuration": configuration, "measures": measures, "rows": rows, "seconds": 1.0, "made": {}}
+
+
+# Sizes ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_runs_of_figure_1_are_those_printed():
+    runs = study_named("tallec-fig1").runs("paper")
+    assert len(runs) == 4 * 11 * 3 * 5
+    for one in runs:
+        task, settings, field = one.configuration.task, one.configuration.training, one.configuration.field_settings
+        assert isinstance(task, Recall)
+        assert (task.length, task.alphabet, task.least, field.hidden) == (500, 10, 1, 64)
+        assert (settings.batch, settings.optimizer, settings.schedule, settings.evaluate_every) == (32, "rmsprop", "plateau", 100)
+        assert settings.clip is None
+        assert 50_000 <= 32 * settings.batches < 50_000 + 32
+        assert settings.steps == 3 * settings.batches
+        assert one.configuration.integrator == "euler"
+        if one.configuration.field != "plain":  # time scales up to the longest wait
+            assert (field.init, field.t_max) == ("chrono", max(2, task.warp))
+    panels = collections.Counter((one.configuration.task.warping, one.configuration.task.padded) for one in runs)
+    assert panels == {(warping, padded): 165 for warping in ("uniform", "variable") for padded in (False, True)}
+    assert {one.configuration.task.warp for one in runs} == {1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100}
+    assert {one.configuration.field for one in runs} == set(MODELS)
+    assert {one.configuration.training.seed for one in runs} == set(range(5))
+
+
+def test_figure_1_is_tested_on_ten_thousand_sequences(monkeypatch):
+    study, asked = study_named("tallec-fig1"), []
+    monkeypatch.setattr("experiments.runs.training.evaluate", lambda *said: asked.append(said) or {"loss": 0.5, "accuracy": 0.9})
+    one = study.runs("paper")[0]
+    (row,) = study.measure(one, "the model")
+    ((model, task, split, sequences, seed, batch),) = asked
+    assert (model, task, split, sequences, seed, batch) == ("the model", one.configuration.task, "test", 10_000, 0, 32)
+    assert row == {"sequences": 10_000, "loss": 0.5, "accuracy": 0.9, **one.configuration.task.baselines()}
+
+
+def test_the_runs_of_figure_5_are_those_printed():
+    runs = study_named("tallec-fig5").runs("paper")
+    assert len(runs) == 2 * 3 * 5
+    for one in runs:
+        task, settings = one.configuration.task, one.configuration.training
+        assert (task.least, task.warp, task.length, task.first, task.padded) == (1, 50, 500, True, False)
+        assert (settings.batch, settings.steps, one.configuration.field_settings.hidden) == (32, 4689, 64)
+        inside, *slower = slower_tests(task)
+        assert inside[1] == AnyWarp(warp=50, length=500, per=task.per, first=False)
+        assert [(found.least, found.warp) for _, found in slower] == [(100, most) for most in range(100, 501, 50)]
+        assert all(found.length == 10 * found.warp and found.per == task.per and not found.first for _, found in slower)
+
+
+def test_the_runs_of_figure_4_are_those_printed():
+    runs = study_named("tallec-fig4").runs("paper")
+    assert len(runs) == 2 * 2 * 3
+    for one in runs:
+        field, settings = one.configuration.field_settings, one.configuration.training
+        assert (one.configuration.field, field.hidden, one.configuration.task.T in (200, 750)) == ("lstm", 128, True)
+        assert (settings.optimizer, settings.rate, settings.clip, settings.batch) == ("rmsprop", 1e-3, None, 50)
+        assert (settings.schedule, settings.batches) == ("constant", None)
+        assert field.t_max == (one.configuration.task.T if field.init == "chrono" else None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smaller_scales_are_smaller_in_everything_that_takes_time(name):
+    assert name in STUDIES
+    work = [
+        sum(
+            one.configuration.training.steps * getattr(one.configuration.task, "length", getattr(one.configuration.task, "T", 0))
+            for one in study_named(name).runs(scale)
+        )
+        for scale in ("smoke", "small", "paper")
+    ]
+    assert 100 * work[0] < work[1]
+    assert 5 * work[1] < work[2]
+
+
+# Verdicts ------------------------------------------------------------------------------------------------------------------
+
+PRINTED = {
+    ("uniform", "plain"): 1.3, ("uniform", "leaky"): 0.01, ("uniform", "gated"): 0.01,
+    ("variable", "plain"): 1.2, ("variable", "leaky"): 0.8, ("variable", "gated"): 0.02,
+}  # fmt: skip
+
+
+def of_figure_1(losses=PRINTED, scale="small"):
+    """Records with these losses at moderate warps, and with everything solved at warp 1."""
+    found = []
+    for one in study_named("tallec-fig1").runs(scale):
+        task, field, seed = one.configuration.task, one.configuration.field, one.configuration.training.seed
+        loss = losses[task.warping, field] * (1 + 0.02 * seed) if task.warp > 1 else 1e-3
+        found.append(recorded(one, [{"sequences": 9, "loss": loss, "accuracy": 0.5, "memoryless": 2.1}], loss=7.0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({}, "reproduced"),
+        ({("variable", "gated"): 0.3}, "partly"),  # far below the others, but not solved
+        ({("variable", "leaky"): 0.06}, "partly"),  # solved, and a third of little is no significant difference
+        ({("uniform", "leaky"): 0.2}, "partly"),
+        ({("uniform", "plain"): 0.015}, "partly"),
+        ({("variable", "gated"): 1.0, ("uniform", "leaky"): 1.0}, "not"),
+    ],
+)
+def test_figure_1_is_reproduced_where_all_parts_of_the_claim_hold(changed, word):
+    verdict = study_named("tallec-fig1").verdict(of_figure_1({**PRINTED, **changed}))
+    assert verdict.word == word
+    assert verdict.sentence.count(": yes (") + verdict.sentence.count(": no (") == 3
+
+
+def test_a_run_as_good_as_a_worse_models_best_is_no_significant_difference():
+    records = of_figure_1()
+    lucky = next(one for one in records if "uniform-warping-40-plain" in one["key"])
+    lucky["rows"][0]["loss"] = 0.005
+    verdict = study_named("tallec-fig1").verdict(records)
+    assert "not in uniform warping 40)" in verdict.sentence
+    assert verdict.word == "partly"
+
+
+def test_figure_1_takes_the_test_and_not_the_evaluation_on_the_way():
+    study, records = study_named("tallec-fig1"), of_figure_1()
+    assert "7" not in study.verdict(records).numbers.values()
+    assert study.verdict(records).numbers["loss, variable padding, warp 40, leaky"] == "0.816 (0.800–0.832)"
+    assert "| variable padding | 40 | 1.224 (1.200–1.248) | 0.816 (0.800–0.832) |" in study.table(records)
+
+
+def test_figure_1_is_not_decided_before_every_panel_has_a_slow_clock():
+    study, records = study_named("tallec-fig1"), of_figure_1()
+    with pytest.raises(NotEnoughError, match="uniform padding"):
+        study.verdict([one for one in records if "uniform-padding-" not in one["key"]])
+    with pytest.raises(NotEnoughError, match="10 or more"):
+        study.verdict([one for one in records if one["configuration"]["task_settings"]["warp"] == 1])
+    first = [one for one in records if "-40-" in one["key"]]
+    assert study.verdict(first).word == "reproduced"
+
+
+def of_figure_5(inside, beyond, late=None):
+    """Records with these accuracies in the training's range and at ten times, straight between; `late` at seven times."""
+    found = []
+    for one in study_named("tallec-fig5").runs("small"):
+        model = one.configuration.field
+        rows = []
+        for times, task in slower_tests(one.configuration.task):
+            accuracy = inside[model] + (beyond[model] - inside[model]) * (times - 1) / 9
+            if times == 7 and late:
+                accuracy = late[model]
+            rows.append({"times": times, "least": task.least, "warp": task.warp, "loss": 1.0, "accuracy": accuracy})
+        found.append(recorded(one, rows))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("inside", "beyond", "word"),
+    [
+        ((0.78, 1.0, 1.0), (0.7, 0.75, 0.76), "reproduced"),
+        ((0.78, 1.0, 1.0), (0.7, 0.5, 0.76), "partly"),  # not decent
+        ((0.9, 1.0, 1.0), (0.7, 0.75, 0.76), "partly"),  # plain is above 0.8
+        ((0.78, 0.9, 1.0), (0.7, 0.75, 0.76), "partly"),  # leaky is not perfect
+        ((0.78, 1.0, 1.0), (0.77, 0.75, 0.76), "partly"),  # plain is better at ten times
+        ((0.78, 1.0, 0.9), (0.4, 0.75, 0.86), "partly"),  # plain is steeper
+        ((0.9, 0.9, 0.8), (0.2, 0.2, 0.15), "not"),
+    ],
+)
+def test_figure_5_is_reproduced_where_all_parts_of_the_claim_hold(inside, beyond, word):
+    inside, beyond = (dict(zip(MODELS, numbers, strict=True)) for numbers in (inside, beyond))
+    verdict = study_named("tallec-fig5").verdict(of_figure_5(inside, beyond))
+    assert verdict.word == word, verdict.sentence
+    assert verdict.numbers["accuracy, gated, 10 times"] == f"{beyond['gated']:.3f}"
+
+
+def test_figure_5_judges_the_reading_of_its_caption_only():
+    good, bad = {"plain": 0.7, "leaky": 1.0, "gated": 1.0}, {"plain": 0.68, "leaky": 0.7, "gated": 0.72}
+    records = of_figure_5(good, bad)
+    for one in records:
+        if one["configuration"]["task_settings"]["per"] == "symbol":
+            one["rows"] = [{**row, "accuracy": 0.0} for row in one["rows"]]
+    study = study_named("tallec-fig5")
+    assert study.verdict(records).word == "reproduced"
+    with pytest.raises(NotEnoughError, match="plain, leaky, gated"):
+        study.verdict([one for one in records if one["key"].startswith("symbol")])
+
+
+def of_figure_4(steps, scale="paper", seeds=3):
+    """Records of runs whose error falls to 0.005 at these steps: T -> start -> steps, None for never."""
+    found = []
+    for one in study_named("tallec-fig4").runs(scale):
+        settings = one.configuration.training
+        at = steps[one.configuration.task.T][one.configuration.field_settings.init]
+        at = None if at is None else at + 100 * settings.seed
+        if settings.seed < seeds:
+            ends = range(settings.evaluate_every, settings.steps + 1, settings.evaluate_every)
+            rows = [{"step": step, "loss": 0.005 if at is not None and step >= at else 0.16} for step in ends]
+            found.append(recorded(one, rows, loss=rows[-1]["loss"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("at_200", "at_750", "word"),
+    [
+        ((6000, 2000), (16_000, 2000), "reproduced"),
+        ((6000, 2000), (None, 2000), "reproduced"),  # more than 9.5 times
+        ((6000, 2000), (10_000, 2000), "partly"),  # less than seven times
+        ((6000, 2000), (None, 4000), "partly"),  # perhaps seven times, but 4.9 is all that is known
+        ((2500, 2000), (16_000, 2000), "partly"),  # not significant at T = 200
+        ((2500, 2000), (3000, 2000), "not"),
+        ((6000, None), (16_000, None), "not"),
+    ],
+)
+def test_figure_4_is_reproduced_where_chrono_is_so_many_times_faster(at_200, at_750, word):
+    steps = {
+        200: dict(zip(("standard", "chrono"), at_200, strict=True)),
+        750: dict(zip(("standard", "chrono"), at_750, strict=True)),
+    }
+    verdict = study_named("tallec-fig4").verdict(of_figure_4(steps))
+    assert verdict.word == word, verdict.sentence
+
+
+def test_standard_runs_that_stay_where_they_began_are_significantly_slower():
+    study, records = study_named("tallec-fig4"), of_figure_4({200: {"standard": None, "chrono": 4000}}, "small")
+    assert "1.2 times). 7" in study.verdict(records).sentence
+    assert "speeds up learning: yes" in study.verdict(records).sentence
+    begun = next(one for one in records if one["key"] == "standard-200-0")
+    begun["rows"][-1]["loss"] = 0.09  # so it was on its way
+    assert "speeds up learning: no" in study.verdict(records).sentence
+
+
+def test_one_standard_run_before_the_last_chrono_one_makes_the_difference_insignificant():
+    study, records = study_named("tallec-fig4"), of_figure_4({200: {"standard": None, "chrono": 1000}}, "small")
+    assert "speeds up learning: yes" in study.verdict(records).sentence
+    lucky = next(one for one in records if one["key"] == "standard-200-0")
+    lucky["rows"] = [{**row, "loss": 0.005 if row["step"] >= 1100 else 0.16} for row in lucky["rows"]]
+    # 3567 steps against 1100 in the mean, but the slowest chrono run takes 1200.
+    assert "speeds up learning: no" in study.verdict(records).sentence
+    assert "3.2 times" in study.verdict(records).sentence
+
+
+def test_runs_that_never_get_there_are_told_as_more_steps_than_they_had():
+    study, records = study_named("tallec-fig4"), of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
+    verdict = study.verdict(records)
+    # 4800 steps were given, and chrono needs 2100 in the mean.
+    assert verdict.numbers == {"steps, T = 200, standard": "> 4800", "steps, T = 200, chrono": "2100 (2000–2200)"}
+    assert "more than 2.3 times" in verdict.sentence
+    assert verdict.word == "partly"  # T = 750 is not tried
+    assert "not tried (no run has T = 750)" in verdict.sentence
+    assert "| 200 | standard | > 4800 | > 4800 | > 4800 | > 4800 | 0.160 | 3 |" in study.table(records)
+
+
+def test_the_error_compared_is_the_smallest_that_every_chrono_run_reaches():
+    records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
+    for one in records:
+        if one["key"] == "chrono-200-1":
+            one["rows"] = [{**row, "loss": max(row["loss"], 0.03)} for row in one["rows"]]
+    assert "to an error of 0.05: chrono 2100" in study_named("tallec-fig4").verdict(records).sentence
+    assert reached(next(one for one in records if one["key"] == "chrono-200-1"), 0.02) is None
+
+
+def test_figure_4_is_not_decided_by_one_start_alone():
+    records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
+    with pytest.raises(NotEnoughError):
+        study_named("tallec-fig4").verdict([one for one in records if one["key"].startswith("chrono")])
+
+
+def test_a_claim_is_reproduced_by_all_of_its_parts():
+    yes, no, untried = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
+    assert [judged(parts).word for parts in ([yes, yes], [yes, no], [yes, untried], [no, untried], [no])] == [
+        "reproduced", "partly", "partly", "not", "not",
+    ]  # fmt: skip
+    assert judged([yes, no, untried]).sentence == "A: yes (1). B: no (2). C: not tried (3)."
+
+
+# Figures and curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_learning_curve_is_what_the_evaluations_found(tmp_path):
+    lines = [["step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy"]]
+    lines += [[k, 0.1 * k, 1e-3, 9.0, 1.0, 0.5 / k if k % 2 == 0 else "", ""] for k in range(1, 7)]
+    with (tmp_path / "metrics.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+    assert curve(tmp_path / "metrics.csv") == [{"step": k, "loss": 0.5 / k} for k in (2, 4, 6)]
+
+
+def test_figure_1_has_four_panels_and_the_guess_in_each():
+    (figure,) = study_named("tallec-fig1").figures(of_figure_1()).values()
+    assert [ax.get_title(loc="left") for ax in figure.axes] == list(PANELS)
+    for ax in figure.axes:
+        lines = {line.get_label(): line for line in ax.get_lines()}
+        assert list(lines) == [*MODELS, "memoryless guess"]
+        assert len({line.get_marker() for line in lines.values()}) == 4  # not by colour alone
+        assert_close(list(lines["memoryless guess"].get_ydata()), [2.1] * len(lines["plain"].get_xdata()))
+    plain = next(line for line in figure.axes[2].get_lines() if line.get_label() == "plain")
+    assert_close(list(plain.get_ydata()), [1e-3, 1.224, 1.224])
+
+
+def test_figures_are_drawn_from_a_part_of_the_records():
+    some = of_figure_1()[:1]
+    assert study_named("tallec-fig1").figures(some)
+    assert "| – |" in study_named("tallec-fig1").table(some)
+    (figure,) = (
+        study_named("tallec-fig4").figures(of_figure_4({200: {"standard": None, "chrono": 2000}}, "small", seeds=1)).values()
+    )
+    (ax,) = figure.axes
+    chrono = next(line for line in ax.get_lines() if line.get_label() == "chrono")
+    assert 12 <= len(chrono.get_xdata()) <= 24
+    assert chrono.get_xdata()[-1] == 4800
+    assert chrono.get_ydata()[-1] == 0.005
+    accuracies = {"plain": 0.7, "leaky": 1.0, "gated": 0.9}
+    (figure,) = study_named("tallec-fig5").figures(of_figure_5(accuracies, accuracies)[:3]).values()
+    assert len(figure.axes) == 2
+    assert "| a warp for each sequence | 60–300 | 0.700 | 1 | 0.900 |" in study_named("tallec-fig5").table(
+        of_figure_5(accuracies, accuracies)
+    )
+
+
+# Recall at any warp ----------------------------------------------------------------------------------------------------------
+
+
+def runs_of(symbols):
+    """Lengths of runs of equal symbols, the last one cut off or not."""
+    ends = [k for k in range(1, len(symbols)) if symbols[k] != symbols[k - 1]] + [len(symbols)]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def test_a_warp_for_each_sequence_is_the_same_all_along_and_uniform_over_sequences():
+    task = AnyWarp(least=2, warp=5, length=23)
+    shown = task.batch(2000, generator(0)).xs.argmax(-1)
+    warps = []
+    for sequence in shown.T.tolist():
+        whole = runs_of(sequence)[:-1]
+        assert len(set(whole)) == 1
+        warps.append(whole[0])
+    counts = collections.Counter(warps)
+    assert set(counts) == {2, 3, 4, 5}
+    assert all(abs(count - 500) < 4 * math.sqrt(2000 * 3 / 16) for count in counts.values())
+
+
+def test_its_symbols_are_those_of_recall_played_slower():
+    size, w = 6, 4
+    slow, plain = AnyWarp(least=w, warp=w, length=40), Recall(warping="uniform", warp=w, length=40)
+    ours, theirs = slow.batch(size, generator(3)), plain.batch(size, generator(3))
+    assert_close(ours.xs, theirs.xs, rtol=0, atol=0)
+    assert_close(ours.targets, theirs.targets)
+    waiting, theirs = (replace(task, padded=True).batch(size, generator(3)) for task in (slow, plain))
+    assert_close(waiting.xs, theirs.xs, rtol=0, atol=0)
+    assert_close(waiting.counts, theirs.counts)
+    for padded in (True, False):
+        by_symbol = AnyWarp(warp=w, length=40, per="symbol", padded=padded).batch(size, generator(3))
+        variable = Recall(warping="variable", warp=w, length=40, padded=padded).batch(size, generator(3))
+        assert_close(by_symbol.xs, variable.xs, rtol=0, atol=0)
+        assert_close(by_symbol.targets, variable.targets)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("per", ["sequence", "symbol"])
+def test_without_the_first_run_only_characters_are_asked_for(per, padded):
+    task = AnyWarp(warp=5, length=30, per=per, padded=padded, first=False)
+    batch = task.batch(50, generator(1))
+    shown = batch.xs.argmax(-1)
+    for b in range(50):
+        heard = None  # the symbol being played; the target is the one before it
+        before = None
+        for t in range(30):
+            symbol = int(shown[t, b])
+            begins = symbol not in (0, heard)
+            if begins:
+                before, heard = heard, symbol
+            asked = before is not None and (begins or not padded)
+            assert bool(batch.counts[t, b]) == asked
+            if asked:
+                assert int(batch.targets[t, b]) == before
+    assert task.baselines() == {"memoryless": pytest.approx(math.log(8))}
+    assert task.chances() == {"memoryless": pytest.approx(1 / 8)}
+
+
+def test_a_first_run_that_may_be_the_whole_sequence_has_to_count():
+    with pytest.raises(ValueError, match="leaves nothing that counts in a sequence of `length` = 20"):
+        AnyWarp(warp=20, length=20, first=False)
+    AnyWarp(warp=19, length=20, first=False)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_its_guess_loses_what_the_frequencies_of_targets_say(padded):
+    task = AnyWarp(least=2, warp=6, length=20, padded=padded)
+    batch = task.batch(20_000, generator(2))
+    counts = torch.ones(20, 20_000) if batch.counts is None else batch.counts
+    p = float((counts * (batch.targets == 0)).sum() / counts.sum())
+    found = -p * math.log(p) - (1 - p) * math.log((1 - p) / 8)
+    # The share of the first run is known to about 0.003 from so many sequences.
+    assert task.baselines()["memoryless"] == pytest.approx(found, abs=0.004)
+
+
+def test_uniform_warping_is_refused_as_a_setting_of_another_task():
+    with pytest.raises(ValueError, match="`warping` must be 'variable'"):
+        AnyWarp(warping="uniform")
+    with pytest.raises(ValueError, match="`per` must be 'sequence' or 'symbol', got 'word'"):
+        AnyWarp(per="word")
+    with pytest.raises(TypeError, match="first"):
+        AnyWarp(first=1)
+
+
+# All of it -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_smoke_scale_runs_to_a_page_with_a_verdict(name, tmp_path):
+    study = study_named(name)
+    assert run(STUDIES[name], "smoke", tmp_path, "typed", workers=1)
+    page = (tmp_path / "index.html").read_text()
+    assert "eproduced" in page
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/rows.json")]
+    assert len(records) == len(study.runs("smoke"))
+    assert study.verdict(records).word in ("reproduced", "partly", "not")
+    assert all(math.isfinite(row["loss"]) for record in records for row in record["rows"])
