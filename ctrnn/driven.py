@@ -19,7 +19,7 @@ from ctrnn.inputs.along import Along, Pieces, only
 from ctrnn.inputs.paths import Path, piece_numbers
 from ctrnn.inputs.splines import Spline, as_path, is_spline
 
-__all__ = ["Course", "Driven", "GivenSpeed"]
+__all__ = ["RightHandSide", "Driven", "GivenSpeed"]
 
 
 class GivenSpeed(Path):
@@ -112,12 +112,12 @@ class Driven:
     def interval(self) -> tuple[float, float]:
         return float(self.knots[0].max()), float(self.knots[-1].min())
 
-    def along(self, starts: Tensor) -> Course:
+    def along(self, starts: Tensor) -> RightHandSide:
         """The right-hand side by the number of a segment, for segments that begin at `starts`, (segments,) or (segments, batch),
         each inside one piece of path and speed."""
         path, speed = (None if p is None else p.along(_pieces_at(p, starts)) for p in (self.projected, self.speed))
         assert path is not None
-        return Course(self.field, path, speed)
+        return RightHandSide(self.field, path, speed)
 
     def input_at(self, k: int, t: Tensor) -> Tensor:
         """The projected input on piece k at time t: (batch, projected)."""
@@ -159,7 +159,7 @@ class Driven:
         return self.at(int(piece_numbers(self.knots, time)), time, h)
 
 
-class Course:
+class RightHandSide:
     """speed(t) field(path(t), h) segment by segment: what a solver steps along; see `Along`."""
 
     def __init__(self, field: VectorField, path: Along, speed: Along | None) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from ctrnn import VectorField
 from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import not_compiled, told, traced, under_autocast, unusual
-from discretize.fused.kernel_spec import Kind, Recipe, kind_of, recipe_of
+from discretize.fused.kernel_spec import KernelSpec, Kind, kernel_spec_of, kind_of
 from discretize.fused.switch import unwanted
 from discretize.fused.torch_cells import cells
 from discretize.steps.euler import Euler
@@ -42,7 +42,7 @@ def run(
     kind = _covered(field, step, [xs, h0, *([dt] if isinstance(dt, Tensor) else [])], fused)
     if isinstance(kind, str):
         return None, {"engine": "steps", "engine_why": kind}
-    recipe = recipe_of(field, kind)
+    recipe = kernel_spec_of(field, kind)
     states, why = _compiled(recipe, STEPS[type(step)], xs, h0, dt, substeps)
     if states is not None:
         return states, {"engine": "compiled", "engine_why": None}
@@ -62,7 +62,7 @@ def _covered(field: VectorField, step: Step, given: list[Tensor], fused: bool) -
 
 
 def _compiled(
-    recipe: Recipe, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int
+    recipe: KernelSpec, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int
 ) -> tuple[Tensor | None, str | None]:
     """The states from the compiled kernel; or None, and why if there is something to say."""
     if why := not_compiled(xs):

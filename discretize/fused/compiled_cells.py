@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from discretize.fused.kernel_spec import Kind, Recipe
+from discretize.fused.kernel_spec import KernelSpec, Kind
 from discretize.fused.libraries import address, cells_library
 from discretize.fused.torch_cells import is_plain, reference
 
 __all__ = ["compiled_cells"]
 
 
-def compiled_cells(recipe: Recipe, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
+def compiled_cells(recipe: KernelSpec, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
     r"""The state after each sample, with gradients to samples, h0, weights and dt, and theirs by way of `reference`.
 
     Args:    recipe: the field; step: "euler" or "exponential"; dt: >= 0, the time a sample takes, in `substeps` equal steps.

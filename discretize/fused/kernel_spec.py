@@ -31,7 +31,7 @@ from ctrnn.fields.positive_rates import (
 from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["Kind", "Recipe", "kind_of", "recipe_of"]
+__all__ = ["Kind", "KernelSpec", "kind_of", "kernel_spec_of"]
 
 # The function of a gate, by its rate; and whether it is one for all units.
 GATES: dict[type[Part], tuple[str, bool]] = {
@@ -70,7 +70,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class KernelSpec:
     r"""A field as its kind and its weights, still tied to the parameters they come from: gradients flow.
 
     Shape:   weight_x (columns, input), bias (columns,) or None, weight_h (columns, hidden); bias_h (hidden,), the bias inside
@@ -122,11 +122,11 @@ def _not_ours(parts: list[tuple[str, nn.Module, type | tuple[type, ...]]]) -> st
     return None
 
 
-def recipe_of(field: VectorField, kind: Kind) -> Recipe:
+def kernel_spec_of(field: VectorField, kind: Kind) -> KernelSpec:
     """The weights of a field of that kind, stacked as a kernel reads them."""
     if isinstance(field, LSTMField):
         gates = field.gates
-        return Recipe(kind, field.hidden_size, gates.weight_x, gates.bias, gates.weight_h, None, None)
+        return KernelSpec(kind, field.hidden_size, gates.weight_x, gates.bias, gates.weight_h, None, None)
     assert isinstance(field, Relaxation)
     candidate, rate = field.candidate, field.rate
     rows: list[Affine] = []
@@ -142,7 +142,7 @@ def recipe_of(field: VectorField, kind: Kind) -> Recipe:
     else:
         h = rows[0].weight_h
         rates = rate.flow(h[:0], h).expand(field.hidden_size)
-    return Recipe(
+    return KernelSpec(
         kind,
         field.hidden_size,
         _stacked([row.weight_x for row in rows]),

@@ -22,7 +22,7 @@ from ctrnn.inputs.paths import piece_numbers
 from discretize.errors import Failure
 from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import not_compiled, told, traced, unusual
-from discretize.fused.kernel_spec import Kind, Recipe, kind_of, recipe_of
+from discretize.fused.kernel_spec import KernelSpec, Kind, kernel_spec_of, kind_of
 from discretize.fused.libraries import Problem, Report, address, solves_library
 from discretize.fused.switch import unwanted
 from discretize.fused.torch_cells import flow_and_leak, is_plain
@@ -31,7 +31,7 @@ from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
 from discretize.solvers.segments import Chain, chain_of
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 
 __all__ = ["Solved", "solve"]
 
@@ -71,7 +71,7 @@ def solve(
         solves_library(kind, h0.dtype)
     except Unavailable as error:
         return told(str(error))
-    recipe = recipe_of(driven.field, kind)
+    recipe = kernel_spec_of(driven.field, kind)
     flight = _Flight(recipe, driven, chain, engine, ts, show, stats)
     tensors = Given(_samples(driven), h0, recipe.weight_h, recipe.bias_h, recipe.rates)
     flight.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
@@ -125,7 +125,7 @@ class _Flight:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: KernelSpec,
         driven: Driven,
         chain: Chain,
         engine: AdaptiveEngine,
@@ -258,7 +258,7 @@ class _Flight:
 
     def _count(self, batch: int) -> None:
         """Into the tally: every sample's steps; evaluations of the one that took most, and of all."""
-        tally: Tally = self.engine.tally
+        tally: SolverStats = self.engine.tally
         reports = (Report * batch)()
         for row, said in enumerate(reports):
             self.library.ctrnn_solve_report(self.handle.pointer, row, ctypes.byref(said))
@@ -335,7 +335,9 @@ def _solved_again(
         held = isinstance(flight.driven.path, HeldPath)
         along = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
         chain = chain_of(Driven(_Stacked(flight.recipe.kind, *weights), along), flight.ts)
-        anew = AdaptiveEngine(engine.method.name, engine.rtol, engine.atol, engine.max_num_steps, engine.min_step, Tally(len(h0)))
+        anew = AdaptiveEngine(
+            engine.method.name, engine.rtol, engine.atol, engine.max_num_steps, engine.min_step, SolverStats(len(h0))
+        )
         kept = {0: h0}
         start = anew.start(chain, len(h0))
         Blocks(anew, chain, None, {}).run(h0, start, kept.__setitem__)

@@ -19,14 +19,14 @@ from torch import Tensor
 from torch.nn.functional import linear, logsigmoid
 
 from discretize.fused import torch_lstm, torch_relaxations
-from discretize.fused.kernel_spec import Kind, Recipe
+from discretize.fused.kernel_spec import KernelSpec, Kind
 from discretize.fused.torch_sweeps import Tensors
 from discretize.steps.phi import phi
 
 __all__ = ["cells", "flow_and_leak", "is_plain", "reference"]
 
 
-def cells(recipe: Recipe, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
+def cells(recipe: KernelSpec, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
     r"""The state after each sample, with gradients to samples, h0, weights and dt, and theirs by way of `reference`.
 
     Args:    recipe: the field; step: "euler" or "exponential"; dt: >= 0, the time a sample takes, in `substeps` equal steps;

@@ -19,17 +19,17 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure, SolverError
-from discretize.gradients.detached import AsItWas, on_leaves, once_only, refuse_captured
-from discretize.solvers.adaptive import AdaptiveEngine, Flight, Taken
+from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
+from discretize.solvers.adaptive import AdaptiveEngine, SolverState, Taken
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
 from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
 
-__all__ = ["Sweep"]
+__all__ = ["AdjointBackward"]
 
 
-class Sweep:
+class AdjointBackward:
     r"""The way back through a finished solve.
 
     Args:    engine, chain: of the solve; states: at all edges; steps: proposed at the start of each segment; taken: by each
@@ -49,7 +49,7 @@ class Sweep:
     ) -> None:
         self.engine, self.chain, self.states, self.stats = engine, chain, states, stats
         self.steps, self.taken = steps, taken
-        self.field, self.weights = AsItWas(chain.course.field), _weights(engine.method)
+        self.field, self.weights = ParameterSnapshot(chain.course.field), _weights(engine.method)
         self.parameters = self.field.learned
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Sweep:
         return a, by_parameter, [tensor for mine in reversed(by_sample) for tensor in mine]
 
     def _segment_back(self, j: int, a: Tensor, by_parameter: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        chain, path = on_leaves(self.chain)
+        chain, path = detached_chain(self.chain)
         taken = self._again(j)
         chain.segment(j).read(torch.zeros((), dtype=torch.float64))
         leaves = path.leaves[j]
@@ -83,7 +83,7 @@ class Sweep:
         a = a / size
         step: np.ndarray | None = None
         for i in range(len(taken) - 1, -1, -1):
-            reversed_round = _Round(chain.segment(j), taken[i], size, targets, totals, self.weights)
+            reversed_round = ReversedStep(chain.segment(j), taken[i], size, targets, totals, self.weights)
             a, step = self._round_back(reversed_round, taken[i], a, step)
         for i, mine in enumerate(totals[: len(by_parameter)]):
             by_parameter[i] += mine
@@ -99,8 +99,8 @@ class Sweep:
             return [Taken(whole, whole, self.states[j + 1])]
         counted = self.engine.tally
         step = self.steps[j]
-        flight = Flight(j, np.zeros(len(counted.accepted)), None if step is None else step.copy())
-        self.engine.tally, self.engine.log = Tally(len(flight.tau)), []
+        flight = SolverState(j, np.zeros(len(counted.accepted)), None if step is None else step.copy())
+        self.engine.tally, self.engine.log = SolverStats(len(flight.tau)), []
         try:
             self.engine.segment(self.chain, flight, self.states[j])
             return self.engine.log
@@ -108,13 +108,13 @@ class Sweep:
             self._count(counted)
             self.engine.log = None
 
-    def _round_back(self, back: _Round, taken: Taken, a: Tensor, step: np.ndarray | None) -> tuple[Tensor, np.ndarray]:
+    def _round_back(self, back: ReversedStep, taken: Taken, a: Tensor, step: np.ndarray | None) -> tuple[Tensor, np.ndarray]:
         """a before a round of steps from a after it, and the steps proposed to go on with."""
         counted = self.engine.tally
         engine = copy.copy(self.engine)
-        engine.method, engine.tally, engine.log = _Anew(self.engine.method), Tally(len(taken.dt)), []
+        engine.method, engine.tally, engine.log = _Anew(self.engine.method), SolverStats(len(taken.dt)), []
         first = np.where(taken.dt > 0, taken.dt, 1.0)
-        flight = Flight(0, np.zeros(len(taken.dt)), first if step is None else np.maximum(step, 1e-3 * first))
+        flight = SolverState(0, np.zeros(len(taken.dt)), first if step is None else np.maximum(step, 1e-3 * first))
         try:
             with torch.no_grad():
                 y, _ = engine.segment(back, flight, torch.cat([taken.h, a], -1))  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ class Sweep:
         assert flight.step is not None
         return y[..., a.shape[-1] :], flight.step
 
-    def _count(self, counted: Tally) -> None:
+    def _count(self, counted: SolverStats) -> None:
         counted.backward += self.engine.tally.evaluations
         self.engine.tally = counted
         self.stats["nfe_backward"] = counted.backward
@@ -137,21 +137,21 @@ class _Adjoint(torch.autograd.Function):
     """The states as they are, forwards; the sweep, backwards."""
 
     @staticmethod
-    def forward(ctx: Any, sweep: Sweep, hs: Tensor, h0: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, sweep: AdjointBackward, hs: Tensor, h0: Tensor, *tensors: Tensor) -> Tensor:
         ctx.sweep = sweep
         ctx.save_for_backward(h0, *tensors)
         return hs.clone()
 
     @staticmethod
     def backward(ctx: Any, by_hs: Tensor) -> tuple[Tensor | None, ...]:
-        sweep: Sweep = ctx.sweep
+        sweep: AdjointBackward = ctx.sweep
         with torch.no_grad():
             by_h0, by_parameter, by_sample = sweep.field.run(lambda: sweep.back(_at_edges(sweep, by_hs)))
         gradients = once_only("adjoint", [by_h0, *by_parameter, *by_sample], [by_hs, *ctx.saved_tensors])
         return (None, None, *gradients)
 
 
-def _at_edges(sweep: Sweep, by_hs: Tensor) -> Tensor:
+def _at_edges(sweep: AdjointBackward, by_hs: Tensor) -> Tensor:
     """dL/dh at the requested times, added up at the edges they are."""
     jumps = by_hs.new_zeros(len(sweep.states), *by_hs.shape[1:])
     places = sweep.chain.places.to(by_hs.device)
@@ -161,7 +161,7 @@ def _at_edges(sweep: Sweep, by_hs: Tensor) -> Tensor:
     return jumps.index_put((places, samples.expand_as(places)), by_hs, accumulate=True)
 
 
-class _Round:
+class ReversedStep:
     """A round of steps run backwards, as a chain of one segment: sigma is the time until it ended, the state is [h, a]."""
 
     own, differentiable = True, False
@@ -183,7 +183,7 @@ class _Round:
         self.stages: list[tuple[Tensor, Tensor]] = []  # of the step under way: dh/dt with its graph, and a
         self.chain, self.number, self.rows = self, 0, None
 
-    def segment(self, j: int, rows: Tensor | None = None) -> _Round:
+    def segment(self, j: int, rows: Tensor | None = None) -> ReversedStep:
         return self
 
     def time(self, j: int, sigma: float, sample: int | None) -> float:

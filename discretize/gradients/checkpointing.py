@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from discretize.gradients.detached import AsItWas, on_leaves, once_only, refuse_captured
-from discretize.solvers.adaptive import AdaptiveEngine, Flight
+from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
+from discretize.solvers.adaptive import AdaptiveEngine, SolverState
 from discretize.solvers.segments import Chain
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 
 if TYPE_CHECKING:
     from discretize.solvers.fixed import GridEngine, StepEngine
@@ -41,18 +41,18 @@ class Blocks:
     ) -> None:
         self.engine, self.chain, self.memory, self.stats = engine, chain, memory, stats
 
-    def run(self, h: Tensor, flight: Flight, arrived: Arrived) -> Tensor:
+    def run(self, h: Tensor, flight: SolverState, arrived: Arrived) -> Tensor:
         """From the flight to the end of the chain; `arrived(edge, h)` is called at every edge. Returns the last state."""
         if self.memory is None or not torch.is_grad_enabled():
             return self.fly(self.chain, h, flight, math.inf, arrived)
-        self.field = AsItWas(self.chain.course.field)
+        self.field = ParameterSnapshot(self.chain.course.field)
         refuse_captured(self.chain, self.field.learned, h, "memory=")
         limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, flight))))
         while flight.segment < len(self.chain):
             h = self._attached(h, flight, limit, arrived)
         return h
 
-    def fly(self, chain: Chain, h: Tensor, flight: Flight, limit: float, arrived: Arrived) -> Tensor:
+    def fly(self, chain: Chain, h: Tensor, flight: SolverState, limit: float, arrived: Arrived) -> Tensor:
         """On to the end of the chain, or until `limit` steps were tried."""
         while flight.segment < len(chain) and limit > 0:
             h, tries = self.engine.segment(chain, flight, h, limit)
@@ -63,7 +63,7 @@ class Blocks:
                 arrived(flight.segment, h)
         return h
 
-    def _attached(self, h: Tensor, flight: Flight, limit: int, arrived: Arrived) -> Tensor:
+    def _attached(self, h: Tensor, flight: SolverState, limit: int, arrived: Arrived) -> Tensor:
         """One block, without its graph, and with a way back that computes it again."""
         before, edges, states = flight.copy(), [], []
 
@@ -81,7 +81,7 @@ class Blocks:
             arrived(edge, state)
         return end
 
-    def _bytes_of_a_step(self, h: Tensor, flight: Flight) -> int:
+    def _bytes_of_a_step(self, h: Tensor, flight: SolverState) -> int:
         """What one step keeps for its gradient, found by taking one."""
         sizes: dict[int, int] = {}
         nodes = 0
@@ -93,7 +93,7 @@ class Blocks:
                 sizes[kept.data_ptr()] = kept.numel() * kept.element_size()
             return kept
 
-        counted, self.engine.tally = self.engine.tally, Tally(len(flight.tau))
+        counted, self.engine.tally = self.engine.tally, SolverStats(len(flight.tau))
         try:
             with torch.autograd.graph.saved_tensors_hooks(weigh, lambda kept: kept):
                 self.engine.segment(self.chain, flight.copy(), h.detach().requires_grad_(), 1)
@@ -105,14 +105,14 @@ class Blocks:
 class _Block:
     """Steps to take again: from where, how many, over which segments."""
 
-    def __init__(self, blocks: Blocks, before: Flight, limit: int, numbers: range) -> None:
+    def __init__(self, blocks: Blocks, before: SolverState, limit: int, numbers: range) -> None:
         self.blocks, self.before, self.limit, self.numbers = blocks, before, limit, numbers
 
     def again(self, h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The block's last state and those at the edges it passed, with their graph; and the tensors it reads."""
         blocks, states = self.blocks, []
-        chain, path = on_leaves(blocks.chain)
-        counted, blocks.engine.tally = blocks.engine.tally, Tally(len(self.before.tau))
+        chain, path = detached_chain(blocks.chain)
+        counted, blocks.engine.tally = blocks.engine.tally, SolverStats(len(self.before.tau))
         try:
             end = blocks.fly(chain, h, self.before.copy(), self.limit, lambda edge, state: states.append(state))
         finally:

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from ctrnn.driven import Course
+from ctrnn.driven import RightHandSide
 from ctrnn.inputs.along import Along
 from discretize.solvers.segments import Chain
 
-__all__ = ["AsItWas", "OnLeaves", "on_leaves", "once_only", "refuse_captured"]
+__all__ = ["ParameterSnapshot", "DetachedInput", "detached_chain", "once_only", "refuse_captured"]
 
 
-class OnLeaves(Along):
+class DetachedInput(Along):
     """A path whose segments are made of leaves, set up when they are first read; `leaves[j]` are those of segment j."""
 
     def __init__(self, path: Along) -> None:
@@ -36,19 +36,19 @@ class OnLeaves(Along):
         return self._segments[j].at(j, t, rows)
 
 
-def on_leaves(chain: Chain) -> tuple[Chain, OnLeaves]:
+def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
     """The chain with its path on leaves, and that path."""
     course = chain.course
-    path = OnLeaves(course.path)
+    path = DetachedInput(course.path)
     cut = copy.copy(chain)
-    cut.course = Course(course.field, path, course.speed)
+    cut.course = RightHandSide(course.field, path, course.speed)
     return cut, path
 
 
 Result = TypeVar("Result")
 
 
-class AsItWas:
+class ParameterSnapshot:
     """A field with the parameters and buffers it has now, for work that is done again later.
 
     By then a `functional_call` has put others in their place, or somebody has written into them, which is refused.
@@ -92,7 +92,7 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
 
 
 def _refuse_in(chain: Chain, j: int, learned: Sequence[Tensor], h0: Tensor, setting: str) -> None:
-    cut, path = on_leaves(chain)
+    cut, path = detached_chain(chain)
     segment = cut.segment(j)
     with torch.enable_grad():
         middle = 0.5 * segment.length.detach()

@@ -19,13 +19,13 @@ from torch import Tensor
 from ctrnn import Driven, Path, VectorField, checks
 from discretize.errors import Failure, SolverError, SolverWarning
 from discretize.fused.solves import Solved, solve
-from discretize.gradients.adjoint import Sweep
+from discretize.gradients.adjoint import AdjointBackward
 from discretize.gradients.checkpointing import Blocks
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.diagnosis import stiff_hint
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine
 from discretize.solvers.segments import Chain, chain_of
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
@@ -121,7 +121,7 @@ class Settings:
     def adaptive(self) -> bool:
         return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
 
-    def engine(self, tally: Tally) -> AdaptiveEngine | GridEngine | StepEngine:
+    def engine(self, tally: SolverStats) -> AdaptiveEngine | GridEngine | StepEngine:
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.dt, tally)
         if self.method in FIXED_METHODS:
@@ -131,7 +131,7 @@ class Settings:
 
 def _solve(driven: Driven, h0: Tensor, times: Tensor, settings: Settings, progress: bool) -> Trajectory:
     chain = chain_of(driven, times)
-    tally = Tally()
+    tally = SolverStats()
     engine = settings.engine(tally)
     flight = engine.start(chain, len(h0))
     tally.widen(len(flight.tau))
@@ -181,7 +181,7 @@ def _solve(driven: Driven, h0: Tensor, times: Tensor, settings: Settings, progre
     if isinstance(engine, AdaptiveEngine):
         stats["hint"] = _hint(engine, chain, h)
     if way_back and isinstance(engine, AdaptiveEngine):
-        return replace(solved, hs=Sweep(engine, chain, states, steps, taken, stats).attach(solved.hs.detach(), h0))
+        return replace(solved, hs=AdjointBackward(engine, chain, states, steps, taken, stats).attach(solved.hs.detach(), h0))
     return solved
 
 

@@ -9,7 +9,7 @@ from ctrnn import checks
 from ctrnn.inputs.paths import checked_samples
 from discretize.fused.cells import run
 from discretize.sequences.cell import DiscreteCell
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll"]
@@ -31,7 +31,7 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     checks.is_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    tally = Tally()
+    tally = SolverStats()
     states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))
     if states is None:
         hs = _stepped(cell, xs, h, tally)
@@ -44,7 +44,7 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     return Trajectory(ts, hs, tally.stats(repr(cell.step)) | engine)
 
 
-def _stepped(cell: DiscreteCell, xs: Tensor, h: Tensor, tally: Tally) -> Tensor:
+def _stepped(cell: DiscreteCell, xs: Tensor, h: Tensor, tally: SolverStats) -> Tensor:
     hs = [h]
     for projected in cell.field.project(xs).unbind(0):
         h, cost = cell.step.counted(cell.field, projected, h, cell.dt)

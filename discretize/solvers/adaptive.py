@@ -22,10 +22,10 @@ from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedMethod
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
-__all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "Flight", "Taken"]
+__all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "SolverState", "Taken"]
 
 ADAPTIVE_METHODS: dict[str, EmbeddedMethod] = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
@@ -42,7 +42,7 @@ WORTH_LEAVING_OUT = 1_024
 
 
 @dataclass
-class Flight:
+class SolverState:
     """Where a solve is: a segment, how far into it each sample has come, and the step each would take next."""
 
     segment: int
@@ -50,9 +50,9 @@ class Flight:
     step: np.ndarray | None = None
     held_back: np.ndarray | None = None  # whose last step was rejected
 
-    def copy(self) -> Flight:
+    def copy(self) -> SolverState:
         step, held_back = (None if of_all is None else of_all.copy() for of_all in (self.step, self.held_back))
-        return Flight(self.segment, self.tau.copy(), step, held_back)
+        return SolverState(self.segment, self.tau.copy(), step, held_back)
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,17 @@ class AdaptiveEngine:
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4, for first step and control.
     """
 
-    def __init__(self, method: str, rtol: float, atol: float, max_num_steps: int, min_step: float, tally: Tally) -> None:
+    def __init__(self, method: str, rtol: float, atol: float, max_num_steps: int, min_step: float, tally: SolverStats) -> None:
         self.method, self.rtol, self.atol = ADAPTIVE_METHODS[method], rtol, atol
         self.max_num_steps, self.min_step, self.tally = max_num_steps, min_step, tally
         self.log: list[Taken] | None = None  # of every round of steps that some sample took, if wanted
 
-    def start(self, chain: Chain, batch: int) -> Flight:
+    def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step."""
         rows = batch if chain.own or chain.course.own_times else 1
-        return Flight(0, np.zeros(rows))
+        return SolverState(0, np.zeros(rows))
 
-    def segment(self, chain: Chain, flight: Flight, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+    def segment(self, chain: Chain, flight: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         """On to the end of the flight's segment, or until `limit` steps were tried; the state there, and the tries it took."""
         return _Segment(self, chain, flight, h).fly(limit)
 
@@ -115,7 +115,7 @@ class AdaptiveEngine:
 class _Segment:
     """One segment's flight: the samples still on their way, where they are, and what the last step said."""
 
-    def __init__(self, engine: AdaptiveEngine, chain: Chain, flight: Flight, h: Tensor) -> None:
+    def __init__(self, engine: AdaptiveEngine, chain: Chain, flight: SolverState, h: Tensor) -> None:
         self.engine, self.chain, self.flight, self.tally = engine, chain, flight, engine.tally
         self.method = engine.method
         self.number = flight.segment

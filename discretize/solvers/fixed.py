@@ -15,9 +15,9 @@ from torch import Tensor
 from torchdiffeq import odeint
 
 from discretize.errors import Failure, StepError
-from discretize.solvers.adaptive import Flight
+from discretize.solvers.adaptive import SolverState
 from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import Tally
+from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 
 __all__ = ["FIXED_METHODS", "GridEngine", "StepEngine"]
@@ -28,14 +28,14 @@ FIXED_METHODS = ("euler", "midpoint", "heun2", "heun3", "rk4")
 class _FixedEngine(ABC):
     """Equal steps, at most `dt` long (one a segment where dt is None); refuses states that are not finite."""
 
-    def __init__(self, dt: float | None, tally: Tally) -> None:
+    def __init__(self, dt: float | None, tally: SolverStats) -> None:
         self.dt, self.tally = dt, tally
 
-    def start(self, chain: Chain, batch: int) -> Flight:
+    def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step."""
-        return Flight(0, np.zeros(batch if chain.own else 1))
+        return SolverState(0, np.zeros(batch if chain.own else 1))
 
-    def segment(self, chain: Chain, flight: Flight, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+    def segment(self, chain: Chain, flight: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         """The states at the end of the flight's segment, and the steps it took."""
         lengths = chain.lengths[flight.segment]
         # What a sequence gets does not hang on its neighbours: the steps are counted for each.
@@ -75,7 +75,7 @@ class GridEngine(_FixedEngine):
     Source:  torchdiffeq 0.2.5; its rk4 is the 3/8 rule.
     """
 
-    def __init__(self, method: str, dt: float | None, tally: Tally) -> None:
+    def __init__(self, method: str, dt: float | None, tally: SolverStats) -> None:
         super().__init__(dt, tally)
         self.method = method
 
@@ -108,7 +108,7 @@ class StepEngine(_FixedEngine):
     Source:  this project.
     """
 
-    def __init__(self, step: Step, dt: float | None, tally: Tally) -> None:
+    def __init__(self, step: Step, dt: float | None, tally: SolverStats) -> None:
         super().__init__(dt, tally)
         self.step = step
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven
-from ctrnn.driven import Course
+from ctrnn.driven import RightHandSide
 from ctrnn.inputs.along import only
 
 __all__ = ["Chain", "Segment", "chain_of"]
@@ -31,7 +31,7 @@ class Chain:
     `course` is the right-hand side by the number of the segment; `lengths` are numbers, (segments, 1) or (segments, batch).
     """
 
-    def __init__(self, course: Course, edges: Tensor, places: Tensor, asked: Tensor | None = None) -> None:
+    def __init__(self, course: RightHandSide, edges: Tensor, places: Tensor, asked: Tensor | None = None) -> None:
         self.course, self.edges, self.places, self.asked = course, edges, places, asked
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Tally"]
+__all__ = ["SolverStats"]
 
 
-class Tally:
+class SolverStats:
     r"""Counts; `rows` is the number of samples that step on their own, 1 where all step together."""
 
     def __init__(self, rows: int = 1) -> None:

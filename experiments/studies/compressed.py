@@ -51,7 +51,7 @@ from experiments.studies.clock_findings import (
     untold_words,
 )
 from experiments.studies.records import NotEnoughError, Record, number
-from experiments.studies.rollout import Pass, diverged_at, passed, right
+from experiments.studies.rollout import Rollout, diverged_at, passed, right
 from experiments.studies.study import Carried, Run, Study, Verdict, Word
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
@@ -278,7 +278,7 @@ def _run(size: _Size, rate: str, integrator: str, on: str, told: bool, seed: int
     return Run(key, Configuration(task, RATES[rate], integrator, FieldSettings(size.hidden), training=training))
 
 
-def _row(task: ClockedRecall, clock: float, batch: Batch, found: Pass | None, reference: Pass | None) -> dict[str, Any]:
+def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None, reference: Rollout | None) -> dict[str, Any]:
     """What one way of running gave on one clock; beyond its first symbol, which has none before it."""
     if found is None:
         return {"finite": False, "accuracy": 0.0, "accuracy_all": 0.0, **dict.fromkeys(("loss", "largest", "median", "states"))}

@@ -23,13 +23,13 @@ from experiments.tasks.task import Batch
 if TYPE_CHECKING:
     from experiments.models.sequence_model import SequenceModel
 
-__all__ = ["Pass", "diverged_at", "passed", "right"]
+__all__ = ["Rollout", "diverged_at", "passed", "right"]
 
 STOPPED = re.compile(r"the [a-z ]*(?:loss|gradient) is -?(?:nan|inf) at step (\d+)|step (\d+): ")
 
 
 @dataclass(frozen=True)
-class Pass:
+class Rollout:
     """Shape:  outputs (time, batch, outputs); states (time, batch, hidden); paces (n,), over samples, sequences and units."""
 
     outputs: Tensor
@@ -42,7 +42,7 @@ class Pass:
 
 
 @torch.no_grad()
-def passed(model: SequenceModel, batch: Batch, own_time: float) -> Pass | None:
+def passed(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | None:
     """The model over a batch of which each sample takes so much own time; None where its solver cannot go on."""
     field = model.field
     if not isinstance(field, ctrnn.Relaxation):
@@ -58,7 +58,7 @@ def passed(model: SequenceModel, batch: Batch, own_time: float) -> Pass | None:
     paces = own_time * field.rate(xs, before).expand_as(states)
     if batch.lengths is not None:
         paces = paces[torch.arange(len(xs))[:, None] < batch.lengths]
-    return Pass(model.read_out(states), states, paces.flatten())
+    return Rollout(model.read_out(states), states, paces.flatten())
 
 
 def right(outputs: Tensor, targets: Tensor) -> Tensor:

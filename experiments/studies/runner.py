@@ -20,7 +20,7 @@ from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 from experiments.studies.worker import BUSY, FAILED
-from experiments.studies.workers import Crew, Told
+from experiments.studies.workers import Told, WorkerPool
 from experiments.usage import UsageError
 
 __all__ = ["cores", "run"]
@@ -51,7 +51,7 @@ def run(
     if study.left_out():
         _say(study.left_out())
     progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing), min(size, len(missing)))
-    crew = Crew(size, (address, scale, folder, made, threads), progress.tick, 1.0 if sys.stderr.isatty() else None)
+    crew = WorkerPool(size, (address, scale, folder, made, threads), progress.tick, 1.0 if sys.stderr.isatty() else None)
     try:
         with closing(crew.carry_out(missing)) as becoming:
             for told in becoming:

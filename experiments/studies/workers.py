@@ -22,7 +22,7 @@ from typing import Any
 
 from experiments.studies.worker import FAILED, GRACE, READY, work
 
-__all__ = ["Crew", "Told"]
+__all__ = ["WorkerPool", "Told"]
 
 TRIES = 2
 STARTS = 3  # in a row that may come to nothing
@@ -52,7 +52,7 @@ class _Worker:
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     r"""At most `size` worker processes.
 
     Args:  arguments: of `worker.work` after the pipe;  tick: called with the runs at work about every `every` seconds, and

@@ -146,9 +146,9 @@ bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::tim
 }
 
 // A group of samples on their way.
-class Flight {
+class SolverState {
   public:
-    Flight(Solve& solve, std::size_t first, std::size_t end)
+    SolverState(Solve& solve, std::size_t first, std::size_t end)
         : solve(solve), n(solve.w.n), field(solve, SLOTS), next(first), end(end), h(SLOTS, n.state), y(SLOTS, n.state),
           kept(1, n.kept), k(SLOTS * (solve.method.stages + 1), n.state), slots(SLOTS), error(n.state) {}
 
@@ -537,11 +537,11 @@ template <class Group> class Running {
 
 struct Forwards {
     Solve solve;
-    Running<Flight> running;
+    Running<SolverState> running;
 
     explicit Forwards(const CtrnnProblem& p)
         : solve(p), running(p.batch, SLOTS, [this](std::size_t first, std::size_t end) {
-              return std::make_unique<Flight>(solve, first, end);
+              return std::make_unique<SolverState>(solve, first, end);
           }) {}
 };
 

@@ -53,6 +53,6 @@ def _plain_torch(field: ctrnn.VectorField, step: discretize.Step) -> Callable[[T
 
     def run(x: Tensor) -> Tensor:
         h0 = x.new_zeros(x.shape[1], field.state_size)
-        return field.visible(torch_cells.cells(kernel_spec.recipe_of(field, kind), NAMES[type(step)], x, h0, 1.0, 1))
+        return field.visible(torch_cells.cells(kernel_spec.kernel_spec_of(field, kind), NAMES[type(step)], x, h0, 1.0, 1))
 
     return run

@@ -21,7 +21,7 @@ from discretize.fused import cells as choice
 from discretize.fused import eligibility
 from discretize.fused.build import Unavailable
 from discretize.fused.compiled_cells import compiled_cells
-from discretize.fused.kernel_spec import kind_of, recipe_of
+from discretize.fused.kernel_spec import kernel_spec_of, kind_of
 from discretize.fused.torch_cells import cells as torch_cells
 
 ENGINES = {"torch": torch_cells, "compiled": compiled_cells}
@@ -184,7 +184,7 @@ def test_float32_is_as_close_to_float64_as_the_steps_are(name, step, engine):
 def weighted(name, step, substeps):
     """A fused cell as a function of all of its tensors, for finite differences, and those tensors; away from h = 0."""
     field = made(name, 1, 2)
-    recipe = recipe_of(field, kind_of(field))
+    recipe = kernel_spec_of(field, kind_of(field))
     names = [key for key in ("weight_x", "bias", "weight_h", "bias_h", "rates") if getattr(recipe, key) is not None]
     weights = [getattr(recipe, key).detach().clone().requires_grad_() for key in names]
     x, h0 = torch.randn(2, 2, 1, requires_grad=True), (0.5 + torch.rand(2, field.state_size)).requires_grad_()
@@ -253,7 +253,7 @@ def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(name, s
     h0 = torch.randn(3, field.state_size)
     h0[0] = 0  # where |h|^r has no slope
     x, dt, h0 = torch.randn(2, 3, 2, requires_grad=True), torch.zeros(2, 3, 1, requires_grad=True), h0.requires_grad_()
-    states = ENGINES[engine](recipe_of(field, kind_of(field)), step, x, h0, dt, 2)
+    states = ENGINES[engine](kernel_spec_of(field, kind_of(field)), step, x, h0, dt, 2)
     assert torch.equal(states, torch.stack([h0, h0]))
     for gradient in torch.autograd.grad(states.sum(), [x, h0, dt, *field.parameters()]):
         assert bool(torch.isfinite(gradient).all())
@@ -286,7 +286,7 @@ class Allocated(TorchDispatchMode):
 @pytest.mark.parametrize("name", FEW)
 def test_without_gradients_nothing_is_kept_but_the_states(name, engine):
     field = made(name, 2, 4)
-    recipe, x, h0 = recipe_of(field, kind_of(field)), torch.randn(50, 3, 2), torch.zeros(3, field.state_size)
+    recipe, x, h0 = kernel_spec_of(field, kind_of(field)), torch.randn(50, 3, 2), torch.zeros(3, field.state_size)
     with Allocated() as allocated, torch.no_grad():
         states = ENGINES[engine](recipe, "euler", x, h0, 1.0, 8)
     # Rows in turn beside the states, and no numbers for each of the 400 steps.
