@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["ctrnn", "discretize", "derivations", "experiments"]  # a file imports from its own or from the left of it
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 INITS = [file for file in FILES if file.name == "__init__.py"]
-HEAVY = ["torch", "torchdiffeq", "sympy", "scipy", "numpy", "matplotlib", "tyro"]
+HEAVY = ["torch", "torchdiffeq", "sympy", "scipy", "numpy", "matplotlib", "tyro", "pandas", "jinja2", "tqdm"]
 
 
 def module_name(file: Path) -> str:
