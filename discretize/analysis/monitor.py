@@ -102,7 +102,7 @@ class Record:
         worst = self.largest
         return (
             f"{self.name}: {int(self.counts.sum())} steps of {self.step!r}: {shares}; g dt at most {worst.g_dt:.3g}, in unit "
-            f"{worst.unit}, sample {worst.sample}, at time {worst.time:g} of call {worst.call}"
+            f"{worst.unit}, sample {worst.sample}, at time {worst.time:.5g} of call {worst.call}"
         )
 
     def begin(self) -> None:
@@ -167,7 +167,7 @@ class Record:
         share = float((regions[taken] >= self._warn_from).double().mean())
         warnings.warn(
             f"{self.name}: a step of {self.step!r} is {REGIONS[worst]} where the equation is not: g dt = {first.g_dt:.4g} in "
-            f"unit {first.unit}, sample {first.sample}, at time {first.time:g} of call {first.call} ({share:.1%} of the steps "
+            f"unit {first.unit}, sample {first.sample}, at time {first.time:.5g} of call {first.call} ({share:.1%} of the steps "
             "just taken are outside). Take more substeps, or a step that follows any rate, such as ExponentialEuler.",
             StepWarning,
             stacklevel=2,
