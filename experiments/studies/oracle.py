@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ctrnn import ConstantRate, FixedRate, LSTMField, Relaxation, SigmoidConstantRate, VectorField, checks
+from ctrnn import ConstantRate, FixedRate, LSTMField, Relaxation, SigmoidConstantRate, VectorField
+from ctrnn.fields.field import check_field
 
 __all__ = ["STEPS", "OracleCell", "StopAndGo", "has_gate", "played"]
 
@@ -72,7 +73,7 @@ class OracleCell(nn.Module):
 
     def __init__(self, field: VectorField) -> None:
         super().__init__()
-        if not has_gate(checks.is_field(field)):
+        if not has_gate(check_field(field)):
             raise ValueError(f"an oracle multiplies gates, and this {type(field).__name__} has none: its rate is a constant.")
         self.field = field
 
