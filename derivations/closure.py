@@ -17,7 +17,6 @@ the leaves hold no parameters, and where one power of h outgrows all that does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -25,35 +24,22 @@ from typing import Any
 from sympy import (
     Abs,
     Basic,
-    Dummy,
     Eq,
     Expr,
-    ImmutableDenseMatrix,
-    Mul,
-    Poly,
-    Pow,
     S,
     Symbol,
-    cos,
-    exp,
-    expand,
     log,
     powsimp,
     sign,
-    sin,
-    solve,
-    tanh,
 )
 
-from derivations.prover.identity import FAILS, HOLDS, UNDECIDED, Identity, Verdict, check
-from derivations.twins.fields import SymbolicField, sigma
+from derivations.prover.identity import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.slots import EXPONENTIAL, SIGMOID, FieldReading, Slot, speed
+from derivations.twins.fields import SymbolicField
 
 __all__ = ["EVERY_WARP", "NONE", "RESCALING", "Closes", "Closure", "UnknownRate", "closed_under"]
 
 EVERY_WARP, RESCALING, NONE = "every warp", "rescaling", "none"
-SIGMOID, EXPONENTIAL, SOFTPLUS, NUMBER = "sigmoid", "exponential", "softplus", "number"
-
-speed = Symbol("c'", positive=True)
 
 
 class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `UnknownOperation` of its operations
@@ -91,15 +77,15 @@ def closed_under(field: Any) -> Closure:
         from derivations.agreement import symbolic  # noqa: PLC0415 - twins are decided without torch
 
         field = symbolic(field)
-    reading = _Reading(field, field.flow)
+    reading = FieldReading(field, field.flow)
     # Where h and x are positive |h| is h: fewer leaves, none of them the product of others.
     positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
-    orthant = _Reading(field, field.flow.xreplace(positive).applyfunc(powsimp))
+    orthant = FieldReading(field, field.flow.xreplace(positive).applyfunc(powsimp))
     if (values := reading.absorbed_by(gates_only=True)) is not None:
-        return reading.closed(EVERY_WARP, values, None)
+        return _closure(reading, EVERY_WARP, values, None)
     values, beyond = reading.absorbed_by(gates_only=False), orthant.obstacle(gates_only=True)
     if values is not None and beyond is not None:
-        return reading.closed(RESCALING, values, beyond[0])
+        return _closure(reading, RESCALING, values, beyond[0])
     if values is None and (obstacle := orthant.obstacle(gates_only=False)) is not None:
         unit, equation = obstacle
         return Closure(NONE, "c' is not 1 throughout", (equation,), reading.rates(equation), unit)
@@ -108,172 +94,6 @@ def closed_under(field: Any) -> Closure:
         f"of `{field.name}` was found {known}, and it is not proved that there is no more. A rate is a factor outside of "
         f"all other functions, with a parameter of its own: a constant, or a sigmoid, exp or softplus of the data."
     )
-
-
-@dataclass(frozen=True)
-class _Slot:
-    letter: Symbol
-    stands_for: Expr
-    kind: str
-    is_gate: bool
-
-
-class _Reading:
-    """A field as polynomials in its leaves, with slots in their coefficients."""
-
-    def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix) -> None:
-        self.state, self.data = field.state, {*field.state, *field.inputs}
-        self.parameters = {u for matrix in field.parameters.values() for u in matrix.free_symbols}
-        candidates = dict.fromkeys(e for rate in flow for e in self._outermost(rate) if self._kind(e))
-        self.slots = self._with_parameters_of_their_own(list(candidates), flow)
-        self.leaves: dict[Expr, Symbol] = {}
-        self.flow = [expand(self._bare(rate)) for rate in flow]
-
-    def absorbed_by(self, gates_only: bool) -> dict[Symbol, Expr] | None:
-        """New values of slots with F' = c' F, if there are any."""
-        new = self._primed(gates_only)
-        coefficients = [c for rate in self.flow for c in self._terms(rate).values()]
-        equations = [c.xreplace(new) - speed * c for c in coefficients]
-        if not new and any(equation != 0 for equation in equations):
-            return None
-        for solution in solve(equations, list(new.values()), dict=True) if new else [{}]:
-            old = {primed: letter for letter, primed in new.items()}
-            values = {letter: solution.get(primed, primed).xreplace(old) for letter, primed in new.items()}
-            warped = ImmutableDenseMatrix([rate.xreplace(values) for rate in self.flow])
-            if check(Identity("", "", "", warped, speed * ImmutableDenseMatrix(self.flow))).holds:
-                return values
-        return None
-
-    def obstacle(self, gates_only: bool) -> tuple[Expr, Eq] | None:
-        """A unit, and an equation between coefficients, that no member of the class meets, with proof; else None."""
-        new = self._primed(gates_only)
-        for h, rate in zip(self.state, self.flow, strict=True):
-            top = self._outgrowing(h, rate)
-            # A gate may be any function, a combination of leaves too: coefficients count only where there is none.
-            terms = self._terms(rate) if self._has_free_leaves(rate) else {} if top is None else {top[0]: top[1]}
-            for coefficient in terms.values():
-                left, right = coefficient.xreplace(new), speed * coefficient
-                if not left.free_symbols & set(new.values()) and expand(left - right) != 0:
-                    return h, Eq(left, right, evaluate=False)
-        return None
-
-    def closed(self, group: str, values: dict[Symbol, Expr], unit: Expr | None) -> Closure:
-        changed = [slot for slot in self.slots if values.get(slot.letter, slot.letter) != slot.letter]
-        said = ["c' is a constant" if group == RESCALING else "c' is a function of the data so far"]
-        if any(slot.is_gate for slot in changed):
-            said.append("a gate may be any function of the data in its range")
-        said += [f"0 < {values[slot.letter]} < 1" for slot in changed if slot.kind == SIGMOID]
-        witness = tuple(_changed(slot, values[slot.letter]) for slot in changed)
-        return Closure(group, "; ".join(said), witness, self.rates(*witness), unit)
-
-    def rates(self, *equations: Eq) -> dict[Symbol, Expr]:
-        used = set().union(*(equation.free_symbols for equation in equations))
-        return {slot.letter: slot.stands_for for slot in self.slots if slot.letter in used and slot.kind != NUMBER}
-
-    def _primed(self, gates_only: bool) -> dict[Symbol, Symbol]:
-        return {slot.letter: Dummy(slot.letter.name) for slot in self.slots if slot.is_gate or not gates_only}
-
-    def _terms(self, rate: Expr) -> dict[Expr, Expr]:
-        """Products of leaves, and their coefficients."""
-        leaves = list(self.leaves.values())
-        if not leaves:
-            return {S.One: rate}
-        return {Mul(*map(Pow, leaves, powers)): c for powers, c in Poly(rate, *leaves).as_dict().items()}
-
-    def _has_free_leaves(self, rate: Expr) -> bool:
-        """Whether leaves hold no parameters and none is a polynomial in others (h, h^r, tanh(h), ...), and there is no gate."""
-
-        def is_free(leaf: Expr) -> bool:
-            inner = leaf.base if leaf.is_Pow else leaf.args[0] if leaf.func in (tanh, sin, exp) else leaf
-            return inner in self.data
-
-        gates = {slot.letter for slot in self.slots if slot.is_gate}
-        return not rate.free_symbols & gates and all(map(is_free, self._leaves_of(rate)))
-
-    def _outgrowing(self, h: Expr, rate: Expr) -> tuple[Expr, Expr] | None:
-        """The power of h that outgrows the rest of its rate whatever the parameters, and its coefficient."""
-        unbounded_gates = [slot.letter for slot in self.slots if slot.is_gate and slot.kind != SIGMOID]
-        growing = [leaf for leaf in self._leaves_of(rate) if leaf.has(h) and not _is_bounded(leaf)]
-        if len(growing) != 1 or rate.has(*unbounded_gates):
-            return None
-        (leaf,) = growing
-        if not (leaf == h or (leaf.is_Pow and leaf.base == h and leaf.exp.is_positive)):
-            return None
-        letter = self.leaves[leaf]
-        (power,), coefficient = max(Poly(rate, letter).as_dict().items())
-        if not power or coefficient.free_symbols & set(self.leaves.values()):
-            return None
-        return letter**power, coefficient
-
-    def _leaves_of(self, rate: Expr) -> list[Expr]:
-        return [leaf for leaf, letter in self.leaves.items() if letter in rate.free_symbols]
-
-    def _bare(self, e: Expr) -> Expr:
-        """The expression with letters for slots and leaves."""
-        for slot in self.slots:
-            if slot.stands_for == e:
-                return slot.letter
-        if e.is_number:
-            return e
-        if _is_arithmetic(e):
-            return e.func(*map(self._bare, e.args))
-        return self.leaves.setdefault(e, Dummy("leaf"))
-
-    def _outermost(self, e: Expr) -> Iterator[Expr]:
-        """What sums, products and powers are made of."""
-        if _is_arithmetic(e) and self._kind(e) is None:
-            for argument in e.args:
-                yield from self._outermost(argument)
-        else:
-            yield e
-
-    def _with_parameters_of_their_own(self, candidates: list[Expr], flow: ImmutableDenseMatrix) -> list[_Slot]:
-        """Only what has a parameter that stands nowhere else can be chosen freely; what has not is a leaf."""
-        outermost = list(dict.fromkeys(e for rate in flow for e in self._outermost(rate)))
-        kept = candidates
-        while True:
-            own = {e: (e.free_symbols & self.parameters).difference(*(o.free_symbols for o in outermost if o != e)) for e in kept}
-            if all(own.values()):
-                break
-            kept = [e for e in kept if own[e]]
-        slots: list[_Slot] = []
-        for e in kept:
-            kind, is_gate = self._kind(e), any(e.has(u) for u in self.data)
-            letter = e if kind == NUMBER else Symbol(f"g_{1 + sum(s.kind != NUMBER for s in slots)}")
-            slots.append(_Slot(letter, e, str(kind), is_gate))
-        return slots
-
-    def _kind(self, e: Expr) -> str | None:
-        if e in self.parameters:
-            return NUMBER
-        return _rate_kind(e) if e.free_symbols & self.parameters else None
-
-
-def _changed(slot: _Slot, value: Expr) -> Eq:
-    """The new value of a slot; of its parameter where the slot is exp of one."""
-    if slot.kind == EXPONENTIAL and slot.stands_for.args[0].is_Symbol and value == speed * slot.letter:
-        parameter = slot.stands_for.args[0]
-        return Eq(Symbol(f"{parameter}'"), parameter + log(speed), evaluate=False)
-    return Eq(Symbol(f"{slot.letter}'"), value, evaluate=False)
-
-
-def _is_arithmetic(e: Expr) -> bool:
-    return e.is_Add or e.is_Mul or (e.is_Pow and e.exp.is_Integer and e.exp > 0)
-
-
-def _rate_kind(e: Expr) -> str | None:
-    """By what function a positive value is computed."""
-    if e.func is exp:
-        return EXPONENTIAL
-    total = e.base if e.is_Pow and e.exp == -1 else e.args[0] if e.func is log else None
-    exponents = [term.args[0] for term in total.args if term.func is exp] if total is not None and total.is_Add else []
-    if len(exponents) != 1 or total != 1 + exp(exponents[0]):
-        return None
-    return SOFTPLUS if e.func is log else SIGMOID if e == sigma(-exponents[0]) else None
-
-
-def _is_bounded(leaf: Expr) -> bool:
-    return leaf.func in (tanh, sin, cos, sign) or _rate_kind(leaf) == SIGMOID
 
 
 @dataclass(frozen=True)
@@ -304,3 +124,21 @@ class Closes:
         if found.group == self.group:
             return Verdict(HOLDS, perf_counter() - start, evidence)
         return Verdict(FAILS, perf_counter() - start, evidence, {Symbol("group"): Symbol(found.group)})
+
+
+def _closure(reading: FieldReading, group: str, values: dict[Symbol, Expr], unit: Expr | None) -> Closure:
+    changed = [slot for slot in reading.slots if values.get(slot.letter, slot.letter) != slot.letter]
+    said = ["c' is a constant" if group == RESCALING else "c' is a function of the data so far"]
+    if any(slot.is_gate for slot in changed):
+        said.append("a gate may be any function of the data in its range")
+    said += [f"0 < {values[slot.letter]} < 1" for slot in changed if slot.kind == SIGMOID]
+    witness = tuple(_changed(slot, values[slot.letter]) for slot in changed)
+    return Closure(group, "; ".join(said), witness, reading.rates(*witness), unit)
+
+
+def _changed(slot: Slot, value: Expr) -> Eq:
+    """The new value of a slot; of its parameter where the slot is exp of one."""
+    if slot.kind == EXPONENTIAL and slot.stands_for.args[0].is_Symbol and value == speed * slot.letter:
+        parameter = slot.stands_for.args[0]
+        return Eq(Symbol(f"{parameter}'"), parameter + log(speed), evaluate=False)
+    return Eq(Symbol(f"{slot.letter}'"), value, evaluate=False)

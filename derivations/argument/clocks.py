@@ -45,7 +45,7 @@ from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 
-__all__ = ["Clock", "change_of_time", "clock", "identities"]
+__all__ = ["Clock", "change_of_time", "clock", "identities", "right_sides"]
 
 CORNERED = (Abs, Piecewise, Min, Max, Heaviside, DiracDelta, sign, floor, ceiling, frac)
 # Clocks run on t >= 0; a negative speed at one of these times is enough to refuse one.

@@ -15,7 +15,7 @@ from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField, sigma
 
-__all__ = ["identities"]
+__all__ = ["identities", "total"]
 
 
 def total(field: SymbolicField, x_name: str | None, h_name: str | None, b_name: str, i: int) -> Expr:

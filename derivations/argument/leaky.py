@@ -17,7 +17,7 @@ from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 
-__all__ = ["candidate", "identities"]
+__all__ = ["candidate", "identities", "free", "residual"]
 
 PAPER = "tallec-ollivier-2018"
 POSITIVE = ("alpha > 0",)

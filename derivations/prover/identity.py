@@ -10,21 +10,18 @@ Where |u| or sign(u) of a real letter stands, the proof splits into u > 0, u < 0
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from time import perf_counter
 
 from sympy import (
     Abs,
-    Derivative,
     Expr,
     Float,
     ImmutableDenseMatrix,
     MatrixBase,
     Rational,
-    S,
-    Subs,
     Symbol,
     cancel,
     expand,
@@ -34,23 +31,19 @@ from sympy import (
     simplify,
     zoo,
 )
-from sympy.core.evalf import PrecisionExhausted
-from sympy.core.function import AppliedUndef
 
 from derivations.prover import symbols
+from derivations.prover.refutation import free_values, refuted_at
 
-__all__ = ["HOLDS", "HOLDS_ASSUMING", "FAILS", "UNDECIDED", "Identity", "Verdict", "check"]
+__all__ = ["DIFFERENCE", "HOLDS", "HOLDS_ASSUMING", "FAILS", "UNDECIDED", "Identity", "Verdict", "check", "column"]
 
 HOLDS = "holds"
 HOLDS_ASSUMING = "holds under the stated assumptions"
 FAILS = "does not hold as printed"
 UNDECIDED = "undecided"
 
-DIGITS = 30
 # A few points before the costly proofs, which a wrong identity should not have to wait for; more after they failed.
 TRIALS_BEFORE, TRIALS_AFTER = 3, 24
-# Far above the error of 30 digits, far below any difference that means something.
-NOTICEABLE = Rational(1, 10**20)
 MOST_SPLIT_LETTERS = 4
 # What stands in a counterexample when there are no letters to give numbers to.
 DIFFERENCE = Symbol("difference")
@@ -127,10 +120,10 @@ def check(identity: Identity) -> Verdict:
         bare, leaves = _abstract(difference)
         dice = random.Random(0)
         proof = _quick_proof(bare)
-        refutation = None if proof else _refutation(bare, leaves, dice, TRIALS_BEFORE)
+        refutation = None if proof else refuted_at(bare, leaves, dice, TRIALS_BEFORE)
         if proof is None and refutation is None:
             proof = _slow_proof(bare)
-            refutation = None if proof else _refutation(bare, leaves, dice, TRIALS_AFTER)
+            refutation = None if proof else refuted_at(bare, leaves, dice, TRIALS_AFTER)
         if refutation is not None:
             counterexample, value = refutation
             return verdict(
@@ -163,24 +156,9 @@ def _abstract(difference: Expr) -> tuple[Expr, dict[Expr, Expr]]:
     a derivative that can be carried out is not free.
     """
     difference = difference.doit()
-    leaves = {leaf: symbols.stand_in(leaf) for leaf in _outermost(difference)}
+    leaves = {leaf: symbols.stand_in(leaf) for leaf in free_values(difference)}
     bare = difference.xreplace(leaves)
     return bare, {**{v: k for k, v in leaves.items()}, **{u: u for u in bare.free_symbols - set(leaves.values())}}
-
-
-def _outermost(expression: Expr) -> Iterator[Expr]:
-    if _is_free(expression):
-        yield expression
-    else:
-        for argument in expression.args:
-            yield from _outermost(argument)
-
-
-def _is_free(e: Expr) -> bool:
-    """A value of an undefined function or of its derivative, which SymPy writes as a `Subs` at times like 2 t."""
-    if isinstance(e, Subs):
-        return isinstance(e.expr, Derivative) and _is_free(e.expr)
-    return isinstance(e.expr if isinstance(e, Derivative) else e, AppliedUndef)
 
 
 def _quick_proof(bare: Expr) -> str | None:
@@ -211,86 +189,6 @@ def _reduction(bare: Expr) -> str | None:
         if reduced(bare) == 0:
             return name
     return None
-
-
-def _refutation(
-    bare: Expr, leaves: Mapping[Expr, Expr], dice: random.Random, trials: int
-) -> tuple[dict[Expr, Rational], Expr] | None:
-    letters = sorted(leaves, key=lambda letter: str(leaves[letter]))
-    for _ in range(trials):
-        values = {letter: _rational(letter, leaves[letter], dice) for letter in letters}
-        found = {leaves[letter]: value for letter, value in values.items()}
-        value = _value(bare.xreplace(values)) if None not in found.values() and _are_apart(found, dice) else None
-        if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)):
-            return found, value
-    return None
-
-
-def _rational(letter: Expr, leaf: Expr, dice: random.Random) -> Rational | None:
-    """A number the letter may stand for, if a small one can; slopes are positive, since they may be those of clocks."""
-    for _ in range(200):
-        value = Rational(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))
-        if isinstance(leaf, Derivative | Subs):
-            value = abs(value) + Rational(1, 8)
-        if all(getattr(value, f"is_{fact}", None) in (truth, None) for fact, truth in letter.assumptions0.items()):
-            return value
-    return None
-
-
-def _are_apart(values: Mapping[Expr, Rational], dice: random.Random) -> bool:
-    """Whether h(t) and h(t + dt) are still values at two times: at dt = 0 they could not be chosen freely.
-
-    Places are compared as numbers, for f((x + 1)^2) and f(x^2 + 2 x + 1) are one value under two names.
-    """
-    trial = _Trial(dict(values), dice)
-    places = [trial.place(leaf) for leaf in values if not isinstance(leaf, Symbol)]
-    return None not in places and len({*places, *trial.inside}) == len(places) + len(trial.inside)
-
-
-class _Trial:
-    """Numbers for letters and values, drawn as they are met: also for those that only stand inside of arguments."""
-
-    def __init__(self, numbers: dict[Expr, Expr], dice: random.Random) -> None:
-        self.numbers, self.dice = numbers, dice
-        self.inside: dict[tuple[object, ...], Expr] = {}
-
-    def place(self, leaf: Expr) -> tuple[object, ...] | None:
-        """Which function or derivative a value belongs to, and where it is taken; None where that is no number."""
-        inner = leaf.expr if isinstance(leaf, Subs) else leaf
-        applied = inner.expr if isinstance(inner, Derivative) else inner
-        argument = dict(zip(leaf.variables, leaf.point, strict=True)) if isinstance(leaf, Subs) else {}
-        taken_at = tuple(self._digits(a.xreplace(argument)) for a in applied.args)
-        by = tuple(applied.args.index(u) if u in applied.args else u for u in inner.variables) if inner != applied else ()
-        return None if None in taken_at else (applied.func, by, taken_at)
-
-    def _digits(self, e: Expr) -> str | None:
-        for leaf in dict.fromkeys(_outermost(e)):
-            if leaf not in self.numbers:
-                place = self.place(leaf)
-                if place is None:
-                    return None
-                if place not in self.inside:
-                    self.inside[place] = _rational(symbols.stand_in(leaf), leaf, self.dice) or S.Zero
-                self.numbers[leaf] = self.inside[place]
-        e = e.xreplace({leaf: self.numbers[leaf] for leaf in _outermost(e)})
-        for letter in sorted(e.free_symbols - set(self.numbers), key=str):
-            self.numbers[letter] = _rational(letter, letter, self.dice) or S.Zero
-        value = _value(e.xreplace(self.numbers))
-        return None if value is None else str(value.evalf(DIGITS - 10))
-
-
-def _value(number: Expr) -> Expr | None:
-    """The number to 30 digits, all of them certain; None where it is not real and finite, or its digits cancel.
-
-    Not real: the letters left the domain on which the identity is meant.
-    """
-    if number.is_Rational:
-        return number
-    try:
-        value = number.evalf(DIGITS, strict=True)
-    except (PrecisionExhausted, NotImplementedError, ValueError):
-        return None
-    return value if value.is_number and value.is_real and value.is_finite else None
 
 
 def column(*entries: Expr) -> ImmutableDenseMatrix:

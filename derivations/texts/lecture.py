@@ -17,8 +17,10 @@ from derivations.argument.clocks import change_of_time, right_sides
 from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
+from derivations.prover.cases import Every
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Every, Less, Rounds
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Rounds
 from derivations.twins.fields import sigma
 
 __all__ = ["entries"]

@@ -20,7 +20,8 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands, Fails, Less, Rounds, Solves, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Rounds, Solves, Tends
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 

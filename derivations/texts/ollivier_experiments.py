@@ -17,7 +17,9 @@ from typing import Any
 from sympy import Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.statements import Equal, Every, Less, Rounds, Tends
+from derivations.prover.cases import Every
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Rounds, Tends
 
 __all__ = ["entries"]
 
@@ -46,14 +48,12 @@ def training() -> Iterator[Entry]:
     yield Entry(
         PAPER, "footnote 12",
         "A learning rate for rho_ix inversely proportional to the frequency of x is the same as scaling the input of x to a "
-        "given L2 "
-        "norm over time.",
+        "given L2 norm over time.",
         (Equal(moved.subs(scale, 1 / sqrt(frequency)), gain / frequency),
          Equal((T * frequency * scale**2).subs(scale, 1 / sqrt(frequency)), T)),
         mutation=Mutation("L2 norm read as L1 norm", Equal((T * frequency * scale).subs(scale, 1 / sqrt(frequency)), T)),
         remark="an input c 1[x_t = x] has weight rho/c, so that gradient c G moves rho by c^2 G; with c^2 = 1/nu the input's "
-               "square sum "
-               "over T nu times is T for every x",
+               "square sum over T nu times is T for every x",
     )  # fmt: skip
     mixed = (1 - 1 / (t + 2)) * p + 1 / (t + 2) / A
     lost = [log(S(k + 2) / (k + 1)) for k in range(6)]
@@ -68,9 +68,8 @@ def training() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 4, mixing, cost",
-        "The mixing has some backing from information theory: over T symbols it loses at most log2(T + 1) bits against pi, and a "
-        "symbol "
-        "never costs more than log2((t + 2) A).",
+        "The mixing has some backing from information theory: over T symbols it loses at most log2(T + 1) bits against pi, and "
+        "a symbol never costs more than log2((t + 2) A).",
         (Less(p * (t + 1) / (t + 2), mixed, True), Equal(sum(lost, S.Zero), log(S(7))),
          Equal(log((T + 2) / (T + 1)) + log(T + 1), log(T + 2))),
         mutation=Mutation("1/(t + 2) read as 2/(t + 2)", Less(p * (t + 1) / (t + 2), (1 - 2 / (t + 2)) * p + 2 / (t + 2) / A,
@@ -96,8 +95,7 @@ def training() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 4, semi-sparse",
         "d = sqrt(2 #A) edges a unit balance the costs for GLNNs, d = #A for RNNs: with them the entries of a unit's matrix are "
-        "as many as "
-        "the symbols, and the edges too.",
+        "as many as the symbols, and the edges too.",
         (Tends(upper.subs(d, sqrt(2 * A)) / A, A, oo, S.One), Equal((d / A).subs(d, A), S.One)),
         ("the d^2 of O(N T (d^2 + A)) are the entries of a symmetric matrix, counted once",),
         Mutation("sqrt(2 #A) read as sqrt(#A)", Tends(upper.subs(d, sqrt(A)) / A, A, oo, S.One)),
@@ -106,9 +104,8 @@ def training() -> Iterator[Entry]:
     z = 1 - x - y
     det = (1 / x + 1 / z) * (1 / y + 1 / z) - 1 / z**2
     yield Entry(
-        PAPER, "footnote 16", "Jeffreys' prior on the edges from a node is Dirichlet(1/2, ..., 1/2): the root of the determinant "
-                              "of the "
-        "Fisher matrix is the product of the p^(-1/2).",
+        PAPER, "footnote 16", "Jeffreys' prior on the edges from a node is Dirichlet(1/2, ..., 1/2): the root of the "
+                              "determinant of the Fisher matrix is the product of the p^(-1/2).",
         (Equal(det, 1 / (x * y * z)),), mutation=Mutation("1/2 read as 0: the determinant is the product of the p^-2", Equal(det,
             1 / (x * y * z) ** 2)),
         remark="for three edges",
@@ -140,20 +137,17 @@ def insertions() -> Iterator[Entry]:
          Rounds(1000 * nine, "88760")),
         mutation=Mutation("three read as two and a half", Rounds(1000 * line, "88482", Rational(5, 2) * sqrt(1000 * variance))),
         remark="but hardly: the law as described costs 97,942 +- 3,477 bits, so the print is 2.7 deviations below; with the "
-               "capitals "
-               "inserted after nine of the ten digits only, between them, the mean would be 88,760",
+               "capitals inserted after nine of the ten digits only, between them, the mean would be 88,760",
     )  # fmt: skip
     true, ours, theirs = 88482, 89126, 96099
     yield Entry(
         PAPER, "sec. 4, insertions, difference", "Between the best GLNN and the best RNN are roughly 7,000 bits, 7 a line; the "
-                                                 "regrets are those of "
-        "Table 1, 644.2 and 7616.8.",
+                                                 "regrets are those of Table 1, 644.2 and 7616.8.",
         (Rounds(S(theirs - ours), "7000", S(50)), Rounds(S(ours - true), "644.2", Rational(1, 2)), Rounds(S(theirs - true),
             "7616.8", Rational(1, 2))),
         mutation=Mutation("644.2 read as 1011.9", Rounds(S(ours - true), "1011.9", Rational(1, 2))),
         remark="Table 1 gives tenths of bits, the text whole bits; the text says lines of the training sequence, for those of "
-               "the validation "
-               "sequence",
+               "the validation sequence",
     )  # fmt: skip
 
 
@@ -251,8 +245,7 @@ def distant_xor() -> Iterator[Entry]:
     u = Symbol("u", positive=True)
     yield Entry(
         PAPER, "sec. 4, XOR, errors and bits", "The classification error, 1 where the right bit has probability 1/2 or less, is "
-                                               "always bounded by the "
-        "log-likelihood error.",
+                                               "always bounded by the log-likelihood error.",
         (Equal(log2(2), S.One), Less(S.One, log2(2) + log(1 + u) / log(2), True), Less(S.Zero, log(1 + u), True, along=(u,))),
         ("the log-likelihood is in base 2, as the section says",),
         Mutation("base 2 read as base e", Less(S.One, log(2) + u)), remark="with probability 1/(2 (1 + u)) of the right bit, u "
@@ -270,8 +263,7 @@ def distant_xor() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 4, XOR, hours", "1,500 passes over 10,000 lines, a run of the experiment, are roughly 12 hours of "
-                                     "computation, and slightly above "
-        "4 hours of CPU time on one core.",
+                                     "computation, and slightly above 4 hours of CPU time on one core.",
         (Less(S(12), S(4) * Rational(3, 2)),),
         correction=Correction("The two numbers for one run are a factor 3 apart; not both can be meant.", (Equal(S(12),
             3 * S(4)),)),
@@ -280,13 +272,11 @@ def distant_xor() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 4, XOR, passes", "1,500 passes are 750 steps for each kind of weight; 15 million lines read are fewer than "
-                                      "the 50 million of the "
-        "other method.",
+                                      "the 50 million of the other method.",
         (Equal(S(1500) / 2, S(750)), Less(S(1500) * 10000, S(50000) * 1000, True)),
         mutation=Mutation("fewer read as a tenth", Less(S(1500) * 10000, S(50000) * 100, True)),
         remark="the success rates 25 % here and the failure rate 75 % of the introduction agree; results are given after 2,000 "
-               "passes of a run "
-               "of 1,500",
+               "passes of a run of 1,500",
     )  # fmt: skip
 
 
@@ -299,8 +289,8 @@ def blocks() -> Iterator[Entry]:
     of_uniform = log2(mean) + (Rational(1024 + 2047, 2) - 1) * log2(mean / (mean - 1))
     yield Entry(
         PAPER, "sec. 4, a^n b^n, geometric law", "The geometric law of mean (1024 + 2048)/2 = 1536 has an entropy of about 12 "
-                                                 "bits, so a reasonable "
-        "model needs about 120 for ten blocks and 240 if it does not see that lengths are equal.",
+                                                 "bits, so a reasonable model needs about 120 for ten blocks and 240 if it does "
+                                                 "not see that lengths are equal.",
         (Equal(Rational(1024 + 2048, 2), mean), Rounds(geometric, "12.03"), Rounds(10 * of_uniform, "120", S.Half),
          Rounds(20 * of_uniform, "240", S.One),
          Equal(general.subs(x, 1 / mean), geometric * log(2))),
@@ -360,9 +350,8 @@ def table() -> Iterator[Entry]:
                                                          "a non-invariant one.",
         (Every(f"the pairs in Table 1, {where}", lambda: beaten(rnn, gated)),),
         correction=Correction(
-            "So it is on alphabet and music. On a^n b^n the GLNN with a non-invariant method (74.4 bits) beats both RNNs with an "
-            "invariant "
-            "one (89.5 and 106.0), which beat the GNN only (132.0).",
+            "So it is on alphabet and music. On a^n b^n the GLNN with a non-invariant method (74.4 bits) beats both RNNs with "
+            "an invariant one (89.5 and 106.0), which beat the GNN only (132.0).",
             (Every("the pairs on alphabet and music", lambda: beaten(rnn, gated, (0, 1))), Every("the GLNN on a^n b^n",
                 lambda: beaten(("GLNN DH FB",), rnn, (2,))),
              Every("the GNN on a^n b^n", lambda: beaten(rnn, ("GNN DH FB",), (2,)))),
@@ -374,9 +363,8 @@ def table() -> Iterator[Entry]:
         (Every(f"the pairs in Table 1, {where}", lambda: beaten(INVARIANT, OTHERS)),),
         correction=Correction(
             "On alphabet and music, yes. On a^n b^n the non-invariant GLNN (74.4) did better than three of the six invariant "
-            "ones (89.5, 106.0, "
-            "115.4) and the LSTM (101.7) better than two. For each model by itself the invariant methods are better on every "
-            "task.",
+            "ones (89.5, 106.0, 115.4) and the LSTM (101.7) better than two. For each model by itself the invariant methods are "
+            "better on every task.",
             (Every("the pairs on alphabet and music", lambda: beaten(INVARIANT, OTHERS, (0, 1))),
              Every("the GLNN on a^n b^n", lambda: beaten(("GLNN DH FB",), (*rnn, "GNN RBPM"), (2,))),
              Every("the LSTM on a^n b^n", lambda: beaten(("LSTM DH FB",), ("RNN QDRBPM", "GNN RBPM"), (2,))),
@@ -400,8 +388,7 @@ def table() -> Iterator[Entry]:
     loss, true = Symbol("L", positive=True), Symbol("L_0", positive=True)
     yield Entry(
         PAPER, "table 1, regret", "Regret is the log-likelihood of the true model less that of the trained one; on the mean it "
-                                  "is a divergence, so not "
-        "negative.",
+                                  "is a divergence, so not negative.",
         (Equal((-true) - (-loss), loss - true), Less(log(1 + q), q, True, along=(q,)), Less(q / (1 + q), log(1 + q), True,
             along=(q,))),
         ("the validation sequence is drawn from the true model",),

@@ -36,7 +36,8 @@ from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands, Fails, Less, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Tends
 
 __all__ = ["centred_step", "entries", "letters", "quasi_diagonal"]
 
@@ -105,8 +106,7 @@ def gradients() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 36, other bases",
         "Gradient ascent depends on the numbers that stand for the parameters: in another basis, theta = A psi, it moves theta "
-        "by "
-        "eta A A^T df/dtheta, which is the same only if the basis is orthogonal.",
+        "by eta A A^T df/dtheta, which is the same only if the basis is orthogonal.",
         (Equal(in_basis, A * A.T * slope), Fails(Equal(A * A.T, eye(2))), Equal((rotation * rotation.T).applyfunc(_trig),
                                                                                 eye(2))),
         mutation=Mutation("in another basis read as the same step", Equal(in_basis, slope)), remark="for two parameters",
@@ -127,9 +127,8 @@ def gradients() -> Iterator[Entry]:
     law = at_start(second_slopes(put(distance, psi, near(psi)), psi), psi)
     yield Entry(
         PAPER, "eq. 39, curved coordinates",
-        "The length of an infinitesimal change is that of the change, not of its numbers: in other coordinates psi the matrix of "
-        "the "
-        "same norm is J^T M J with J = dtheta/dpsi.",
+        "The length of an infinitesimal change is that of the change, not of its numbers: in other coordinates psi the matrix "
+        "of the same norm is J^T M J with J = dtheta/dpsi.",
         (Equal(law, J.T * M * J),), (SMOOTH,),
         Mutation("J^T M J read as J M J^T", Equal(law, J * M * J.T)),
         remark="for two parameters: the metric is the Hessian of half the squared distance, which is a function on the manifold",
@@ -233,8 +232,7 @@ def divergences() -> Iterator[Entry]:
          Fails(Equal(d1.diff(v["b"]), S.Zero))),
         mutation=Mutation("after a first b read as after a first a", Equal(conditional("ab").diff(v["a"]), S.Zero)),
         remark="the text says 'the probability of sequences starting with a b'; that the first symbol is a b at all is in pi_0 "
-               "and "
-               "is seen, so what is meant is the rest, given the b",
+               "and is seen, so what is meant is the rest, given the b",
     )  # fmt: skip
     ratio = {
         (past, x): Symbol(f"l_{{{past}{x}}}", real=True)
@@ -299,9 +297,8 @@ def fisher() -> Iterator[Entry]:
     by_output = [loglik(x)[1] for x in ("ab", "aa")]
     yield Entry(
         PAPER, "sec. 3.2, Newton",
-        "For the writing weights the natural gradient with learning rate 1 is Newton's method: the Hessian of the log-likelihood "
-        "is "
-        "minus the Fisher matrix, whatever the symbols read.",
+        "For the writing weights the natural gradient with learning rate 1 is Newton's method: the Hessian of the "
+        "log-likelihood is minus the Fisher matrix, whatever the symbols read.",
         (Equal(-by_output[0], information()), Equal(-by_output[1], information())), ("steps are taken where the matrix can be "
                                                                                      "inverted",),
         Mutation("softmax output read as linear output pi(x) = p: then the Hessian depends on the symbol", Equal(linear[0],
@@ -366,8 +363,7 @@ def writing_weights() -> Iterator[Entry]:
         (Fails(Equal(information().det(method="berkowitz"), S.Zero)),),
         correction=Correction(
             "It never can: adding c_i to w_iy for all y changes no probability, so as many directions as there are units have "
-            "length "
-            "0. With the weights of one symbol held fixed it can, if the activities are not all the same.",
+            "length 0. With the weights of one symbol held fixed it can, if the activities are not all the same.",
             (Equal(information() * shift, zeros(4, 1)), Equal(reduced.det(), v[0] * v[1] * (a[1, 1] - a[1, 0]) ** 2)),
         ),
         remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
@@ -395,14 +391,12 @@ def quasi_diagonals() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 3.2, quasi-diagonal inverse",
         "The update of the writing weights in Section 2 is a quasi-diagonal inverse: its only non-zero terms are those with i = "
-        "i' or "
-        "with one of them 0. For one unit it is the inverse itself.",
+        "i' or with one of them 0. For one unit it is the inverse itself.",
         (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(K, K.T), Equal(K * inverse, eye(3)),
          Equal(h[:2, :2] * quasi_diagonal(Matrix(G[:2]), h[:2, :2]), Matrix(G[:2]))),
         mutation=Mutation("quasi-diagonal inverse read as inverse", Equal(h * quasi_diagonal(G, h), G)),
         remark="for two units and one symbol; it is the inverse of the matrix in which the cross-term h_ij of two units is "
-               "replaced by "
-               "h_0i h_0j/h_00, that is, their covariance by 0",
+               "replaced by h_0i h_0j/h_00, that is, their covariance by 0",
     )  # fmt: skip
     scale, shifts = letters("alpha", 2, nonzero=True, real=True), letters("beta", 2)
     turn = Matrix([[1, 0, 0], [shifts[0], scale[0], 0], [shifts[1], 0, scale[1]]])
@@ -475,12 +469,10 @@ def unfolded() -> Iterator[Entry]:
     lost = 2 * sum((D[t, s] * D[t, r] for t, s in D for r in range(s)), S.Zero)
     yield Entry(
         PAPER, "remark 9",
-        "The natural norm of a recurrent network and its recurrent-natural norm differ in general: the second has no products of "
-        "the "
-        "effects of different times.",
+        "The natural norm of a recurrent network and its recurrent-natural norm differ in general: the second has no products "
+        "of the effects of different times.",
         (Fails(Equal(natural, recurrent)), Equal(natural - recurrent, lost)),
         mutation=Mutation("the effects of different times added before they are squared", Equal(natural, recurrent)),
         remark="for one parameter and one output, 3 steps, D_ts the effect of theta^s on the output at t; lost is twice the sum "
-               "of "
-               "D_ts D_tr over r < s",
+               "of D_ts D_tr over r < s",
     )  # fmt: skip

@@ -14,7 +14,8 @@ from sympy import Function, ImmutableDenseMatrix, Rational, S, Symbol, diff, exp
 
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands, Less, Rounds, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Rounds, Tends
 from derivations.texts.ollivier_networks import PAPER, SIZES, probabilities
 from derivations.twins.fields import sigma
 

@@ -18,10 +18,11 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands, Less
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands
 from derivations.twins.fields import sigma
 
-__all__ = ["activities", "entries", "log_pi", "probabilities", "scores", "writing"]
+__all__ = ["activities", "entries", "log_pi", "probabilities", "scores", "writing", "PAPER", "SIZES", "step_of"]
 
 PAPER = "ollivier-2013-riemannian-metrics-ii"
 SIZES = "checked for two units beside unit 0"

@@ -1,5 +1,4 @@
-r"""Ollivier 2013, sections 3.4 to 3.6: the metrics of the time-unfolded network, what they are not, and what leaves them as "
-   "they are.
+r"""Ollivier 2013, sections 3.4 to 3.6: the metrics of the time-unfolded network, and what leaves them as they are.
 
 d log Pr/d tau^t_jiy = 1[y = x_{t-1}] a_j^{t-1} B_i^t        exactly, for three steps of GLNNs and GNNs        (22), (25), (54)
 modulus               m_i^t = sum over paths from (i, t) of the squares of their slopes, times the variance at their end  (61)
@@ -17,7 +16,9 @@ from sympy import Basic, Eq, Expr, Function, Integer, S, Symbol, diag, exp, eye,
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.statements import Equal, Every, Expands, Fails, Less, Tends
+from derivations.prover.cases import Every
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Tends
 
 __all__ = ["entries"]
 
@@ -142,14 +143,12 @@ def unfolded() -> Iterator[Entry]:
         yield Entry(
             PAPER, f"eq. 54, three steps of {name}",
             f"For {name} the derivative of the log-likelihood in the dummy parameter tau^t_ji is a_j^(t-1) B_i^t with B from "
-            f"(22), so that "
-            "the metric (55) is (56) and the gradient (25): a at t goes with B at t + 1.",
+            "(22), so that the metric (55) is (56) and the gradient (25): a at t goes with B at t + 1.",
             (Equal(exact, printed, _same("d log Pr/d tau^t", "a^(t-1) B^t")),
              Equal(Matrix([net.slope(net.V[0][i]) for i in UNITS]), Matrix([B[i, 0] for i in UNITS]), _same(*map(str, shown)))),
             mutation=Mutation("a at t with B at t", Equal(exact, late)),
             remark="for 2 units and unit 0, 2 symbols, the word aab, any activation function, with chi_t; differentiated as it "
-                   "stands, B "
-                   "then computed by (22)" + ("" if leaky else " without the first term: V does not leak"),
+                   "stands, B then computed by (22)" + ("" if leaky else " without the first term: V does not leak"),
         )  # fmt: skip
     both = [dummy(1, 2, t) for t in TIMES[1:]]
     net = Unfolded(True)
@@ -159,8 +158,7 @@ def unfolded() -> Iterator[Entry]:
     yield Entry(
         PAPER, "remark 10, sum of squares",
         "The derivative in a parameter is the sum over time of those in its dummies, so the outer product metric is the square "
-        "of a sum and "
-        "the recurrent one the sum of squares: they differ.",
+        "of a sum and the recurrent one the sum of squares: they differ.",
         (Equal(shared, parts[0] + parts[1], _same("d/d tau", "sum_t d/d tau^t")),
          Fails(Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2))))),
         mutation=Mutation("the sum of squares read as the square of the sum",
@@ -175,17 +173,15 @@ def unfolded() -> Iterator[Entry]:
         "The metric sum_t (d log pi_t(x_t)/d theta)^2 is not the recurrent outer product metric sum_t (d log Pr/d theta^t)^2.",
         (Fails(Equal(rows, columns)), Equal(total(iter(D * Matrix([1, 1, 1]))), total(iter(D.T * Matrix([1, 1, 1]))))),
         mutation=Mutation("for one time only read as for all times", Equal(rows, columns)),
-        remark="for one parameter, 3 steps, D_ts the effect of theta^s on log pi_t: squares of the sums of rows, and of columns; "
-               "printed "
-               "with pi_x for pi_t",
+        remark="for one parameter, 3 steps, D_ts the effect of theta^s on log pi_t: squares of the sums of rows, and of "
+               "columns; printed with pi_x for pi_t",
     )  # fmt: skip
     B_start, m_start = Unfolded(True).backward(), moduli_of(lambda i, t: S.Zero)
     silent = {weight(i, y): S.Zero for i in UNITS for y in SYMBOLS}
     yield Entry(
         PAPER, "sec. 2, order of the updates",
         "It is important to start with the writing weights, otherwise the metric at startup may be singular: with w_iy = 0 for "
-        "all units both "
-        "metrics on the transition weights are 0.",
+        "all units both metrics on the transition weights are 0.",
         (Equal(Matrix([each.subs(silent) for each in B_start.values()]), zeros(len(B_start), 1)),
          Equal(Matrix([*m_start.values()]), zeros(len(m_start), 1))),
         mutation=Mutation("w_1a not 0", Equal(Matrix([each.subs({k: v for k, v in silent.items() if k != weight(1,
@@ -234,8 +230,7 @@ def outer_products() -> Iterator[Entry]:
         Mutation("C read as C/2", Equal(spread(s + v) - spread(s) - spread(v),
                                         (v.T * (mean_square * s - mean * (mean.T * s)))[0])),
         remark="for two parameters, 3 samples: at C s = dL/dtheta the right side is 0 for every v with the same increment, dL . "
-               "v = 0, and "
-               "the variance of v, not negative, is added",
+               "v = 0, and the variance of v, not negative, is added",
     )  # fmt: skip
     p = Matrix([*(Symbol(f"pi_{k}", positive=True) for k in (1, 2))])
     pi = Matrix([p[0], p[1], 1 - p[0] - p[1]])
@@ -284,8 +279,7 @@ def recurrent_networks() -> Iterator[Entry]:
         (Fails(Equal(M[0, 1], S.Zero)),),
         correction=Correction(
             "They are: no two symbols are read at one time, so rho_ix and rho_ix' have no cross-term. They are coupled through "
-            "the tau_ji, "
-            "which are orthogonal to neither: the inverse of the metric does have a cross-term.",
+            "the tau_ji, which are orthogonal to neither: the inverse of the metric does have a cross-term.",
             (Equal(M[0, 1], S.Zero), Equal(M[0, 2], c[0] * at[0] + c[2] * at[2]), Fails(Equal(cofactor, S.Zero))),
         ),
         remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba; section 3.5 says the same, of independence",
@@ -316,8 +310,7 @@ def recurrent_networks() -> Iterator[Entry]:
         (Tends(entries_kept / A**2, A, oo, S.Half),),
         correction=Correction(
             "It is linear: the block of the rho_ix is diagonal, so a unit's matrix has A + A d + d (d + 1)/2 entries that are "
-            "not 0, and the step "
-            "is found by eliminating the rho_ix first, which leaves a matrix of the tau_ji alone.",
+            "not 0, and the step is found by eliminating the rho_ix first, which leaves a matrix of the tau_ji alone.",
             (Tends(entries_kept / A, A, oo, d + 1), Equal(M * solved, g), Every("2, 3 and 5 symbols with 1 to 3 edges", counted)),
         ),
         remark="a full symmetric matrix would have A^2/2 entries for many symbols; the elimination for 2 symbols, one edge, a "
@@ -327,8 +320,7 @@ def recurrent_networks() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 3.4, RNNs, biases",
         "An RNN with biases and an input weight for each symbol has recurrent metrics that cannot be inverted; the denominators "
-        "of the "
-        "quasi-diagonal reduction are not 0.",
+        "of the quasi-diagonal reduction are not 0.",
         (Equal(biased * Matrix([1, -1, -1, 0]), zeros(4, 1)),
          Equal(biased[1, 1] - biased[0, 1] ** 2 / biased[0, 0], (c[0] + c[2]) * c[1] / (c[0] + c[1] + c[2]))),
         mutation=Mutation("no biases", Equal(M * Matrix([1, -1, 0]), zeros(3, 1))),
@@ -372,14 +364,12 @@ def moduli() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 61, paths",
         "The modulus is the sum over all paths through the time-unfolded network of the square of the path's slope times the "
-        "variance at its "
-        "end.",
+        "variance at its end.",
         (Equal(ours, by_path),),
         mutation=Mutation("the sum of squares over paths read as the square of the sum over paths to each end", Equal(ours,
             by_end)),
         remark="what (58) amounts to, for 2 units, 3 steps: effects along different paths are not added up before they are "
-               "squared, as in "
-               "the natural metric",
+               "squared, as in the natural metric",
     )  # fmt: skip
     pi, w = Symbol("pi", positive=True), real("w_a", "w_b")
     variance = pi * w[0] ** 2 + (1 - pi) * w[1] ** 2 - (pi * w[0] + (1 - pi) * w[1]) ** 2
@@ -447,16 +437,15 @@ def invariances() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 3.6, affine invariance",
         "The actual gradient steps are exactly invariant under affine reparametrizations of the activities, such as changing "
-        "sigmoid into tanh: "
-        "the learning trajectories are identical.",
+        "sigmoid into tanh: the learning trajectories are identical.",
         (Equal(new_B, back(w, tau, slope, B) / kappa[i]), Equal(new_m, back_modulus(w, tau, slope, m) / kappa[i] ** 2),
          Equal((N * a[0]).T * (N.inv().T * step), a[0].T * step),
          Equal(changed * carried, N * (metric * step) / kappa[1])),
         ("no dampening",),
         Mutation("the step s read as the same numbers", Equal(changed * step, N * (metric * step) / kappa[1])),
         remark="for 2 units and unit 0 with the exact same eta: by induction over time B is divided by kappa and both moduli by "
-               "kappa^2, while sum_i a_i w_i stays; then the "
-               "step kappa N^-T s, which is s carried over as tau is, solves the changed equations",
+               "kappa^2, while sum_i a_i w_i stays; then the step kappa N^-T s, which is s carried over as tau is, solves the "
+               "changed equations",
     )  # fmt: skip
     M, J = symmetric("M", 2), Matrix(2, 2, lambda r, k: Symbol(f"J_{{{r + 1}{k + 1}}}", real=True))
     own, apart = diag(J[0, 0], J[1, 1]), diag(M[0, 0], M[1, 1])
@@ -466,9 +455,8 @@ def invariances() -> Iterator[Entry]:
 
     yield Entry(
         PAPER, "sec. 3.6, units apart",
-        "The unitwise metrics are invariant under reparametrization of the parameters of each unit, but not under those that mix "
-        "the parameters "
-        "of different units.",
+        "The unitwise metrics are invariant under reparametrization of the parameters of each unit, but not under those that "
+        "mix the parameters of different units.",
         (Equal(blocks(own.T * M * own), own.T * apart * own), Fails(Equal(blocks(J.T * M * J), J.T * apart * J))),
         mutation=Mutation("mixed read as not mixed", Equal(blocks(J.T * M * J), J.T * apart * J)),
         remark="two units with one parameter each; J is the slope of the change of parameters, of smooth ones too",
@@ -483,8 +471,7 @@ def limits_of_invariance() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 3.6, step size",
         "Actual steps are invariant only approximately, for small learning rates: in a curved parameter the step differs by "
-        "O(eta^2), in an affine "
-        "one by nothing.",
+        "O(eta^2), in an affine one by nothing.",
         (Expands(there, eta, eta * s, 2), Fails(Equal(there, eta * s)), Equal(there.subs(K, 0), eta * s)),
         mutation=Mutation("O(eta^2) read as O(eta^3)", Expands(there, eta, eta * s, 3)),
         remark="one parameter, theta = J psi + K psi^2/2 to second order: the difference is eta^2 K s^2/(2 J^2)",
@@ -514,8 +501,7 @@ def limits_of_invariance() -> Iterator[Entry]:
         ("the gradient is in the range of the matrix, as it is here",),
         Mutation("does not restore read as restores", Equal(back, limit)),
         remark="for a matrix of rank one, v v^T, and the gradient g v; the dampened inverse itself has no limit, its product "
-               "with the gradient "
-               "has; the change is a_1 -> a_1 + beta",
+               "with the gradient has; the change is a_1 -> a_1 + beta",
     )  # fmt: skip
     M, other, Jm = symmetric("M", 2), symmetric("R", 2), Matrix(2, 2, lambda r, k: Symbol(f"J_{{{r + 1}{k + 1}}}", real=True))
     lam, idle = Symbol("lambda", positive=True), moduli_of(source)
@@ -523,8 +509,7 @@ def limits_of_invariance() -> Iterator[Entry]:
     yield Entry(
         PAPER, "footnote 11",
         "The metric of other, random sequences times a small number dampens in an invariant way; but if a unit has no effect on "
-        "the output, its "
-        "metric is 0 for every sequence.",
+        "the output, its metric is 0 for every sequence.",
         (Equal(Jm.T * M * Jm + lam * Jm.T * other * Jm, Jm.T * (M + lam * other) * Jm), Equal(Matrix([idle[1,
             t].subs(unheard) for t in TIMES]), zeros(3, 1)),
          Fails(Equal(Jm.T * M * Jm + lam * eye(2), Jm.T * (M + lam * eye(2)) * Jm))),

@@ -31,7 +31,8 @@ from sympy import (
 from derivations.argument.taylor import dropped, euler_step
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
-from derivations.prover.statements import Equal, Expands, Less, Solves
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Solves
 from derivations.texts.own_steps import exact_step, relaxed
 
 __all__ = ["entries"]

@@ -15,7 +15,8 @@ from sympy import Eq, Expr, ImmutableDenseMatrix, Integral, Rational, S, Symbol,
 from derivations.argument import power_decay
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
-from derivations.prover.statements import Equal, Less, Solves, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Solves, Tends
 
 __all__ = ["entries"]
 
@@ -83,8 +84,7 @@ def flow() -> Iterator[Entry]:
         (Less(phi(g, S.Zero, S(2)) + g, S.One),),
         correction=Correction(
             "Its decay alone never overshoots: phi_g(h) has the sign of h and is smaller. The drive g f is not bounded by it: "
-            "from 0 "
-            "the step ends at g f, beyond the rest point f^(1/(r+1)) as soon as g is large.",
+            "from 0 the step ends at g f, beyond the rest point f^(1/(r+1)) as soon as g is large.",
             (Less(S.Zero, shrunk, True), Less(S.Zero, log(1 + q) / r, True), Equal(log(shrunk) + log(1 + q) / r, S.Zero),
              Equal(phi(g, S.Zero, S(2)) + g, g)),
         ),
@@ -166,7 +166,7 @@ def memory() -> Iterator[Entry]:
         yield Entry(
             OWN, f"result 8, white input, r = {exponent}",
             f"For white input the rate has a closed form with Gamma functions: r = {exponent}, density e^(-k |h|^{power}), k = "
-             "2 alpha/({power} sigma^2).",
+            f"2 alpha/({power} sigma^2).",
             (Equal(current.subs(k, 2 * alpha / (power * noise**2)), S.Zero),
              Equal(mean.doit(), closed * k ** Rational(-exponent, power))),
             ("U = 0", "dh = -alpha |h|^r h dt + sigma dW"),

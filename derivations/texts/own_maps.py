@@ -42,7 +42,8 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands, Fails, Less, Rounds, Solves, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Rounds, Solves, Tends
 from derivations.twins import step_maps
 from derivations.twins.fields import sigma
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function

@@ -14,7 +14,8 @@ from itertools import chain
 from sympy import Derivative, Eq, Expr, Function, Integral, Rational, S, Symbol, exp, expint, gamma, log, oo
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.statements import Equal, Less, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Tends
 
 __all__ = ["entries"]
 

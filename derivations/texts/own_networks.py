@@ -17,8 +17,9 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.closure import RESCALING, Closes
 from derivations.prover import symbols
+from derivations.prover.cases import Every
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Every, Fails, Tends
+from derivations.prover.statements import Equal, Fails, Tends
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 

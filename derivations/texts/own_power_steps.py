@@ -18,7 +18,8 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Fails, Less, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Fails, Tends
 from derivations.twins import fields
 
 __all__ = ["entries"]

@@ -32,10 +32,11 @@ from sympy import (
 
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
-from derivations.prover.statements import Equal, Expands, Fails, Less, Solves, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Solves, Tends
 from derivations.twins.fields import sigma
 
-__all__ = ["entries"]
+__all__ = ["entries", "exact_step", "relaxed"]
 
 OWN = "this project"
 t, dt, h0 = symbols.t, symbols.dt, symbols.h0

@@ -22,7 +22,8 @@ from derivations.claim import Entry, Mutation
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
-from derivations.prover.statements import Equal, Expands, Less, Solves
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Solves
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 

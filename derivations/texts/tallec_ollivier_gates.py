@@ -15,7 +15,8 @@ from sympy import Expr, Integral, Rational, S, Sum, Symbol, cosh, diff, exp, exp
 
 from derivations.argument import lstm
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.statements import Equal, Fails, Less, Rounds, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Fails, Rounds, Tends
 from derivations.twins.fields import sigma
 
 __all__ = ["entries"]

@@ -17,7 +17,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Less, Rounds, Solves
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Rounds, Solves
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 

@@ -5,7 +5,8 @@ from sympy import Function, Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided, flips
 from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
-from derivations.prover.statements import Equal, Less
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal
 
 x = Symbol("x", real=True)
 g = Symbol("g", positive=True)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from sympy import Abs, Eq, Function, ImmutableDenseMatrix, Integral, Rational, S, Symbol, cos, exp, floor, log, oo, sin, symbols
 
+from derivations.prover.cases import Every, Measured
 from derivations.prover.identity import FAILS, HOLDS, UNDECIDED
-from derivations.prover.statements import Equal, Every, Expands, Fails, Less, Measured, Rounds, Solves, Tends
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Rounds, Solves, Tends
 
 g, a, b = symbols("g a b", positive=True)
 x, y = symbols("x y", real=True)

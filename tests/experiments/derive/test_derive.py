@@ -14,7 +14,8 @@ from sympy import Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided
 from derivations.prover.identity import UNDECIDED
-from derivations.prover.statements import Equal, Less
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal
 from experiments import __main__
 from experiments.derive import latex, markdown, page, run, table
 
