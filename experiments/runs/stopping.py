@@ -1,20 +1,9 @@
-"""How a run ends, and the error of one that cannot go on: what happened, at which step, what is kept, what to try."""
+r"""Why a run cannot go on, in words: what happened, at which step, what is kept, what to try."""
 
 from __future__ import annotations
 
-from typing import Literal
-
-__all__ = ["Status", "StoppedError"]
-
-Status = Literal["completed", "diverged", "out of memory", "damaged", "not writable"]
+__all__ = ["StoppedError"]
 
 
 class StoppedError(RuntimeError):
-    r"""Training stopped at a step it cannot take; what was saved before is kept.
-
-    Args:    status: why; step: at which, None where it was none that failed.
-    """
-
-    def __init__(self, message: str, status: Status, step: int | None = None) -> None:
-        super().__init__(message)
-        self.status, self.step = status, step
+    """Training stopped at a step it cannot take; what was saved before is kept."""
