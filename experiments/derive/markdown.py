@@ -10,11 +10,11 @@ from pathlib import Path
 from derivations import ledger
 from derivations.claim import Claim
 from experiments.derive.table import summary
+from experiments.reports.marked import fill
 from experiments.reports.writing import write_atomically
 
-__all__ = ["between", "tables"]
+__all__ = ["PAGE", "filled", "tables"]
 
-BEGIN, END = "<!-- the ledger begins -->", "<!-- the ledger ends -->"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "derivations.md"
 
 
@@ -27,11 +27,9 @@ def tables(claims: Sequence[Claim]) -> str:
     return "\n\n".join(parts)
 
 
-def between(page: str, text: str) -> str:
-    """The page with the text between its two marks."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}"
+def filled(page: str, claims: Sequence[Claim]) -> str:
+    """The page with the claims between its markers."""
+    return fill(page, "ledger", {"claims": f"\n{tables(claims)}\n"})
 
 
 def _table(claims: Sequence[Claim]) -> str:
@@ -53,4 +51,4 @@ def _escaped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    write_atomically(PAGE, between(PAGE.read_text(encoding="utf-8"), tables(ledger(workers=2))))
+    write_atomically(PAGE, filled(PAGE.read_text(encoding="utf-8"), ledger(workers=2)))

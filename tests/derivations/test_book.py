@@ -67,7 +67,7 @@ def test_every_decision_is_as_recorded(claims):
 @pytest.mark.slow
 def test_the_tables_of_the_docs_are_what_sympy_finds(claims):
     page = markdown.PAGE.read_text()
-    assert page == markdown.between(page, markdown.tables(claims)), "run python -m experiments.derive.markdown"
+    assert page == markdown.filled(page, claims), "run python -m experiments.derive.markdown"
 
 
 def test_a_chapter_speaks_of_its_own_source(by_chapter):

@@ -9,7 +9,6 @@ A table stands between <!-- bench: cells --> and <!-- end -->, by the name of it
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,26 +16,22 @@ import tyro
 
 from experiments.bench.output.tables import PARTS, machine, part_of
 from experiments.bench.rows import from_json
+from experiments.reports.marked import fill, names
 from experiments.reports.writing import write_atomically
 
 __all__ = ["filled"]
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "speed.md"
-MARKED = re.compile(r"(<!-- bench: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def filled(page: str, record: dict[str, Any]) -> str:
     """The page with every table put in. Raises: ValueError for a marker that names no part."""
-    rows = from_json(record["rows"])
-
-    def table(found: re.Match[str]) -> str:
-        name = found[2]
+    rows, texts = from_json(record["rows"]), {}
+    for name in names(page, "bench"):
         if name != "machine" and name not in PARTS:
             raise ValueError(f"there is no part {name!r} to put into the page; there is machine, {', '.join(PARTS)}.")
-        text = machine(record) if name == "machine" else part_of(rows, name)
-        return f"{found[1]}{text or 'Not measured.'}\n{found[3]}"
-
-    return MARKED.sub(table, page)
+        texts[name] = (machine(record) if name == "machine" else part_of(rows, name)) or "Not measured."
+    return fill(page, "bench", texts)
 
 
 def main(run: tyro.conf.Positional[Path], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:

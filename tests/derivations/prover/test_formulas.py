@@ -32,7 +32,7 @@ def text_of(mathml):
         (symbols.flow(t), "F(t)"),
         (Function("h^g_1")(t), "h1g(t)"),
         (Function("O")(g**2), "O(g2)"),
-        (symbols.entry("candidate.weight_h", (0, 1)), "candidate.weight_h[0,1]"),
+        (symbols.entry("candidate.weight_h", (0, 1)), "candidate.weight_h0,1"),
         (StrictLessThan(0, g, evaluate=False), "0<g"),
         (-g, "−g"),
         (exp(g), "eg"),
@@ -68,4 +68,8 @@ def test_what_is_too_long_to_read_is_plain_text_only():
 
 
 def test_a_prime_is_a_prime_in_latex():
-    assert written(Symbol("g_1'")).latex == "g_{1}'"
+    assert written(Symbol("g_1'") ** 2).latex == "{g_{1}'}^{2}"  # without braces TeX refuses two superscripts
+
+
+def test_a_greek_letter_is_one_in_latex_however_its_index_is_written():
+    assert [written(Symbol(name)).latex for name in ("tau_{1,x}", "beta_c", "c~")] == [r"\tau_{1,x}", r"\beta_{c}", r"\tilde{c}"]

@@ -99,7 +99,7 @@ def test_phi_is_known_at_0_and_its_slope_is_that_of_its_closed_form():
 def test_phi_is_printed_with_its_index():
     formula = written(phi(2, -Symbol("l")) ** 2)
     assert formula.latex == r"\phi_{2}^{2}{\left(- l \right)}"
-    assert "<msub><mi>&#966;</mi><mi>2</mi></msub>" in formula.mathml
+    assert "<msubsup><mi>&#x003D5;</mi><mrow><mn>2</mn></mrow><mrow><mn>2</mn></mrow></msubsup>" in formula.mathml
 
 
 def test_a_gate_is_what_an_affine_field_is_relaxed_by():

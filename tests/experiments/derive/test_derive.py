@@ -18,6 +18,7 @@ from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal
 from experiments import __main__
 from experiments.derive import latex, markdown, page, run, table
+from experiments.reports import marked
 
 ROOT = Path(__file__).resolve().parents[3]
 x = Symbol("x", real=True)
@@ -178,8 +179,11 @@ def test_the_tables_of_the_docs_name_every_claim_and_every_error(claims):
     assert re.search(r"\*\*result 1, a\\_b\*\* .* Not so at x = .*\. \*Right is:\* Three\.", text)
 
 
-def test_text_goes_between_the_marks_and_nowhere_else():
-    before = f"above\n{markdown.BEGIN}\nold\n{markdown.END}\nbelow\n"
-    after = markdown.between(before, "new")
-    assert after == f"above\n{markdown.BEGIN}\n\nnew\n\n{markdown.END}\nbelow\n"
-    assert markdown.between(after, "new") == after
+def test_text_goes_between_the_markers_and_nowhere_else():
+    before = "above\n<!-- ledger: claims -->\nold\n<!-- end -->\nbelow\n<!-- other: claims -->\nkept\n<!-- end -->\n"
+    after = marked.fill(before, "ledger", {"claims": "new"})
+    assert after == before.replace("old", "new")
+    assert marked.fill(after, "ledger", {"claims": "new"}) == after
+    assert marked.names(before, "ledger") == ["claims"]
+    with pytest.raises(ValueError, match="no place for 'verdicts'"):
+        marked.fill(before, "ledger", {"verdicts": "new"})

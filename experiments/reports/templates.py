@@ -1,0 +1,36 @@
+"""Jinja2 templates, *.html.jinja beside the code of each page: all but `Markup` is escaped, and an unknown name is an error."""
+
+from __future__ import annotations
+
+import math
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from experiments.reports.colours import variables
+
+__all__ = ["ENVIRONMENT", "scientific"]
+
+
+def scientific(value: float) -> Markup:
+    """0.758 as it is, 2.5e-9 as 2.5 × 10⁻⁹, in HTML."""
+    if value == 0 or 1e-3 <= abs(value) < 1e3:
+        return Markup(f"{value:#.3g}".rstrip("."))
+    exponent = math.floor(math.log10(abs(value)))
+    mantissa = f"{value / 10**exponent:.1f}"
+    if mantissa == "10.0":
+        mantissa, exponent = "1.0", exponent + 1
+    power = f"10<sup>{str(exponent).replace('-', '−')}</sup>"
+    return Markup(f'<span class="number">{power if mantissa == "1.0" else f"{mantissa} × {power}"}</span>')
+
+
+def _upper(words: str) -> str:
+    """The first letter as a capital, the others as they are."""
+    return words[:1].upper() + words[1:]
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("experiments", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format}
+ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables())}
