@@ -155,10 +155,9 @@ def train(
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.
         resume: Go on with the run in DIR, from nothing if there is none.
     """
-    from experiments.runs.configuration import check_names, configured  # noqa: PLC0415
+    from experiments.runs.configuration import configuration_from_words  # noqa: PLC0415
 
-    check_names(task, field, integrator)
-    configuration = configured(task, field, integrator, [word for words in set for word in words])
+    configuration = configuration_from_words(task, field, integrator, [word for words in set for word in words])
     from experiments.runs.command import run  # noqa: PLC0415
 
     return DONE if run(configuration, out, resume) else FAILED

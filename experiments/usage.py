@@ -1,15 +1,28 @@
-"""What a command was asked for and cannot do: said in one line, without a traceback."""
+"""Errors of wrong usage, with the valid names nearest to a wrong one."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UsageError", "did_you_mean"]
+__all__ = ["UsageError", "check_word", "did_you_mean", "nearest"]
 
 
 class UsageError(Exception):
-    """Wrong usage; its text is the one line that the user reads."""
+    """Wrong usage; its text is the one line that the user reads, without a traceback."""
+
+
+def check_word(kind: str, word: str, known: Iterable[str]) -> None:
+    """Refuse a word that is not known. Raises: UsageError, with the nearest, or else with all."""
+    known = list(known)
+    if word not in known:
+        raise UsageError(f"there is no {kind} {nearest(word, known)}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The word, and the one that was meant or all there are: 'dmo'; did you mean 'demo'?"""
+    known = list(known)
+    return f"{word!r}" + (did_you_mean(word, known) or f"; there is {', '.join(known)}.")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from discretize import ContinuousRNN, DiscreteRNN
-from experiments.models.fields import built_field
+from experiments.models.fields import FieldSettings, built_field
 from experiments.models.integrators import IntegratorSettings, sequence_module
-from experiments.runs.configuration import Configuration
 from experiments.seeds import generator as seeded
 
-__all__ = ["SequenceModel", "built_model"]
+__all__ = ["SequenceModel", "build_model"]
 
 
 class SequenceModel(nn.Module):
@@ -61,9 +60,16 @@ class SequenceModel(nn.Module):
         return moved.train(self.training)
 
 
-def built_model(configuration: Configuration) -> SequenceModel:
-    """The untrained model, a function of the configuration alone."""
-    task, seed = configuration.task, configuration.training.seed
-    field = built_field(configuration.field, task.input_size, configuration.field_settings, seeded(seed, "field"))
-    rnn = sequence_module(configuration.integrator, field, configuration.integrator_settings)
-    return SequenceModel(rnn, task.output_size, seeded(seed, "read-out"))
+def build_model(
+    field: str,
+    integrator: str,
+    input_size: int,
+    output_size: int,
+    field_settings: FieldSettings,
+    integrator_settings: IntegratorSettings,
+    *,
+    seed: int,
+) -> SequenceModel:
+    """The untrained model by the names of its field and integrator; its weights are a function of the seed."""
+    built = built_field(field, input_size, field_settings, seeded(seed, "field"))
+    return SequenceModel(sequence_module(integrator, built, integrator_settings), output_size, seeded(seed, "read-out"))

@@ -2,27 +2,24 @@ r"""Checkpoints: the newest and the one before, so that one of them is whole at 
 
     checkpoint.pt, previous.pt      {"format", "state": {...}, "sha256"}, read by `torch.load(path, weights_only=True)`
 
-The digest is of the state, not of the file: key paths, types, shapes and bytes in a canonical order. So it holds what is used,
-and a file whose damage changed none of that is as good as new.
+The digest is of the state, not of the file, so a file whose damage changed none of the state is as good as new.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from experiments.digests import digest
 from experiments.runs.durability import write_durably
 from experiments.runs.stopping import StoppedError
 
-__all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "digest", "read_state"]
+__all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "read_state"]
 
 NEWEST, PREVIOUS = "checkpoint.pt", "previous.pt"
 FORMAT = 1
@@ -66,13 +63,14 @@ class Checkpoints:
             except OSError as error:  # perhaps it is whole, so nothing may take its place
                 raise StoppedError(
                     f"{path} cannot be read ({error.strerror or error}); nothing was changed. Make it readable or move it away, "
-                    "then go on with --resume."
+                    "then go on with --resume.",
+                    "damaged",
                 ) from error
             if why:
                 print(f"{why[0]}; going on from {path}.", file=sys.stderr)
             return state
         if why:
-            raise StoppedError(f"{'; '.join(why)}. Nothing was deleted; begin again with another --out DIR.")
+            raise StoppedError(f"{'; '.join(why)}. Nothing was deleted; begin again with another --out DIR.", "damaged")
         return None
 
 
@@ -95,34 +93,3 @@ def read_state(path: Path) -> State:
     if digest(found["state"]) != found["sha256"]:
         raise DamagedError("its digest is another")
     return found["state"]
-
-
-def digest(state: State) -> str:
-    r"""sha256 over the state: of every leaf its path, its type and its bytes, each with its length before it.
-
-    Raises:  TypeError for what is no tensor, number or string, or a list or dictionary of them.
-    """
-    found = hashlib.sha256()
-    for part in _canonical("", state):
-        found.update(len(part).to_bytes(8, "big"))
-        found.update(part)
-    return found.hexdigest()
-
-
-def _canonical(path: str, value: object) -> Iterator[bytes]:
-    yield f"{path}:{type(value).__name__}".encode()
-    if isinstance(value, dict):
-        yield str(len(value)).encode()
-        for key in sorted(value, key=repr):
-            yield from _canonical(f"{path}/{key!r}", value[key])
-    elif isinstance(value, list | tuple):
-        yield str(len(value)).encode()
-        for k, item in enumerate(value):
-            yield from _canonical(f"{path}/{k}", item)
-    elif isinstance(value, Tensor):
-        yield f"{value.dtype} {tuple(value.shape)}".encode()
-        yield value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    elif value is None or isinstance(value, bool | int | float | str):
-        yield repr(value).encode()
-    else:
-        raise TypeError(f"a checkpoint holds tensors, numbers and strings, got {type(value).__name__} at {path}.")

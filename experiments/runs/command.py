@@ -28,7 +28,7 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
         print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)
         raise
     progress.clear()
-    if outcome.before:
+    if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
     print(_in_words(configuration, outcome))
     return True

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.models.fields import FieldSettings, known_field
 from experiments.models.integrators import IntegratorSettings, known_integrator
-from experiments.settings import LARGEST, assigned, made, read_json, setting_types, words_of
+from experiments.settings import LARGEST, assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
-__all__ = ["MOST_THREADS", "Configuration", "TrainingSettings", "check_names", "configured"]
+__all__ = ["MOST_THREADS", "Configuration", "TrainingSettings", "configuration", "configuration_from_words"]
 
 if TYPE_CHECKING:
+    from experiments.models.sequence_model import SequenceModel
     from experiments.tasks.task import Task
 
 MOST_THREADS = 1024
@@ -77,6 +78,7 @@ class TrainingSettings:
                 raise ValueError(f"`{name}` must be {' or '.join(known)}, got {getattr(self, name)!r}.")
 
 
+RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of their runs has them
 SHARED = FieldSettings, IntegratorSettings, TrainingSettings
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
@@ -121,14 +123,25 @@ class Configuration:
         for part in ("task", "field", "integrator"):
             if not isinstance(values[part], str):
                 raise UsageError(f"{part} is a name, got {values[part]!r}.")
+        for part in parts[3:]:
+            if not isinstance(values[part], dict):
+                raise UsageError(f"{part} is an object, got {values[part]!r}.")
+        own = {RENAMED.get(key, key): value for key, value in values["task_settings"].items()}
         return cls(
-            read_json(task_named(values["task"]), values["task_settings"]),
+            settings_from(task_named(values["task"]), own),
             values["field"],
             values["integrator"],
-            read_json(FieldSettings, values["field_settings"]),
-            read_json(IntegratorSettings, values["integrator_settings"]),
-            read_json(TrainingSettings, values["training"]),
+            settings_from(FieldSettings, values["field_settings"]),
+            settings_from(IntegratorSettings, values["integrator_settings"]),
+            settings_from(TrainingSettings, values["training"]),
         )
+
+    def untrained_model(self) -> SequenceModel:
+        """The model before training, a function of the configuration alone."""
+        from experiments.models.sequence_model import build_model  # noqa: PLC0415
+
+        settings, sizes = (self.field_settings, self.integrator_settings), (self.task.input_size, self.task.output_size)
+        return build_model(self.field, self.integrator, *sizes, *settings, seed=self.training.seed)
 
     @property
     def task_name(self) -> str:
@@ -168,37 +181,37 @@ class Configuration:
         return self.task, self.field_settings, self.integrator_settings, self.training
 
 
-def check_names(task: str, field: str, integrator: str) -> None:
-    """Refuse names that nothing has, before anything is imported. Raises: UsageError."""
-    if task not in TASKS:
-        hint = did_you_mean(task, TASKS) or f"; there is {', '.join(TASKS)}."
-        raise UsageError(f"there is no task {task!r}{hint}")
+def configuration(task: str, field: str, integrator: str, **settings: Any) -> Configuration:
+    r"""The configuration of those names, each setting given to the part that has it.
+
+    Args:    settings: of the task, field, integrator and training, by their keys, such as warp=20, hidden=64, steps=1000.
+    Raises:  UsageError for names, keys and values that are not known, with the nearest.
+    """
+    return _routed(task, field, integrator, settings)
+
+
+def configuration_from_words(task: str, field: str, integrator: str, words: Sequence[str] = ()) -> Configuration:
+    """The configuration of those names with `KEY=VALUE` settings. Raises: UsageError, as `configuration`."""
+    return _routed(task, field, integrator, assignments(words), as_text=True)
+
+
+def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any], as_text: bool = False) -> Configuration:
+    check_word("task", task, TASKS)
     known_field(field)
     known_integrator(integrator)
-
-
-def configured(task: str, field: str, integrator: str, assignments: Sequence[str] = ()) -> Configuration:
-    r"""The configuration of those names with `KEY=VALUE` settings.
-
-    Raises:  UsageError for names, keys and values that are not known.
-    """
-    check_names(task, field, integrator)
-    shared, theirs = _told_apart(assignments)
-    words = assigned(shared, SHARED)
-    settings = made(FieldSettings, words[0]), made(IntegratorSettings, words[1]), made(TrainingSettings, words[2])
+    homes = {key: kind for kind in SHARED for key in setting_types(kind)}
+    given: dict[type, dict[str, Any]] = {kind: {} for kind in (*SHARED, object)}
+    for key, value in settings.items():
+        given[homes.get(key, object)][key] = value
+    fields = settings_from(FieldSettings, given[FieldSettings], as_text=as_text)
+    integrators = settings_from(IntegratorSettings, given[IntegratorSettings], as_text=as_text)
+    training = settings_from(TrainingSettings, given[TrainingSettings], as_text=as_text)
     # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.
     kind = task_named(task)
-    return Configuration(made(kind, assigned(theirs, (kind, *SHARED))[0]), field, integrator, *settings)
-
-
-def _told_apart(assignments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The assignments to keys that are shared by all tasks, with what is no assignment, and the others."""
-    known = {key for kind in SHARED for key in setting_types(kind)}
-    parts: tuple[list[str], list[str]] = [], []
-    for assignment in assignments:
-        key, equals, _ = assignment.partition("=")
-        parts[bool(key and equals and key not in known)].append(assignment)
-    return parts
+    assert not homes.keys() & setting_types(kind).keys(), "a key names one setting"
+    return Configuration(
+        settings_from(kind, given[object], as_text=as_text, others=homes), field, integrator, fields, integrators, training
+    )
 
 
 def _values(settings: Any) -> Mapping[str, Any]:

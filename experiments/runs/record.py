@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from experiments.models.sequence_model import SequenceModel, built_model
+from experiments.models.sequence_model import SequenceModel
 from experiments.reports.machine import facts
 from experiments.reports.writing import not_writable
 from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints, State
@@ -54,7 +54,7 @@ def load(folder: Path) -> tuple[SequenceModel, Configuration]:
     if configuration is None or state is None:
         missing = CONFIG if configuration is None else NEWEST
         raise UsageError(f"{folder} holds no trained model: there is no {missing}.")
-    model = built_model(configuration)
+    model = configuration.untrained_model()
     with fitting(folder):
         model.load_state_dict(state["model"])
     return model, configuration
@@ -69,7 +69,8 @@ def fitting(folder: Path) -> Iterator[None]:
         why = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
         raise StoppedError(
             f"the checkpoint in {folder} does not fit the model that {CONFIG} describes ({why}). Nothing was deleted; "
-            "begin again with another --out DIR."
+            "begin again with another --out DIR.",
+            "damaged",
         ) from error
 
 
@@ -189,7 +190,8 @@ class RunFolder:
             if not lines[k].isascii():
                 raise StoppedError(
                     f"{self._metrics} is damaged (line {k + 1} is not text). Nothing was changed; mend that line, or move the "
-                    f"file away, then go on with: {self.configuration.command(self.folder, resume=True)}"
+                    f"file away, then go on with: {self.configuration.command(self.folder, resume=True)}",
+                    "damaged",
                 )
         if len(kept) != self._kept:
             print(f"{self._metrics} has {len(kept)} of the {self._kept} rows before; it goes on from there.", file=sys.stderr)
@@ -208,7 +210,8 @@ class RunFolder:
             kept = f"the run is kept up to step {self._kept}" if self._kept else "no step is kept yet"
             raise StoppedError(
                 f"cannot write to {self.folder} ({error.strerror or error}); {kept}. Make room, or writable, then go on with: "
-                f"{self.configuration.command(self.folder, resume=True)}"
+                f"{self.configuration.command(self.folder, resume=True)}",
+                "not writable",
             ) from error
 
 

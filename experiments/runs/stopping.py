@@ -1,9 +1,20 @@
-r"""Why a run cannot go on, in words: what happened, at which step, what is kept, what to try."""
+"""How a run ends, and the error of one that cannot go on: what happened, at which step, what is kept, what to try."""
 
 from __future__ import annotations
 
-__all__ = ["StoppedError"]
+from typing import Literal
+
+__all__ = ["Status", "StoppedError"]
+
+Status = Literal["completed", "diverged", "out of memory", "damaged", "not writable"]
 
 
 class StoppedError(RuntimeError):
-    """Training stopped at a step it cannot take; what was saved before is kept."""
+    r"""Training stopped at a step it cannot take; what was saved before is kept.
+
+    Args:    status: why; step: at which, None where it was none that failed.
+    """
+
+    def __init__(self, message: str, status: Status, step: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.step = status, step

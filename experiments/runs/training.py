@@ -21,12 +21,12 @@ from torch import nn
 
 from discretize import SolverError, StepError
 from experiments.interruption import deferred
-from experiments.models.sequence_model import SequenceModel, built_model
+from experiments.models.sequence_model import SequenceModel
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.record import check_same, finished, fitting, opened, recorded
 from experiments.runs.schedules import SCHEDULES
-from experiments.runs.stopping import StoppedError
+from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
 
@@ -38,12 +38,18 @@ OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trained model, its measures on the split "test", how long all steps took, and whether it was finished before."""
+    r"""A completed run.
+
+    Args:    measures: on the split "test"; seconds: that all steps took; steps: taken in all; already: whether the run was
+             completed before, so that nothing was left to do.
+    """
 
     model: SequenceModel
     measures: dict[str, float]
     seconds: float
-    before: bool = False
+    steps: int
+    already: bool = False
+    status: Status = "completed"
 
 
 def train(configuration: Configuration, folder: Path, *, resume: bool = True, progress: Progress | None = None) -> Outcome:
@@ -76,9 +82,9 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
                     progress(run.step, loss, rate)
             record.keep(run.state())
         measures = run.measured("test")
-        told = {"split": "test", "seconds": run.seconds, "steps": run.step, "best": run.best, "engines": run.engines}
-        record.finish({"measures": measures, **told})
-    return Outcome(run.model, measures, run.seconds)
+        about = {"seconds": run.seconds, "steps": run.step, "best": run.best, "engines": run.engines}
+        record.finish({"status": "completed", "split": "test", "measures": measures, **about})
+    return Outcome(run.model, measures, run.seconds, run.step)
 
 
 @torch.no_grad()
@@ -108,7 +114,7 @@ class _Run:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration, self.settings = configuration, configuration.training
         with _told(0):
-            self.model = built_model(configuration)
+            self.model = configuration.untrained_model()
         self.parameters = list(self.model.parameters())
         self.schedule = SCHEDULES[self.settings.schedule](self.settings.rate)
         self.optimizer = _optimizer(self.settings, self.parameters)
@@ -214,7 +220,7 @@ def _done(configuration: Configuration, folder: Path) -> Outcome | None:
         return None
     run = _Run(configuration)
     run.load(state, folder)
-    return Outcome(run.model, result["measures"], result["seconds"], before=True)
+    return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True)
 
 
 @contextmanager
@@ -226,14 +232,18 @@ def _told(step: int) -> Iterator[None]:
         raise StoppedError(
             f"step {step}: {error} In training that is most often a rate that has grown too large for the solver: try a smaller "
             f"learning rate (--set rate=...), a bound on the gradient (--set clip=1), or another --set method=..., in another "
-            f"--out DIR."
+            f"--out DIR.",
+            "diverged",
+            step,
         ) from error
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         raise StoppedError(
             f"step {step}: there is not enough memory for it; what was saved before is kept. Try smaller sequences, fewer of "
-            f"them (--set batch=..., evaluation=...) or fewer units (--set hidden=...), in another --out DIR."
+            f"them (--set batch=..., evaluation=...) or fewer units (--set hidden=...), in another --out DIR.",
+            "out of memory",
+            step,
         ) from error
 
 
@@ -242,7 +252,9 @@ def _refuse_non_finite(step: int, **numbers: float) -> None:
         if not math.isfinite(number):
             raise StoppedError(
                 f"the {name} is {number:g} at step {step}; the last good state is kept. Try a smaller learning rate "
-                f"(--set rate=...) or a bound on the gradient (--set clip=1), in another --out DIR."
+                f"(--set rate=...) or a bound on the gradient (--set clip=1), in another --out DIR.",
+                "diverged",
+                step,
             )
 
 

@@ -54,7 +54,7 @@ def kind_of(record: Record) -> dict[str, Any]:
     """In what the runs of this study differ, in its words."""
     clocks = tuple(setting(record, "task_settings.clocks"))
     return {
-        "told": bool(setting(record, "task_settings.told")),
+        "told": bool(setting(record, "task_settings.clock_given")),
         "rate": next(rate for rate, field in RATES.items() if field == setting(record, "field")),
         "trained": setting(record, "integrator"),
         "on": next(on for on, known in TRAINED.items() if known == clocks),

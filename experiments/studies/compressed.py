@@ -51,7 +51,7 @@ from experiments.studies.clock_findings import (
     untold_words,
 )
 from experiments.studies.records import NotEnoughError, Record, number
-from experiments.studies.rollout import Rollout, diverged_at, passed, right
+from experiments.studies.rollout import Rollout, passed, right
 from experiments.studies.study import Carried, Run, Study, Verdict, Word
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
@@ -262,15 +262,14 @@ def carried_or_diverged(carry_out: Callable[[], Carried]) -> Carried:
     try:
         return carry_out()
     except StoppedError as error:
-        step = diverged_at(error)
-        if step is None:
+        if error.status != "diverged":
             raise
-        return Carried({}, [{"diverged": step}], time.perf_counter() - begin)
+        return Carried({}, [{"diverged": error.step}], time.perf_counter() - begin)
 
 
 def _run(size: _Size, rate: str, integrator: str, on: str, told: bool, seed: int) -> Run:
     key = f"{'told' if told else 'untold'}-{rate}-{integrator}-{on}-{seed}"
-    task = ClockedRecall(TRAINED[on], told=told, counted="last" if told else "all", characters=size.characters)
+    task = ClockedRecall(TRAINED[on], clock_given=told, counted="last" if told else "all", characters=size.characters)
     training = TrainingSettings(
         steps=size.steps, seed=seed, optimizer="adam", rate=size.rate, clip=1.0, evaluate_every=size.steps,
         evaluation=size.sequences, checkpoint_every=size.steps,
@@ -287,7 +286,7 @@ def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None,
     answers = right(found.outputs, batch.targets).float()
     loss = torch.nn.functional.cross_entropy(found.outputs[ends].flatten(0, 1), batch.targets[ends].flatten())
     apart = None
-    if reference is not None and task.told:
+    if reference is not None and task.clock_given:
         every = task.held(1.0)
         apart = _finite(found.states[held - 1 :: held] - reference.states[every - 1 :: every])
     return {

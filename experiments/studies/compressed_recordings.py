@@ -126,7 +126,12 @@ class CompressedRecordings(Study):
         assert isinstance(task, Recorded)
         ways = {name: way for name, way in moved(model).items() if name != "softplus-clock"}
         return [
-            {"as": name, "told": told, "clock": speed, **_row(dataclasses.replace(task, speed=speed, told=told), way, training)}
+            {
+                "as": name,
+                "told": told,
+                "clock": speed,
+                **_row(dataclasses.replace(task, speed=speed, clock_given=told), way, training),
+            }
             for told in ((True, False) if task.speed == 1 else (True,))
             for name, way in ways.items()
             for speed in SOURCES[run.configuration.task_name].speeds
@@ -221,7 +226,7 @@ def _run(size: _Size, data: Path, name: str, rate: str, integrator: str, speed: 
         steps=size.steps, seed=seed, optimizer="adam", rate=size.rate, clip=1.0, evaluate_every=size.steps,
         evaluation=size.sequences, checkpoint_every=size.steps,
     )  # fmt: skip
-    task = source.task(data=str(data), speed=speed, told=speed != 1)
+    task = source.task(data=str(data), speed=speed, clock_given=speed != 1)
     field_settings = FieldSettings(size.hidden, init="chrono", t_max=source.longest)
     return Run(
         f"{name}-{rate}-{integrator}-{at}-{seed}",
@@ -231,7 +236,7 @@ def _run(size: _Size, data: Path, name: str, rate: str, integrator: str, speed: 
 
 def _row(task: Recorded, model: SequenceModel, training: TrainingSettings) -> dict[str, Any]:
     """What one way of running gives on the test split, at one speed."""
-    own_time = task.speed if task.told else 1.0
+    own_time = task.speed if task.clock_given else 1.0
     good, count, losses, largest, medians, finite = 0, 0, 0.0, 0.0, list[float](), True
     for batch in task.evaluation("test", training.evaluation, BATCH, training.seed):
         count += batch.size

@@ -88,9 +88,8 @@ class LectureAblation(Study):
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
         import ctrnn  # noqa: PLC0415
         from experiments.models.forgetting import forgetting_times  # noqa: PLC0415
-        from experiments.models.sequence_model import built_model  # noqa: PLC0415
 
-        start = built_model(run.configuration)
+        start = run.configuration.untrained_model()
         influences = [self._influence(run.configuration, each) for each in (start, model)]
         before, after = (forgetting_times(influence).tolist() for influence in influences)
         sets, now = ctrnn.timescales(start.field).tolist(), ctrnn.timescales(model.field).tolist()

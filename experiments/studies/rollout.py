@@ -7,7 +7,6 @@ A Taylor step of dh = g (f - h) keeps 1 - c' g of a state: below 0 from a pace o
 
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,15 +16,12 @@ from torch import Tensor
 
 import ctrnn
 from discretize import SolverError, SolverWarning, StepError
-from experiments.runs.stopping import StoppedError
 from experiments.tasks.task import Batch
 
 if TYPE_CHECKING:
     from experiments.models.sequence_model import SequenceModel
 
-__all__ = ["Rollout", "diverged_at", "passed", "right"]
-
-STOPPED = re.compile(r"the [a-z ]*(?:loss|gradient) is -?(?:nan|inf) at step (\d+)|step (\d+): ")
+__all__ = ["Rollout", "passed", "right"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,3 @@ def passed(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | Non
 def right(outputs: Tensor, targets: Tensor) -> Tensor:
     """Whether the largest output is the target's; of outputs that are not finite none is."""
     return (outputs.argmax(-1) == targets) & outputs.isfinite().all(-1)
-
-
-def diverged_at(error: StoppedError) -> int | None:
-    """The step at which numbers ran away in training; None for an error of another kind, such as a full disk."""
-    found = STOPPED.match(str(error))
-    return None if found is None else int(found[1] or found[2])

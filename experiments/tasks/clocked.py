@@ -5,13 +5,13 @@ r"""Recall on clocks that run slower and faster: at clock c a symbol is held for
     c = 8      A A B B C C
     c = 16     A B C                      no clock is faster: each symbol is a single sample
 
-    told       a sample takes tau c / repeats units of own time, so that a symbol takes tau on every clock
-    untold     every sample takes one unit, whatever the clock: that time passes faster has to be noticed
+    clock given      a sample takes tau c / repeats units of own time, so that a symbol takes tau on every clock
+    not given        every sample takes one unit, whatever the clock: that time passes faster has to be noticed
 
     counted    last   at the last sample of each symbol: the same moments of own time on every clock
                all    at every sample
 
-On a told clock the exact model's state at the end of a symbol, and with `last` its loss, does not depend on c.
+On a given clock the exact model's state at the end of a symbol, and with `last` its loss, does not depend on c.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ClockedRecall(ClassAtEverySample):
     r"""Say the symbol before, on a clock that a batch draws.
 
     Args:    clocks: speeds c, each as probable, of which every batch has one; repeats: samples of a symbol at c = 1; tau: own
-             time that a symbol takes, in the units of the field's rates; told: whether batches say how long samples take;
+             time that a symbol takes, in the units of the field's rates; clock_given: whether batches say how long samples take;
              counted: "last" or "all" samples of a symbol; characters: in a sequence; alphabet: characters and the dummy.
     Raises:  ValueError for a clock that does not hold symbols for a whole number of samples.
     Source:  this project; the task is that of Tallec and Ollivier 2018, section 3, whose clocks all stretch time.
@@ -51,7 +51,7 @@ class ClockedRecall(ClassAtEverySample):
     clocks: tuple[float, ...] = (1.0,)
     repeats: int = 16
     tau: float = 4.0
-    told: bool = True
+    clock_given: bool = True
     counted: Literal["last", "all"] = "last"
     characters: int = 10
     alphabet: int = 10
@@ -60,7 +60,7 @@ class ClockedRecall(ClassAtEverySample):
         for name, least in (("repeats", 1), ("characters", 1), ("alphabet", 3)):
             whole(name, getattr(self, name), least)
         checks.positive_number("tau", self.tau)
-        checks.is_flag("told", self.told)
+        checks.is_flag("clock_given", self.clock_given)
         one_of("counted", self.counted, ("last", "all"))
         if not self.clocks:
             raise ValueError("`clocks` must be at least one speed, got none.")
@@ -93,7 +93,7 @@ class ClockedRecall(ClassAtEverySample):
 
     def own_time(self, clock: float) -> float:
         """Units that a sample takes: c'."""
-        return self.tau / self.held(clock) if self.told else 1.0
+        return self.tau / self.held(clock) if self.clock_given else 1.0
 
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
         size = checks.positive_size("size", size)
@@ -108,7 +108,7 @@ class ClockedRecall(ClassAtEverySample):
         if self.counted == "last":
             counts = torch.zeros(len(xs), size, dtype=dtype)
             counts[held - 1 :: held] = 1
-        ts = self.own_time(clock) * torch.arange(len(xs) + 1, dtype=torch.float64) if self.told else None
+        ts = self.own_time(clock) * torch.arange(len(xs) + 1, dtype=torch.float64) if self.clock_given else None
         return Batch(xs, before.repeat_interleave(held, 0), counts, ts)
 
     def guesses(self) -> dict[str, Told]:

@@ -2,7 +2,7 @@ r"""Recorded sequences and their class: activities from a phone (UCI HAR), speak
 
     speed c      the mean of c samples after one another is one sample; what is left over at the end is dropped
     speed 1/c    every sample c times
-    told         batch.ts: that a sample lasts `speed` units of the original; else one unit each, as ever
+    clock_given  batch.ts says that a sample lasts `speed` units of the original; else one unit each
 
 Means and not every c-th sample: what is faster than the new rate would be folded into slow waves by leaving samples out, and
 the mean keeps the integral of what a field reads over that time.
@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ctrnn import checks
 from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
 from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
-from experiments.runs.checkpoints import digest
+from experiments.digests import digest
 from experiments.tasks.baselines import Told
 from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
@@ -54,20 +54,20 @@ class Sequences:
 class Recorded(ClassOfTheSequence):
     r"""The class of a recorded sequence, played at some speed.
 
-    Args:    data: the folder with the files; speed: a whole number, or one over a whole number; told: whether batches say how
-             long their samples last.
+    Args:    data: the folder with the files; speed: a whole number, or one over a whole number; clock_given: whether
+             batches say how long their samples last.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  this project.
     """
 
     data: str = ""
     speed: float = 1.0
-    told: bool = False
+    clock_given: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str) or not self.data:
             raise ValueError(f"`data` must name the folder with the recordings, got {self.data!r}.")
-        checks.is_flag("told", self.told)
+        checks.is_flag("clock_given", self.clock_given)
         speed = checks.positive_number("speed", self.speed)
         factor = max(speed, 1 / speed)
         if not math.isfinite(factor) or abs(factor - round(factor)) > 1e-9 * factor or 1 / speed > MOST_REPEATS + 0.5:
@@ -110,7 +110,7 @@ class Recorded(ClassOfTheSequence):
         lengths = None if found.lengths is None else found.lengths[which]
         xs = found.xs[: None if lengths is None else int(lengths.max()), which].to(torch.get_default_dtype())
         xs, lengths = played(xs, lengths, self.speed)
-        ts = self.speed * torch.arange(len(xs) + 1, dtype=torch.float64) if self.told else None
+        ts = self.speed * torch.arange(len(xs) + 1, dtype=torch.float64) if self.clock_given else None
         return Batch(xs, found.labels[which], ts=ts, lengths=lengths)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from experiments.models.fields import FIELDS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings
-from experiments.runs.configuration import Configuration, TrainingSettings, configured
-from experiments.settings import assigned, made, read_json, setting_types, value_of, words_of
+from experiments.runs.configuration import Configuration, TrainingSettings, configuration, configuration_from_words
+from experiments.settings import assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError
 
@@ -48,15 +48,16 @@ VALUES = {
 @given(st.fixed_dictionaries(VALUES))
 def test_what_is_written_is_read_again_at_the_prompt_and_from_a_file(values):
     sample = Sample(**values)
-    assert made(Sample, assigned([f"{key}={words_of(value)}" for key, value in values.items()], [Sample])[0]) == sample
-    assert read_json(Sample, json.loads(json.dumps(dataclasses.asdict(sample)))) == sample
+    words = assignments(f"{key}={words_of(value)}" for key, value in values.items())
+    assert settings_from(Sample, words, as_text=True) == sample
+    assert settings_from(Sample, json.loads(json.dumps(dataclasses.asdict(sample)))) == sample
 
 
 @given(st.sampled_from(sorted(VALUES)), st.text(max_size=6))
 def test_any_text_is_a_value_of_the_type_or_refused_in_words(key, text):
     types = {"count": int, "size": float, "on": bool, "word": str, "bound": (float, type(None)), "sizes": tuple, "pair": tuple}
     try:
-        value = value_of(key, text, setting_types(Sample)[key])
+        value = getattr(settings_from(Sample, {key: text}, as_text=True), key)
     except UsageError as error:
         said = str(error)
     else:
@@ -72,7 +73,7 @@ def test_any_text_is_a_value_of_the_type_or_refused_in_words(key, text):
 )
 def test_any_json_is_a_value_of_the_type_or_refused(key, value):
     try:
-        sample = read_json(Sample, {key: value})
+        sample = settings_from(Sample, {key: value})
     except UsageError:
         return
     read = getattr(sample, key)
@@ -86,7 +87,7 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
         ("steps", "--set takes KEY=VALUE, got 'steps'."),
         ("=5", "--set takes KEY=VALUE, got '=5'."),
         ("stepz=5", "there is no setting 'stepz'; did you mean 'steps'?"),
-        ("qqq=5", "there is no setting 'qqq'; there is hidden, init, t_max"),
+        ("qqq=5", "there is no setting 'qqq'; there is warping, warp, least"),
         ("steps=many", "steps is a whole number, got 'many'."),
         ("steps=1.5", "steps is a whole number, got '1.5'."),
         ("rate=fast", "rate is a number, got 'fast'."),
@@ -99,21 +100,20 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
 )
 def test_wrong_settings_are_refused_in_words(assignment, message):
     with pytest.raises(UsageError) as caught:
-        assigned([assignment], KINDS)
+        configuration_from_words("recall", "gated", "euler", [assignment])
     assert str(caught.value).startswith(message)
 
 
 def test_a_setting_given_twice_is_refused():
     with pytest.raises(UsageError, match="steps twice"):
-        assigned(["steps=5", "rate=1", "steps=6"], KINDS)
+        assignments(["steps=5", "rate=1", "steps=6"])
 
 
 def test_types_are_told_apart_in_words():
-    hints = setting_types(Sample)
     asked = {"on": "true or false", "sizes": "a whole number or several", "pair": "a whole number,a number"}
     for key, words in asked.items():
         with pytest.raises(UsageError, match=words):
-            value_of(key, "?", hints[key])
+            settings_from(Sample, {key: "?"}, as_text=True)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -133,7 +133,7 @@ def test_no_key_belongs_to_two(name):
 )
 def test_names_that_are_not_known_are_refused_with_the_nearest(words, message):
     with pytest.raises(UsageError) as caught:
-        configured(*words)
+        configuration_from_words(*words)
     assert str(caught.value).startswith(message)
 
 
@@ -143,7 +143,7 @@ def test_names_that_are_not_known_are_refused_with_the_nearest(words, message):
 )
 def test_numbers_that_train_nothing_are_refused(assignment):
     with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
-        configured("recall", "gated", "euler", [assignment])
+        configuration_from_words("recall", "gated", "euler", [assignment])
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_numbers_that_train_nothing_are_refused(assignment):
 )  # fmt: skip
 def test_numbers_that_no_machine_holds_are_refused(assignment):
     with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
-        configured("recall", "gated", "euler", [assignment])
+        configuration_from_words("recall", "gated", "euler", [assignment])
 
 
 def test_the_largest_counts_are_settings():
-    settings = configured("recall", "gated", "euler", ["batch=2147483647", "hidden=1000000", "threads=1024"])
+    settings = configuration_from_words("recall", "gated", "euler", ["batch=2147483647", "hidden=1000000", "threads=1024"])
     assert [settings.named()[key] for key in ("batch", "hidden", "threads")] == [2**31 - 1, 10**6, 1024]
 
 
@@ -173,11 +173,11 @@ def test_numbers_that_a_field_refuses_are_wrong_usage():
 
 def test_chrono_without_its_longest_time_is_refused():
     with pytest.raises(UsageError, match="chrono, which needs `t_max`"):
-        configured("recall", "gated", "euler", ["init=chrono"])
+        configuration_from_words("recall", "gated", "euler", ["init=chrono"])
 
 
 def test_a_configuration_goes_through_json_and_through_its_own_command(tmp_path):
-    ours = configured(
+    ours = configuration_from_words(
         "recall",
         "leaky",
         "exact",
@@ -189,19 +189,35 @@ def test_a_configuration_goes_through_json_and_through_its_own_command(tmp_path)
     assert words[-1] == "--resume"
     named = {words[k]: words[k + 1] for k in range(2, len(words) - 1) if words[k] in ("--task", "--field", "--integrator")}
     settings = [words[k + 1] for k, word in enumerate(words) if word == "--set"]
-    assert configured(named["--task"], named["--field"], named["--integrator"], settings) == ours
+    assert configuration_from_words(named["--task"], named["--field"], named["--integrator"], settings) == ours
+
+
+def test_keywords_and_words_give_the_same_configuration():
+    words = configuration_from_words("recall", "gated", "exact", ["warp=20", "hidden=8", "steps=10", "rtol=1e-4", "threads=1"])
+    assert configuration("recall", "gated", "exact", warp=20, hidden=8, steps=10, rtol=1e-4, threads=1) == words
+    clocked = configuration("clocked-recall", "gated", "exact", clocks=(1, 2.0))
+    assert clocked == configuration_from_words("clocked-recall", "gated", "exact", ["clocks=1,2"])
+    for keywords, message in [({"warb": 3}, "did you mean 'warp'"), ({"steps": "3"}, "a whole number, got '3'")]:
+        with pytest.raises(UsageError, match=message):
+            configuration("recall", "gated", "exact", **keywords)
+
+
+def test_a_run_whose_clock_was_told_is_read_as_one_whose_clock_is_given():
+    before = configuration("clocked-recall", "gated", "euler", clock_given=False).to_json()
+    before["task_settings"]["told"] = before["task_settings"].pop("clock_given")
+    assert not Configuration.from_json(before).task.clock_given
 
 
 def test_differences_name_the_keys():
-    ours = configured("recall", "gated", "euler", ["warp=7"])
-    theirs = configured("recall", "leaky", "euler", ["warp=8", "steps=5"])
+    ours = configuration_from_words("recall", "gated", "euler", ["warp=7"])
+    theirs = configuration_from_words("recall", "leaky", "euler", ["warp=8", "steps=5"])
     assert ours.differences(theirs) == ["field", "warp", "steps"]
-    assert ours.differences(configured("adding", "gated", "euler")) == ["task"]
-    assert not ours.differences(configured("recall", "gated", "euler", ["warp=7"]))
+    assert ours.differences(configuration_from_words("adding", "gated", "euler")) == ["task"]
+    assert not ours.differences(configuration_from_words("recall", "gated", "euler", ["warp=7"]))
 
 
 def test_what_is_no_configuration_is_refused():
-    good = configured("recall", "gated", "euler").to_json()
+    good = configuration_from_words("recall", "gated", "euler").to_json()
     wrong = [None, {}, {**good, "more": 1}, {**good, "task": 3}, {**good, "field": "x"}, {**good, "training": {"steps": "5"}}]
     for values in wrong:
         with pytest.raises(UsageError):

@@ -11,8 +11,8 @@ import ctrnn
 import discretize
 from experiments.models.fields import FIELDS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module
-from experiments.models.sequence_model import SequenceModel, built_model
-from experiments.runs.configuration import configured
+from experiments.models.sequence_model import SequenceModel
+from experiments.runs.configuration import configuration_from_words
 from experiments.seeds import generator
 from experiments.usage import UsageError
 
@@ -29,8 +29,8 @@ def test_every_step_map_has_its_name():
 @pytest.mark.parametrize("integrator", ["euler", "exponential-euler", "exact"])
 def test_any_field_under_any_integrator_learns(field, integrator, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
-    configuration = configured("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
-    model, task = built_model(configuration), configuration.task
+    configuration = configuration_from_words("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
+    model, task = configuration.untrained_model(), configuration.task
     batch = task.batch(3, generator(0))
     task.loss(model(batch.xs), batch).backward()
     assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
@@ -38,7 +38,7 @@ def test_any_field_under_any_integrator_learns(field, integrator, monkeypatch):
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_every_integrator_runs(integrator):
-    model = built_model(configured("adding", "gated", integrator, ["hidden=3", "T=4"]))
+    model = configuration_from_words("adding", "gated", integrator, ["hidden=3", "T=4"]).untrained_model()
     assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
 
 
@@ -92,7 +92,10 @@ def test_a_field_without_time_scales_has_no_chrono():
 
 def test_the_weights_are_a_function_of_the_seed():
     def weights(*settings):
-        return [p.detach().numpy().tobytes() for p in built_model(configured("recall", "gated", "euler", settings)).parameters()]
+        return [
+            p.detach().numpy().tobytes()
+            for p in configuration_from_words("recall", "gated", "euler", settings).untrained_model().parameters()
+        ]
 
     torch.manual_seed(5)
     first = weights()
@@ -104,7 +107,7 @@ def test_the_weights_are_a_function_of_the_seed():
 def test_the_weights_are_float32_whatever_torchs_default_is():
     assert torch.get_default_dtype() == torch.float64
     for name in FIELDS:
-        model = built_model(configured("recall", name, "euler"))
+        model = configuration_from_words("recall", name, "euler").untrained_model()
         assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
@@ -128,7 +131,7 @@ def test_outputs_are_read_from_the_visible_state():
 
 
 def test_weights_move_between_integrators():
-    model = built_model(configured("recall", "gated", "euler", ["hidden=4"])).double()
+    model = configuration_from_words("recall", "gated", "euler", ["hidden=4"]).untrained_model().double()
     exact = model.under("exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
     fine = model.under("runge-kutta4", IntegratorSettings(substeps=20))
     xs = torch.randn(5, 2, 10)

@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
+from experiments.digests import digest
 from experiments.runs import durability
-from experiments.runs.checkpoints import Checkpoints, DamagedError, digest, read_state
+from experiments.runs.checkpoints import Checkpoints, DamagedError, read_state
 from experiments.runs.stopping import StoppedError
 
 

@@ -19,10 +19,9 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from experiments.interruption import Interrupted, deferred, interruptible
-from experiments.models.sequence_model import built_model
 from experiments.runs import durability
 from experiments.runs.checkpoints import Checkpoints, read_state
-from experiments.runs.configuration import configured
+from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.locking import locked
 from experiments.runs.record import finished, load
 from experiments.runs.schedules import Constant, Plateau
@@ -41,7 +40,7 @@ SMALL = ["warp=3", "length=12", "hidden=5", "batch=4", "evaluation=6", "threads=
 
 def small(*settings, task="recall", field="gated", integrator="euler"):
     given = {word.partition("=")[0]: word for word in [*(SMALL if task == "recall" else SMALL[2:]), "steps=12", *settings]}
-    return configured(task, field, integrator, list(given.values()))
+    return configuration_from_words(task, field, integrator, list(given.values()))
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +125,7 @@ def test_rmsprop_is_the_papers(tmp_path):
     configuration = small("steps=3", "rate=0.01")
     train(configuration, tmp_path)
     torch.set_default_dtype(torch.float32)
-    model, task = built_model(configuration), configuration.task
+    model, task = configuration.untrained_model(), configuration.task
     mean_squares = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for step in range(3):
         batch = task.batch(4, generator(0, "batch", step))
@@ -172,7 +171,7 @@ def test_a_clipped_gradient_moves_the_weights_less(tmp_path):
     train(bound, tmp_path / "bound")
     moved = {}
     for name in ("free", "bound"):
-        start = built_model(free).state_dict()
+        start = free.untrained_model().state_dict()
         end = read_state(tmp_path / name / "checkpoint.pt")["model"]
         moved[name] = max(float((end[key] - start[key]).abs().max()) for key in start)
     assert moved["bound"] < 0.2 * moved["free"]  # g/(|g| + eps) with |g| below eps = 1e-8
@@ -191,7 +190,7 @@ def test_a_training_set_is_read_once_an_epoch_in_an_order_of_its_own():
 
 def test_evaluations_are_weighted_by_what_counts():
     task = Recall(warping="variable", warp=4, padded=True, length=9)
-    model = built_model(small("padded=true", "warping=variable", "length=9", "warp=4")).double()
+    model = small("padded=true", "warping=variable", "length=9", "warp=4").untrained_model().double()
     found = evaluate(model, task, "validation", 7, 3, 2)
     losses = counted = right = 0.0
     for batch in task.evaluation("validation", 7, 2, 3):
@@ -212,7 +211,7 @@ def test_a_batch_in_which_nothing_counts_is_left_out_of_an_evaluation():
             for k, batch in enumerate(super().evaluation(split, sequences, size, seed)):
                 yield replace(batch, counts=torch.full(batch.targets.shape, float(k != 1)))
 
-    task, model = Partly(warp=2, length=6), built_model(small("warp=2", "length=6")).double()
+    task, model = Partly(warp=2, length=6), small("warp=2", "length=6").untrained_model().double()
     batches = [batch for k, batch in enumerate(task.evaluation("test", 6, 2, 3)) if k != 1]
     expected = sum(float(task.loss(model(batch.xs).detach(), batch)) for batch in batches) / 2
     assert_close(evaluate(model, task, "test", 6, 3, 2)["loss"], expected, rtol=1e-12, atol=0)
@@ -237,7 +236,7 @@ def test_time_stamps_and_lengths_reach_the_rnn(tmp_path, monkeypatch):
     monkeypatch.setattr(type(configuration.task), "batch", stamped)
     train(configuration, tmp_path)
     torch.set_default_dtype(torch.float32)
-    model, batch = built_model(configuration), stamped(configuration.task, 4, generator(0, "batch", 0))
+    model, batch = configuration.untrained_model(), stamped(configuration.task, 4, generator(0, "batch", 0))
     h = torch.zeros(4, 5)
     last = torch.zeros(4, 5)
     for k, dt in enumerate(ts.diff().float()):
@@ -269,9 +268,9 @@ def test_a_finished_run_whose_newest_checkpoint_is_lost_gives_the_weights_of_its
     again = train(configuration, tmp_path / "lost")
     for ours, theirs in zip(again.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    assert (again.measures, again.before) == (whole.measures, False)
+    assert (again.measures, again.already) == (whole.measures, False)
     assert_same_run(tmp_path / "whole", tmp_path / "lost")
-    assert train(configuration, tmp_path / "lost").before
+    assert train(configuration, tmp_path / "lost").already
 
 
 def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
@@ -281,7 +280,7 @@ def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
     with pytest.raises(KilledError):
         train(small(), tmp_path / "run", progress=killed_at(7))
     shutil.copy(tmp_path / "other" / "result.json", tmp_path / "run")
-    assert not train(small(), tmp_path / "run").before
+    assert not train(small(), tmp_path / "run").already
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
@@ -541,7 +540,7 @@ def test_an_evaluation_that_is_not_finite_stops_the_run_too(tmp_path):
 
 def test_a_solve_that_fails_is_told_in_words(tmp_path, monkeypatch):
     configuration = small(integrator="exact", field="gated-exponential")
-    make = built_model
+    make = Configuration.untrained_model
 
     def explosive(given):
         model = make(given)
@@ -549,7 +548,7 @@ def test_a_solve_that_fails_is_told_in_words(tmp_path, monkeypatch):
             model.field.rate.bias.fill_(1e30)
         return model
 
-    monkeypatch.setattr("experiments.runs.training.built_model", explosive)
+    monkeypatch.setattr("experiments.runs.configuration.Configuration.untrained_model", explosive)
     with pytest.raises(StoppedError, match=r"^step 1: .*--set rate=.*--set method="):
         train(configuration, tmp_path)
 
@@ -563,7 +562,7 @@ def test_a_batch_that_fits_no_memory_is_told_in_words(tmp_path):
     "allocate", [lambda: torch.empty(2**47), lambda: torch.empty(2**62, 2**62), lambda: (_ for _ in ()).throw(MemoryError)]
 )
 def test_a_model_that_fits_no_memory_is_told_in_words_and_leaves_no_folder(tmp_path, monkeypatch, allocate):
-    monkeypatch.setattr("experiments.runs.training.built_model", lambda _: next(iter(allocate())))
+    monkeypatch.setattr("experiments.runs.configuration.Configuration.untrained_model", lambda _: next(iter(allocate())))
     with pytest.raises(StoppedError, match=r"^step 0: there is not enough memory .*--set hidden="):
         train(small(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -699,12 +698,12 @@ import torch
 torch.set_num_threads(1)
 from experiments.runs import durability
 from experiments.runs.checkpoints import Checkpoints
-from experiments.runs.configuration import configured
+from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.training import train
 
 folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 draw = random.Random(seed)
-configuration = configured("recall", "gated", "euler", sys.argv[4:])
+configuration = configuration_from_words("recall", "gated", "euler", sys.argv[4:])
 
 def child(folder, fatal):
     """Train; `fatal` is the number of the system call inside a save at which it kills itself, before, half-way or after."""

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import ctrnn
-from experiments.models.sequence_model import built_model
 from experiments.studies.lecture_ablation import LectureAblation
 from experiments.studies.records import NotEnoughError
 
@@ -69,7 +68,7 @@ def test_both_networks_are_drawn():
 def test_uncoupled_units_are_measured_to_forget_in_the_time_of_their_discrete_cell():
     """Without recurrent weights (1 - 1/T)^n is left, 1/e of it after -1/log(1 - 1/T) steps."""
     run = next(run for run in study.runs("smoke") if run.configuration.field == "gated")
-    model = built_model(run.configuration)
+    model = run.configuration.untrained_model()
     with torch.no_grad():
         model.field.candidate.weight_h.zero_()
         model.field.rate.weight_h.zero_()
@@ -84,7 +83,7 @@ def test_uncoupled_units_are_measured_to_forget_in_the_time_of_their_discrete_ce
 @pytest.mark.usefixtures("single")
 def test_what_was_set_is_of_the_start_and_what_the_biases_say_now_of_the_trained_network():
     run = study.runs("smoke")[0]
-    start, model = built_model(run.configuration), built_model(run.configuration)
+    start, model = run.configuration.untrained_model(), run.configuration.untrained_model()
     with torch.no_grad():
         model.field.gates.bias += 1.0
     rows = study.measure(run, model)

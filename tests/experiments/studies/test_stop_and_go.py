@@ -13,7 +13,6 @@ import ctrnn
 from discretize import DiscreteRNN
 from experiments.models.fields import FieldSettings, built_field
 from experiments.models.no_output_recurrence import blind_output
-from experiments.models.sequence_model import built_model
 from experiments.reports.log_dots import zero_dots
 from experiments.runs.configuration import Configuration
 from experiments.studies import stop_and_go
@@ -269,7 +268,7 @@ def measured():
     records = []
     for run in study.runs("smoke"):
         if run.key in wanted:
-            rows = study.measure(run, built_model(run.configuration))
+            rows = study.measure(run, run.configuration.untrained_model())
             settings = json.loads(json.dumps(run.configuration.to_json()))
             records.append({"key": run.key, "configuration": settings, "measures": {"accuracy": 0.5}, "seconds": 1.0,
                             "rows": json.loads(json.dumps(rows, allow_nan=False))})  # fmt: skip
@@ -301,7 +300,7 @@ def test_tables_and_figures_come_from_any_part_of_the_records(measured):
 
 def test_the_unwarped_trajectory_is_played_at_the_ends_when_nothing_is_told():
     # With every symbol shown once, being told and being told nothing are the same.
-    model = built_model(configuration_of("gated", 1))
+    model = configuration_of("gated", 1).untrained_model()
     symbols, targets = symbols_of(0)
     once = StopAndGo.of(torch.ones(symbols.shape[:2], dtype=torch.long))
     with torch.no_grad():

@@ -204,7 +204,7 @@ def test_settings_that_make_no_task_are_refused(kind, settings, message):
         (Recall, {"padded": 1}),
         (Copy, {"T": True}),
         (Adding, {"T": "9"}),
-        (HAR, {"data": "d", "told": 0}),
+        (HAR, {"data": "d", "clock_given": 0}),
     ],
 )
 def test_settings_of_another_kind_are_refused(kind, settings):
@@ -630,7 +630,7 @@ def test_walking_is_moving_and_the_rest_is_not(har_folder):
 def test_a_faster_window_is_of_means_and_a_slower_one_of_repeats(har_folder, speed):
     (own,) = HAR(data=har_folder).evaluation("test", 5, 5, seed=0)
     (other,) = HAR(data=har_folder, speed=speed).evaluation("test", 5, 5, seed=0)
-    (told,) = HAR(data=har_folder, speed=speed, told=True).evaluation("test", 5, 5, seed=0)
+    (told,) = HAR(data=har_folder, speed=speed, clock_given=True).evaluation("test", 5, 5, seed=0)
     x = own.xs[:, 2, 4].tolist()
     if speed > 1:
         c = round(speed)
@@ -697,7 +697,7 @@ def test_vowels_are_padded_with_their_lengths_and_every_fifth_is_held_out(vowels
 @pytest.mark.parametrize("speed", [2, 7, 0.25])
 def test_vowels_at_another_speed_end_where_they_end(vowels_folder, speed):
     own = list(Vowels(data=vowels_folder).evaluation("test", 99, 1, seed=0))
-    (batch,) = Vowels(data=vowels_folder, speed=speed, told=True).evaluation("test", 99, 99, seed=0)
+    (batch,) = Vowels(data=vowels_folder, speed=speed, clock_given=True).evaluation("test", 99, 99, seed=0)
     assert batch.lengths.tolist() == [math.floor(n / speed) for n in (29, 7, 12)]
     assert len(batch.ts) == len(batch.xs) + 1
     for k, alone in enumerate(own):
@@ -723,7 +723,7 @@ def test_vowels_that_are_too_short_or_too_few_are_refused(tmp_path):
 
 
 def test_the_digest_of_recordings_is_of_what_the_files_say_and_of_nothing_else(tmp_path, har_folder, vowels_folder):
-    assert HAR(data=har_folder).fingerprint() == HAR(data=har_folder, classes="moving", speed=4.0, told=True).fingerprint()
+    assert HAR(data=har_folder).fingerprint() == HAR(data=har_folder, classes="moving", speed=4.0, clock_given=True).fingerprint()
     signal = har_arrays()["signal"].copy()
     signal[3, 1000] += 1e-3
     make_har(tmp_path, signal=signal)
