@@ -12,9 +12,10 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
@@ -22,7 +23,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from experiments.interruption import Interrupted, interruptible
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
 __all__ = ["COMMANDS", "main"]
 
@@ -30,31 +31,22 @@ if TYPE_CHECKING:
     from experiments.data.recording import Recording
 
 DONE, FAILED, WRONG_USAGE, BROKEN_PIPE = 0, 1, 2, 141
-ABOUT = "Recurrent networks as ordinary differential equations."
+ABOUT = (
+    "Recurrent networks as ordinary differential equations. `ctrnn COMMAND --help` says what a command takes, `ctrnn --version` "
+    "which version this is."
+)
+FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
 
 
-def _hertz(words: list[str]) -> float:
-    try:
-        rate = float(words[0])
-    except ValueError:
-        raise ValueError(f"samples per second are a number, got {words[0]!r}") from None
-    if not (math.isfinite(rate) and rate > 0):
-        raise ValueError(f"samples per second are a number above 0, got {words[0]!r}")
-    return rate
-
-
-def _count(words: list[str]) -> int:
-    try:
-        count = int(words[0])
-    except ValueError:
-        raise ValueError(f"a whole number is needed, got {words[0]!r}") from None
-    if count < 1:
-        raise ValueError(f"at least 1 is needed, got {words[0]!r}")
-    return count
-
-
-def _number(metavar: str, kind: type, read: Callable[[list[str]], Any]) -> PrimitiveConstructorSpec:
+def _number(kind: type[int] | type[float], metavar: str) -> PrimitiveConstructorSpec:
     """An option that is one number, or not given."""
+
+    def read(words: list[str]) -> float:
+        try:
+            return kind(words[0])
+        except ValueError:
+            raise ValueError(f"a {'whole ' * (kind is int)}number is needed, got {words[0]!r}") from None
+
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
@@ -64,16 +56,14 @@ def _number(metavar: str, kind: type, read: Callable[[list[str]], Any]) -> Primi
     )
 
 
-_HZ = _number("HZ", float, _hertz)
-_COUNT = _number("N", int, _count)
+Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+Input = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")]
+Rate = Annotated[float | None, _number(float, "HZ"), tyro.conf.arg(help_behavior_hint="(required with --input)")]
+Output = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")]
+Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 
 
-def demo(
-    *,
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/demo"),
-    input: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")] = None,
-    rate: Annotated[float | None, _HZ, tyro.conf.arg(help_behavior_hint="(required with --input)")] = None,
-) -> int:
+def demo(*, out: Folder = Path("out/demo"), input: Input = None, rate: Rate = None) -> int:
     """Run the main job on a real recording; writes one page, DIR/index.html.
 
     Args:
@@ -93,7 +83,7 @@ def derive(
     format: Annotated[
         str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")
     ] = None,
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")] = None,
+    out: Output = None,
 ) -> int:
     """Decide every claim of the papers; exit code 1 if a decision is not as recorded.
 
@@ -102,27 +92,18 @@ def derive(
         format: table, json, latex or html.
         out: File to write.
     """
-    endings = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
-    form = format or endings.get(out.suffix if out else "", "table")
-    if form not in endings.values():
-        hint = did_you_mean(form, endings.values()) or f"; there is {', '.join(endings.values())}."
-        raise UsageError(f"there is no format {form!r}{hint}")
+    form = format or FORMATS.get(out.suffix if out else "", "table")
+    check_word("format", form, FORMATS.values())
     from derivations.contents import SOURCES  # noqa: PLC0415
 
-    if source is not None and source not in SOURCES:
-        hint = did_you_mean(source, SOURCES) or f"; there is {', '.join(SOURCES)}."
-        raise UsageError(f"there is no source {source!r} in the ledger{hint}")
+    if source is not None:
+        check_word("source", source, SOURCES)
     from experiments.derive.run import run  # noqa: PLC0415
 
     return DONE if run(source, form, out) else FAILED
 
 
-def breakdown(
-    *,
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/breakdown"),
-    input: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")] = None,
-    rate: Annotated[float | None, _HZ, tyro.conf.arg(help_behavior_hint="(required with --input)")] = None,
-) -> int:
+def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate: Rate = None) -> int:
     """Draw where the Taylor step stops being the field, and what to take instead; writes DIR/index.html.
 
     Args:
@@ -139,9 +120,9 @@ def breakdown(
 def train(
     *,
     task: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(TASKS))],
-    field: Annotated[str, tyro.conf.arg(metavar="NAME")],
-    integrator: Annotated[str, tyro.conf.arg(metavar="NAME")],
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    field: Name,
+    integrator: Name,
+    out: Folder,
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> int:
@@ -166,10 +147,10 @@ def train(
 def bench(
     *,
     against: Annotated[str | None, tyro.conf.arg(metavar="NAME,...", help_behavior_hint="(default: all that are here)")] = None,
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")] = None,
+    out: Output = None,
     scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "small",
-    threads: Annotated[int | None, _COUNT, tyro.conf.arg(help_behavior_hint="(default: as torch does)")] = None,
-    repeats: Annotated[int | None, _COUNT, tyro.conf.arg(help_behavior_hint="(default: by the scale)")] = None,
+    threads: Annotated[int | None, _number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: as torch does)")] = None,
+    repeats: Annotated[int | None, _number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: by the scale)")] = None,
     device: Annotated[str, tyro.conf.arg(metavar="DEVICE")] = "cpu",
 ) -> int:
     """Measure how fast this is, side by side with what you would use instead.
@@ -186,8 +167,11 @@ def bench(
     from experiments.bench.peers.names import chosen  # noqa: PLC0415
 
     peers = chosen(against)
-    _check_word("scale", scale, ("smoke", "small", "full"))
-    _check_word("device", device, ("cpu", "cuda"))
+    check_word("scale", scale, ("smoke", "small", "full"))
+    check_word("device", device, ("cpu", "cuda"))
+    for name, count in (("threads", threads), ("repeats", repeats)):
+        if count is not None and count < 1:
+            raise UsageError(f"--{name} must be at least 1, got {count}.")
     if out is not None:
         refuse(out)
     given = {"--against": against, "--out": out, "--scale": scale, "--threads": threads, "--repeats": repeats}
@@ -196,24 +180,6 @@ def bench(
     from experiments.bench.run import run  # noqa: PLC0415
 
     return DONE if run(peers, out, scale, threads, repeats, device, shlex.join(words)) else FAILED
-
-
-def _check_word(kind: str, word: str, known: tuple[str, ...]) -> None:
-    if word not in known:
-        hint = did_you_mean(word, known) or f"; there is {', '.join(known)}."
-        raise UsageError(f"there is no {kind} {word!r}{hint}")
-
-
-def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, list[str]]:
-    """What is played, read before torch is imported so that a wrong file is told at once; and the command in words."""
-    if input is not None and rate is None:
-        raise UsageError("--input needs --rate too: how many samples per second is it?")
-    if rate is not None and input is None:
-        raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
-    from experiments.data.recording import load  # noqa: PLC0415
-
-    given = [] if input is None else ["--input", str(input), "--rate", f"{rate:g}"]
-    return load(input, rate), ["ctrnn", command, "--out", str(out), *given]
 
 
 def study() -> int:
@@ -229,80 +195,59 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "bench": bench,
     "study": study,
 }
-GROUPS: dict[str, dict[str, Callable[..., int]]] = {"study": studies.COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    program = ["ctrnn", *words[:1]] if words[:1] and words[0] in COMMANDS else ["ctrnn"]
+    program += words[1:2] if words[:1] == ["study"] and words[1:] and words[1] in studies.COMMANDS else []
     try:
         with interruptible():
             return _run(words)
     except UsageError as error:
-        return _complain(f"{_prog(words)}: {error}", WRONG_USAGE)
+        line, code = str(error), WRONG_USAGE
     except Interrupted as signal_:
-        return _complain(f"{_prog(words)}: {signal_.word}; no file was left half written.", signal_.code)
+        line, code = f"{signal_.word}; no file was left half written.", signal_.code
     except BrokenPipeError:
         # Whoever read our output has left; Python would complain once more on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    print(f"{' '.join(program)}: {line}", file=sys.stderr)
+    return code
 
 
 def _run(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return DONE if words else WRONG_USAGE
-    if words[0] == "--version":
-        from importlib.metadata import version  # noqa: PLC0415
-
+    if words[:1] == ["--version"]:
         print(f"ctrnn {version('ctrnn')}")
         return DONE
-    command, rest = _known(words[0], COMMANDS), words[1:]
-    _refuse_foreign_packages()
-    if words[0] in GROUPS:
-        if not rest or rest[0] in ("-h", "--help"):
-            print(_help(_prog(words), _summary(command), GROUPS[words[0]]))
-            return DONE if rest else WRONG_USAGE
-        command, rest = _known(rest[0], GROUPS[words[0]]), rest[1:]
+    program, about, commands, options = "ctrnn", ABOUT, COMMANDS, ["-h", "--help", "--version"]
+    if words[:1] == ["study"]:
+        program, about, commands, options = "ctrnn study", str(study.__doc__), studies.COMMANDS, options[:2]
+        words = words[1:]
+    if words and words[0] not in options:
+        option = words[0].startswith("-")
+        check_word("option" if option else "command", words[0], options[1:] if option else commands)
+        _refuse_foreign_packages()
     try:
-        return tyro.cli(command, args=rest, prog=_prog(words), description=_summary(command))
+        found: int = tyro.extras.subcommand_cli_from_dict(dict(commands), prog=program, description=about, args=words)
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE
+    return found
 
 
-def _known(word: str, commands: Mapping[str, Callable[..., int]]) -> Callable[..., int]:
-    if word not in commands:
-        kind = "option" if word.startswith("-") else "command"
-        known = list(commands) if kind == "command" else ["--help", "--version"] if commands is COMMANDS else ["--help"]
-        hint = did_you_mean(word, known) or f"; there is {', '.join(known)}."
-        raise UsageError(f"there is no {kind} {word!r}{hint}")
-    return commands[word]
+def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, list[str]]:
+    """The recording, read before torch is imported so that a wrong file is refused at once; and the command in words."""
+    if input is not None and rate is None:
+        raise UsageError("--input needs --rate too: how many samples per second is it?")
+    if rate is not None and input is None:
+        raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise UsageError(f"--rate must be a number of samples per second above 0, got {rate:g}.")
+    from experiments.data.recording import load  # noqa: PLC0415
 
-
-def _help(prog: str = "ctrnn", about: str = ABOUT, commands: Mapping[str, Callable[..., int]] | None = None) -> str:
-    commands = COMMANDS if commands is None else commands
-    width = max(map(len, commands))
-    lines = [f"  {name:<{width}}  {_summary(command)}" for name, command in commands.items()]
-    last = f"{prog} COMMAND --help tells what a command takes"
-    last += "; ctrnn --version tells the version." if commands is COMMANDS else "."
-    return "\n".join([f"usage: {prog} COMMAND [options]", "", about, "", "commands:", *lines, "", last])
-
-
-def _summary(command: Callable[..., int]) -> str:
-    return (command.__doc__ or "").strip().partition("\n")[0]
-
-
-def _prog(words: Sequence[str]) -> str:
-    """The command as far as it is known: ctrnn, ctrnn study, ctrnn study run."""
-    if not words or words[0] not in COMMANDS:
-        return "ctrnn"
-    inner = words[1:2] if words[1:] and words[1] in GROUPS.get(words[0], ()) else []
-    return shlex.join(["ctrnn", words[0], *inner])
-
-
-def _complain(line: str, code: int) -> int:
-    print(line, file=sys.stderr)
-    return code
+    given = [] if input is None else ["--input", str(input), "--rate", f"{rate:g}"]
+    return load(input, rate), ["ctrnn", command, "--out", str(out), *given]
 
 
 def _refuse_foreign_packages() -> None:

@@ -25,9 +25,7 @@ CIRCLES = {
     "discretize.solvers.adaptive <-> discretize.solvers.diagnosis",
 }
 ROOMS_BOTH_WAYS = {
-    "experiments/models <-> experiments/runs",
     "experiments/reports <-> experiments/studies",
-    "experiments/runs <-> experiments/tasks",
 }
 SHOW_TOO_LITTLE = {  # modules whose `__all__` lacks names that others import
     "ctrnn.fields.rates",

@@ -18,11 +18,11 @@ from experiments.breakdown.networks import networks_section
 from experiments.breakdown.recorded import recorded_section
 from experiments.breakdown.rows import as_csv
 from experiments.data.recording import Recording
+from experiments.files import not_writable, ready_folder, write_atomically
 from experiments.interruption import checkpoint
 from experiments.reports.page import Heading, page
 from experiments.reports.section import Section, SectionMaker
 from experiments.reports.svg import with_colours
-from experiments.reports.writing import not_writable, ready_folder, write_atomically
 
 __all__ = ["PARTS", "run"]
 

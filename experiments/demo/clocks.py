@@ -20,11 +20,11 @@ import ctrnn
 import discretize
 from experiments.data.recording import Recording, load
 from experiments.demo.cell import SEED, TOLERANCE, UNITS, field_for, samples
+from experiments.files import write_atomically
 from experiments.reports import plots
 from experiments.reports.page import scientific, table
 from experiments.reports.section import Picture, Section
 from experiments.reports.svg import inline_svg, standalone_svg
-from experiments.reports.writing import write_atomically
 
 __all__ = ["ALLOWED", "Clock", "ClockRun", "allowed_deviation", "clocks_for", "run_clock", "section", "unwarped", "write_figure"]
 

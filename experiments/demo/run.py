@@ -19,10 +19,10 @@ import torch
 
 from experiments.data.recording import Recording
 from experiments.demo import breakdown, clocks, proofs, recorded, steps, trained
+from experiments.files import not_writable, ready_folder, write_atomically
 from experiments.interruption import checkpoint
 from experiments.reports.page import page
 from experiments.reports.section import Section, SectionMaker
-from experiments.reports.writing import not_writable, ready_folder, write_atomically
 
 __all__ = ["SECTIONS", "run"]
 

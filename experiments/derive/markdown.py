@@ -10,8 +10,8 @@ from pathlib import Path
 from derivations import ledger
 from derivations.claim import Claim
 from experiments.derive.table import summary
+from experiments.files import write_atomically
 from experiments.reports.marked import fill
-from experiments.reports.writing import write_atomically
 
 __all__ = ["PAGE", "filled", "tables"]
 

@@ -12,8 +12,8 @@ from typing import Any
 from derivations.book import decide_all
 from derivations.claim import Claim
 from experiments.derive import latex, page, table
+from experiments.files import write_atomically
 from experiments.interruption import checkpoint
-from experiments.reports.writing import write_atomically
 from experiments.usage import UsageError
 
 __all__ = ["KEYS", "as_json", "run"]

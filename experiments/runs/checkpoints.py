@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from experiments.digests import digest
-from experiments.runs.durability import write_durably
+from experiments.files import write_atomically
 from experiments.runs.stopping import StoppedError
 
 __all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "read_state"]
@@ -42,7 +42,7 @@ class Checkpoints:
         """Raises: OSError, with both files as they were or one of them whole."""
         file = io.BytesIO()
         torch.save({"format": FORMAT, "state": state, "sha256": digest(state)}, file)
-        write_durably(self.newest, file.getvalue(), keep=self.previous if self._sound else None)
+        write_atomically(self.newest, file.getvalue(), keep=self.previous if self._sound else None)
         self._sound = True
 
     def load(self) -> State | None:

@@ -1,13 +1,14 @@
-"""Train, say where the run is, and in the end how it went or how to go on."""
+"""`ctrnn train`: trains with a progress bar, then says how it went or how to go on."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from tqdm import tqdm
+
 from experiments.interruption import Interrupted
 from experiments.runs.configuration import Configuration
-from experiments.runs.progress import Progress
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Outcome, train
 
@@ -16,18 +17,23 @@ __all__ = ["run"]
 
 def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
     """Whether it was finished; the result is on stdout, what went wrong on stderr."""
-    progress = Progress(configuration.training.steps)
     try:
-        outcome = train(configuration, folder, resume=resume, progress=progress)
+        # disable=None: on a terminal only
+        with tqdm(total=configuration.training.steps, unit="step", leave=False, disable=None) as bar:
+
+            def progress(step: int, loss: float, rate: float) -> None:
+                if not bar.n:
+                    bar.initial = bar.n = step - 1  # steps before a resumption took none of this time
+                bar.set_postfix_str(f"loss {loss:.4g}, rate {rate:.2g}", refresh=False)
+                bar.update()
+
+            outcome = train(configuration, folder, resume=resume, progress=progress)
     except StoppedError as error:
-        progress.clear()
         print(f"ctrnn train: {error}", file=sys.stderr)
         return False
     except Interrupted:
-        progress.clear()
         print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)
         raise
-    progress.clear()
     if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
     print(_in_words(configuration, outcome))

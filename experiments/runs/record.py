@@ -1,10 +1,4 @@
-r"""A run is a folder.
-
-    config.json                   configuration, digest of the data, command, threads, versions, machine, commit
-    metrics.csv                   a row a step, to the step that was reached
-    checkpoint.pt, previous.pt    see checkpoints.py
-    result.json                   once it is finished: measures on the split "test", seconds, steps, engines
-    .lock                         held by the process that trains here
+r"""What a run writes: its configuration, a row a step, checkpoints and the result.
 
 Rows are whole up to the newest checkpoint before that is written, and cut back to it when a run goes on: so the table is the
 same, wall-clock seconds aside, whether the run was interrupted or not.
@@ -14,105 +8,59 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
-from experiments.models.sequence_model import SequenceModel
+from experiments.files import PART, write_all, write_atomically
 from experiments.reports.machine import facts
-from experiments.reports.writing import not_writable
-from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints, State
+from experiments.runs.checkpoints import Checkpoints, State
 from experiments.runs.configuration import MOST_THREADS, Configuration
-from experiments.runs.durability import write_all, write_durably
-from experiments.runs.locking import locked
+from experiments.runs.folder import CONFIG, METRICS, RESULT, read_json
 from experiments.runs.stopping import StoppedError
-from experiments.tasks.task import Task
 from experiments.usage import UsageError
 
-__all__ = ["CONFIG", "METRICS", "RESULT", "RunFolder", "check_same", "finished", "fitting", "load", "opened", "recorded"]
+__all__ = ["Record"]
 
-CONFIG, METRICS, RESULT = "config.json", "metrics.csv", "result.json"
 COLUMNS = ("step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy")
 MOST_DIGITS = 20  # of a step
-PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy")
+PACKAGES = ("python", "ctrnn", "torch", "torchdiffeq", "numpy")
+MACHINE = ("machine", "processor", "vectors", "torch's vectors", "cores", "compiler")
 
 
-def load(folder: Path) -> tuple[SequenceModel, Configuration]:
-    r"""The trained model of a run, or what its newest checkpoint has of it, and what it was trained as.
+class Record:
+    r"""The writer of a run's folder, which this process holds; a context in which it is open.
 
-    Raises:  UsageError for a folder without a run or without a checkpoint; StoppedError where all of them are damaged, or do
-             not fit the configuration.
+    Raises:  UsageError for threads that are no number; StoppedError for a disk that is full.
     """
-    configuration, state = recorded(folder), Checkpoints(folder).load()
-    if configuration is None or state is None:
-        missing = CONFIG if configuration is None else NEWEST
-        raise UsageError(f"{folder} holds no trained model: there is no {missing}.")
-    model = configuration.untrained_model()
-    with fitting(folder):
-        model.load_state_dict(state["model"])
-    return model, configuration
-
-
-@contextmanager
-def fitting(folder: Path) -> Iterator[None]:
-    """A state that is loaded into what a configuration builds. Raises: StoppedError where it does not fit."""
-    try:
-        yield
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
-        raise StoppedError(
-            f"the checkpoint in {folder} does not fit the model that {CONFIG} describes ({why}). Nothing was deleted; "
-            "begin again with another --out DIR.",
-            "damaged",
-        ) from error
-
-
-def finished(folder: Path) -> dict[str, Any] | None:
-    """What result.json says; None for a run that is not finished, or where that cannot be read."""
-    found = _read_json(folder / RESULT) or {}
-    measures = found.get("measures")
-    if not isinstance(measures, dict):
-        return None
-    return found if all(map(_is_number, [found.get("seconds"), found.get("steps"), *measures.values()])) else None
-
-
-def recorded(folder: Path) -> Configuration | None:
-    """The configuration of the run in a folder, None where there is none. Raises: UsageError where it cannot be read."""
-    path = folder / CONFIG
-    if not path.exists():
-        if any((folder / name).exists() for name in (NEWEST, PREVIOUS, METRICS, RESULT)):
-            raise UsageError(f"{folder} holds parts of a run, but no {CONFIG} to know it by; choose another --out DIR.")
-        return None
-    found = _read_json(path)
-    if found is None:
-        raise UsageError(f"{path} cannot be read; choose another --out DIR.")
-    try:
-        return Configuration.from_json(found.get("configuration"))
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-
-
-class RunFolder:
-    """A folder that this process trains in."""
 
     def __init__(self, folder: Path, configuration: Configuration) -> None:
         self.folder, self.configuration = folder, configuration
         self._checkpoints, self._metrics = Checkpoints(folder), folder / METRICS
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
-        found = _read_json(folder / CONFIG)
+        found = read_json(folder / CONFIG)
         self.threads = self._threads(found or {}) or configuration.training.threads or torch.get_num_threads()
-        if found is None:
-            self._begin()
-        else:
+        with self._writing():
+            for left in folder.glob(f".*{PART}"):  # by a process that was killed
+                left.unlink()
+            if found is None:
+                self._write_config()
+        if found is not None:
             self._compare(found)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._rows is not None:
+            os.close(self._rows)
+            self._rows = None
 
     def restore(self) -> State | None:
         """The state to go on from, None at the start; the rows after it are cut off. Raises: StoppedError."""
@@ -123,13 +71,13 @@ class RunFolder:
             self._rows = os.open(self._metrics, os.O_WRONLY | os.O_APPEND)
         return state
 
-    def row(self, step: int, seconds: float, rate: float, loss: float, norm: float, found: Mapping[str, float]) -> None:
+    def write_row(self, step: int, seconds: float, rate: float, loss: float, norm: float, found: Mapping[str, float]) -> None:
         """One step; `found` is what an evaluation after it measured, {} where there was none. Raises: StoppedError."""
         values = [step, f"{seconds:.3f}", rate, loss, norm, found.get("loss", ""), found.get("accuracy", "")]
         with self._writing():
             write_all(self._open_rows(), (",".join(map(str, values)) + "\n").encode())
 
-    def keep(self, state: State) -> None:
+    def save(self, state: State) -> None:
         """A checkpoint, once the rows before it are safe; if there is none of that step. Raises: StoppedError."""
         if int(state["step"]) <= self._kept:
             return
@@ -138,50 +86,44 @@ class RunFolder:
             self._checkpoints.save(state)
         self._kept = int(state["step"])
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def write_result(self, result: Mapping[str, Any]) -> None:
         """Raises: StoppedError."""
         with self._writing():
-            write_durably(self.folder / RESULT, _as_json(result))
+            write_atomically(self.folder / RESULT, json.dumps(result, indent=1) + "\n")
 
-    def close(self) -> None:
-        if self._rows is not None:
-            os.close(self._rows)
-            self._rows = None
-
-    def _begin(self) -> None:
-        told = facts()
-        about = {
+    def _write_config(self) -> None:
+        known = facts()
+        config = {
             "configuration": self.configuration.to_json(),
-            "data": _data(self.configuration.task),
+            "data": self.configuration.task.fingerprint(),
             "command": self.configuration.command(self.folder),
             "threads": self.threads,
-            "versions": _versions(),
-            "machine": {name: told[name] for name in ("machine", "processor", "vectors", "torch's vectors", "cores", "compiler")},
+            "versions": {name: known[name] for name in PACKAGES},
+            "machine": {name: known[name] for name in MACHINE},
             "commit": _commit(),
-            "begun": told["date"],
+            "begun": known["date"],
         }
-        with self._writing():
-            write_durably(self.folder / CONFIG, _as_json(about))
+        write_atomically(self.folder / CONFIG, json.dumps(config, indent=1) + "\n")
 
     def _threads(self, found: Mapping[str, Any]) -> int | None:
         """As many as recorded. Raises: UsageError for what is no number of threads."""
-        told = found.get("threads")
-        if told is not None and (type(told) is not int or not 1 <= told <= MOST_THREADS):
+        threads = found.get("threads")
+        if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
             raise UsageError(
-                f"{self.folder / CONFIG}: threads is a whole number from 1 to {MOST_THREADS}, got {told!r}. Mend it, or choose "
-                "another --out DIR."
+                f"{self.folder / CONFIG}: threads is a whole number from 1 to {MOST_THREADS}, got {threads!r}. Mend it, or "
+                "choose another --out DIR."
             )
-        return told
+        return threads
 
     def _compare(self, found: Mapping[str, Any]) -> None:
         """Say what else than the configuration is not as it was: the last bits may depend on it."""
         cores = _cores()
         if self.threads > cores:
             print(f"The run was begun with {self.threads} threads and goes on with as many, on {cores} core(s).", file=sys.stderr)
-        then = found.get("versions")
-        for name, now in _versions().items():
-            if isinstance(then, dict) and then.get(name, now) != now:
-                print(f"The run was begun with {name} {then[name]}, this is {now}: last bits may differ.", file=sys.stderr)
+        then, now = found.get("versions"), facts()
+        for name in PACKAGES:
+            if isinstance(then, dict) and then.get(name, now[name]) != now[name]:
+                print(f"The run was begun with {name} {then[name]}, this is {now[name]}: last bits may differ.", file=sys.stderr)
 
     def _cut_back(self) -> None:
         lines = self._metrics.read_bytes().splitlines(keepends=True) if self._metrics.exists() else []
@@ -195,7 +137,7 @@ class RunFolder:
                 )
         if len(kept) != self._kept:
             print(f"{self._metrics} has {len(kept)} of the {self._kept} rows before; it goes on from there.", file=sys.stderr)
-        write_durably(self._metrics, b"".join([(",".join(COLUMNS) + "\n").encode(), *(lines[k] for k in kept)]))
+        write_atomically(self._metrics, b"".join([(",".join(COLUMNS) + "\n").encode(), *(lines[k] for k in kept)]))
 
     def _open_rows(self) -> int:
         if self._rows is None:
@@ -215,87 +157,10 @@ class RunFolder:
             ) from error
 
 
-@contextmanager
-def opened(folder: Path, configuration: Configuration, resume: bool) -> Iterator[RunFolder]:
-    r"""The folder, held by this process alone, new or of the same configuration.
-
-    Raises:  UsageError for a folder that holds a run already (without `resume`), or of other settings, or that another process
-             trains in, or that cannot be written, and for data that cannot be read; StoppedError for a disk that is full.
-    """
-    configuration.to_json()  # refused before anything is written,
-    _data(configuration.task)  # and so are files that are not there
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_writable(folder, error) from None
-    with locked(folder):
-        _check(folder, configuration, resume)
-        run = RunFolder(folder, configuration)
-        try:
-            yield run
-        finally:
-            run.close()
-
-
-def _check(folder: Path, configuration: Configuration, resume: bool) -> None:
-    before = recorded(folder)
-    if before is None:
-        return
-    if not resume:
-        raise UsageError(f"{folder} holds a run already; go on with it by --resume, or choose another --out DIR.")
-    check_same(folder, before, configuration)
-
-
-def check_same(folder: Path, before: Configuration, configuration: Configuration) -> None:
-    """Raises: UsageError that names the keys in which the recorded configuration is another, and for other data."""
-    if keys := before.differences(configuration):
-        ours, theirs = configuration.named(), before.named()
-        told = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)
-        raise UsageError(f"{folder} holds a run of other settings: {told}. Give the same, or choose another --out DIR.")
-    data = (_read_json(folder / CONFIG) or {}).get("data")
-    if data is not None and data != _data(configuration.task):
-        raise UsageError(
-            f"{folder} holds a run on other data: what {configuration.task_name} reads is not what it was when the run was "
-            "begun. Give the same, or choose another --out DIR."
-        )
-
-
-def _data(task: Task) -> str | None:
-    """A digest of the files that a task reads, by which others are noticed; None for a task that reads none."""
-    fingerprint: Callable[[], str | None] | None = getattr(task, "fingerprint", None)
-    return fingerprint() if fingerprint is not None else None
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _step_of(line: bytes) -> int:
     """The step of a row, 0 for what is none or was torn."""
     digits = line.partition(b",")[0]
     return int(digits) if digits.isdigit() and len(digits) < MOST_DIGITS and line.endswith(b"\n") else 0
-
-
-def _as_json(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1) + "\n").encode()
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _cores() -> int:
@@ -308,6 +173,6 @@ def _commit() -> str | None:
     if not (root / ".git").exists():
         return None
     with suppress(OSError, subprocess.SubprocessError):
-        asked = ["git", "-C", str(root), "rev-parse", "HEAD"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        git = ["git", "-C", str(root), "rev-parse", "HEAD"]
+        return subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     return None

@@ -24,7 +24,8 @@ from experiments.interruption import deferred
 from experiments.models.sequence_model import SequenceModel
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
-from experiments.runs.record import check_same, finished, fitting, opened, recorded
+from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
+from experiments.runs.record import Record
 from experiments.runs.schedules import SCHEDULES
 from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
@@ -60,10 +61,14 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
              that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
-    if resume and (done := _done(configuration, folder)):
-        return done
-    settings, run = configuration.training, _Run(configuration)
-    with opened(folder, configuration, resume) as record, _as_recorded(record.threads, torch.float32):
+    if resume and (outcome := _completed(configuration, folder)):
+        return outcome
+    settings, run = configuration.training, _Training(configuration)
+    with (
+        held_folder(folder, configuration, resume),
+        Record(folder, configuration) as record,
+        _torch_defaults(record.threads, torch.float32),
+    ):
         run.load(record.restore(), folder)
         with deferred() as interrupted:
             while run.step < settings.steps and not interrupted():
@@ -71,19 +76,19 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
                 try:
                     loss, norm = run.learn()
                 except StoppedError:
-                    record.keep(run.state())
+                    record.save(run.state())
                     raise
-                rate, found = run.schedule.rate, run.look()
+                rate, found = run.schedule.rate, run.validate()
                 run.seconds += time.perf_counter() - begin
-                record.row(run.step, run.seconds, rate, loss, norm, found)
+                record.write_row(run.step, run.seconds, rate, loss, norm, found)
                 if run.step % settings.checkpoint_every == 0:
-                    record.keep(run.state())
+                    record.save(run.state())
                 if progress is not None:
                     progress(run.step, loss, rate)
-            record.keep(run.state())
+            record.save(run.state())
         measures = run.measured("test")
         about = {"seconds": run.seconds, "steps": run.step, "best": run.best, "engines": run.engines}
-        record.finish({"status": "completed", "split": "test", "measures": measures, **about})
+        record.write_result({"status": "completed", "split": "test", "measures": measures, **about})
     return Outcome(run.model, measures, run.seconds, run.step)
 
 
@@ -97,7 +102,7 @@ def evaluate(
     """
     sums: dict[str, float] = {}
     weights = 0.0
-    with _as_recorded(torch.get_num_threads(), next(model.parameters()).dtype):
+    with _torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
         for examples in task.evaluation(split, sequences, batch, seed):
             weight = task.weight(examples)
             if not weight:  # a mean over nothing is no number
@@ -108,24 +113,24 @@ def evaluate(
     return {name: value / weights for name, value in sums.items()}
 
 
-class _Run:
-    """What changes in training: weights, averages of the optimizer, rate, step; `state` is all of it."""
+class _Training:
+    """All that changes in training: weights, averages of the optimizer, rate, step; `state` is the whole of it."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration, self.settings = configuration, configuration.training
-        with _told(0):
+        with _failures_explained(0):
             self.model = configuration.untrained_model()
         self.parameters = list(self.model.parameters())
         self.schedule = SCHEDULES[self.settings.schedule](self.settings.rate)
         self.optimizer = _optimizer(self.settings, self.parameters)
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, float] = {}
-        self.engines: list[str] = []  # that took the steps, on which bits depend
+        self.engines: list[str] = []  # of the steps taken, on which bits depend
         self.resumed = False
 
     def learn(self) -> tuple[float, float]:
         """One step; its loss and the norm of its gradient. Raises: StoppedError, with nothing changed."""
-        with _told(self.step + 1):
+        with _failures_explained(self.step + 1):
             batch = _batch(self.configuration.task, self.settings, self.step)
             loss = self.configuration.task.loss(self.model(batch.xs, batch.ts, batch.lengths), batch)
             self.optimizer.zero_grad()
@@ -138,11 +143,11 @@ class _Run:
             group["lr"] = self.schedule.rate
         self.optimizer.step()
         self.step += 1
-        self.note(self.model.rnn.stats["engine"])
+        self.note_engine(self.model.rnn.stats["engine"])
         return loss.item(), norm.item()
 
-    def note(self, engine: str) -> None:
-        """Write down the engine of a step, and say where a run goes on by another one."""
+    def note_engine(self, engine: str) -> None:
+        """Record the engine of a step, and say where a run goes on by another one."""
         if engine in self.engines:
             return
         if self.resumed and self.engines:
@@ -150,8 +155,8 @@ class _Run:
             print(f"The run was begun with the engine {before}, this is {engine}: last bits may differ.", file=sys.stderr)
         self.engines.append(engine)
 
-    def look(self) -> dict[str, float]:
-        """The evaluation after every so many steps, told to the schedule; {} after the others."""
+    def validate(self) -> dict[str, float]:
+        """The measures on "validation" after every `evaluate_every` steps, which the schedule observes; {} after the others."""
         if self.step % self.settings.evaluate_every:
             return {}
         found = self.measured("validation")
@@ -161,7 +166,7 @@ class _Run:
         return found
 
     def measured(self, split: str) -> dict[str, float]:
-        with _told(self.step):
+        with _failures_explained(self.step):
             found = evaluate(
                 self.model, self.configuration.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch
             )
@@ -180,10 +185,10 @@ class _Run:
         }
 
     def load(self, state: State | None, folder: Path) -> None:
-        """Be as it was; None is the start. Raises: StoppedError for the state of another model."""
+        """Take the state of a checkpoint; None is the start. Raises: StoppedError for the state of another model."""
         if state is None:
             return
-        with fitting(folder):
+        with refused_misfits(folder):
             self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -206,26 +211,26 @@ def _optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> to
     return torch.optim.RMSprop(parameters, settings.rate, alpha=0.9)
 
 
-def _done(configuration: Configuration, folder: Path) -> Outcome | None:
-    """The outcome of a finished run of this configuration, for which nothing is written. Raises: UsageError for another."""
-    result, before = finished(folder), recorded(folder)
+def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
+    """The outcome of a completed run of this configuration; writes nothing. Raises: UsageError for another configuration."""
+    result, before = read_result(folder), read_configuration(folder)
     if result is None or before is None:
         return None
-    check_same(folder, before, configuration)
+    check_same_run(folder, before, configuration)
     try:
         state = read_state(folder / NEWEST)
     except (OSError, DamagedError):
-        return None  # it goes on from what is whole, which is told there
+        return None  # the run goes on from the checkpoint that is whole, and says so
     if not state["step"] == result["steps"] == configuration.training.steps:
         return None
-    run = _Run(configuration)
+    run = _Training(configuration)
     run.load(state, folder)
     return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True)
 
 
 @contextmanager
-def _told(step: int) -> Iterator[None]:
-    """A solve or a step that fails, in words. Raises: StoppedError."""
+def _failures_explained(step: int) -> Iterator[None]:
+    """Errors of solves, steps and memory as a StoppedError that says what to try."""
     try:
         yield
     except (SolverError, StepError) as error:
@@ -259,8 +264,8 @@ def _refuse_non_finite(step: int, **numbers: float) -> None:
 
 
 @contextmanager
-def _as_recorded(threads: int, dtype: torch.dtype) -> Iterator[None]:
-    """With so many threads, on which bits depend, and numbers of the model's type."""
+def _torch_defaults(threads: int, dtype: torch.dtype) -> Iterator[None]:
+    """Within it torch has that number of threads, on which bits depend, and that default dtype."""
     before = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)

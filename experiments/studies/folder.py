@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from experiments.reports.writing import write_atomically
+from experiments.files import write_atomically
 from experiments.studies.records import Record
 from experiments.studies.study import Carried, Run
 from experiments.usage import UsageError

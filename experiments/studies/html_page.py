@@ -14,10 +14,10 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
+from experiments.files import not_writable, write_atomically
 from experiments.reports.page import Heading, page, table
 from experiments.reports.section import Picture, Section
 from experiments.reports.svg import inline_svg, with_colours
-from experiments.reports.writing import not_writable, write_atomically
 from experiments.studies.records import number
 from experiments.studies.report import Findings, gathered
 from experiments.studies.study import Study

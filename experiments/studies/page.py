@@ -16,8 +16,8 @@ from typing import Annotated
 
 import tyro
 
+from experiments.files import write_atomically
 from experiments.reports.svg import inline_svg, with_colours
-from experiments.reports.writing import write_atomically
 from experiments.studies.html_page import MACHINE, VERSIONS
 from experiments.studies.report import Findings, gathered
 from experiments.usage import UsageError

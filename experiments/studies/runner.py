@@ -14,8 +14,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
-from experiments.reports.writing import ready_folder
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study

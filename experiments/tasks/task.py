@@ -93,6 +93,10 @@ class Task(ABC):
         """How much counts in a batch: means over several batches are weighted by it."""
         return float(batch.size)
 
+    def fingerprint(self) -> str | None:
+        """A digest of the files that the task reads, by which other data are noticed; None where it reads none."""
+        return None
+
     def guesses(self) -> dict[str, baselines.Told]:
         """For classes: name of a predictor -> what it is told of a sample, as a table of targets; {} where none is known."""
         return {}

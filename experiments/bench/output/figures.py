@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 
 from experiments.bench.growth import exponent, sweeps
 from experiments.bench.rows import BACKWARD, Row, find, from_json, grouped
+from experiments.files import write_atomically
 from experiments.reports import plots
 from experiments.reports.colours import COLOURS
 from experiments.reports.svg import standalone_svg
-from experiments.reports.writing import write_atomically
 
 __all__ = ["overview", "save"]
 

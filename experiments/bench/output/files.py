@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from experiments.reports.writing import write_atomically
+from experiments.files import write_atomically
 from experiments.usage import UsageError, did_you_mean
 
 __all__ = ["ENDINGS", "refuse", "write"]

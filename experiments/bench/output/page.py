@@ -16,8 +16,8 @@ import tyro
 
 from experiments.bench.output.tables import PARTS, machine, part_of
 from experiments.bench.rows import from_json
+from experiments.files import write_atomically
 from experiments.reports.marked import fill, names
-from experiments.reports.writing import write_atomically
 
 __all__ = ["filled"]
 

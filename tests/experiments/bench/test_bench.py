@@ -409,7 +409,7 @@ def ctrnn_bench(*words, **more):
         (["--device", "gpu"], "ctrnn bench: there is no device 'gpu'; did you mean 'cpu'?"),
         (["--out", "x.jsn"], "ctrnn bench: there is no file ending '.jsn'; did you mean '.json'?"),
         (["--out", "no such folder/x.json"], "ctrnn bench: --out no such folder/x.json: there is no folder no such folder."),
-        (["--threads", "0"], "at least 1 is needed, got '0'"),
+        (["--threads", "0"], "--threads must be at least 1, got 0"),
         (["--repeats", "often"], "a whole number is needed, got 'often'"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_decision_other_than_recorded_ends_with_1(monkeypatch, claims, capsys)
     ("words", "message"),
     [
         (["--source", "tallec-olivier-2018"], "there is no source 'tallec-olivier-2018'"),
-        (["--source", "zzz"], "there is no source 'zzz' in the ledger; there is"),
+        (["--source", "zzz"], "there is no source 'zzz'; there is"),
         (["--format", "jsn"], "there is no format 'jsn'; did you mean 'json'?"),
         (["--out", "no/such/folder/x.json"], "there is no folder"),
         (["--out", "."], "is a folder; name a file in it"),

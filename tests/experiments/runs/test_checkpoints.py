@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
+from experiments import files
 from experiments.digests import digest
-from experiments.runs import durability
 from experiments.runs.checkpoints import Checkpoints, DamagedError, read_state
 from experiments.runs.stopping import StoppedError
 
@@ -182,7 +182,7 @@ def test_a_save_that_fails_leaves_the_last_ones(tmp_path, monkeypatch, failing):
 
     ours = Checkpoints(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(durability.os, failing, full)
+        patch.setattr(files.os, failing, full)
         with pytest.raises(OSError, match="No space left"):
             ours.save(state(3))
     assert Checkpoints(tmp_path).load()["step"] == 2
@@ -196,15 +196,15 @@ def test_a_full_device_is_an_error_of_the_writer():
     file = os.open("/dev/full", os.O_WRONLY)
     try:
         with pytest.raises(OSError, match="No space left"):
-            durability.write_all(file, b"x" * 10)
+            files.write_all(file, b"x" * 10)
     finally:
         os.close(file)
 
 
 def test_short_writes_are_gone_on_with(tmp_path, monkeypatch):
     write = os.write
-    monkeypatch.setattr(durability.os, "write", lambda file, data: write(file, bytes(data)[:7]))
-    durability.write_durably(tmp_path / "x", bytes(range(100)))
+    monkeypatch.setattr(files.os, "write", lambda file, data: write(file, bytes(data)[:7]))
+    files.write_atomically(tmp_path / "x", bytes(range(100)))
     assert (tmp_path / "x").read_bytes() == bytes(range(100))
 
 
@@ -215,7 +215,7 @@ def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
         return lambda *given: done.append(name) or call(*given)
 
     for name in ("write", "fsync", "replace"):
-        monkeypatch.setattr(durability.os, name, noted(name, getattr(os, name)))
+        monkeypatch.setattr(files.os, name, noted(name, getattr(os, name)))
     Checkpoints(tmp_path).save(state(1))
     done.clear()
     Checkpoints(tmp_path).save(state(2))

@@ -16,7 +16,7 @@ import torch
 from experiments.__main__ import main
 from experiments.runs import command
 from experiments.runs.checkpoints import read_state
-from experiments.runs.progress import Progress
+from experiments.runs.training import train
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]
@@ -62,7 +62,7 @@ def test_config_json_says_what_and_where(tmp_path):
     assert config["commit"] is None or len(config["commit"]) == 40
 
 
-def test_a_folder_that_holds_a_run_is_wrong_usage_and_with_resume_it_is_finished(tmp_path, capsys):
+def test_a_folder_that_holds_a_run_is_wrong_usage_and_with_resume_it_is_read_result(tmp_path, capsys):
     assert main(typed(tmp_path)) == 0
     first = capsys.readouterr().out
     assert main(typed(tmp_path)) == 2
@@ -83,22 +83,12 @@ def test_resume_with_other_settings_is_wrong_usage_that_names_them(tmp_path, cap
     assert "seed (0 there, 4 here)" in capsys.readouterr().err
 
 
-class Interrupts(Progress):
-    """A signal after step 5."""
-
-    number = signal.SIGINT
-
-    def __call__(self, step, loss, rate):
-        if step == 5:
-            signal.raise_signal(self.number)
-
-
 @pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
 def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, monkeypatch, number, code, word):
     out = tmp_path / "a folder"
     with monkeypatch.context() as patch:
-        patch.setattr(Interrupts, "number", number)
-        patch.setattr(command, "Progress", Interrupts)
+        interrupt = lambda step, loss, rate: signal.raise_signal(number) if step == 5 else None  # noqa: E731
+        patch.setattr(command, "train", lambda *given, resume, progress: train(*given, resume=resume, progress=interrupt))
         assert main(typed(out)) == code
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Go on with: ctrnn train --task recall")
@@ -257,17 +247,11 @@ class Terminal(io.StringIO):
         return 0
 
 
-def test_progress_is_one_line_on_a_terminal(monkeypatch):
-    screen, clock = Terminal(), iter([0.0, 0.1, 1.0, 65.0])
+def test_progress_is_one_line_on_a_terminal_and_gone_in_the_end(tmp_path, monkeypatch):
+    screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    progress = Progress(100)
-    for step in (10, 11, 20, 60):
-        progress(step, 0.12345, 1e-3)
-    progress.clear()
-    lines = screen.getvalue().split("\r\x1b[K")
-    assert lines == [
-        "", "step 10/100, loss 0.1235, rate 0.001", "step 20/100, loss 0.1235, rate 0.001, 0:08 left",
-        "step 60/100, loss 0.1235, rate 0.001, 0:52 left", "",
-    ]  # fmt: skip
+    assert main(typed(tmp_path)) == 0
+    lines = [line for line in screen.getvalue().split("\r") if line.strip()]
+    assert "0/8" in lines[0]
+    assert screen.getvalue().count("\n") == 0
+    assert screen.getvalue().split("\r")[-1].strip() == ""

@@ -18,12 +18,11 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from experiments import files
 from experiments.interruption import Interrupted, deferred, interruptible
-from experiments.runs import durability
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
-from experiments.runs.locking import locked
-from experiments.runs.record import finished, load
+from experiments.runs.folder import held_folder, load, read_result
 from experiments.runs.schedules import Constant, Plateau
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import _batch, evaluate, train
@@ -75,8 +74,8 @@ def bits(folder):
 def assert_same_run(folder, other):
     assert bits(folder) == bits(other)
     assert table(folder) == table(other)
-    assert finished(folder)["measures"] == finished(other)["measures"]
-    assert finished(folder)["best"] == finished(other)["best"]
+    assert read_result(folder)["measures"] == read_result(other)["measures"]
+    assert read_result(folder)["best"] == read_result(other)["best"]
 
 
 CONFIGURATIONS = {
@@ -433,7 +432,7 @@ def test_a_second_process_on_a_folder_is_refused(tmp_path):
             train(small(), tmp_path)
 
     train(small("steps=2"), tmp_path, progress=inner)
-    with locked(tmp_path):
+    with held_folder(tmp_path, small("steps=2"), resume=True):
         pass  # held no longer
 
 
@@ -470,7 +469,7 @@ def test_another_engine_is_told_and_the_same_one_is_not(tmp_path, monkeypatch, c
     monkeypatch.setenv("CTRNN_FUSED", "0")
     train(small(), tmp_path)
     assert capsys.readouterr().err == f"The run was begun with the engine {first}, this is steps: last bits may differ.\n"
-    assert finished(tmp_path)["engines"] == [first, "steps"]
+    assert read_result(tmp_path)["engines"] == [first, "steps"]
 
 
 def test_an_engine_is_not_told_where_none_was_recorded_or_nothing_was_interrupted(tmp_path, monkeypatch, capsys):
@@ -482,7 +481,7 @@ def test_an_engine_is_not_told_where_none_was_recorded_or_nothing_was_interrupte
     train(small(), tmp_path / "old")
     train(small(), tmp_path / "whole", progress=lambda step, *_: monkeypatch.setenv("CTRNN_FUSED", "0") if step == 5 else None)
     assert capsys.readouterr().err == ""
-    assert len(finished(tmp_path / "whole")["engines"]) == 2
+    assert len(read_result(tmp_path / "whole")["engines"]) == 2
 
 
 def test_a_record_of_a_study_tells_the_threads_that_the_run_was_begun_with(tmp_path):
@@ -638,7 +637,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_saved(tmp_path, monkeypa
         return taken
 
     with monkeypatch.context() as patch:
-        patch.setattr(durability.os, "write", scarce)
+        patch.setattr(files.os, "write", scarce)
         with pytest.raises(StoppedError, match=r"No space left .* up to step 6.*--resume$"):
             train(configuration, tmp_path / "parts")
     assert read_state(tmp_path / "parts" / "checkpoint.pt")["step"] == 6
@@ -678,7 +677,7 @@ def test_a_disk_that_runs_full_and_one_that_is_read_only(disk, tmp_path):
     assert remount("ro")
     with pytest.raises(UsageError, match=r"cannot write to .*Read-only file system"):
         train(configuration, folder)
-    assert train(configuration, place / "0").measures == finished(tmp_path / "whole")["measures"]  # reads only
+    assert train(configuration, place / "0").measures == read_result(tmp_path / "whole")["measures"]  # reads only
     assert remount("rw")
     train(configuration, folder)
     assert_same_run(tmp_path / "whole", folder)
@@ -696,7 +695,7 @@ import os, random, signal, sys, time, traceback
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from experiments.runs import durability
+from experiments import files
 from experiments.runs.checkpoints import Checkpoints
 from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.training import train
@@ -722,7 +721,7 @@ def child(folder, fatal):
                 finally:
                     inside.pop()
             Checkpoints.save = saving
-            durability.AT_ONCE = 2000
+            files.AT_ONCE = 2000
             def wrapped(call):
                 def run(*given):
                     struck = inside and next(calls) == number
@@ -737,7 +736,7 @@ def child(folder, fatal):
                 return run
             write = os.write
             for name in ("write", "fsync", "replace", "open", "close"):
-                setattr(durability.os, name, wrapped(getattr(os, name)))
+                setattr(files.os, name, wrapped(getattr(os, name)))
         train(configuration, folder)
         os._exit(0)
     except BaseException:

@@ -416,8 +416,8 @@ def test_the_unwarped_task_is_reproduced_where_every_model_succeeds(accuracies, 
 
 def test_wrong_usage_and_help_answer_without_torch(tmp_path):
     asked = {
-        ("study",): (2, "usage: ctrnn study COMMAND"),
-        ("study", "--help"): (0, "usage: ctrnn study COMMAND"),
+        ("study",): (2, "Expected one of {list, run, plot}"),
+        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,run,plot}"),
         ("study", "run", "--help"): (0, "usage: ctrnn study run"),
         ("study", "lits"): (2, "there is no command 'lits'; did you mean 'list'?"),
         ("study", "run", "unwraped", "--out", "x"): (2, "there is no study 'unwraped'; did you mean 'unwarped'?"),

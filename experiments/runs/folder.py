@@ -1,0 +1,141 @@
+r"""A run is a folder: what is in it, and who may train there.
+
+config.json                   configuration, digest of the data, command, threads, versions, machine, commit
+metrics.csv                   a row a step, to the step that was reached
+checkpoint.pt, previous.pt    see checkpoints.py
+result.json                   once it is completed: measures on the split "test", seconds, steps, engines
+.lock                         held by the process that trains here
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from experiments.files import not_writable
+from experiments.models.sequence_model import SequenceModel
+from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
+from experiments.runs.configuration import Configuration
+from experiments.runs.stopping import StoppedError
+from experiments.usage import UsageError
+
+__all__ = [
+    "CONFIG", "METRICS", "RESULT", "check_same_run", "held_folder", "load", "read_configuration", "read_json",
+    "read_result", "refused_misfits",
+]  # fmt: skip
+
+CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".lock"
+
+
+def load(folder: Path) -> tuple[SequenceModel, Configuration]:
+    r"""The trained model of a run, or what its newest checkpoint has of it, and what it was trained as.
+
+    Raises:  UsageError for a folder without a run or without a checkpoint; StoppedError where all of them are damaged, or do
+             not fit the configuration.
+    """
+    configuration, state = read_configuration(folder), Checkpoints(folder).load()
+    if configuration is None or state is None:
+        missing = CONFIG if configuration is None else NEWEST
+        raise UsageError(f"{folder} holds no trained model: there is no {missing}.")
+    model = configuration.untrained_model()
+    with refused_misfits(folder):
+        model.load_state_dict(state["model"])
+    return model, configuration
+
+
+@contextmanager
+def refused_misfits(folder: Path) -> Iterator[None]:
+    """Within it a checkpoint is loaded into what a configuration builds. Raises: StoppedError where it does not fit."""
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        raise StoppedError(
+            f"the checkpoint in {folder} does not fit the model that {CONFIG} describes ({why}). Nothing was deleted; "
+            "begin again with another --out DIR.",
+            "damaged",
+        ) from error
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """What result.json says; None for a run that is not completed, or where that cannot be read."""
+    found = read_json(folder / RESULT) or {}
+    measures = found.get("measures")
+    if not isinstance(measures, dict):
+        return None
+    numbers = [found.get("seconds"), found.get("steps"), *measures.values()]
+    return found if all(type(number) in (int, float) for number in numbers) else None
+
+
+def read_configuration(folder: Path) -> Configuration | None:
+    """The configuration of the run in a folder, None where there is none. Raises: UsageError where it cannot be read."""
+    path = folder / CONFIG
+    if not path.exists():
+        if any((folder / name).exists() for name in (NEWEST, PREVIOUS, METRICS, RESULT)):
+            raise UsageError(f"{folder} holds parts of a run, but no {CONFIG} to know it by; choose another --out DIR.")
+        return None
+    found = read_json(path)
+    if found is None:
+        raise UsageError(f"{path} cannot be read; choose another --out DIR.")
+    try:
+        return Configuration.from_json(found.get("configuration"))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+@contextmanager
+def held_folder(folder: Path, configuration: Configuration, resume: bool) -> Iterator[None]:
+    r"""Hold a folder, new or of a run of the same configuration, for this process alone.
+
+    The kernel holds the lock, and lets it go when the process ends, however it ends.
+
+    Raises:  UsageError for a folder that holds a run already (without `resume`), or of other settings, or that another process
+             trains in, or that cannot be written, and for data that cannot be read.
+    """
+    configuration.to_json()  # refused before anything is written,
+    configuration.task.fingerprint()  # and so are files that are not there
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise UsageError(f"another process trains in {folder}; wait for it, or choose another --out DIR.") from None
+    except OSError as error:
+        raise not_writable(folder, error) from None
+    try:
+        before = read_configuration(folder)
+        if before is not None and not resume:
+            raise UsageError(f"{folder} holds a run already; go on with it by --resume, or choose another --out DIR.")
+        if before is not None:
+            check_same_run(folder, before, configuration)
+        yield
+    finally:
+        lock.release()
+
+
+def check_same_run(folder: Path, before: Configuration, configuration: Configuration) -> None:
+    """Raises: UsageError that names the keys in which the recorded configuration is another, and for other data."""
+    if keys := before.differences(configuration):
+        ours, theirs = configuration.named(), before.named()
+        differences = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)
+        raise UsageError(f"{folder} holds a run of other settings: {differences}. Give the same, or choose another --out DIR.")
+    data = (read_json(folder / CONFIG) or {}).get("data")
+    if data is not None and data != configuration.task.fingerprint():
+        raise UsageError(
+            f"{folder} holds a run on other data: what {configuration.task_name} reads is not what it was when the run was "
+            "begun. Give the same, or choose another --out DIR."
+        )
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file, None where there is none or it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
