@@ -37,22 +37,19 @@ def constant_gate():
     return ctrnn.Relaxation(ctrnn.TanhCandidate(1, 2), ctrnn.SigmoidConstantRate(0.3), ctrnn.LinearDecay())
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_every_named_class_absorbs_what_the_ledger_says(name):
-    field, group = TWINS[name]
-    assert derivations.closed_under(field).group == group
-
-
 @pytest.mark.parametrize("name", coded())
 def test_the_torch_code_absorbs_what_its_twin_does(name):
     field, group = coded()[name]
     assert derivations.closed_under(field).group == group
 
 
-@pytest.mark.parametrize("name", [name for name, (_, group) in TWINS.items() if group != NONE])
-def test_putting_the_witness_in_multiplies_the_field_by_the_speed(name):
-    field, _ = TWINS[name]
+@pytest.mark.parametrize("name", TWINS)
+def test_a_named_class_absorbs_what_the_ledger_says_and_its_witness_multiplies_the_field_by_the_speed(name):
+    field, group = TWINS[name]
     closure = derivations.closed_under(field)
+    assert closure.group == group
+    if group == NONE:  # the witness is an equation that cannot be met
+        return
     speed = Symbol("c'", positive=True)
     new = {}
     for equation in closure.witness:

@@ -1,5 +1,7 @@
 """The symbolic step maps, against numbers: mpmath's integrator, orders by halving dt, and what they print as equal."""
 
+from functools import cache
+
 import mpmath
 import pytest
 from sympy import Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
@@ -36,6 +38,7 @@ def one_step(name, dt):
     return mpmath.mpf(str(MAPS[name](by_numbers(field), by_numbers(rate), START.evalf(45), dt).doit().evalf(45)))
 
 
+@cache
 def flow(elapsed):
     speed = lambdify(Symbol("u"), field(Symbol("u")), "mpmath")
     return mpmath.odefun(lambda _, h: speed(h), 0, mpmath.mpf(3) / 5)(elapsed)
