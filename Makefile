@@ -1,5 +1,5 @@
 # make demo    set up, then run the main job: out/demo/index.html
-# make test    set up, then run the tests (make test-slow: the long ones)
+# make test    set up, then run the tests (make test-slow: the long ones; make test-everywhere: as on other machines)
 # make check   set up, then lint, formatting and types
 #
 # Works from any folder, also by `make -f`, and in folders with spaces in their names: everything runs from the root.
@@ -7,7 +7,7 @@ ROOT := $(shell dirname "$(strip $(MAKEFILE_LIST))")
 IN_ROOT := cd "$(ROOT)" &&
 PYTHON_HERE := .venv/bin/python
 
-.PHONY: demo test test-slow check setup clean
+.PHONY: demo test test-slow test-everywhere check setup clean
 .DEFAULT_GOAL := demo
 
 demo: setup
@@ -18,6 +18,9 @@ test: setup
 
 test-slow: setup
 	@$(IN_ROOT) $(PYTHON_HERE) -m pytest -n 2 -m slow
+
+test-everywhere: setup
+	@$(IN_ROOT) tools/try_everywhere.sh
 
 check:
 	@$(IN_ROOT) sh tools/setup.sh test,check
