@@ -8,26 +8,11 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from ctrnn.fields.field import VectorField
-
 ULPS_BEYOND_AN_END = 4.0
-
-
-def is_field(value: object) -> VectorField:
-    from ctrnn.fields.field import VectorField  # noqa: PLC0415 (which needs the checks itself)
-
-    if not isinstance(value, VectorField):
-        raise TypeError(
-            f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; "
-            "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
-        )
-    return value
 
 
 def is_flag(name: str, value: object) -> bool:
@@ -95,57 +80,6 @@ def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values 
         raise ValueError(
             f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "
             f"{tuple(value.shape)}; {advice}."
-        )
-
-
-def like_field(name: str, value: Tensor, field: VectorField) -> None:
-    """Same dtype and device as the field's parameters; a field without any takes every floating dtype."""
-    if not value.is_floating_point():
-        wanted = field.dtype or torch.get_default_dtype()
-        raise TypeError(f"`{name}` must be floating point, got {value.dtype}; convert it with `{name}.to({wanted})`.")
-    if field.dtype is not None and value.dtype != field.dtype:
-        raise TypeError(
-            f"`{name}` is {value.dtype}, the field's parameters are {field.dtype}; "
-            f"convert one of them, for instance `{name}.to({field.dtype})`."
-        )
-    if field.device is not None and value.device != field.device:
-        raise ValueError(
-            f"`{name}` is on {value.device}, the field's parameters are on {field.device}; "
-            f"move one of them, for instance `{name}.to('{field.device}')`."
-        )
-
-
-def is_input(field: VectorField, x: Tensor, name: str = "x") -> None:
-    like_field(name, is_tensor(name, x), field)
-    if x.dim() == 0 or x.shape[-1] != field.input_size:
-        raise ValueError(
-            f"`{name}` has shape {tuple(x.shape)}, the field reads {field.input_size} input features on the last axis."
-        )
-
-
-def is_state(field: VectorField, h: Tensor, name: str = "h") -> None:
-    like_field(name, is_tensor(name, h), field)
-    if h.dim() == 0 or h.shape[-1] != field.state_size:
-        units = h.shape[-1] if h.dim() else 0
-        raise ValueError(
-            f"`{name}` has {units} units on its last axis (shape {tuple(h.shape)}), the field keeps {field.state_size}; "
-            "start from `field.initial_state(batch)`."
-        )
-
-
-def same_leading_axes(x: Tensor, h: Tensor) -> None:
-    if x.shape[:-1] != h.shape[:-1]:
-        raise ValueError(
-            f"`x` and `h` must agree on all axes but the last, got {tuple(x.shape)} and {tuple(h.shape)}; expand the smaller one."
-        )
-
-
-def is_batched_state(field: VectorField, h: Tensor, batch: int, name: str = "h0") -> None:
-    is_state(field, h, name)
-    if h.shape != (batch, field.state_size):
-        raise ValueError(
-            f"`{name}` must have shape (batch, state) = ({batch}, {field.state_size}), got {tuple(h.shape)}; "
-            f"start from `field.initial_state({batch})`."
         )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.clocks.warps import Speed, Warp
-from ctrnn.fields.field import VectorField
+from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.inputs.along import Along, Pieces, only
 from ctrnn.inputs.paths import Path, piece_numbers
 from ctrnn.inputs.splines import Spline, as_path, is_spline
@@ -84,12 +84,12 @@ class Driven:
     """
 
     def __init__(self, field: VectorField, path: Path | Spline, speed: Path | Callable | None = None) -> None:
-        checks.is_field(field)
+        check_field(field)
         self.field, self.path = field, as_path(path)
         path = self.path
         self.speed = _as_speed(speed)
         first = path.at(0, path.knots[0].detach()) if path.knots.dim() == 1 else path(path.knots[:1].detach())[0]
-        checks.is_input(field, first, "path")
+        check_input(field, first, "path")
         self.batch = first.shape[0]
         self.projected = path.map(field.project, field.projects_affinely)
         self._split_time()
@@ -152,7 +152,7 @@ class Driven:
         time = checks.within("t", checks.evaluation_times("t", t), *self.interval)
         if time.dim():
             raise ValueError(f"`t` must be one time, got shape {tuple(time.shape)}; call once for each.")
-        checks.is_batched_state(self.field, h, self.batch, "h")
+        check_batched_state(self.field, h, self.batch, "h")
         if self.knots.dim() > 1:
             own = time.expand(self.batch)
             return self.along(own[None]).at(0, own[:, None], h)

@@ -28,14 +28,7 @@ from ctrnn import checks
 from ctrnn.fields.lstm import LSTMField
 from ctrnn.fields.network_gate import NetworkGated
 from ctrnn.fields.parts import Part
-from ctrnn.fields.positive_rates import (
-    ExponentialRate,
-    GlobalExponentialRate,
-    GlobalSoftplusRate,
-    SoftplusConstantRate,
-    SoftplusRate,
-)
-from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
+from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.fields.stack import Stack
 
@@ -48,7 +41,7 @@ Draw = Callable[[int], Tensor]  # n -> n time scales, float64
 LONGEST = 2**24
 # Beyond, float64 cannot tell whole numbers apart.
 MOST = 2**53
-# The largest P(T = k) log 2/(1/log k - 1/log(k + 1)), but for the constant that normalizes P, is 1.0089, at k = 15: see `slow`.
+# The largest P(T = k) log 2/(1/log k - 1/log(k + 1)), but for the constant that normalizes P, is 1.0089, at k = 15: see `_slow`.
 ENVELOPE = 1.01
 
 
@@ -107,38 +100,38 @@ def slow_decay_(module: M, *, largest: float = LONGEST, generator: torch.Generat
     return _initialize(module, draw)
 
 
-class Written(NamedTuple):
-    """Rows of a parameter, flat, and what stands there for units of time scales T."""
+class BiasRows(NamedTuple):
+    """Rows of a parameter, flat, and what stands there for units that forget at given rates."""
 
     owner: nn.Module
     name: str
     rows: slice
-    values: Callable[[Tensor], Tensor]
+    of_rate: Callable[[Tensor], Tensor]
 
 
-class Clocks(NamedTuple):
-    """So many units, a time scale for each, and all that is written for it."""
+class Layer(NamedTuple):
+    """A number of units with a time scale each, and all that is set by it."""
 
     units: int
-    written: tuple[Written, ...]
+    biases: tuple[BiasRows, ...]
 
 
 @torch.no_grad()
 def _initialize(module: M, draw: Draw) -> M:
-    found = _clocks(module, "module")
-    for clocks in found:  # all of them before any is changed
-        for part in clocks.written:
-            _check_bias(part)
-    for clocks in found:
-        T = draw(clocks.units)
-        for part in clocks.written:
-            _write(part, T)
+    layers = _layers(module, "module")
+    for layer in layers:  # all of them before any is changed
+        for bias in layer.biases:
+            _check_bias(bias)
+    for layer in layers:
+        rates = 1 / draw(layer.units)
+        for bias in layer.biases:
+            _set(bias, rates)
     return module
 
 
-def _clocks(module: object, name: str) -> list[Clocks]:
+def _layers(module: object, name: str) -> list[Layer]:
     if isinstance(module, Stack):
-        return [found for k, layer in enumerate(module.fields) for found in _clocks(layer, f"{name}.fields[{k}]")]
+        return [found for k, layer in enumerate(module.fields) for found in _layers(layer, f"{name}.fields[{k}]")]
     if isinstance(module, Relaxation | NetworkGated):
         return [_of_rate(module.rate, name)]
     if isinstance(module, LSTMField):
@@ -154,34 +147,39 @@ def _clocks(module: object, name: str) -> list[Clocks]:
     )
 
 
-def _of_rate(rate: Part, name: str) -> Clocks:
+def _of_rate(rate: Part, name: str) -> Layer:
     if isinstance(rate, FixedRate):
         raise ValueError(
             f"`{name}` has the fixed rate {rate.alpha:g} and no gate whose bias sets a time scale; take ctrnn.gated, or "
             "ctrnn.leaky for a learned constant."
         )
-    for kind, (parameter, values) in RATES.items():
-        if isinstance(rate, kind):
-            bias = getattr(rate, parameter)
-            return Clocks(0 if bias is None else bias.numel(), (Written(rate, parameter, slice(None), values),))
-    known = ", ".join(kind.__name__ for kind in RATES)
-    raise TypeError(f"`{name}` has the rate {type(rate).__name__}; how its bias sets a time scale is known for {known} only.")
+    if not isinstance(rate, Gate | LearnedConstant):
+        known = ", ".join(kind.__name__ for kinds in RATES.values() for kind in kinds)
+        raise TypeError(f"`{name}` has the rate {type(rate).__name__}; how its bias sets a time scale is known for {known} only.")
+    bias = getattr(rate, rate.argument)
+    units = 0 if bias is None else bias.numel()
+    return Layer(units, (BiasRows(rate, rate.argument, slice(None), rate.activation.inverse),))
 
 
-def _of_lstm(owner: nn.Module, biases: tuple[str, ...], units: int) -> Clocks:
+def _of_lstm(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:
     """The rows are i, f, g, o."""
     i, f = slice(0, units), slice(units, 2 * units)
-    return Clocks(units, (*_added(owner, biases, i, writes), *_added(owner, biases, f, keeps)))
+    return Layer(units, (*_added(owner, names, i, SIGMOID.inverse), *_added(owner, names, f, _of_complement)))
 
 
-def _of_torchs_gru(owner: nn.Module, biases: tuple[str, ...], units: int) -> Clocks:
+def _of_torchs_gru(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:
     """The rows are r, z, n."""
-    return Clocks(units, _added(owner, biases, slice(units, 2 * units), keeps))
+    return Layer(units, _added(owner, names, slice(units, 2 * units), _of_complement))
 
 
-def _added(owner: nn.Module, biases: tuple[str, ...], rows: slice, values: Callable[[Tensor], Tensor]) -> tuple[Written, ...]:
+def _of_complement(rate: Tensor) -> Tensor:
+    """The bias of a sigmoid gate of 1 - rate, which multiplies what is kept."""
+    return -SIGMOID.inverse(rate)
+
+
+def _added(owner: nn.Module, names: tuple[str, ...], rows: slice, of_rate: Callable[[Tensor], Tensor]) -> tuple[BiasRows, ...]:
     """The first of biases that add is set, the others are zero."""
-    return tuple(Written(owner, name, rows, torch.zeros_like if k else values) for k, name in enumerate(biases))
+    return tuple(BiasRows(owner, name, rows, torch.zeros_like if k else of_rate) for k, name in enumerate(names))
 
 
 def _suffixes(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
@@ -191,73 +189,38 @@ def _suffixes(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
     return [f"_l{layer}{direction}" for layer in range(module.num_layers) for direction in directions]
 
 
-def writes(T: Tensor) -> Tensor:
-    """The bias of a sigmoid gate of 1/T."""
-    return -torch.log(T - 1)
-
-
-def keeps(T: Tensor) -> Tensor:
-    """The bias of a forget gate of 1 - 1/T."""
-    return torch.log(T - 1)
-
-
-def softplus_of(T: Tensor) -> Tensor:
-    """The bias of a softplus rate of 1/T."""
-    return torch.log(torch.expm1(1 / T))
-
-
-def exponential_of(T: Tensor) -> Tensor:
-    """The bias of an exponential rate of 1/T."""
-    return -torch.log(T)
-
-
-RATES: dict[type[Part], tuple[str, Callable[[Tensor], Tensor]]] = {
-    GateRate: ("bias", writes),
-    GlobalGateRate: ("bias", writes),
-    SoftplusRate: ("bias", softplus_of),
-    GlobalSoftplusRate: ("bias", softplus_of),
-    ExponentialRate: ("bias", exponential_of),
-    GlobalExponentialRate: ("bias", exponential_of),
-    SigmoidConstantRate: ("logit_alpha", writes),
-    SoftplusConstantRate: ("logit_alpha", softplus_of),
-    ConstantRate: ("log_alpha", exponential_of),
-}
-
-
-def _check_bias(part: Written) -> None:
-    kind = type(part.owner).__name__
-    if getattr(part.owner, part.name, None) is None:
+def _check_bias(bias: BiasRows) -> None:
+    owner, name, kind = bias.owner, bias.name, type(bias.owner).__name__
+    if getattr(owner, name, None) is None:
         raise ValueError(f"`module` has a {kind} without a bias, and a time scale is set by one; make it with bias=True.")
-    ours = parametrize.is_parametrized(part.owner, part.name) or part.name in dict(part.owner.named_parameters(recurse=False))
-    if not ours:
+    parametrized = parametrize.is_parametrized(owner, name)
+    if not parametrized and name not in dict(owner.named_parameters(recurse=False)):
         raise ValueError(
-            f"`module` has a {kind} whose `{part.name}` is no parameter but made anew at every call, as by a hook; set the time "
+            f"`module` has a {kind} whose `{name}` is no parameter but made anew at every call, as by a hook; set the time "
             "scales first, then put the hook on."
         )
-    if parametrize.is_parametrized(part.owner, part.name):
-        chain = getattr(part.owner.parametrizations, part.name)
-        if not all(hasattr(step, "right_inverse") for step in chain):
-            raise ValueError(
-                f"`module` has a {kind} whose `{part.name}` is parametrized without a right inverse, so that it cannot be set; "
-                "set the time scales first, then register the parametrization."
-            )
+    if parametrized and not all(hasattr(step, "right_inverse") for step in getattr(owner.parametrizations, name)):
+        raise ValueError(
+            f"`module` has a {kind} whose `{name}` is parametrized without a right inverse, so that it cannot be set; "
+            "set the time scales first, then register the parametrization."
+        )
 
 
-def _write(part: Written, T: Tensor) -> None:
-    bias = getattr(part.owner, part.name)
-    wanted = bias.detach().clone(memory_format=torch.contiguous_format)
-    wanted.view(-1)[part.rows] = part.values(T).to(wanted)
-    if parametrize.is_parametrized(part.owner, part.name):
-        setattr(part.owner, part.name, wanted)
+def _set(bias: BiasRows, rates: Tensor) -> None:
+    old = getattr(bias.owner, bias.name)
+    new = old.detach().clone(memory_format=torch.contiguous_format)
+    new.view(-1)[bias.rows] = bias.of_rate(rates).to(new)
+    if parametrize.is_parametrized(bias.owner, bias.name):
+        setattr(bias.owner, bias.name, new)
     else:
-        bias.copy_(wanted)
+        old.copy_(new)
 
 
 @torch.no_grad()
 def _fill(bias: Tensor, draw: Draw) -> Tensor:
     if not checks.is_tensor("bias", bias).is_floating_point():
         raise TypeError(f"`bias` must be floating point, got {bias.dtype}.")
-    return bias.copy_(writes(draw(bias.numel())).reshape(bias.shape))
+    return bias.copy_(SIGMOID.inverse(1 / draw(bias.numel())).reshape(bias.shape))
 
 
 def _range(t_min: float, t_max: float) -> tuple[float, float]:

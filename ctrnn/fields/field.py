@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 
-__all__ = ["VectorField"]
+__all__ = [
+    "VectorField",
+    "check_batched_state",
+    "check_field",
+    "check_input",
+    "check_like_field",
+    "check_same_leading_axes",
+    "check_state",
+]
 
 
 class VectorField(nn.Module, ABC):
@@ -37,9 +45,9 @@ class VectorField(nn.Module, ABC):
             raise ValueError(f"`state_size` is {state_size}, less than the {hidden_size} visible units it contains.")
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        checks.is_input(self, x)
-        checks.is_state(self, h)
-        checks.same_leading_axes(x, h)
+        check_input(self, x)
+        check_state(self, h)
+        check_same_leading_axes(x, h)
         return self.flow(self.project(x), h)
 
     def project(self, x: Tensor) -> Tensor:
@@ -94,3 +102,63 @@ class VectorField(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
+
+
+def check_field(value: object) -> VectorField:
+    if not isinstance(value, VectorField):
+        raise TypeError(
+            f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; "
+            "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
+        )
+    return value
+
+
+def check_like_field(name: str, value: Tensor, field: VectorField) -> None:
+    """Same dtype and device as the field's parameters; a field without any takes every floating dtype."""
+    if not value.is_floating_point():
+        wanted = field.dtype or torch.get_default_dtype()
+        raise TypeError(f"`{name}` must be floating point, got {value.dtype}; convert it with `{name}.to({wanted})`.")
+    if field.dtype is not None and value.dtype != field.dtype:
+        raise TypeError(
+            f"`{name}` is {value.dtype}, the field's parameters are {field.dtype}; "
+            f"convert one of them, for instance `{name}.to({field.dtype})`."
+        )
+    if field.device is not None and value.device != field.device:
+        raise ValueError(
+            f"`{name}` is on {value.device}, the field's parameters are on {field.device}; "
+            f"move one of them, for instance `{name}.to('{field.device}')`."
+        )
+
+
+def check_input(field: VectorField, x: Tensor, name: str = "x") -> None:
+    check_like_field(name, checks.is_tensor(name, x), field)
+    if x.dim() == 0 or x.shape[-1] != field.input_size:
+        raise ValueError(
+            f"`{name}` has shape {tuple(x.shape)}, the field reads {field.input_size} input features on the last axis."
+        )
+
+
+def check_state(field: VectorField, h: Tensor, name: str = "h") -> None:
+    check_like_field(name, checks.is_tensor(name, h), field)
+    if h.dim() == 0 or h.shape[-1] != field.state_size:
+        units = h.shape[-1] if h.dim() else 0
+        raise ValueError(
+            f"`{name}` has {units} units on its last axis (shape {tuple(h.shape)}), the field keeps {field.state_size}; "
+            "start from `field.initial_state(batch)`."
+        )
+
+
+def check_same_leading_axes(x: Tensor, h: Tensor) -> None:
+    if x.shape[:-1] != h.shape[:-1]:
+        raise ValueError(
+            f"`x` and `h` must agree on all axes but the last, got {tuple(x.shape)} and {tuple(h.shape)}; expand the smaller one."
+        )
+
+
+def check_batched_state(field: VectorField, h: Tensor, batch: int, name: str = "h0") -> None:
+    check_state(field, h, name)
+    if h.shape != (batch, field.state_size):
+        raise ValueError(
+            f"`{name}` must have shape (batch, state) = ({batch}, {field.state_size}), got {tuple(h.shape)}; "
+            f"start from `field.initial_state({batch})`."
+        )

@@ -4,13 +4,13 @@ r"""Named fields: a table of parts.
     plain    tanh         1                         h          Tallec and Ollivier 2018, eq. (3)
     leaky    tanh         alpha                     h          eq. (4)
     gated    tanh         g(x, h), one or per unit  h          eqs. (7) and (10)
-             tanh         g(x, h^g), h^g a network  h          eq. (9), see network_gated.py
+             tanh         g(x, h^g), h^g a network  h          eq. (9), see network_gate.py
     gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z
-    lstm     (not of this form, see lstm_field.py)             eqs. (11)-(15)
+    lstm     (not of this form, see lstm.py)                   eqs. (11)-(15)
 
-`gated` takes rates without an upper bound in place of the sigmoid: softplus and exponential, see positive_rates.py.
+`gated` takes rates without an upper bound in place of the sigmoid: softplus and exponential, see rates.py.
 `leaky` and `gated` take another decay: with `PowerDecay(r)` they forget slowly, Ohno and Kumagai 2021, eq. (22).
-With `num_layers` above 1 each gives a `Stack` of such fields, every one with weights of its own, see stacked.py.
+With `num_layers` above 1 each gives a `Stack` of such fields, every one with weights of its own, see stack.py.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.lstm import LSTMField
 from ctrnn.fields.network_gate import NetworkGated
 from ctrnn.fields.parts import Part, WeightSettings
-from ctrnn.fields.positive_rates import ExponentialRate, GlobalExponentialRate, GlobalSoftplusRate, SoftplusRate
-from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate
+from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.fields.stack import Stack
 
@@ -104,14 +103,14 @@ def gated(
     Raises:  ValueError for an unknown gate or rate.
     Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with the sigmoid; this project, result 1, with the softplus.
     """
-    for name, word, known in (("gate", gate, GATED), ("rate", rate, RATES)):
+    for name, word, known in (("gate", gate, GATED), ("rate", rate, GATES)):
         if not isinstance(word, str) or word not in known:
             raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {word!r}.")
-    which, put_together = GATED[gate]
+    shared, put_together = GATED[gate]
 
     def build(read: int) -> Relaxation | NetworkGated:
         candidate = TanhCandidate(read, hidden_size, **settings)
-        made = RATES[rate][which](read, hidden_size, **settings)
+        made = GATES[rate][shared](read, hidden_size, **settings)
         return put_together(candidate, made, LinearDecay() if decay is None else decay, **settings)
 
     return _layered(build, input_size, hidden_size, num_layers)
@@ -125,17 +124,13 @@ def _with_a_network(candidate: TanhCandidate, rate: Part, decay: Decay, **settin
     return NetworkGated(candidate, rate, decay, plain(candidate.input_size, candidate.hidden_size, **settings))
 
 
-PER_UNIT, FOR_ALL = 0, 1
-GATED: dict[str, tuple[int, Callable[..., Relaxation | NetworkGated]]] = {
-    "unit": (PER_UNIT, _relaxation),
-    "global": (FOR_ALL, _relaxation),
-    "network": (FOR_ALL, _with_a_network),
+# Whether one gate serves all units, and what the field is put together by.
+GATED: dict[str, tuple[bool, Callable[..., Relaxation | NetworkGated]]] = {
+    "unit": (False, _relaxation),
+    "global": (True, _relaxation),
+    "network": (True, _with_a_network),
 }
-RATES: dict[str, tuple[type[Part], type[Part]]] = {
-    "sigmoid": (GateRate, GlobalGateRate),
-    "softplus": (SoftplusRate, GlobalSoftplusRate),
-    "exponential": (ExponentialRate, GlobalExponentialRate),
-}
+GATES = {activation.name: gates for activation, (_, *gates) in RATES.items()}
 
 
 def gru(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:

@@ -1,26 +1,77 @@
-r"""Rates: how fast the state moves towards its candidate, per unit of time.
+r"""Rates: how fast the state moves towards its candidate, per unit of time. An activation, and what it is applied to.
 
-    fixed              1, or any constant                    plain        Tallec and Ollivier 2018, eq. (3)
-    constant           alpha = exp(a) > 0, learnable         leaky        eq. (4)
-    sigmoid constant   alpha = sigma(a) in (0, 1)            leaky as in the papers' discrete cells, eq. (5)
-    global gate        g = sigma(wx x + wh h + b)            one clock    eq. (7)
-    gate               g_i = sigma(...) for each unit i      own clocks   eq. (10)
+    activation                       of a constant a          of z_i = (Wx x + Wh h + b)_i, or one z for all units
+    sigmoid       in (0, 1)          SigmoidConstantRate      GateRate            GlobalGateRate
+    softplus      log(1 + e^z) > 0   SoftplusConstantRate     SoftplusRate        GlobalSoftplusRate
+    exponential   e^z > 0            ConstantRate             ExponentialRate     GlobalExponentialRate
 
-Rates without an upper bound are in positive_rates.py. 1/rate is the forgetting time: what the rate multiplies decays by a
-factor e in it.
+and `FixedRate`, which is not learned. 1/rate is the forgetting time: what the rate multiplies decays by a factor e in it.
+Softplus and exponential have no upper bound, so that a step of rate times dt can pass 1, and
+
+    sigma(z) = 1 - e^-softplus(z)
+
+makes h + sigma(z) (f - h), the Euler step of the rate sigma(z), the exponential Euler step of the rate softplus(z).
 """
 
 from __future__ import annotations
 
-from typing import Unpack
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from ctrnn import checks
 from ctrnn.fields.parts import Affine, Part, WeightSettings
 
-__all__ = ["ConstantRate", "FixedRate", "GateRate", "GlobalGateRate", "SigmoidConstantRate"]
+__all__ = [
+    "FixedRate",
+    "ConstantRate",
+    "SigmoidConstantRate",
+    "SoftplusConstantRate",
+    "GateRate",
+    "GlobalGateRate",
+    "SoftplusRate",
+    "GlobalSoftplusRate",
+    "ExponentialRate",
+    "GlobalExponentialRate",
+    "Activation",
+    "InputFreeRate",
+    "SIGMOID",
+    "SOFTPLUS",
+    "EXPONENTIAL",
+    "LearnedConstant",
+    "Gate",
+    "RATES",
+]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An increasing function from all numbers onto (0, bound), and its inverse, both elementwise."""
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    inverse: Callable[[Tensor], Tensor]
+    bound: float = math.inf
+
+
+def _softplus(z: Tensor) -> Tensor:
+    """log(1 + e^z), also far to the right, where torch's own is z."""
+    return -logsigmoid(-z)
+
+
+def _softplus_inverse(rate: Tensor) -> Tensor:
+    """log(e^rate - 1), without e^rate, which may overflow."""
+    return rate + torch.log(-torch.expm1(-rate))
+
+
+SIGMOID = Activation("sigmoid", torch.sigmoid, torch.logit, bound=1.0)
+SOFTPLUS = Activation("softplus", _softplus, _softplus_inverse)
+EXPONENTIAL = Activation("exponential", torch.exp, torch.log)
 
 
 class InputFreeRate(Part):
@@ -34,22 +85,6 @@ class InputFreeRate(Part):
 
     def project(self, x: Tensor) -> Tensor:
         return x[..., :0]
-
-
-def rates_tensor(alpha: float | Tensor, below: float, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
-    given = alpha.detach() if isinstance(alpha, Tensor) else alpha
-    try:
-        if torch.as_tensor(given).dtype == torch.bool:
-            raise TypeError("a truth value is no rate")
-        values = torch.as_tensor(given, dtype=dtype or torch.get_default_dtype())
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(f"`alpha` must be a rate, or one rate per unit, got {alpha!r}.") from error
-    if values.dim() > 1 or values.numel() == 0:
-        raise ValueError(f"`alpha` must be one rate or a vector of one per unit, got shape {tuple(values.shape)}.")
-    if not bool(((values > 0) & (values < below)).all()):
-        bounds = "positive and finite" if below == float("inf") else f"strictly between 0 and {below:g}"
-        raise ValueError(f"`alpha` must be {bounds}, got {values.tolist()}.")
-    return values.clone().to(device=device)
 
 
 class FixedRate(InputFreeRate):
@@ -72,77 +107,148 @@ class FixedRate(InputFreeRate):
         return f"{self.alpha:g}"
 
 
-class ConstantRate(InputFreeRate):
-    r"""alpha = exp(a) > 0, learnable: one for all units, or one per unit if given as a vector.
+class LearnedConstant(InputFreeRate):
+    r"""alpha = activation(a), one for all units, or one per unit if given as a vector; a is the parameter `argument`.
 
-    Args:    alpha: rate per unit of time, > 0, a number or a tensor (hidden,); dtype, device as in torch.nn.
+    Args:    alpha: rate per unit of time, a number or a tensor (hidden,); dtype, device as in torch.nn.
     Shape:   -> () or (hidden,).
-    Raises:  ValueError if alpha is not positive and finite.
-    Source:  Tallec and Ollivier 2018, eq. (4); kept as log alpha so that learning cannot leave alpha > 0.
+    Raises:  ValueError if alpha is not strictly between 0 and the activation's bound.
+    Source:  that of its subclasses.
     """
 
+    activation: ClassVar[Activation]
+    argument: ClassVar[str]
+
     def __init__(
-        self,
-        alpha: float | Tensor,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        self, alpha: float | Tensor, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
-        self.log_alpha = nn.Parameter(rates_tensor(alpha, float("inf"), dtype, device).log())
+        alphas = _as_rates(alpha, self.activation.bound, dtype).to(device=device)
+        self.register_parameter(self.argument, nn.Parameter(self.activation.inverse(alphas)))
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return torch.exp(self.log_alpha)
+        return self.activation.function(getattr(self, self.argument))
 
 
-class SigmoidConstantRate(InputFreeRate):
-    r"""alpha = sigma(a) in (0, 1), learnable: the constant gate of the papers' discrete leaky cells.
+class ConstantRate(LearnedConstant):
+    """alpha = exp(a) > 0: learning cannot leave alpha > 0.
 
-    Args:    alpha: rate per unit of time, 0 < alpha < 1, a number or a tensor (hidden,); dtype, device as in torch.nn.
-    Shape:   -> () or (hidden,).
-    Raises:  ValueError if alpha is not strictly between 0 and 1.
+    Source:  Tallec and Ollivier 2018, eq. (4).
+    """
+
+    activation, argument = EXPONENTIAL, "log_alpha"
+
+
+class SigmoidConstantRate(LearnedConstant):
+    """alpha = sigma(a) in (0, 1): the constant gate of the papers' discrete leaky cells.
+
     Source:  Tallec and Ollivier 2018, sec. 3 ("a constant learnable gate between 0 and 1"); Ohno and Kumagai 2021, eq. (2).
     """
 
-    def __init__(
-        self,
-        alpha: float | Tensor,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__()
-        self.logit_alpha = nn.Parameter(rates_tensor(alpha, 1.0, dtype, device).logit())
-
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return torch.sigmoid(self.logit_alpha)
+    activation, argument = SIGMOID, "logit_alpha"
 
 
-class GateRate(Affine):
-    r"""g_i(x, h) = sigma(Wx x + Wh h + b)_i in (0, 1): every unit runs on its own learned clock.
+class SoftplusConstantRate(LearnedConstant):
+    """alpha = softplus(a) > 0: the rate whose exponential unit step has the gate sigma(a), of which a is the logit.
+
+    Source:  this project, result 1.
+    """
+
+    activation, argument = SOFTPLUS, "logit_alpha"
+
+
+class Gate(Affine):
+    r"""activation(Wx x + Wh h + b): every unit runs on its own learned clock, or with `shared` all on one.
 
     Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
-    Shape:   x (..., input), h (..., hidden) -> (..., hidden).
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden), or (..., 1) if shared.
+    Source:  that of its subclasses.
+    """
+
+    activation: ClassVar[Activation]
+    shared: ClassVar[bool]
+    argument: ClassVar[str] = "bias"  # what the activation is applied to where x and h are 0
+
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
+        super().__init__(input_size, hidden_size, 1 if self.shared else hidden_size, **settings)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.activation.function(super().flow(projected, h))
+
+
+class GateRate(Gate):
+    """g_i(x, h) = sigma(Wx x + Wh h + b)_i in (0, 1), one for each unit.
+
     Source:  Tallec and Ollivier 2018, eqs. (9) and (10), with h^g the state itself.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
-        super().__init__(input_size, hidden_size, hidden_size, **settings)
-
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return torch.sigmoid(super().flow(projected, h))
+    activation, shared = SIGMOID, False
 
 
-class GlobalGateRate(Affine):
-    r"""g(x, h) = sigma(wx x + wh h + b) in (0, 1): one learned clock for all units.
+class GlobalGateRate(Gate):
+    """g(x, h) = sigma(wx x + wh h + b) in (0, 1), one for all units.
 
-    Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
-    Shape:   x (..., input), h (..., hidden) -> (..., 1).
     Source:  Tallec and Ollivier 2018, eqs. (7) and (9), with h^g the state itself.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
-        super().__init__(input_size, hidden_size, 1, **settings)
+    activation, shared = SIGMOID, True
 
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return torch.sigmoid(super().flow(projected, h))
+
+class SoftplusRate(Gate):
+    """g_i(x, h) = softplus(Wx x + Wh h + b)_i > 0, one for each unit.
+
+    Source:  this project, result 1.
+    """
+
+    activation, shared = SOFTPLUS, False
+
+
+class GlobalSoftplusRate(Gate):
+    """g(x, h) = softplus(wx x + wh h + b) > 0, one for all units.
+
+    Source:  this project, result 1.
+    """
+
+    activation, shared = SOFTPLUS, True
+
+
+class ExponentialRate(Gate):
+    """g_i(x, h) = exp(Wx x + Wh h + b)_i > 0, one for each unit: time constants over all orders of magnitude.
+
+    Source:  this project; the input-dependent form of alpha = exp(a), Tallec and Ollivier 2018, eq. (4).
+    """
+
+    activation, shared = EXPONENTIAL, False
+
+
+class GlobalExponentialRate(Gate):
+    """g(x, h) = exp(wx x + wh h + b) > 0, one for all units.
+
+    Source:  this project, as `ExponentialRate`.
+    """
+
+    activation, shared = EXPONENTIAL, True
+
+
+# The learned rates of an activation: a constant, a gate for each unit, one gate for all.
+RATES: dict[Activation, tuple[type[LearnedConstant], type[Gate], type[Gate]]] = {
+    SIGMOID: (SigmoidConstantRate, GateRate, GlobalGateRate),
+    SOFTPLUS: (SoftplusConstantRate, SoftplusRate, GlobalSoftplusRate),
+    EXPONENTIAL: (ConstantRate, ExponentialRate, GlobalExponentialRate),
+}
+
+
+def _as_rates(alpha: float | Tensor, bound: float, dtype: torch.dtype | None) -> Tensor:
+    given = alpha.detach() if isinstance(alpha, Tensor) else alpha
+    try:
+        if torch.as_tensor(given).dtype == torch.bool:
+            raise TypeError("a truth value is no rate")
+        values = torch.as_tensor(given, dtype=dtype or torch.get_default_dtype())
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"`alpha` must be a rate, or one rate per unit, got {alpha!r}.") from error
+    if values.dim() > 1 or values.numel() == 0:
+        raise ValueError(f"`alpha` must be one rate or a vector of one per unit, got shape {tuple(values.shape)}.")
+    if not bool(((values > 0) & (values < bound)).all()):
+        bounds = "positive and finite" if bound == math.inf else f"strictly between 0 and {bound:g}"
+        raise ValueError(f"`alpha` must be {bounds}, got {values.tolist()}.")
+    return values.clone()

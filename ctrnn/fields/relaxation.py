@@ -8,11 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ctrnn.fields.decays import Decay
+from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
+from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, Gate
 
-__all__ = ["Relaxation"]
+__all__ = ["Relaxation", "softplus_clock"]
 
 
 class Relaxation(VectorField):
@@ -99,3 +100,38 @@ class Relaxation(VectorField):
     def _split(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         candidate, rate = projected.split([self.candidate.projected_size, self.rate.projected_size], -1)
         return candidate, rate
+
+
+def softplus_clock(field: Relaxation) -> Relaxation:
+    r"""The same weights, shared, with every gate sigma(z) read as the rate softplus(z).
+
+    Its unit exponential Euler step is the unit Euler step of `field`: what is known of the familiar cell holds of an ODE
+    with rates of any size. Training the one trains the other.
+
+    Args:    field: a `Relaxation` with a sigmoid rate and the decay h, such as `plain`'s gated relatives and the GRU.
+    Shape:   a field as `field`, whose parameters it shares.
+    Raises:  TypeError, ValueError for a field that this identity is not about.
+    Source:  this project, result 1.
+    """
+    if not isinstance(field, Relaxation):
+        raise TypeError(f"`field` must be a ctrnn.Relaxation, rate * (candidate - decay), got {type(field).__name__}.")
+    linear = isinstance(field.decay, LinearDecay) or (isinstance(field.decay, PowerDecay) and field.decay.exponent == 0)
+    if not linear:
+        raise ValueError(f"`field` forgets by {field.decay!r}; sigma(z) = 1 - e^-softplus(z) is about the decay h.")
+    return Relaxation(field.candidate, _as_softplus(field.rate), field.decay)
+
+
+def _as_softplus(rate: Part) -> Part:
+    kinds = dict(zip(RATES[SIGMOID], RATES[SOFTPLUS], strict=True))
+    if type(rate) not in kinds:
+        known = ", ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"`field` has the rate {type(rate).__name__}, which is no sigmoid; those are {known}.")
+    # On no device: no memory is taken and no random number drawn for weights that are replaced at once.
+    shared: Part
+    if isinstance(rate, Gate):
+        shared = kinds[type(rate)](rate.input_size, rate.hidden_size, bias=rate.bias is not None, device="meta")
+    else:
+        shared = kinds[type(rate)](1.0, device="meta")
+    for name, parameter in rate.named_parameters():
+        setattr(shared, name, parameter)
+    return shared

@@ -14,8 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ctrnn import checks
-from ctrnn.fields.field import VectorField
+from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.lstm import LSTMField
 from ctrnn.fields.network_gate import NetworkGated
 from ctrnn.fields.relaxation import Relaxation
@@ -39,7 +38,7 @@ def timescales(field: VectorField) -> Tensor:
     Raises:  TypeError for what is no field, or one that does not say its leak.
     Source:  Tallec and Ollivier 2018, footnote 3 and secs. 1 and 2; this project, results 2 and 5.
     """
-    return _timescales(checks.is_field(field))
+    return _timescales(check_field(field))
 
 
 def remembered(field: VectorField, state: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 
@@ -73,9 +74,9 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
     Raises:  TypeError, ValueError for what does not fit.
     Source:  this project, result 3; of the norms the one for the largest difference of a unit.
     """
-    checks.is_input(checks.is_field(field), x)
-    checks.is_state(field, h)
-    checks.same_leading_axes(x, h)
+    check_input(check_field(field), x)
+    check_state(field, h)
+    check_same_leading_axes(x, h)
     projected, length = field.project(x), checks.positive_number("dt", dt)
 
     def advance(u: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ out, by their exact type: a subclass, or an instance with a method of its own, m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -20,29 +21,11 @@ from ctrnn import VectorField
 from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import LinearDecay, PowerDecay
 from ctrnn.fields.lstm import LSTMField
-from ctrnn.fields.parts import Affine, Part
-from ctrnn.fields.positive_rates import (
-    ExponentialRate,
-    GlobalExponentialRate,
-    GlobalSoftplusRate,
-    SoftplusConstantRate,
-    SoftplusRate,
-)
-from ctrnn.fields.rates import ConstantRate, FixedRate, GateRate, GlobalGateRate, SigmoidConstantRate
+from ctrnn.fields.parts import Affine
+from ctrnn.fields.rates import RATES, FixedRate, Gate
 from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["Kind", "KernelSpec", "kind_of", "kernel_spec_of"]
-
-# The function of a gate, by its rate; and whether it is one for all units.
-GATES: dict[type[Part], tuple[str, bool]] = {
-    GateRate: ("sigmoid", False),
-    GlobalGateRate: ("sigmoid", True),
-    SoftplusRate: ("softplus", False),
-    GlobalSoftplusRate: ("softplus", True),
-    ExponentialRate: ("exponential", False),
-    GlobalExponentialRate: ("exponential", True),
-}
-CONSTANTS = (FixedRate, ConstantRate, SigmoidConstantRate, SoftplusConstantRate)
 
 
 @dataclass(frozen=True)
@@ -99,14 +82,14 @@ def kind_of(field: VectorField) -> Kind | str:
     parts: list[tuple[str, nn.Module, type | tuple[type, ...]]] = [
         ("field", field, Relaxation),
         ("candidate", field.candidate, (TanhCandidate, ResetCandidate)),
-        ("rate", field.rate, (*GATES, *CONSTANTS)),
+        ("rate", field.rate, (FixedRate, *chain.from_iterable(RATES.values()))),
         ("decay", field.decay, (LinearDecay, PowerDecay)),
     ]
     if type(field.candidate) is ResetCandidate:
         parts += [("candidate", field.candidate.reset, Affine), ("candidate", field.candidate.pull, Affine)]
     if why := _not_ours(parts):
         return why
-    rate, shared = GATES.get(type(field.rate), ("constant", False))
+    rate, shared = (field.rate.activation.name, field.rate.shared) if isinstance(field.rate, Gate) else ("constant", False)
     candidate = "tanh" if type(field.candidate) is TanhCandidate else "reset"
     exponent = field.decay.exponent if isinstance(field.decay, PowerDecay) else 0.0
     return Kind(candidate, rate, shared, exponent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 
@@ -24,18 +25,18 @@ class DiscreteCell(nn.Module):
 
     def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0) -> None:
         super().__init__()
-        self.field, self.step, self.dt = checks.is_field(field), checked_step(step), checks.positive_number("dt", dt)
+        self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
 
     def forward(self, x: Tensor, h: Tensor | None = None, dt: float | Tensor | None = None) -> Tensor:
-        checks.is_input(self.field, x)
+        check_input(self.field, x)
         if x.dim() not in (1, 2):
             raise ValueError(f"`x` must be (batch, input) or (input,), got shape {tuple(x.shape)}; use `unroll` for sequences.")
         checks.is_finite("x", x)
         if h is None:
             h = x.new_zeros(*x.shape[:-1], self.field.state_size)
         else:
-            checks.is_state(self.field, h)
-            checks.same_leading_axes(x, h)
+            check_state(self.field, h)
+            check_same_leading_axes(x, h)
             checks.is_finite("h", h)
         length = self.dt if dt is None else step_length(dt, h)
         return self.step.advance(self.field, self.field.project(x), h, length)

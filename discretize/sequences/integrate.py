@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
+from ctrnn.fields.field import check_batched_state, check_field
 from discretize.errors import Failure, SolverError, SolverWarning
 from discretize.fused.solves import Solved, solve
 from discretize.gradients.adjoint import AdjointBackward
@@ -86,13 +87,13 @@ def integrate(
              the speed.
     """
     settings = checked_settings(method, rtol, atol, dt, adjoint, max_num_steps, min_step, memory, fused)
-    checks.is_field(field)
+    check_field(field)
     checks.is_flag("progress", progress)
     # In half precision, as autocast would have it, a solver resolves the rounding of the field.
     with torch.autocast(_device_type(field), enabled=False):
         driven = Driven(field, path, speed)
         times = _inside(checks.are_times("ts", ts, 2, differentiable=True, strict=False), driven)
-        checks.is_batched_state(field, h0, driven.batch)
+        check_batched_state(field, h0, driven.batch)
         checks.is_finite("h0", h0)
         driven.check_flow(times[0], h0)
         if settings.adaptive:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
+from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.paths import checked_samples
 from discretize.fused.cells import run
 from discretize.sequences.cell import checked_step
@@ -32,7 +33,7 @@ class _SequenceModule(nn.Module, ABC):
 
     def __init__(self, field: VectorField, batch_first: bool) -> None:
         super().__init__()
-        self.field, self.batch_first = checks.is_field(field), checks.is_flag("batch_first", batch_first)
+        self.field, self.batch_first = check_field(field), checks.is_flag("batch_first", batch_first)
 
     @overload
     def forward(self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ...) -> tuple[Tensor, Tensor]: ...
@@ -77,7 +78,7 @@ class _SequenceModule(nn.Module, ABC):
         """
 
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
-        checks.is_input(self.field, x)
+        check_input(self.field, x)
         if x.dim() not in (2, 3):
             order = "(batch, time, input)" if self.batch_first else "(time, batch, input)"
             raise ValueError(f"`x` must be {order}, or (time, input) for one sequence, got shape {tuple(x.shape)}.")
@@ -97,7 +98,7 @@ class _SequenceModule(nn.Module, ABC):
             return xs.new_zeros(batch, width)
         if isinstance(h_0, tuple | list):
             h_0 = self._joined(h_0)
-        checks.is_state(self.field, h_0, "h_0")
+        check_state(self.field, h_0, "h_0")
         shapes = [(1, batch, width), (batch, width)] if batched else [(1, width), (width,)]
         if tuple(h_0.shape) not in shapes:
             raise ValueError(f"`h_0` must have shape {shapes[0]} or {shapes[1]}, got {tuple(h_0.shape)}.")
@@ -113,7 +114,7 @@ class _SequenceModule(nn.Module, ABC):
             )
         h, c = pair
         for part in pair:
-            checks.like_field("h_0", checks.is_tensor("h_0", part), self.field)
+            check_like_field("h_0", checks.is_tensor("h_0", part), self.field)
         if h.shape != c.shape or h.dim() == 0 or h.shape[-1] != hidden:
             raise ValueError(f"`h_0` and `c_0` must both be {hidden} wide, got {tuple(h.shape)} and {tuple(c.shape)}.")
         return torch.cat([h, c], -1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.paths import checked_samples
 from discretize.fused.cells import run
 from discretize.sequences.cell import DiscreteCell
@@ -27,9 +28,9 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     if not isinstance(cell, DiscreteCell):
         raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}; make one of your field.")
     field = cell.field
-    checks.is_input(field, checked_samples(xs), "xs")
+    check_input(field, checked_samples(xs), "xs")
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
-    checks.is_batched_state(field, h, xs.shape[1])
+    check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
     tally = SolverStats()
     states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 
 __all__ = ["Step"]
 
@@ -36,9 +37,9 @@ class Step(ABC):
     jacobians: ClassVar[int] = 0
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        checks.is_input(checks.is_field(field), x)
-        checks.is_state(field, h)
-        checks.same_leading_axes(x, h)
+        check_input(check_field(field), x)
+        check_state(field, h)
+        check_same_leading_axes(x, h)
         return self.advance(field, field.project(x), h, step_length(dt, h))
 
     @abstractmethod

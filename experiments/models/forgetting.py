@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.fields.field import check_input
 from ctrnn.fields.timescales import remembered
 from discretize import ContinuousRNN, DiscreteRNN
 
@@ -84,7 +85,7 @@ def _check(rnn: object, xs: Tensor) -> None:
         inner = getattr(rnn, "rnn", None)
         hint = "; pass its `rnn`" if isinstance(inner, RNN) else ""
         raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}{hint}.")
-    checks.is_input(rnn.field, xs, "xs")
+    check_input(rnn.field, xs, "xs")
     if xs.dim() != 3 or 0 in xs.shape:
         raise ValueError(f"`xs` must be (time, batch, input), none of them 0, got shape {tuple(xs.shape)}.")
 

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ctrnn import ConstantRate, FixedRate, LSTMField, Relaxation, SigmoidConstantRate, VectorField, checks
+from ctrnn import LSTMField, Relaxation, VectorField
+from ctrnn.fields.field import check_field
+from ctrnn.fields.rates import InputFreeRate
 
 __all__ = ["STEPS", "OracleCell", "StopAndGo", "has_gate", "played"]
 
 STEPS = ("first", "last")
-CONSTANTS = (FixedRate, ConstantRate, SigmoidConstantRate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class OracleCell(nn.Module):
 
     def __init__(self, field: VectorField) -> None:
         super().__init__()
-        if not has_gate(checks.is_field(field)):
+        if not has_gate(check_field(field)):
             raise ValueError(f"an oracle multiplies gates, and this {type(field).__name__} has none: its rate is a constant.")
         self.field = field
 
@@ -91,7 +92,7 @@ class OracleCell(nn.Module):
 
 def has_gate(field: VectorField) -> bool:
     """Whether there is something that an oracle could multiply."""
-    return isinstance(field, LSTMField) or (isinstance(field, Relaxation) and not isinstance(field.rate, CONSTANTS))
+    return isinstance(field, LSTMField) or (isinstance(field, Relaxation) and not isinstance(field.rate, InputFreeRate))
 
 
 def played(field: VectorField, xs: Tensor, steps: Tensor | None = None) -> Tensor:

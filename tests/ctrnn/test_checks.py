@@ -15,6 +15,7 @@ import torch
 
 import ctrnn
 from ctrnn import checks
+from ctrnn.fields.field import check_batched_state, check_state
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -197,16 +198,16 @@ def test_a_field_without_parameters_takes_every_floating_dtype():
             return torch.zeros_like(h)
 
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        checks.is_state(Still(2, 3), zeros(4, 3, dtype=dtype))
+        check_state(Still(2, 3), zeros(4, 3, dtype=dtype))
 
 
 def test_a_batched_state_has_two_axes_and_its_batch():
-    checks.is_batched_state(field(), zeros(4, 5), 4)
+    check_batched_state(field(), zeros(4, 5), 4)
     for shape in ((3, 5), (5,), (1, 4, 5), (4, 4, 5)):
         with pytest.raises(
             ValueError, match=r"`h0` must have shape \(batch, state\) = \(4, 5\), got .*`field.initial_state\(4\)`"
         ):
-            checks.is_batched_state(field(), zeros(*shape), 4)
+            check_batched_state(field(), zeros(*shape), 4)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ import ctrnn
 from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.parts import Part
-from ctrnn.fields.positive_rates import ExponentialRate
-from ctrnn.fields.rates import ConstantRate, GateRate
+from ctrnn.fields.rates import ConstantRate, ExponentialRate, GateRate
 from experiments.bench.solves import Candidate, Problem, Solved
 
 __all__ = ["diffrax_candidates", "stiff_candidates"]

@@ -1,0 +1,21 @@
+# The public names in the order one would learn them; __init__.py imports each when it is first used.
+# ruff: noqa: I001
+
+from discretize.steps.euler import Euler as Euler, Taylor2 as Taylor2
+from discretize.steps.exponential import ExponentialEuler as ExponentialEuler, ETD2 as ETD2, ETDRK4 as ETDRK4
+from discretize.steps.runge_kutta import Midpoint as Midpoint, Heun as Heun, RungeKutta4 as RungeKutta4
+from discretize.steps.implicit import BackwardEuler as BackwardEuler, Trapezoid as Trapezoid
+from discretize.steps.frozen import FrozenBackwardEuler as FrozenBackwardEuler, FrozenTrapezoid as FrozenTrapezoid
+from discretize.steps.rosenbrock import ExponentialRosenbrock as ExponentialRosenbrock
+from discretize.steps.splitting import Splitting as Splitting, StrangSplitting as StrangSplitting
+from discretize.steps.step import Step as Step
+from discretize.sequences.cell import DiscreteCell as DiscreteCell
+from discretize.sequences.unroll import unroll as unroll
+from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN, ContinuousRNN as ContinuousRNN
+from discretize.sequences.integrate import integrate as integrate
+from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
+from discretize.analysis.monitor import Monitor as Monitor, Record as Record, LongStep as LongStep, StepWarning as StepWarning
+from discretize.analysis.refine import refine as refine, Refinement as Refinement
+from discretize.trajectory import Trajectory as Trajectory
+from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError
+from discretize.errors import KernelWarning as KernelWarning
