@@ -1,4 +1,4 @@
-"""What is wrong with an argument, said in the user's words; called at public entrances only.
+"""Checks of plain arguments at public entrances, with errors in the user's words.
 
 A wrong kind of thing is a TypeError, a wrong value of the right kind a ValueError. Each message says what was asked,
 what came, and what to do.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 ULPS_BEYOND_AN_END = 4.0
 
@@ -70,7 +71,7 @@ def is_tensor(name: str, value: object) -> Tensor:
 
 
 def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:
-    """Refuse nan and inf, and name the first; under `torch.func.vmap` values cannot be looked at and are let through."""
+    """Refuse nan and inf, and name the first; under `torch.func.vmap`, where values cannot be read, all pass."""
     try:
         fine = bool(torch.isfinite(value).all())
     except RuntimeError:
@@ -81,6 +82,20 @@ def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values 
             f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "
             f"{tuple(value.shape)}; {advice}."
         )
+
+
+def same_settings(modules: Iterable[tuple[str, nn.Module]]) -> None:
+    """The parameters of all of them, by name, have one dtype and one device."""
+    parameters = [(name, parameter) for name, module in modules for parameter in module.parameters()]
+    for name, parameter in parameters:
+        first = parameters[0][1]
+        same_dtype = parameter.dtype == first.dtype
+        if not same_dtype or parameter.device != first.device:
+            error = ValueError if same_dtype else TypeError
+            raise error(
+                f"`{name}` has parameters of {parameter.dtype} on {parameter.device}, those before it are {first.dtype} on "
+                f"{first.device}; give all parts the same `dtype` and `device`."
+            )
 
 
 def as_numbers(value: object) -> Tensor:

@@ -1,4 +1,4 @@
-r"""Biases for a range of time scales: each unit starts to forget in T samples of its own, T drawn at random.
+r"""Initialization of time scales by biases: each unit starts to forget in T samples of its own, T drawn at random.
 
     sigmoid gate        sigma(b) = 1/T             b = -log(T - 1)          T > 1
     forget gate         sigma(b) = 1 - 1/T         b = log(T - 1)           the LSTM's f, with b_i = -b_f; torch's z of the GRU

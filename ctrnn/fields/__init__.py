@@ -1,1 +1,1 @@
-"""Vector fields: what they are made of, those with names, and how to come to them from torch.nn and back."""
+"""Vector fields: the interface, parts and their compositions, the named cells, conversion to and from torch.nn, time scales."""

@@ -1,4 +1,4 @@
-r"""Candidates: where the state is pulled.
+r"""Candidates: the values that the state relaxes towards.
 
 tanh     tanh(Wx x + Wh h + b)                          Tallec and Ollivier 2018, eq. (3)
 reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.GRU computes it

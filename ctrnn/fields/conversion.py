@@ -1,4 +1,4 @@
-r"""Weights from torch's cells and back, the equation unchanged.
+r"""Conversion of torch.nn's cells to fields and back: the same equation, with a copy of the weights.
 
 torch keeps two biases that add, b_ih + b_hh; a field keeps their sum, the one b of its equation. The GRU's n needs both,
 since its reset gate stands between them. torch's z multiplies the old state, the rate is g = 1 - z: all its signs turn.

@@ -2,9 +2,9 @@ r"""A recurrent cell is a vector field: dh/dt = field(x, h).
 
     field(x, h) = field.flow(field.project(x), h)
 
-`project` is what can be done to a whole input sequence at once, `flow` is the rest; `leak` is the L >= 0 in
-dh/dt = (something) - L h, and `forget` what is left of h after a while of that leak alone. The state is one tensor, the
-visible units first: cat([h, rest], -1).
+`project` is what can be computed for a whole input sequence at once, `flow` is the rest; `leak` is the L >= 0 in
+dh/dt = (something) - L h, and `forget` the solution of dh/dt = -L h. The state is one tensor, the visible units first:
+cat([h, rest], -1). Checks of what is passed with a field stand below it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-r"""A gate with its own network: the field on the state [h, h^g].
+r"""A gate that reads a network of its own: the field on the state [h, h^g].
 
     dh/dt   = g (candidate(x, h) - decay(h))        g = sigma(Wx x + Wh h^g + b)
     dh^g/dt = network(x, h^g)                       a field of its own, which runs on the input's clock
 
-The rate reads h^g where the other gates read h. Nothing multiplies the network's own field: it is itself ungated.
+The rate reads h^g where the other gates read h. The network's own field is ungated.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.fields.decays import Decay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
@@ -25,7 +26,7 @@ class NetworkGated(VectorField):
     Args:    candidate, rate, decay: as in `Relaxation`; the rate reads the visible units of the network;
              network: a field of the same input, with as many visible units as the rate reads.
     Shape:   x (..., input), state [h, h^g] (..., hidden + network's state) -> (..., hidden + network's state).
-    Raises:  TypeError for what is not a part, a decay or a field; ValueError for parts of different sizes.
+    Raises:  TypeError for what is not a part, a decay or a field, or of another dtype; ValueError for other sizes or devices.
     Source:  Tallec and Ollivier 2018, eqs. (7) and (9).
     """
 
@@ -43,12 +44,7 @@ class NetworkGated(VectorField):
                 f"`network` has input_size {network.input_size} and hidden_size {network.hidden_size}, the candidate has "
                 f"{body.input_size} and {body.hidden_size}; the gate reads the one in place of the other."
             )
-        for parameter in network.parameters():
-            if body.dtype is not None and (parameter.dtype != body.dtype or parameter.device != body.device):
-                raise TypeError(
-                    f"`network` has parameters of {parameter.dtype} on {parameter.device}, the candidate has {body.dtype} on "
-                    f"{body.device}; give all parts the same `dtype` and `device`."
-                )
+        checks.same_settings([("candidate", body), ("network", network)])
         self.candidate, self.rate, self.decay, self.network = candidate, rate, decay, network
 
     @property

@@ -1,4 +1,4 @@
-r"""Parts: what a field is put together from. A part reads x and h as a field does, in two strokes.
+r"""Parts of fields: functions of x and h in two stages, of which the first reads x alone.
 
 part(x, h) = part.flow(part.project(x), h)          affine: Wx x + Wh h + b, with Wx x + b as the projection
 """
@@ -18,7 +18,7 @@ __all__ = ["Affine", "Part", "WeightSettings"]
 
 
 class WeightSettings(TypedDict, total=False):
-    """How weights come to be, as keywords of every named field and every part that has some; as in torch.nn."""
+    """Keywords of every named field and every part that has weights; as in torch.nn."""
 
     bias: bool
     dtype: torch.dtype | None
@@ -29,7 +29,7 @@ class WeightSettings(TypedDict, total=False):
 class Part(nn.Module, ABC):
     r"""A candidate or a rate: a function of x and h whose work on x alone can be done ahead.
 
-    `projected_size` is the width of what `project` returns, so that a field can lay projections side by side.
+    `projected_size` is the width of what `project` returns, so that a field can concatenate projections.
 
     Shape:   x (..., input), h (..., hidden) -> (..., hidden), or (..., 1) where one value serves all units.
     Source:  this project.

@@ -6,8 +6,9 @@ Warp the clock of its input by c(t) and the field is multiplied by c'(t): a rate
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ctrnn import checks
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
@@ -21,7 +22,7 @@ class Relaxation(VectorField):
 
     Args:    candidate: a `Part` that knows its `input_size` and `hidden_size`; rate: a `Part`; decay: a `Decay`.
     Shape:   x (..., input), h (..., hidden) -> dh/dt (..., hidden).
-    Raises:  TypeError for what is not a part or a decay, ValueError for parts of different sizes.
+    Raises:  TypeError for what is not a part or a decay, or of another dtype; ValueError for other sizes or devices.
     Source:  Tallec and Ollivier 2018, eq. (7), and Ohno and Kumagai 2021, eq. (22), in one.
     """
 
@@ -30,7 +31,8 @@ class Relaxation(VectorField):
     decay: Decay
 
     def __init__(self, candidate: Part, rate: Part, decay: Decay) -> None:
-        for name, part, kind in (("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)):
+        parts: list[tuple[str, nn.Module, type]] = [("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)]
+        for name, part, kind in parts:
             if not isinstance(part, kind):
                 raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {type(part).__name__}.")
         if not hasattr(candidate, "input_size") or not hasattr(candidate, "hidden_size"):
@@ -42,17 +44,8 @@ class Relaxation(VectorField):
                     f"`rate` has {size} {getattr(rate, size)}, `candidate` has {getattr(self, size)}; they read the same x and h."
                 )
         self.candidate, self.rate, self.decay = candidate, rate, decay
-        self._check_dtype_and_device()
+        checks.same_settings((name, part) for name, part, _ in parts)
         self._check_widths()
-
-    def _check_dtype_and_device(self) -> None:
-        for name, part in (("candidate", self.candidate), ("rate", self.rate), ("decay", self.decay)):
-            for parameter in part.parameters():
-                if parameter.dtype != self.dtype or parameter.device != self.device:
-                    raise TypeError(
-                        f"`{name}` has parameters of {parameter.dtype} on {parameter.device}, the first part has {self.dtype} "
-                        f"on {self.device}; give all parts the same `dtype` and `device`."
-                    )
 
     @torch.no_grad()
     def _check_widths(self) -> None:

@@ -14,6 +14,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from ctrnn import checks
 from ctrnn.fields.field import VectorField
 
 __all__ = ["Stack"]
@@ -98,17 +99,5 @@ def _checked(fields: Iterable[VectorField]) -> list[VectorField]:
                 f"`fields[{k + 1}]` reads {above.input_size} features, `fields[{k}]` below it has {below.hidden_size} visible "
                 f"units; make one with input_size {below.hidden_size}."
             )
-    _check_dtype_and_device(layers)
+    checks.same_settings((f"fields[{k}]", field) for k, field in enumerate(layers))
     return layers
-
-
-def _check_dtype_and_device(layers: list[VectorField]) -> None:
-    dtype = next((field.dtype for field in layers if field.dtype is not None), None)
-    device = next((field.device for field in layers if field.device is not None), None)
-    for k, field in enumerate(layers):
-        if field.dtype not in (None, dtype):
-            raise TypeError(
-                f"`fields[{k}]` has parameters of {field.dtype}, those before it of {dtype}; give all the same `dtype`."
-            )
-        if field.device not in (None, device):
-            raise ValueError(f"`fields[{k}]` has parameters on {field.device}, those before it on {device}; move one of them.")

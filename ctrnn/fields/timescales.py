@@ -30,7 +30,7 @@ def timescales(field: VectorField) -> Tensor:
     It is the time to 1/e under dh/dt = -rate h, exactly: 1/sigma(b) for a sigmoid gate, the T of `ctrnn.init.chrono_`. Of
     the LSTM it is 1/(1 - f), that of the cell c; its h has none of its own. A rate for all units gives all the same. Under
     another decay than h it is the time scale of a state of size 1, 1/(rate leak(1)): for |h|^r h that is 1/rate, and the time
-    scale of a state of size |h| is |h|^-r of it. A field of your own is asked for its `leak` at the zero state.
+    scale of a state of size |h| is |h|^-r of it. For a field of your own it is 1/`leak` at the zero state.
 
     Args:    field: a `VectorField`.
     Shape:   -> (hidden,); of a `Stack` those of all layers side by side in the order of its state, the top first, whose are

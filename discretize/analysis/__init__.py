@@ -1,1 +1,1 @@
-"""What steps do to dynamics: stability regions, a monitor, refinement."""
+"""Analysis of discretized models: stability regions, a monitor of step sizes, refinement towards the exact solution."""

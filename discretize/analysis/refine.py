@@ -1,8 +1,8 @@
-r"""Is my model still an ODE?
+r"""Refinement: is a trained model still an ODE?
 
-The step of a model is refined with its own weights, dt, dt/2, dt/4, ..., and last of all solved exactly. A model that is the
-ODE it is written as changes little, and what changes falls as dt^order. One that has learned to live with its steps is
-another model once they are gone.
+The model is run with its own weights and steps of dt, dt/2, dt/4, ..., and with the exact solution. States of a model that is
+the ODE it is written as change little, and by O(dt^order). One that has learned to rely on its step errors becomes another
+model without them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ORDER_WITHIN = 0.35
 
 @dataclass(frozen=True)
 class Refinement:
-    r"""What became of a model as its steps were refined.
+    r"""Distances of a model's states from the exact ones, as its steps are refined.
 
     `substeps`: steps a sample, times what the model has; `drift`: root mean square distance of the states from the exact
     ones, for each; `largest`: its largest; `metrics`: the metric for each, and `exact_metric`; `orders`: observed between
@@ -127,7 +127,7 @@ def refine(
     checks.positive_size("halvings", halvings)
     levels = [2**k for k in range(halvings + 1)]
     training = {part: part.training for part in model.modules()}
-    model.eval()  # dropout would be told apart from the step
+    model.eval()  # else dropout would differ from run to run
     try:
         with _solved(parts, rtol, atol):
             exact, result = _run(model, parts, data)
@@ -165,7 +165,7 @@ def _root_mean_square(tensors: list[Tensor]) -> float:
 
 
 def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
-    """What the parts give as states at each of their calls, (time, batch, hidden), and what the model returns."""
+    """The states (time, batch, hidden) of the parts at each of their calls, and what the model returns."""
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
     def keep(part: nn.Module, _: Any, output: tuple[Tensor, Tensor]) -> None:

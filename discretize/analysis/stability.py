@@ -1,4 +1,4 @@
-r"""What a step does to what it should forget, and to small differences.
+r"""Linear stability of steps: the region of R(-g dt), and the growth of small differences.
 
 one unit, its target held     h - f  ->  R(-g dt) (h - f)      g dt the leak times the step
     monotone        0 <= R < 1       as the equation, whose factor is e^(-g dt)
@@ -6,8 +6,8 @@ one unit, its target held     h - f  ->  R(-g dt) (h - f)      g dt the leak tim
     marginal        |R| = 1          as far on the other side, for ever
     divergent       |R| > 1          away from the target
 several units, all that moves     dh -> J dh                   J the Jacobian of the step map
-    its spectral radius is what small differences grow by in the end, if J stayed as it is
-    its norm is a bound of that, and of what they grow by in this one step
+    its spectral radius is the factor of small differences per step in the long run, were J constant
+    its norm bounds that, and the factor of this one step
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def regions_of_factors(factor: Tensor, g: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Growth:
-    r"""What a step makes of small differences at a state.
+    r"""The growth of small differences at a state in one step.
 
     Shape:   jacobian (..., state, state); spectral_radius, norm (...).
     """

@@ -1,1 +1,1 @@
-"""One-step maps, a file a family."""
+"""One-step maps from (input, state, dt) to the next state: explicit, exponential, implicit and split, a file a family."""

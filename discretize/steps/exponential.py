@@ -5,7 +5,7 @@ r"""Exponential steps: dh/dt = N(h) - L h, the leak L solved exactly and N follo
     ETD2                   a + dt phi_2(z) (N(a) - N(h))            a the step above; N straight from h to a
     ETD-RK4                four stages, with phi_1, phi_2, phi_3
 
-One rule for every field: only its own `leak` is asked, and a field without one is stepped by Euler, Heun and
+The same rule for every field, by its own `leak`; for a field that declares none these are the Euler, Heun and
 Runge-Kutta steps. On dh/dt = g (f - h), f and g held, all of them are exact.
 """
 
@@ -77,16 +77,16 @@ class ETDRK4(Step):
         z = -dt * leak
         half = dt / 2 * phi(1, z / 2)
 
-        def seen(moved: Tensor) -> Tensor:
+        def nonlinear(moved: Tensor) -> Tensor:
             """N(h + moved) - L h."""
             return field.flow(projected, h + moved) + leak * moved
 
         to_a = half * slope
-        at_a = seen(to_a)
+        at_a = nonlinear(to_a)
         to_b = half * at_a
-        at_b = seen(to_b)
+        at_b = nonlinear(to_b)
         to_c = to_a + half * (2 * at_b - slope - leak * to_a)
-        at_c = seen(to_c)
+        at_c = nonlinear(to_c)
         first, second, third = phi(1, z), phi(2, z), phi(3, z)
         start, middle, end = first - 3 * second + 4 * third, 2 * second - 4 * third, 4 * third - second
         return h + dt * (start * slope + middle * (at_a + at_b) + end * at_c)

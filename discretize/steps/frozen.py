@@ -3,8 +3,8 @@ r"""Linearly implicit steps: dh/dt = N - L h with N and L held at what they are 
     backward Euler   h + dt F(h) / (1 + L dt)          gate g/(1 + g) of dh/dt = g (f - h), in (0, 1) for every g
     trapezoid        h + dt F(h) / (1 + L dt/2)        gate g/(1 + g/2), in (0, 2)
 
-No equation is left to solve, and the order is 1: what the recurrence and the gates do within the step is not seen.
-`BackwardEuler` and `Trapezoid` are the maps these are taken from.
+No equation is left to solve, and the order is 1: recurrence and gates are held over the step. `BackwardEuler` and
+`Trapezoid` solve for them too.
 """
 
 from __future__ import annotations

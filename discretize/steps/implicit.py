@@ -3,7 +3,7 @@ r"""Implicit steps: the state after the step is the solution u of an equation, f
     backward Euler   u = h + dt F(u)                    gate g/(1 + g) of dh/dt = g (f - h), f held
     trapezoid        u = h + dt/2 (F(h) + F(u))         gate g/(1 + g/2)
 
-Where F is affine in h, the first iteration is the closed form, and a second one finds nothing to mend.
+Where F is affine in h, the first iteration gives the solution in closed form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Jacobian of a field in its state, by forward-mode differentiation: one direction for each unit; and its step length."""
+"""The Jacobian of a field in its state, by forward-mode differentiation, one direction for each unit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def jacobian(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
 def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
     """df_i/dh_k of a function of the state: (..., state) -> (..., state, state)."""
 
-    def along(direction: Tensor) -> Tensor:
+    def column(direction: Tensor) -> Tensor:
         return torch.func.jvp(f, (h,), (direction.expand_as(h),))[1]
 
-    columns = torch.func.vmap(along)(torch.eye(h.shape[-1], dtype=h.dtype, device=h.device))
+    columns = torch.func.vmap(column)(torch.eye(h.shape[-1], dtype=h.dtype, device=h.device))
     return columns.movedim(0, -1)
 
 

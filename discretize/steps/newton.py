@@ -1,11 +1,11 @@
-r"""The equation of an implicit step, u = a + tau F(u), by Newton's method, and the derivatives of its solution.
+r"""Newton's method for the equation of an implicit step, u = a + tau F(u), and the derivatives of its solution.
 
     A (u' - u) = a + tau F(u) - u,    A = 1 - tau J(u),    J = dF/du by forward-mode differentiation
 
-Every sample is solved on its own, whatever the others in the batch do: its iteration is shortened until the next one would
-be smaller, and ends when its own correction is down to rounding. Where that leads nowhere, u first follows
-du/ds = a + tau F(u) - u in pseudo-time, whose resting points are the solutions, by linearly implicit steps that grow as it
-comes to rest.
+Every sample is solved on its own: its correction is damped until the next one would be smaller, and its iteration ends when
+its own correction is down to rounding. Where that fails, u first follows
+du/ds = a + tau F(u) - u in pseudo-time, whose stationary points are the solutions, by linearly implicit steps that grow
+towards them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from discretize.steps.jacobian import jacobian, over_matrices
 __all__ = ["solve_step"]
 
 MOST_ITERATIONS, MOST_HALVINGS = 25, 10
-MOST_RELAXATIONS, LONGEST_RELAXATION, AT_REST = 250, 4.0, 1e-6
-ROUNDINGS = 64.0  # what an iteration may leave of the state's size
+MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY = 250, 4.0, 1e-6
+ROUNDINGS = 64.0  # residual of an iteration, relative to the state
 
 
 def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
-    r"""u = a + tau F(u) near `guess`, and what it cost in evaluations, a Jacobian counting as one for each unit.
+    r"""u = a + tau F(u) near `guess`, and its cost in evaluations, a Jacobian counting as one for each unit.
 
     First and second derivatives with respect to all that the equation reads are those of its solution.
 
     Shape:   projected (..., projected), a and guess (..., state), tau a number or (..., 1) -> (..., state).
     Raises:  StepError where a sample's iteration does not end.
-    Source:  Deuflhard 2004 for the shortened iteration, and Kelley and Keyes 1998 for pseudo-time; this project
+    Source:  Deuflhard 2004 for the damped iteration, and Kelley and Keyes 1998 for pseudo-time; this project
              for the derivatives.
     """
     with torch.no_grad():
@@ -47,7 +47,7 @@ def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Te
 
 
 class _Equation:
-    """u = a + tau F(u): its residual, its matrix A, and what was spent on them."""
+    """u = a + tau F(u): its residual, its matrix A, and the evaluations they cost."""
 
     def __init__(self, field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor) -> None:
         self.field, self.projected, self.a, self.tau = field, projected, a, tau
@@ -68,12 +68,12 @@ class _Equation:
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
     if not bool(torch.isfinite(equation.a).all()):
         raise _failed(equation, guess, ~torch.isfinite(equation.a).all(-1, keepdim=True))
-    u, open_ = guess, torch.ones_like(guess[..., :1], dtype=torch.bool)
+    u, unsolved = guess, torch.ones_like(guess[..., :1], dtype=torch.bool)
     for start in (_as_given, _linearly_implicit, _relaxed):
-        u, open_ = _newton(equation, torch.where(open_, start(equation, guess), u), open_)
-        if not bool(open_.any()):
+        u, unsolved = _newton(equation, torch.where(unsolved, start(equation, guess), u), unsolved)
+        if not bool(unsolved.any()):
             return u
-    raise _failed(equation, u, open_)
+    raise _failed(equation, u, unsolved)
 
 
 def _as_given(equation: _Equation, guess: Tensor) -> Tensor:
@@ -88,8 +88,8 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
     return u
 
 
-def _newton(equation: _Equation, u: Tensor, open_: Tensor) -> tuple[Tensor, Tensor]:
-    """Where samples are open, towards their solution; and which are open still."""
+def _newton(equation: _Equation, u: Tensor, unsolved: Tensor) -> tuple[Tensor, Tensor]:
+    """Damped Newton iterations of the unsolved samples; and which are unsolved after them."""
     off, share = equation.residual(u), torch.ones_like(u[..., :1])
     rounding = ROUNDINGS * torch.finfo(u.dtype).eps
     for _ in range(MOST_ITERATIONS):
@@ -100,32 +100,32 @@ def _newton(equation: _Equation, u: Tensor, open_: Tensor) -> tuple[Tensor, Tens
         last = size.square() <= 1e-3 * rounding * (1 + _largest(u)).square()
         share = torch.where(last, torch.ones_like(share), (2 * share).clamp(max=1.0))
         for _ in range(MOST_HALVINGS):
-            moved = torch.where(open_, u + share * correction, u)
+            moved = torch.where(unsolved, u + share * correction, u)
             there = equation.residual(moved)
             # Measured by the corrections that it would take, which do not depend on the units of the residual.
-            better = (_largest(_solved(factors, there)) <= (1 - share / 4) * size) | last | ~open_
+            better = (_largest(_solved(factors, there)) <= (1 - share / 4) * size) | last | ~unsolved
             if bool(better.all()):
                 break
             share = torch.where(better, share, share / 2)
         u, off = moved, there
-        open_ = open_ & ~last
+        unsolved = unsolved & ~last
         # A sample whose shares have shrunk to nothing is stuck; more iterations would not help it.
-        if not bool((open_ & (share > 2.0**-MOST_HALVINGS)).any()):
+        if not bool((unsolved & (share > 2.0**-MOST_HALVINGS)).any()):
             break
-    return u, open_
+    return u, unsolved
 
 
 def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
-    """Near a resting point of du/ds = a + tau F(u) - u, from `guess`, by linearly implicit steps of pseudo-time.
+    """Near a stationary point of du/ds = a + tau F(u) - u, from `guess`, by linearly implicit steps of pseudo-time.
 
-    They follow the motion past the places where two solutions have just met and vanished, at which Newton's method stays.
+    They pass the points where two solutions have just merged and vanished, at which Newton's method stays.
     """
     u = guess
     step = 1 / (1 + equation.tau * equation.field.leak(equation.projected, u)).amax(-1, keepdim=True)
     for _ in range(MOST_RELAXATIONS):
         motion = _solved(equation.factors(u, (1 / step).unsqueeze(-1)), equation.residual(u))
         u = u + torch.where(torch.isfinite(motion), motion, torch.zeros_like(motion))
-        if bool((_largest(motion) <= AT_REST * (1 + _largest(u))).all()):
+        if bool((_largest(motion) <= STATIONARY * (1 + _largest(u))).all()):
             break
         step = (1.3 * step).clamp(max=LONGEST_RELAXATION)
     return u
@@ -139,9 +139,9 @@ def _largest(u: Tensor) -> Tensor:
     return u.abs().amax(-1, keepdim=True)
 
 
-def _failed(equation: _Equation, u: Tensor, open_: Tensor) -> StepError:
+def _failed(equation: _Equation, u: Tensor, unsolved: Tensor) -> StepError:
     off = equation.residual(u).abs().nan_to_num(torch.inf)
-    worst = torch.where(open_, off, torch.full_like(off, -1.0)).reshape(-1, u.shape[-1])
+    worst = torch.where(unsolved, off, torch.full_like(off, -1.0)).reshape(-1, u.shape[-1])
     sample, unit = divmod(int(worst.argmax()), u.shape[-1])
     tau = torch.as_tensor(equation.tau).expand_as(u).reshape(worst.shape)[sample, unit]
     return StepError(

@@ -1,4 +1,4 @@
-r"""The functions of exponential integrators, right at 0 and in float32.
+r"""The phi functions of exponential integrators, accurate near 0 and in float32.
 
     phi_0(z) = e^z        phi_k(z) = (phi_k-1(z) - 1/(k - 1)!) / z = sum over n of z^n / (n + k)!
     phi_1 = (e^z - 1)/z        phi_2 = (e^z - 1 - z)/z^2        phi_3 = (e^z - 1 - z - z^2/2)/z^3

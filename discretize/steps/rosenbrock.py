@@ -1,4 +1,4 @@
-r"""The exponential Rosenbrock step: the field linearized at the start of the step, and that solved exactly.
+r"""The exponential Rosenbrock step: the exact solution of the field linearized at the start of the step.
 
 dh/dt = F(h0) + J (h - h0), J = dF/dh at h0        h + dt phi_1(J dt) F(h)
 """

@@ -1,4 +1,4 @@
-r"""Splitting: dh/dt = -L(h) h + N, the forgetting solved exactly on its own, and what drives the state added between.
+r"""Splitting steps: dh/dt = -L(h) h + N, of which the forgetting -L(h) h is solved exactly, and N added by Euler steps.
 
 For a decay the forgetting has a closed form: e^(-S) h, or h (1 + r S |h|^r)^(-1/r), with S = rate dt.
 

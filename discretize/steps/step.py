@@ -1,4 +1,4 @@
-r"""What a step is: a map (projected input, h, dt) -> h that approximates the flow of dh/dt = field(x, h), x held, over dt.
+r"""The interface of one-step maps (projected input, h, dt) -> h, which approximate the flow of dh/dt = field(x, h), x held.
 
 step(field, x, h, dt) = step.advance(field, field.project(x), h, dt)        local error O(dt^(order + 1))
 on dh/dt = lambda h                                                         h <- R(z) h, z = lambda dt
@@ -21,9 +21,8 @@ __all__ = ["Step"]
 class Step(ABC):
     r"""A one-step map; subclasses give `order`, `evaluations` and `advance`, and `stability` if they know it in closed form.
 
-    What a step looks at: `flow`, `evaluations` times; its derivative along a vector, `tangents` times; its Jacobian,
-    `jacobians` times. Where a map iterates, the numbers are those for an affine field. It keeps nothing between steps and
-    never touches the field's weights.
+    A step evaluates `flow` `evaluations` times, its derivative along a vector `tangents` times, and its Jacobian `jacobians`
+    times; where a map iterates, these are the numbers for an affine field. It has no state of its own and changes no weight.
 
     Shape:   x (..., input), h (..., state) -> h (..., state); dt > 0 in units of time, a number, or a length for each
              sample, (...) or (..., 1), which is differentiated.
@@ -61,11 +60,11 @@ class Step(ABC):
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         r"""R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
 
-        `leak` is the part L dt that the field declares as its leak, which exponential and frozen maps treat apart; if not
-        given all of it, max(0, -Re z): the target is frozen, and -z = g dt is the rate times the step.
+        `leak` is the part L dt that the field declares as its leak, which exponential and frozen maps treat separately; by
+        default all of it, max(0, -Re z): the target is held, and -z = g dt is the rate times the step.
 
         Shape:   z (...), real or complex; leak (...), real -> (...).
-        Source:  this project: here R is what the map itself does, on one or two units.
+        Source:  this project: by default R is measured: the map itself, on one or two units.
         """
         z, leak = mode(z, leak)
         parts = torch.view_as_real(z).reshape(-1, 2) if z.is_complex() else z.reshape(-1, 1)
@@ -104,7 +103,7 @@ def step_length(dt: float | Tensor, h: Tensor) -> float | Tensor:
 def _is_positive(dt: Tensor) -> None:
     try:
         fine = bool((dt > 0).all())
-    except RuntimeError:  # under `torch.func.vmap` values cannot be looked at
+    except RuntimeError:  # under `torch.func.vmap` values cannot be read
         return
     if not fine:
         raise ValueError(f"`dt` must be positive, got {float(dt.detach().min())}.")
@@ -120,7 +119,7 @@ def mode(z: Tensor, leak: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 class _Mode(VectorField):
-    """dh/dt = z h with the leak told, both read from the input: one unit, or real and imaginary part."""
+    """dh/dt = z h with a declared leak, both read from the input: one unit, or real and imaginary part."""
 
     def __init__(self, units: int) -> None:
         super().__init__(units + 1, units)
