@@ -13,6 +13,7 @@ from discretize.sequences.cell import DiscreteCell as DiscreteCell
 from discretize.sequences.unroll import unroll as unroll
 from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN, ContinuousRNN as ContinuousRNN
 from discretize.sequences.integrate import integrate as integrate
+from discretize.gradients.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep, StepWarning as StepWarning

@@ -31,7 +31,6 @@ from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
 from discretize.solvers.segments import Chain, chain_of
-from discretize.solvers.statistics import SolverStats
 
 __all__ = ["Solved", "solve"]
 
@@ -58,7 +57,7 @@ def solve(
     show: Callable[[int], None],
     stats: dict[str, Any],
 ) -> Solved | str:
-    r"""The solve by a kernel, counted in the engine's tally; or why there is none.
+    r"""The solve by a kernel, counted in the engine's counts; or why there is none.
 
     Args:    ts: the requested times; show: told now and then how many segments are done; stats: where evaluations made again
              for gradients are counted.
@@ -93,8 +92,10 @@ def _covered(driven: Driven, chain: Chain, h0: Tensor, engine: AdaptiveEngine, f
 
 def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | None:
     path = driven.path
-    if engine.method.name not in METHODS:
-        return f"{engine.method.name} has no kernel; {', '.join(METHODS)} have"
+    if engine.control.method.name not in METHODS:
+        return f"{engine.control.method.name} has no kernel; {', '.join(METHODS)} have"
+    if engine.control.max_step < math.inf:
+        return "`max_step` has no kernel"
     if driven.speed is not None:
         return "a clock `speed` is evaluated in Python"
     if type(path) not in (HeldPath, LinearPath) or type(driven.projected) is not type(path):
@@ -167,7 +168,7 @@ class _Flight:
         self.way = _Handle(way, self.library.ctrnn_return_close)
         self._run(self.library.ctrnn_return_run, way)
         self.library.ctrnn_return_sums(way, *map(address, of_weights))
-        self.stats["nfe_backward"] += self.used * int(self.engine.tally.accepted.max())
+        self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         del self.way
         return [of_projected, of_h0, *of_weights]
 
@@ -181,10 +182,11 @@ class _Flight:
         last = Attempt(h, error, None) if said.rejected_last else None
         too_many = f"{said.accepted + said.rejected} steps were not enough" if said.cause == 1 else None
         segment = self.chain.segment(int(said.segment), torch.tensor([row]))
-        return diagnosis(self.engine, segment, h, last, 0, said.tau, said.step, too_many)
+        return diagnosis(self.engine.control, segment, h, last, 0, said.tau, said.step, too_many)
 
     def _problem(self, given: Given, hs: Tensor) -> Problem:
-        method = self.engine.method
+        control = self.engine.control
+        method = control.method
         assert isinstance(method, EmbeddedRungeKutta)
         self._lay_out()
         self._write_out(method)
@@ -204,10 +206,10 @@ class _Flight:
             exponent=self.recipe.kind.exponent,
             stages=len(method.c),
             order=method.order,
-            rtol=self.engine.rtol,
-            atol=self.engine.atol,
-            min_step=self.engine.min_step,
-            max_num_steps=min(self.engine.max_num_steps, 2**62),
+            rtol=control.rtol,
+            atol=control.atol,
+            min_step=control.min_step,
+            max_num_steps=min(control.max_num_steps, 2**62),
             hs=address(hs),
             **arrays,
         )
@@ -257,26 +259,26 @@ class _Flight:
         self.show(math.floor(self.library.ctrnn_solve_progress(self.handle.pointer) * len(self.chain)))
 
     def _count(self, batch: int) -> None:
-        """Into the tally: every sample's steps; evaluations of the one that took most, and of all."""
-        tally: SolverStats = self.engine.tally
+        """Into the counts: every sample's steps; evaluations of the one that took most, and of all."""
+        counts = self.engine.counts
         reports = (Report * batch)()
         for row, said in enumerate(reports):
             self.library.ctrnn_solve_report(self.handle.pointer, row, ctypes.byref(said))
-        tally.accepted[:] = [said.accepted for said in reports]
-        tally.rejected[:] = [said.rejected for said in reports]
-        tally.evaluations += max(said.evaluations for said in reports)
-        tally.work += sum(said.evaluations for said in reports)
+        counts.accepted[:] = [said.accepted for said in reports]
+        counts.rejected[:] = [said.rejected for said in reports]
+        counts.evaluations += max(said.evaluations for said in reports)
+        counts.work += sum(said.evaluations for said in reports)
         stepped = [row for row in range(batch) if reports[row].accepted]
         if stepped:
             row = min(stepped, key=lambda row: reports[row].smallest)
             said = reports[row]
-            tally.smaller(said.smallest, self.chain.time(said.smallest_segment, said.smallest_tau, row))
+            counts.smaller(said.smallest, self.chain.time(said.smallest_segment, said.smallest_tau, row))
         forced = [row for row in range(batch) if reports[row].forced]
         if forced:
             row = min(forced, key=lambda row: reports[row].forced_segment)
             said = reports[row]
-            tally.forced = sum(said.forced for said in reports)
-            tally.forced_at = self.chain.time(said.forced_segment, said.forced_tau, row), said.forced_error
+            counts.forced = sum(said.forced for said in reports)
+            counts.forced_at = self.chain.time(said.forced_segment, said.forced_tau, row), said.forced_error
         failed = [row for row in range(batch) if reports[row].cause]
         if failed:
             self.row = min(failed, key=lambda row: reports[row].segment)
@@ -335,9 +337,7 @@ def _solved_again(
         held = isinstance(flight.driven.path, HeldPath)
         along = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
         chain = chain_of(Driven(_Stacked(flight.recipe.kind, *weights), along), flight.ts)
-        anew = AdaptiveEngine(
-            engine.method.name, engine.rtol, engine.atol, engine.max_num_steps, engine.min_step, SolverStats(len(h0))
-        )
+        anew = AdaptiveEngine(engine.control)
         kept = {0: h0}
         start = anew.start(chain, len(h0))
         Blocks(anew, chain, None, {}).run(h0, start, kept.__setitem__)
@@ -352,4 +352,7 @@ def _array(tensor: Tensor, dtype: type) -> np.ndarray:
 
 
 def _no_memory() -> MemoryError:
-    return MemoryError("There is no memory for the steps of this solve; set `memory`, or take shorter pieces or smaller batches.")
+    return MemoryError(
+        "There is no memory for the steps of this solve; set `gradient=discretize.Checkpointed(bytes)`, or take shorter pieces "
+        "or smaller batches."
+    )

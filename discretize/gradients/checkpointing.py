@@ -1,4 +1,4 @@
-r"""Gradients in bounded memory: a long solve as a chain of blocks, each computed again when the backward pass comes to it.
+r"""Gradients in bounded memory: a long solve in blocks of steps, each computed again when the backward pass comes to it.
 
 Kept are the states between blocks and, at any moment, the graph of one block. A block repeats the very steps it took the
 first time, so the gradient is that of the solve that was computed, up to the order in which its parts are added.
@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
-from discretize.solvers.adaptive import AdaptiveEngine, SolverState
+from discretize.solvers.engine import Engine, SolverState
 from discretize.solvers.segments import Chain
-from discretize.solvers.statistics import SolverStats
-
-if TYPE_CHECKING:
-    from discretize.solvers.fixed import GridEngine, StepEngine
+from discretize.solvers.statistics import counting_apart
 
 __all__ = ["Blocks"]
 
-Arrived = Callable[[int, Tensor], None]
+AtEdge = Callable[[int, Tensor], None]
 
 BYTES_OF_A_NODE = 1024  # of the graph, beside the tensors it keeps: what was seen, rounded up
 
@@ -36,52 +33,50 @@ class Blocks:
     Source:  Chen et al. 2016, Training deep nets with sublinear memory cost.
     """
 
-    def __init__(
-        self, engine: AdaptiveEngine | GridEngine | StepEngine, chain: Chain, memory: float | None, stats: dict[str, Any]
-    ) -> None:
+    def __init__(self, engine: Engine, chain: Chain, memory: float | None, stats: dict[str, Any]) -> None:
         self.engine, self.chain, self.memory, self.stats = engine, chain, memory, stats
 
-    def run(self, h: Tensor, flight: SolverState, arrived: Arrived) -> Tensor:
-        """From the flight to the end of the chain; `arrived(edge, h)` is called at every edge. Returns the last state."""
+    def run(self, h: Tensor, state: SolverState, at_edge: AtEdge) -> Tensor:
+        """From the state to the end of the chain; `at_edge(edge, h)` is called at every edge. Returns the last h."""
         if self.memory is None or not torch.is_grad_enabled():
-            return self.fly(self.chain, h, flight, math.inf, arrived)
+            return self.solve(self.chain, h, state, math.inf, at_edge)
         self.field = ParameterSnapshot(self.chain.course.field)
-        refuse_captured(self.chain, self.field.learned, h, "memory=")
-        limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, flight))))
-        while flight.segment < len(self.chain):
-            h = self._attached(h, flight, limit, arrived)
+        refuse_captured(self.chain, self.field.learned, h, "gradient=Checkpointed")
+        limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, state))))
+        while state.segment < len(self.chain):
+            h = self._attached(h, state, limit, at_edge)
         return h
 
-    def fly(self, chain: Chain, h: Tensor, flight: SolverState, limit: float, arrived: Arrived) -> Tensor:
+    def solve(self, chain: Chain, h: Tensor, state: SolverState, limit: float, at_edge: AtEdge) -> Tensor:
         """On to the end of the chain, or until `limit` steps were tried."""
-        while flight.segment < len(chain) and limit > 0:
-            h, tries = self.engine.segment(chain, flight, h, limit)
+        while state.segment < len(chain) and limit > 0:
+            h, tries = self.engine.segment(chain, state, h, limit)
             limit -= tries
-            if bool((flight.tau >= chain.lengths[flight.segment]).all()):
-                flight.segment += 1
-                flight.tau, flight.held_back = flight.tau * 0.0, None
-                arrived(flight.segment, h)
+            if bool((state.tau >= chain.lengths[state.segment]).all()):
+                state.segment += 1
+                state.tau, state.held_back = state.tau * 0.0, None
+                at_edge(state.segment, h)
         return h
 
-    def _attached(self, h: Tensor, flight: SolverState, limit: int, arrived: Arrived) -> Tensor:
-        """One block, without its graph, and with a way back that computes it again."""
-        before, edges, states = flight.copy(), [], []
+    def _attached(self, h: Tensor, state: SolverState, limit: int, at_edge: AtEdge) -> Tensor:
+        """One block, without its graph, and with a backward pass that computes it again."""
+        before, edges, hs = state.copy(), [], []
 
-        def passed(edge: int, h: Tensor) -> None:
+        def keep(edge: int, h: Tensor) -> None:
             edges.append(edge)
-            states.append(h)
+            hs.append(h)
 
         with torch.no_grad():
-            end = self.fly(self.chain, h.detach(), flight, limit, passed)
-        numbers = range(before.segment, min(flight.segment + 1, len(self.chain)))
+            end = self.solve(self.chain, h.detach(), state, limit, keep)
+        numbers = range(before.segment, min(state.segment + 1, len(self.chain)))
         read = [tensor for j in numbers for tensor in self.chain.course.path.tensors(j)]
         block = _Block(self, before, limit, numbers)
-        end, *states = _Replay.apply(block, len(states) + 1, end, *states, h, *self.field.learned, *read)
-        for edge, state in zip(edges, states, strict=True):
-            arrived(edge, state)
+        end, *hs = _Recomputed.apply(block, len(hs) + 1, end, *hs, h, *self.field.learned, *read)
+        for edge, passed in zip(edges, hs, strict=True):
+            at_edge(edge, passed)
         return end
 
-    def _bytes_of_a_step(self, h: Tensor, flight: SolverState) -> int:
+    def _bytes_of_a_step(self, h: Tensor, state: SolverState) -> int:
         """What one step keeps for its gradient, found by taking one."""
         sizes: dict[int, int] = {}
         nodes = 0
@@ -93,12 +88,8 @@ class Blocks:
                 sizes[kept.data_ptr()] = kept.numel() * kept.element_size()
             return kept
 
-        counted, self.engine.tally = self.engine.tally, SolverStats(len(flight.tau))
-        try:
-            with torch.autograd.graph.saved_tensors_hooks(weigh, lambda kept: kept):
-                self.engine.segment(self.chain, flight.copy(), h.detach().requires_grad_(), 1)
-        finally:
-            self.engine.tally = counted
+        with counting_apart(self.engine), torch.autograd.graph.saved_tensors_hooks(weigh, lambda kept: kept):
+            self.engine.segment(self.chain, state.copy(), h.detach().requires_grad_(), 1)
         return sum(sizes.values()) + nodes * BYTES_OF_A_NODE
 
 
@@ -108,23 +99,19 @@ class _Block:
     def __init__(self, blocks: Blocks, before: SolverState, limit: int, numbers: range) -> None:
         self.blocks, self.before, self.limit, self.numbers = blocks, before, limit, numbers
 
-    def again(self, h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def recompute(self, h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The block's last state and those at the edges it passed, with their graph; and the tensors it reads."""
-        blocks, states = self.blocks, []
+        blocks, hs = self.blocks, []
         chain, path = detached_chain(blocks.chain)
-        counted, blocks.engine.tally = blocks.engine.tally, SolverStats(len(self.before.tau))
-        try:
-            end = blocks.fly(chain, h, self.before.copy(), self.limit, lambda edge, state: states.append(state))
-        finally:
-            counted.backward += blocks.engine.tally.evaluations
-            blocks.engine.tally = counted
-            blocks.stats["nfe_backward"] = counted.backward
+        with counting_apart(blocks.engine) as counts:
+            end = blocks.solve(chain, h, self.before.copy(), self.limit, lambda edge, h: hs.append(h))
+        blocks.stats["nfe_backward"] += counts.evaluations
         # A segment that was not entered was not read.
         unread = {j: blocks.chain.course.path.tensors(j) for j in self.numbers if j not in path.leaves}
-        return [end, *states], [tensor for j in self.numbers for tensor in path.leaves.get(j, unread.get(j, []))]
+        return [end, *hs], [tensor for j in self.numbers for tensor in path.leaves.get(j, unread.get(j, []))]
 
 
-class _Replay(torch.autograd.Function):
+class _Recomputed(torch.autograd.Function):
     """A block's states as they are, forwards; the block again, with its graph, backwards."""
 
     @staticmethod
@@ -137,17 +124,18 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         block: _Block = ctx.block
         with torch.enable_grad():
-            h = ctx.saved_tensors[0].detach().requires_grad_()
-            states, read = block.blocks.field.run(lambda: block.again(h))
-        if len(states) != ctx.outputs:
+            start = ctx.saved_tensors[0].detach().requires_grad_()
+            hs, read = block.blocks.field.run(lambda: block.recompute(start))
+        if len(hs) != ctx.outputs:
             raise RuntimeError(
                 "A block of the solve took other steps when it was computed again: the field does not give the same twice. "
-                "Leave `memory` out, or make it (no dropout, no running statistics)."
+                "Leave `gradient=Checkpointed` out, or make it (no dropout, no running statistics)."
             )
-        targets = [h, *block.blocks.field.learned, *read]
+        targets = [start, *block.blocks.field.learned, *read]
         wanted = [target for target in targets if target.requires_grad]
-        reached = [(state, along) for state, along in zip(states, cotangents, strict=True) if state.requires_grad]
-        found = iter(torch.autograd.grad([s for s, _ in reached], wanted, [along for _, along in reached], allow_unused=True))
+        reached = [(h, cotangent) for h, cotangent in zip(hs, cotangents, strict=True) if h.requires_grad]
+        outputs, pulled_by = ([pair[i] for pair in reached] for i in (0, 1))
+        found = iter(torch.autograd.grad(outputs, wanted, pulled_by, allow_unused=True))
         gradients = [next(found) if target.requires_grad else None for target in targets]
-        gradients = once_only("memory", gradients, [*cotangents, *ctx.saved_tensors])
+        gradients = once_only("gradient=Checkpointed", gradients, [*cotangents, *ctx.saved_tensors])
         return (None, None, *[None] * ctx.outputs, *gradients)

@@ -66,7 +66,7 @@ class ParameterSnapshot:
             if tensor._version != self._versions[name]:
                 raise RuntimeError(
                     f"`{name.partition('.')[2]}` was written into between the solve and its backward pass, which needs it as it "
-                    "was; do it after, or leave `memory` and `adjoint` out."
+                    "was; do it after, or leave `gradient` out."
                 )
         device = next((tensor.device.type for tensor in self._tensors.values()), "cpu")
         with torch.autocast(device, enabled=False):

@@ -9,7 +9,7 @@ from ctrnn.fields.field import check_field, check_input, check_same_leading_axes
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 
-__all__ = ["DiscreteCell"]
+__all__ = ["DiscreteCell", "checked_step"]
 
 
 class DiscreteCell(nn.Module):

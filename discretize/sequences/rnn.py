@@ -14,9 +14,11 @@ from ctrnn import HeldPath, VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.paths import checked_samples
 from discretize.fused.cells import run
+from discretize.gradients.choice import Gradient
 from discretize.sequences.cell import checked_step
-from discretize.sequences.integrate import checked_settings, integrate
+from discretize.sequences.integrate import integrate
 from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
+from discretize.sequences.settings import MAX_NUM_STEPS, Settings, refuse_old_names
 from discretize.sequences.stamps import sample_edges
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
@@ -193,8 +195,8 @@ class DiscreteRNN(_SequenceModule):
 class ContinuousRNN(_SequenceModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
-    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, dt, adjoint, memory, fused as for
-             `integrate`; batch_first: axes of x and output as in torch.nn.
+    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
+             min_step, progress, fused as for `integrate`; batch_first: axes of x and output as in torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
@@ -202,22 +204,24 @@ class ContinuousRNN(_SequenceModule):
     Source:  Tallec and Ollivier 2018, eqs. (3), (4), (7).
     """
 
+    @refuse_old_names
     def __init__(
         self,
         field: VectorField,
         method: str | Step = "dopri5",
         rtol: float = 1e-5,
         atol: float = 1e-7,
-        dt: float | None = None,
-        adjoint: bool = False,
+        max_step: float | None = None,
+        gradient: Gradient = None,
+        *,
         batch_first: bool = False,
-        memory: float | None = None,
+        max_num_steps: int = MAX_NUM_STEPS,
+        min_step: float = 0.0,
+        progress: bool = False,
         fused: bool = True,
     ) -> None:
         super().__init__(field, batch_first)
-        settings = checked_settings(method, rtol, atol, dt, adjoint, memory=memory, fused=fused)
-        self.rtol, self.atol, self.dt = settings.rtol, settings.atol, settings.dt
-        self.method, self.adjoint, self.memory, self.fused = method, adjoint, settings.memory, settings.fused
+        self.settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, progress, fused)
         self.stats: dict[str, Any] = {}
 
     def trajectory(
@@ -230,9 +234,7 @@ class ContinuousRNN(_SequenceModule):
 
     def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
         path = HeldPath.on_edges(xs, gone_by(xs, ragged) if edges is None else edges)
-        settings: dict[str, Any] = {"method": self.method, "rtol": self.rtol, "atol": self.atol, "dt": self.dt}
-        settings |= {"adjoint": self.adjoint, "memory": self.memory, "fused": self.fused}
-        solved = integrate(self.field, path, h0, path.knots, **settings)
+        solved = integrate(self.field, path, h0, path.knots, **vars(self.settings))
         self.stats = solved.stats
         return solved
 
@@ -240,7 +242,7 @@ class ContinuousRNN(_SequenceModule):
         return self._solved(xs, h0, edges, ragged).hs[1:]
 
     def extra_repr(self) -> str:
-        given = [f"method={self.method!r}, rtol={self.rtol:g}, atol={self.atol:g}"]
-        given += [f"{name}={value:g}" for name, value in (("dt", self.dt), ("memory", self.memory)) if value is not None]
-        given += ["adjoint=True"] * self.adjoint + ["fused=False"] * (not self.fused)
-        return ", ".join([*given, super().extra_repr()])
+        usual = Settings()
+        given = {name: value for name, value in vars(self.settings).items() if value != getattr(usual, name)}
+        named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
+        return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])

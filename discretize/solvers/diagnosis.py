@@ -6,17 +6,13 @@ what the method bears (1 to 6), while the solution hardly moves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from discretize.errors import Failure
+from discretize.solvers.control import StepControl
 from discretize.solvers.embedded import Attempt
-from discretize.solvers.segments import Segment
-
-if TYPE_CHECKING:
-    from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.engine import SegmentSlope
 
 __all__ = ["diagnosis", "fastest_rate", "stiff_hint"]
 
@@ -25,8 +21,8 @@ UNBOUNDED = 1e8  # states of this size are on their way to infinity
 
 @torch.no_grad()
 def diagnosis(
-    engine: AdaptiveEngine,
-    segment: Segment,
+    control: StepControl,
+    segment: SegmentSlope,
     h: Tensor,
     last: Attempt | None,
     row: int | None,
@@ -34,7 +30,7 @@ def diagnosis(
     step: float,
     too_many: str | None,
 ) -> Failure:
-    """What to tell of a solve that stops `tau` into a segment, at the states h; `row` is whose step it was, None for all."""
+    """Why a solve stops `tau` into a segment, at the states h, and what to try; `row` is whose step it was, None for all."""
     h = h.detach()
     at = torch.tensor(tau, dtype=torch.float64, device=h.device)
     slope = segment(at, h)
@@ -45,7 +41,7 @@ def diagnosis(
         cause, hint = _source(segment, at, h, slope, sample, unit)
     elif too_many is not None:
         cause = f"{too_many} (the last one was {step:.3g} long)"
-        hint = stiff_hint(engine.method.implicit, segment, at, h, sample, step) or (
+        hint = stiff_hint(control.method.implicit, segment, at, h, sample, step) or (
             "Loosen the tolerances, raise `max_num_steps`, or slow the field down: steps this short mean fast changes."
         )
     elif (size := float(h[sample].abs().max())) > UNBOUNDED:
@@ -58,7 +54,7 @@ def diagnosis(
         cause, hint = _source(segment, at + 5 * step, h, last.error.detach(), sample, unit)
         cause += ", or as near to it as steps can be"
     else:
-        cause = f"no step down to {step:.3g} meets rtol={engine.rtol:g}, atol={engine.atol:g}"
+        cause = f"no step down to {step:.3g} meets rtol={control.rtol:g}, atol={control.atol:g}"
         hint = (
             "Loosen the tolerances, use float64, or look at the field there: its solution may end, or it has a jump, and "
             "jumps belong at knots; `min_step` would step over it, with a warning."
@@ -67,7 +63,7 @@ def diagnosis(
     return Failure(cause, hint, segment.chain.time(segment.number, tau, absolute), absolute, unit)
 
 
-def _source(segment: Segment, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
+def _source(segment: SegmentSlope, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
     """Where a derivative that is not finite comes from: the input, the state, or the field itself."""
     projected = segment.read(at)
     read = projected[sample if len(projected) > 1 else 0]
@@ -96,7 +92,7 @@ def _worst(errors: Tensor, row: int | None) -> tuple[int, int]:
     return index // sizes.shape[1], index % sizes.shape[1]
 
 
-def stiff_hint(implicit: bool, segment: Segment, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+def stiff_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """What to try where steps of this length are what an explicit method can bear, not what the solution asks for."""
     if implicit:
         return None
@@ -110,7 +106,7 @@ def stiff_hint(implicit: bool, segment: Segment, at: Tensor, h: Tensor, sample: 
 
 
 @torch.no_grad()
-def fastest_rate(segment: Segment, at: Tensor, h: Tensor, sample: int, turns: int = 12) -> float | None:
+def fastest_rate(segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, turns: int = 12) -> float | None:
     """The size of the fastest eigenvalue of the field's Jacobian at one sample, by power iteration; None where it has none."""
     direction = torch.linspace(1.0, 2.0, h.shape[-1], dtype=h.dtype, device=h.device).expand_as(h)
     size = float("nan")

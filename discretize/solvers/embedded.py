@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", "Slope"]
+__all__ = ["Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", "Slope", "weighted"]
 
 
 class Slope(Protocol):

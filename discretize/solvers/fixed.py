@@ -1,4 +1,4 @@
-r"""Fixed steps: equal ones in each segment, none longer than dt, the last one ending on the segment's end.
+r"""Fixed steps: equal ones in each segment, none longer than max_step, the last one ending on the segment's end.
 
 By torchdiffeq's fixed-grid methods, which see the input move within a step, or by a step map, which holds the input (and
 the clock's speed) at what they are when the step begins: h <- step(field, x(t), h, c'(t) dt).
@@ -15,7 +15,7 @@ from torch import Tensor
 from torchdiffeq import odeint
 
 from discretize.errors import Failure, StepError
-from discretize.solvers.adaptive import SolverState
+from discretize.solvers.engine import SolverState
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
@@ -26,57 +26,59 @@ FIXED_METHODS = ("euler", "midpoint", "heun2", "heun3", "rk4")
 
 
 class _FixedEngine(ABC):
-    """Equal steps, at most `dt` long (one a segment where dt is None); refuses states that are not finite."""
+    """Equal steps, at most `max_step` long (one a segment where that is None); refuses states that are not finite."""
 
-    def __init__(self, dt: float | None, tally: SolverStats) -> None:
-        self.dt, self.tally = dt, tally
+    def __init__(self, max_step: float | None) -> None:
+        self.max_step, self.counts = max_step, SolverStats()
 
     def start(self, chain: Chain, batch: int) -> SolverState:
-        """Before the first step."""
-        return SolverState(0, np.zeros(batch if chain.own else 1))
+        """Before the first step; counts anew."""
+        rows = batch if chain.own else 1
+        self.counts = SolverStats(rows)
+        return SolverState(0, np.zeros(rows))
 
-    def segment(self, chain: Chain, flight: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """The states at the end of the flight's segment, and the steps it took."""
-        lengths = chain.lengths[flight.segment]
+    def segment(self, chain: Chain, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        """The states at the end of the state's segment, and the steps it took."""
+        lengths = chain.lengths[state.segment]
         # What a sequence gets does not hang on its neighbours: the steps are counted for each.
         steps = np.array([self._steps(float(length)) for length in lengths])
-        h = self._run(chain.segment(flight.segment), h, steps)
-        flight.tau = lengths.copy()
-        self.tally.accepted += np.where(lengths > 0, steps, 0)
+        h = self._run(chain.segment(state.segment), h, steps)
+        state.tau = lengths.copy()
+        self.counts.accepted += np.where(lengths > 0, steps, 0)
         shortest = int(np.where(lengths > 0, lengths / steps, np.inf).argmin())
         length = float(lengths[shortest] / steps[shortest])
-        self.tally.smaller(length, chain.time(flight.segment, 0.0, shortest))
+        self.counts.smaller(length, chain.time(state.segment, 0.0, shortest))
         if not bool(torch.isfinite(h).all()):
             sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
             row = sample % len(lengths)
             raise Failure(
                 cause=f"the state became {float(h[sample, unit].detach())} with steps of {lengths[row] / steps[row]:.3g}",
-                hint="Take shorter steps (`dt`), or a method that chooses its own, such as dopri5.",
-                time=chain.time(flight.segment, float(lengths[row]), sample), sample=sample, unit=unit,
+                hint="Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5.",
+                time=chain.time(state.segment, float(lengths[row]), sample), sample=sample, unit=unit,
             )  # fmt: skip
         return h, int(steps.max())
 
     def _steps(self, length: float) -> int:
-        if self.dt is None:
+        if self.max_step is None:
             return 1
         # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
-        return max(1, math.ceil(length / self.dt * (1 - 1e-12)))
+        return max(1, math.ceil(length / self.max_step * (1 - 1e-12)))
 
     @abstractmethod
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        """Over the segment in so many equal steps, (1,) for all samples or (batch,); one that has done its own waits."""
+        """Over the segment in as many equal steps as said, (1,) for all samples or (batch,); one that has done its own waits."""
 
 
 class GridEngine(_FixedEngine):
     r"""torchdiffeq's fixed-grid methods.
 
-    Args:    method: a name in `FIXED_METHODS`; dt: longest step, or None; tally: counted into.
+    Args:    method: a name in `FIXED_METHODS`; max_step: longest step, or None.
     Raises:  Failure for a state that is not finite.
     Source:  torchdiffeq 0.2.5; its rk4 is the 3/8 rule.
     """
 
-    def __init__(self, method: str, dt: float | None, tally: SolverStats) -> None:
-        super().__init__(dt, tally)
+    def __init__(self, method: str, max_step: float | None) -> None:
+        super().__init__(max_step)
         self.method = method
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
@@ -93,7 +95,7 @@ class GridEngine(_FixedEngine):
         speed = length.to(device=h.device, dtype=h.dtype)
 
         def counted(share: Tensor, h: Tensor) -> Tensor:
-            self.tally.call(1, len(h))
+            self.counts.call(1, len(h))
             return speed * segment(begin + share.to(length.device) * length, h)
 
         clock = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=h.device)
@@ -103,13 +105,13 @@ class GridEngine(_FixedEngine):
 class StepEngine(_FixedEngine):
     r"""A step map of this project, the same one that makes discrete cells.
 
-    Args:    step: a `Step`; dt: longest step, or None; tally: counted into.
+    Args:    step: a `Step`; max_step: longest step, or None.
     Raises:  Failure for a state that is not finite.
     Source:  this project.
     """
 
-    def __init__(self, step: Step, dt: float | None, tally: SolverStats) -> None:
-        super().__init__(dt, tally)
+    def __init__(self, step: Step, max_step: float | None) -> None:
+        super().__init__(max_step)
         self.step = step
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
@@ -126,7 +128,7 @@ class StepEngine(_FixedEngine):
             except StepError as error:
                 at = float((t if t.dim() == 0 else t[error.sample]).detach())
                 raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
-            self.tally.call(cost, len(h))
+            self.counts.call(cost, len(h))
         return h
 
     def _length(self, dt: Tensor, own: Tensor | int, i: int, h: Tensor) -> float | Tensor:

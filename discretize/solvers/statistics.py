@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["SolverStats"]
+__all__ = ["SolverStats", "counting_apart"]
 
 
 class SolverStats:
@@ -15,7 +17,6 @@ class SolverStats:
     def __init__(self, rows: int = 1) -> None:
         self.evaluations = 0  # calls of the field
         self.work = 0  # samples it was called with, all calls together
-        self.backward = 0  # calls made again for gradients
         self.accepted = np.zeros(rows, dtype=np.int64)
         self.rejected = np.zeros(rows, dtype=np.int64)
         self.forced = 0  # steps accepted at their minimum
@@ -26,10 +27,6 @@ class SolverStats:
     @property
     def attempted(self) -> np.ndarray:
         return self.accepted + self.rejected
-
-    def widen(self, rows: int) -> None:
-        """Before the first step: for this many samples."""
-        self.accepted, self.rejected = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
 
     def call(self, calls: int, rows: int) -> None:
         self.evaluations += calls
@@ -50,7 +47,7 @@ class SolverStats:
             "method": method,
             "nfe": self.evaluations,
             "nfe_samples": self.work,
-            "nfe_backward": self.backward,
+            "nfe_backward": 0,  # of calls made again for gradients, who makes them counts
             "num_steps": int(self.attempted[busiest]),
             "num_accepted_steps": int(self.accepted[busiest]),
             "num_rejected_steps": int(self.rejected[busiest]),
@@ -62,3 +59,17 @@ class SolverStats:
             "engine": "steps",
             "engine_why": None,
         }
+
+
+class _Counting(Protocol):
+    counts: SolverStats
+
+
+@contextmanager
+def counting_apart(engine: _Counting) -> Iterator[SolverStats]:
+    """Within, the engine counts into statistics of their own, which are given."""
+    kept, engine.counts = engine.counts, SolverStats(len(engine.counts.accepted))
+    try:
+        yield engine.counts
+    finally:
+        engine.counts = kept

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 import ctrnn
+from discretize import Checkpointed
 from experiments.bench import cells
 from experiments.bench.cells import CellSizes
 from experiments.bench.children import asked
@@ -32,7 +33,7 @@ __all__ = ["MEMORY", "cell_growth_in_bytes", "memory_rows", "solve_growth_in_byt
 
 HERE = "experiments.bench.memory"
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-MEMORY = 2**24  # bytes, for `integrate(..., memory=)`
+MEMORY = 2**24  # bytes, for `integrate(..., gradient=Checkpointed(...))`
 METHOD = "tsit5"
 FEW, LONG = 3, 1000  # samples: to begin with, and as many as are gone through one by one
 BATCH, INPUTS, CELL_HIDDEN, SOLVE_HIDDEN = 32, 10, 64, 32
@@ -65,7 +66,7 @@ def memory_rows(
         for peer, name, bounded in solves:
             if time in lengths or name == COMPILED or (bounded and time <= LONG):
                 problem = f"solve, T {time}, B {BATCH}, H {SOLVE_HIDDEN}"
-                mine = f"`integrate`, {METHOD}, {name}" + (f", memory={MEMORY >> 20} MiB" if bounded else "")
+                mine = f"`integrate`, {METHOD}, {name}" + (f", Checkpointed({MEMORY >> 20} MiB)" if bounded else "")
                 arguments = {"peer": peer, "name": name, "bounded": bounded, **common}
                 label = mine if peer == OURS else name
                 yield from _row(problem, label, time, "solve_growth_in_bytes", arguments, skip, tell)
@@ -131,7 +132,7 @@ def solve_growth_in_bytes(peer: str, name: str, bounded: bool, time: int, device
 
 def _solve(peer: str, name: str, bounded: bool) -> Candidate:
     if peer == OURS:
-        settings = {"memory": MEMORY} if bounded else {}
+        settings = {"gradient": Checkpointed(MEMORY)} if bounded else {}
         return ours(METHOD, name == COMPILED, **settings)
     return next(candidate for candidate in of_peer(peer) if candidate.name.startswith(name))
 

@@ -104,7 +104,7 @@ def run_clock(recording: Recording, clock: Clock, h: np.ndarray) -> ClockRun:
     path, ts = ctrnn.WarpedPath(straight, clock.warp), clock.warp.inverse(straight.knots)
     solved = _solve(path, ts, clock.warp.speed)
     # Two digits are enough to see that this is another solution.
-    contrast = discretize.integrate(field_for(len(recording.channels)), path, _rest(), ts, method="rk4", dt=1.0)
+    contrast = discretize.integrate(field_for(len(recording.channels)), path, _rest(), ts, method="rk4", max_step=1.0)
     states, without = solved.hs[:, 0].numpy(), contrast.hs[:, 0].numpy()
     return ClockRun(
         clock, ts.numpy(), states, without, np.abs(states - h).max(1), np.abs(without - h).max(1),

@@ -67,7 +67,7 @@ def test_a_solver_asks_inside_of_its_piece_only():
 def test_a_constant_between_knots_is_a_held_path(method):
     field, h0, ts = ctrnn.gru(2, 3), torch.randn(3, 3), torch.tensor([0.0, 0.4, 1.0, 2.0])
     held = ctrnn.HeldPath(torch.stack([torch.zeros(3, 2), torch.ones(3, 2)]))
-    settings = {"dt": 0.1} if method == "rk4" else {}
+    settings = {"max_step": 0.1} if method == "rk4" else {}
     ours = integrate(field, FunctionPath(step, (0, 2), 2, knots=[1.0]), h0, ts, method=method, **settings)
     theirs = integrate(field, held, h0, ts, method=method, **settings)
     assert_close(ours.hs, theirs.hs, rtol=0, atol=1e-5 if method != "rk4" else 1e-14)  # other error estimates, or none
@@ -119,7 +119,7 @@ def test_gradients_reach_what_the_formula_is_made_of_and_the_times():
 
     def solve(frequency, ts):
         path = FunctionPath(lambda t: torch.sin(frequency * t + PHASES), (0.0, 2.0), 2, knots=[1.0])
-        return integrate(field, path, h0, ts, method="rk4", dt=0.5).hs
+        return integrate(field, path, h0, ts, method="rk4", max_step=0.5).hs
 
     def values(frequency):
         path = FunctionPath(lambda t: torch.sin(frequency * t + PHASES), (0.0, 2.0), 2, knots=[1.0])

@@ -159,7 +159,7 @@ def test_a_solve_agrees_with_dop853_restarted_at_each_knot(name):
     field, xs, ts, h0 = ctrnn.gru(2, 3), torch.randn(6, 4, 2), irregular(6), torch.randn(4, 3)
     spline = theirs(xs, ts)
     expected = references.dop853(field, lambda k, t: spline.evaluate(torch.tensor(t)), ts, h0, ts)
-    settings = {"dt": 1 / 256} if name == "rk4" else {"rtol": 1e-11, "atol": 1e-11}
+    settings = {"max_step": 1 / 256} if name == "rk4" else {"rtol": 1e-11, "atol": 1e-11}
     with torch.no_grad():
         solved = integrate(field, HermitePath(xs, ts), h0, ts, method=name, **settings)
     assert_close(solved.hs, expected, rtol=0, atol=1e-9)

@@ -180,7 +180,7 @@ def test_gradients_of_requested_times_pass_through_knots():
     ts = torch.tensor([0.0, 0.7, 1.0, 2.2], requires_grad=True)
 
     def late(ts):
-        return integrate(field, spline, h0, ts, method="rk4", dt=0.25).hs
+        return integrate(field, spline, h0, ts, method="rk4", max_step=0.25).hs
 
     # Knots are times of steps: at 1.0, where a requested time is one, steps are cut on either side of it alike.
     (gradient,) = torch.autograd.grad(late(ts)[3].sum(), ts)

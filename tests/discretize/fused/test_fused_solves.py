@@ -337,11 +337,12 @@ def test_what_has_no_kernel_is_solved_as_before_and_says_why():
 
     assert "`fused` is False" in why(fused=False)
     assert "bosh3" in why(method="bosh3")
-    assert "fixed" in why(method="rk4", dt=0.1)
+    assert "fixed" in why(method="rk4", max_step=0.1)
     assert "HermitePath" in why(path=ctrnn.HermitePath(xs))
     assert "speed" in why(path=ctrnn.HeldPath(xs), speed=lambda t: 1.0)
-    assert "memory" in why(memory=1e6)
-    assert "adjoint" in why(adjoint=True)
+    assert "Checkpointed" in why(gradient=discretize.Checkpointed(1e6))
+    assert "max_step" in why(max_step=0.5)
+    assert "Adjoint" in why(gradient=discretize.Adjoint())
     assert "times" in why(ts=ts.clone().requires_grad_())
     assert "Mine" in why(field=Mine(field.candidate, field.rate, field.decay))
 

@@ -9,7 +9,7 @@ import torchdiffeq
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ContinuousRNN, integrate
+from discretize import Adjoint, Checkpointed, ContinuousRNN, integrate
 
 PATHS = {"held": ctrnn.HeldPath, "linear": ctrnn.LinearPath, "hermite": ctrnn.HermitePath}
 
@@ -33,7 +33,7 @@ def test_the_adjoint_is_the_gradient_of_the_exact_solution(name, kind, own):
     field = problems.NAMED_FIELDS[name](2, 3)
     exact, _ = gradients(field, kind, own, method="dopri8", rtol=1e-10, atol=1e-10)
     for tolerance in (1e-4, 1e-6):
-        adjoint, _ = gradients(field, kind, own, rtol=tolerance, atol=tolerance, adjoint=True)
+        adjoint, _ = gradients(field, kind, own, rtol=tolerance, atol=tolerance, gradient=Adjoint())
         for ours, expected in zip(adjoint, exact, strict=True):
             # Up to 2 tolerances seen; sums over 4 samples and 4 times.
             assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
@@ -44,7 +44,7 @@ def test_every_explicit_pair_has_its_adjoint(method):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)
     tolerance = 1e-6 if method == "dopri8" else 1e-4
     exact, _ = gradients(field, "linear", method="dopri8", rtol=1e-10, atol=1e-10)
-    adjoint, _ = gradients(field, "linear", method=method, rtol=tolerance, atol=tolerance, adjoint=True)
+    adjoint, _ = gradients(field, "linear", method=method, rtol=tolerance, atol=tolerance, gradient=Adjoint())
     for ours, expected in zip(adjoint, exact, strict=True):
         assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
 
@@ -53,7 +53,7 @@ def test_what_forgets_fast_does_not_explode_on_the_way_back():
     """Run back freely over one sample, a rate of 30 multiplies rounding by e^30; torchdiffeq's adjoint does that."""
     field = ctrnn.leaky(2, 3, alpha=30.0)
     exact, _ = gradients(field, method="dopri8", rtol=1e-9, atol=1e-9)
-    adjoint, _ = gradients(field, rtol=1e-6, atol=1e-6, adjoint=True)
+    adjoint, _ = gradients(field, rtol=1e-6, atol=1e-6, gradient=Adjoint())
     for ours, expected in zip(adjoint, exact, strict=True):
         assert_close(ours, expected, rtol=1e-4, atol=2e-5)
 
@@ -68,7 +68,7 @@ def test_cotangents_of_any_size_are_carried_back_as_well():
         return torch.autograd.grad(scale * hs.square().sum(), list(field.parameters()))
 
     exact = gradient(1.0, method="dopri8", rtol=1e-10, atol=1e-10)
-    for ours, expected in zip(gradient(1e-9, rtol=1e-5, atol=1e-5, adjoint=True), exact, strict=True):
+    for ours, expected in zip(gradient(1e-9, rtol=1e-5, atol=1e-5, gradient=Adjoint()), exact, strict=True):
         assert_close(1e9 * ours, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -81,9 +81,9 @@ def test_a_captured_tensor_is_refused_where_torchdiffeq_leaves_none():
 
     field, path, h0 = Captures(2, 2), ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 2)
     with pytest.raises(ValueError, match=r"a tensor of shape \(2,\) that requires one is used besides"):
-        integrate(field, path, h0, torch.arange(4.0), adjoint=True)
+        integrate(field, path, h0, torch.arange(4.0), gradient=Adjoint())
     with pytest.raises(ValueError, match="that requires one is used besides"):
-        integrate(field, path, h0, torch.arange(4.0), memory=1e6)
+        integrate(field, path, h0, torch.arange(4.0), gradient=Checkpointed(1e6))
     integrate(field, path, h0, torch.arange(4.0)).hs.sum().backward()
     assert captured.grad.abs().sum() > 0
 
@@ -119,7 +119,7 @@ def test_the_adjoint_of_an_euler_step_is_refused_and_would_be_wrong():
     naive = gradient(torchdiffeq.odeint_adjoint(Naive(), h0, torch.tensor([0.0, 1.0]), method="euler")[-1])
     assert max(float((a - b).abs().max()) for a, b in zip(naive, of_the_step, strict=True)) > 0.1
     with pytest.raises(ValueError, match="the gradient would be wrong"):
-        integrate(field, ctrnn.HeldPath(x), h0, [0.0, 1.0], method="euler", adjoint=True)
+        integrate(field, ctrnn.HeldPath(x), h0, [0.0, 1.0], method="euler", gradient=Adjoint())
 
 
 def test_one_sweep_serves_all_requested_times():
@@ -140,7 +140,7 @@ def test_one_sweep_serves_all_requested_times():
     loss = torchdiffeq.odeint_adjoint(Naive(), h0, ts, rtol=1e-6, atol=1e-6).square().sum()
     calls[0] = 0
     loss.backward()
-    solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, adjoint=True)
+    solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, gradient=Adjoint())
     solved.hs.square().sum().backward()
     # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again.
     assert solved.stats["nfe_backward"] <= 100 * 7 + 60 < calls[0]
@@ -161,7 +161,7 @@ def test_the_adjoint_keeps_no_graph_of_the_steps():
         return sum(kept.values()), solved
 
     whole, _ = numbers_kept(fused=False)
-    little, solved = numbers_kept(adjoint=True)
+    little, solved = numbers_kept(gradient=Adjoint())
     assert little < whole / 20
     assert solved.hs.requires_grad
 
@@ -169,10 +169,10 @@ def test_the_adjoint_keeps_no_graph_of_the_steps():
 def test_second_derivatives_are_refused():
     field = problems.NAMED_FIELDS["gru"](2, 3)
     h0 = torch.randn(4, 3, requires_grad=True)
-    hs = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), h0, torch.arange(4.0), adjoint=True).hs
+    hs = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), h0, torch.arange(4.0), gradient=Adjoint()).hs
     (gradient,) = torch.autograd.grad(hs.square().sum(), h0, create_graph=True)
     for again in (lambda: gradient.sum().backward(), lambda: torch.autograd.grad(gradient.sum(), list(field.parameters()))):
-        with pytest.raises(RuntimeError, match="no second derivatives with `adjoint`"):
+        with pytest.raises(RuntimeError, match="no second derivatives with `gradient=Adjoint`"):
             again()
 
 
@@ -184,16 +184,16 @@ def test_sequence_modules_take_the_adjoint():
         output, h_n = ContinuousRNN(field, rtol=1e-8, atol=1e-8, **settings)(x, lengths=lengths)
         return torch.autograd.grad(output.square().sum() + h_n.sum(), list(field.parameters()))
 
-    for ours, expected in zip(gradient(adjoint=True), gradient(), strict=True):
+    for ours, expected in zip(gradient(gradient=Adjoint()), gradient(), strict=True):
         assert_close(ours, expected, rtol=0, atol=1e-6)
 
 
 def test_without_gradients_wanted_there_is_no_way_back():
     field = problems.NAMED_FIELDS["gru"](2, 3)
     with torch.no_grad():
-        solved = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), adjoint=True)
+        solved = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), gradient=Adjoint())
     assert not solved.hs.requires_grad
     frozen = problems.NAMED_FIELDS["gru"](2, 3).requires_grad_(False)
-    solved = integrate(frozen, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), adjoint=True)
+    solved = integrate(frozen, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), gradient=Adjoint())
     assert not solved.hs.requires_grad
     assert math.isfinite(float(solved.hs.sum()))

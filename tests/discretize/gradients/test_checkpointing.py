@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import BackwardEuler, ContinuousRNN, Euler, integrate
+from discretize import Adjoint, BackwardEuler, Checkpointed, ContinuousRNN, Euler, integrate
 
 
 def gradients(field, path_kind=ctrnn.HeldPath, own=False, **settings):
@@ -25,9 +25,9 @@ SETTINGS = {
     "dopri5": {"method": "dopri5", "rtol": 1e-5, "atol": 1e-5},
     "bosh3": {"method": "bosh3", "rtol": 1e-2, "atol": 1e-2},
     "rodas5p": {"method": "rodas5p", "rtol": 1e-3, "atol": 1e-3},
-    "rk4": {"method": "rk4", "dt": 0.5},
-    "Euler": {"method": Euler(), "dt": 0.5},
-    "BackwardEuler": {"method": BackwardEuler(), "dt": 0.5},
+    "rk4": {"method": "rk4", "max_step": 0.5},
+    "Euler": {"method": Euler(), "max_step": 0.5},
+    "BackwardEuler": {"method": BackwardEuler(), "max_step": 0.5},
 }
 
 
@@ -37,7 +37,7 @@ SETTINGS = {
 def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)
     whole, at_once = gradients(field, path_kind, fused=False, **settings)
-    parts, in_blocks = gradients(field, path_kind, memory=memory, **settings)
+    parts, in_blocks = gradients(field, path_kind, gradient=Checkpointed(memory), **settings)
     assert torch.equal(in_blocks.hs, at_once.hs)
     assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
     for ours, expected in zip(parts, whole, strict=True):
@@ -50,7 +50,7 @@ def test_blocks_end_wherever_the_budget_does(name):
     field = problems.NAMED_FIELDS[name](2, 3)
     whole, _ = gradients(field, own=True, rtol=1e-7, atol=1e-7)
     for memory in (1, 1e5):
-        parts, solved = gradients(field, own=True, rtol=1e-7, atol=1e-7, memory=memory)
+        parts, solved = gradients(field, own=True, rtol=1e-7, atol=1e-7, gradient=Checkpointed(memory))
         for ours, expected in zip(parts, whole, strict=True):
             assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))
         assert solved.stats["nfe_backward"] == solved.stats["nfe"]  # each evaluation a second time, and no more
@@ -76,7 +76,7 @@ def test_what_is_kept_falls_with_the_budget():
         return lambda: ContinuousRNN(field, rtol=1e-6, atol=1e-6, **settings)(xs)[0]
 
     whole, _ = kept_by(run(fused=False))
-    blocks, output = kept_by(run(memory=4e5))
+    blocks, output = kept_by(run(gradient=Checkpointed(4e5)))
     assert blocks < whole / 30
     # And on the way back one block is there at a time.
     back, _ = kept_by(lambda: output.square().sum().backward())
@@ -88,7 +88,9 @@ def test_a_budget_without_gradients_changes_nothing():
     field = ctrnn.gated(2, 3)
     path, h0, ts = ctrnn.HeldPath(torch.randn(5, 2, 2)), torch.zeros(2, 3), torch.arange(6.0)
     with torch.no_grad():
-        assert torch.equal(integrate(field, path, h0, ts, memory=1).hs, integrate(field, path, h0, ts, fused=False).hs)
+        assert torch.equal(
+            integrate(field, path, h0, ts, gradient=Checkpointed(1)).hs, integrate(field, path, h0, ts, fused=False).hs
+        )
 
 
 @pytest.mark.slow
@@ -98,7 +100,7 @@ def test_ten_thousand_samples_train_within_the_budget():
 
     field, budget = ctrnn.gated(4, 32), 64e6
     xs = torch.randn(10_000, 8, 4)
-    rnn = ContinuousRNN(field, rtol=1e-4, atol=1e-4, memory=budget)
+    rnn = ContinuousRNN(field, rtol=1e-4, atol=1e-4, gradient=Checkpointed(budget))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     rnn(xs)[0].square().mean().backward()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
@@ -106,7 +108,7 @@ def test_ten_thousand_samples_train_within_the_budget():
     assert grown < 2 * budget + 12 * states, f"{grown / 1e6:.0f} MB"  # without a budget it is 0.32 MB a sample
 
 
-SETTINGS_BACK = [{}, {"memory": 1e5}, {"memory": 1}, {"adjoint": True}]
+SETTINGS_BACK = [{}, {"gradient": Checkpointed(1e5)}, {"gradient": Checkpointed(1)}, {"gradient": Adjoint()}]
 
 
 def test_other_weights_by_functional_call_are_those_of_the_way_back():

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ETDRK4, BackwardEuler, Euler, ExponentialEuler, RungeKutta4, Trapezoid, integrate
+from discretize import ETDRK4, BackwardEuler, Checkpointed, Euler, ExponentialEuler, RungeKutta4, Trapezoid, integrate
 
 ADAPTIVE = ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p")
 FIXED = ("euler", "midpoint", "heun2", "heun3", "rk4")
@@ -20,7 +20,7 @@ KINDS = ("shared", "own")
 
 def settings_of(name):
     if name not in ADAPTIVE:
-        return {"dt": 0.33}
+        return {"max_step": 0.33}
     # Loose, so that each segment takes a step or two; differences of 1e-6 then change no decision, and no step's share.
     return {"rtol": 1e-2, "atol": 1e-2}
 
@@ -93,7 +93,7 @@ def gradients(name, path, times, **settings):
 
 @functools.cache
 def fine_gradients(path, times):
-    return gradients("rk4", path, times, dt=1 / 100)
+    return gradients("rk4", path, times, max_step=1 / 100)
 
 
 @pytest.mark.parametrize("times", KINDS)
@@ -118,14 +118,23 @@ MEMORIES = tuple(
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", MEMORIES)
 def test_gradients_in_little_memory_are_the_same_to_rounding(name, path):
-    settings = {"dt": 0.2} if name not in ADAPTIVE else {"rtol": 1e-5, "atol": 1e-5}
+    settings = {"max_step": 0.2} if name not in ADAPTIVE else {"rtol": 1e-5, "atol": 1e-5}
     field = ctrnn.gated(2, 3)
     xs, h0 = torch.randn(4, 3, 2, requires_grad=True), torch.randn(3, 3, requires_grad=True)
     weight = torch.randn(4, 3, 3)
 
     def run(memory):
         ts = torch.arange(4.0) if path == "linear" else torch.arange(5.0)[:-1]
-        solved = integrate(field, PATHS[path](xs), h0, ts, method=METHODS[name], memory=memory, fused=False, **settings)
+        solved = integrate(
+            field,
+            PATHS[path](xs),
+            h0,
+            ts,
+            method=METHODS[name],
+            gradient=memory and Checkpointed(memory),
+            fused=False,
+            **settings,
+        )
         grads = torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()])
         return solved, grads
 
@@ -148,14 +157,22 @@ def test_second_derivatives_are_there_and_refused_in_little_memory(name):
     xs = torch.randn(2, 2, 2)
 
     def curvature(memory, dt=0.25, tolerance=1e-4):
-        settings = {"dt": dt} if name not in ADAPTIVE else {"rtol": tolerance, "atol": tolerance}
-        h = integrate(field, ctrnn.HeldPath(xs), h0, torch.tensor([0.0, 2.0]), method=name, memory=memory, **settings).hs[-1]
+        settings = {"max_step": dt} if name not in ADAPTIVE else {"rtol": tolerance, "atol": tolerance}
+        h = integrate(
+            field,
+            ctrnn.HeldPath(xs),
+            h0,
+            torch.tensor([0.0, 2.0]),
+            method=name,
+            gradient=memory and Checkpointed(memory),
+            **settings,
+        ).hs[-1]
         (slope,) = torch.autograd.grad(h.square().sum(), h0, create_graph=True)
         return torch.autograd.grad(slope.square().sum(), [h0, *field.parameters()])
 
     for ours, finer in zip(curvature(None), curvature(None, dt=1 / 64, tolerance=1e-8), strict=True):
         assert_close(ours, finer, rtol=0, atol=1e-2)
-    with pytest.raises(RuntimeError, match="no second derivatives with `memory`"):
+    with pytest.raises(RuntimeError, match="no second derivatives with `gradient=Checkpointed`"):
         curvature(1)
 
 
@@ -189,7 +206,7 @@ def test_tries_that_left_the_domain_leave_no_nan_in_anyones_gradient(method, mem
 
     field.flow = flow
     path = ctrnn.HeldPath(xs.requires_grad_(), [0.0, 2.0])
-    solved = integrate(field, path, h0, ts, method=method, rtol=1e-4, atol=1e-4, memory=memory)
+    solved = integrate(field, path, h0, ts, method=method, rtol=1e-4, atol=1e-4, gradient=memory and Checkpointed(memory))
     grads = torch.autograd.grad(solved.hs[-1].sum(), [h0, xs, field.k])
     # h = (h0^-1/2 + k e^x t / 2)^-2
     h = (h0**-0.5 + field.k * xs[0].exp() * 2.0 / 2) ** -2
@@ -203,6 +220,8 @@ def test_tries_that_left_the_domain_leave_no_nan_in_anyones_gradient(method, mem
 def test_no_gradient_is_kept_where_none_is_asked_for():
     field = ctrnn.gated(2, 2)
     with torch.no_grad():
-        solved = integrate(field, ctrnn.HeldPath(torch.randn(2, 2, 2)), torch.randn(2, 2), torch.arange(3.0), memory=1)
+        solved = integrate(
+            field, ctrnn.HeldPath(torch.randn(2, 2, 2)), torch.randn(2, 2), torch.arange(3.0), gradient=Checkpointed(1)
+        )
     assert not solved.hs.requires_grad
     assert solved.stats["nfe_backward"] == 0

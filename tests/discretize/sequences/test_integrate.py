@@ -13,7 +13,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import DiscreteCell, Euler, SolverError, Step, integrate, unroll
+from discretize import Adjoint, DiscreteCell, Euler, SolverError, Step, integrate, unroll
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
@@ -52,7 +52,7 @@ def test_solutions_in_closed_form_are_met(make, method):
     problem = make()
     path = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 3.0]))
     ts = torch.tensor([0.0, 0.7, 1.9, 3.0])
-    fixed = {"dt": 1 / 256} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
+    fixed = {"max_step": 1 / 256} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
     with torch.no_grad():
         solved = integrate(problem.field, path, problem.h0, ts, method=method, **fixed)
     assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=3e-8)
@@ -119,7 +119,7 @@ def test_euler_on_the_unit_grid_is_the_unrolled_cell():
         field, xs = make(2, 3), recording()
         h0 = torch.randn(3, field.state_size)
         expected = unroll(DiscreteCell(field), xs, h0).hs
-        for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "dt": 1.0}):
+        for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}):
             solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
             assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13, msg=name)  # rounding, which |h|^3 h makes grow
 
@@ -128,11 +128,11 @@ def test_a_step_map_takes_the_clocks_speed_where_its_step_begins():
     field, warp, h0 = NAMED["gated per unit"](2, 3), ctrnn.SmoothWarp.random(7.0, 3.0), torch.randn(3, 3)
     path = ctrnn.WarpedPath(ctrnn.LinearPath(recording()), warp)
     ts = torch.linspace(0, 7, 4)
-    ours = integrate(field, path, h0, ts, method=Euler(), dt=0.3, speed=warp.speed)
+    ours = integrate(field, path, h0, ts, method=Euler(), max_step=0.3, speed=warp.speed)
     # torchdiffeq's own Euler sees the closed right side: eq. (7) of Tallec and Ollivier, stepped as (8).
-    theirs = integrate(field, path, h0, ts, method="euler", dt=0.3, speed=warp.speed)
+    theirs = integrate(field, path, h0, ts, method="euler", max_step=0.3, speed=warp.speed)
     assert_close(ours.hs, theirs.hs, rtol=0, atol=1e-13)
-    assert not torch.allclose(ours.hs, integrate(field, path, h0, ts, method=Euler(), dt=0.3).hs)
+    assert not torch.allclose(ours.hs, integrate(field, path, h0, ts, method=Euler(), max_step=0.3).hs)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_fixed_steps_have_the_order_of_their_method(method, order):
     with torch.no_grad():
         errors = [
             float(
-                (integrate(problem.field, path, problem.h0, ts, method=method, dt=dt).hs[-1] - problem.solution(2.0)).abs().max()
+                (integrate(problem.field, path, problem.h0, ts, method=method, max_step=dt).hs[-1] - problem.solution(2.0))
+                .abs()
+                .max()
             )
             for dt in (1 / 32, 1 / 64)
         ]
@@ -153,11 +155,11 @@ def test_fixed_steps_have_the_order_of_their_method(method, order):
 
 def test_fixed_steps_are_equal_and_at_most_dt_between_knots_and_times():
     field, path = ctrnn.plain(1, 1), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 1.3]))
-    solved = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 0.5, 1.3]), method="euler", dt=0.2)
+    solved = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 0.5, 1.3]), method="euler", max_step=0.2)
     # [0, 0.5] and [0.5, 1] take 3 steps of 1/6, [1, 1.3] takes 2 of 0.15
     assert solved.stats["num_steps"] == solved.stats["nfe"] == 8
     assert solved.stats["smallest_step"] == pytest.approx(0.15)
-    tenths = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.1, 0.4]), method=Euler(), dt=0.1)
+    tenths = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.1, 0.4]), method=Euler(), max_step=0.1)
     assert tenths.stats["num_steps"] == 3  # 0.4 - 0.1 is 0.30000000000000004
 
 
@@ -297,7 +299,7 @@ class Solved(torch.nn.Module):
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("method", ["rk4", Euler()])
 def test_gradients_of_fixed_steps_are_those_of_finite_differences(batch, method):
-    solved = Solved(NAMED["gated per unit"](2, 3), method=method, dt=0.5)
+    solved = Solved(NAMED["gated per unit"](2, 3), method=method, max_step=0.5)
     names = [name for name, _ in solved.named_parameters()]
 
     def call(xs, h0, *weights):
@@ -316,7 +318,7 @@ def test_gradients_of_adaptive_solves_are_those_of_fine_fixed_steps(method):
         states = Solved(field, **settings)(*leaves)
         return torch.autograd.grad((states * weight).sum(), [*leaves, *field.parameters()])
 
-    fine = gradients(method="rk4", dt=1 / 64)
+    fine = gradients(method="rk4", max_step=1 / 64)
     for ours, expected in zip(gradients(method=method, rtol=1e-8, atol=1e-8), fine, strict=True):
         assert_close(ours, expected, rtol=0, atol=1e-6)
 
@@ -365,7 +367,7 @@ def test_statistics_count_what_the_field_saw():
             calls.append(1)
             return projected - h
 
-    for settings in ({}, {"method": "bosh3"}, {"method": "rk4", "dt": 0.3}, {"method": Euler(), "dt": 0.3}):
+    for settings in ({}, {"method": "bosh3"}, {"method": "rk4", "max_step": 0.3}, {"method": Euler(), "max_step": 0.3}):
         field = Counted(2, 2)
         calls.clear()
         solved = integrate(field, ctrnn.HeldPath(recording()), torch.zeros(3, 2), torch.arange(9.0), **settings)
@@ -429,7 +431,7 @@ def call(**changes):
         ({"ts": torch.tensor([[0.0] * 5, [1.0, -1.0, 1.0, 1.0, 1.0]])}, ValueError, "goes back at index 1 in sequence 1"),
         ({"min_step": -1.0}, ValueError, "`min_step` must be at least 0"),
         ({"min_step": 1.0, "method": "rk4"}, ValueError, "`min_step` is for methods that choose their steps"),
-        ({"memory": 0}, ValueError, "`memory` must be positive"),
+        ({"min_step": 0.5, "max_step": 0.1}, ValueError, "no step is both"),
         ({"method": "dopry5"}, ValueError, "did you mean 'dopri5'"),
         ({"method": "scipy_solver"}, ValueError, "it leaves autograd"),
         ({"method": "fehlberg2"}, ValueError, "50 to 150 times the tolerance"),
@@ -439,14 +441,12 @@ def call(**changes):
         ({"atol": math.nan}, ValueError, "`atol` must be finite"),
         ({"rtol": 0, "atol": 0}, ValueError, "both 0"),
         ({"rtol": "tight"}, TypeError, "`rtol` must be a number"),
-        ({"method": "euler", "dt": 0}, ValueError, "`dt` must be positive"),
-        ({"dt": 0.1}, ValueError, "dopri5 chooses its own"),
+        ({"method": "euler", "max_step": 0}, ValueError, "`max_step` must be positive"),
         ({"max_num_steps": 0}, ValueError, "`max_num_steps` must be at least 1"),
-        ({"adjoint": True, "method": Euler()}, ValueError, "the gradient would be wrong"),
-        ({"adjoint": True, "method": "rk4"}, ValueError, "rk4 makes steps that are not its solution"),
-        ({"adjoint": True, "method": "rodas5p"}, ValueError, "what forgets fast would explode"),
-        ({"adjoint": True, "memory": 1e6}, ValueError, "give one of them"),
-        ({"adjoint": True, "ts": torch.arange(5.0, requires_grad=True)}, ValueError, "no gradients to times"),
+        ({"gradient": Adjoint(), "method": Euler()}, ValueError, "the gradient would be wrong"),
+        ({"gradient": Adjoint(), "method": "rk4"}, ValueError, "rk4 makes steps that are not its solution"),
+        ({"gradient": Adjoint(), "method": "rodas5p"}, ValueError, "what forgets fast would explode"),
+        ({"gradient": Adjoint(), "ts": torch.arange(5.0, requires_grad=True)}, ValueError, "no gradients to times"),
         ({"speed": 2.0}, TypeError, "`speed` must be a warp's `speed`"),
         ({"speed": lambda t: -1.0}, ValueError, "`speed` must be finite and at least 0, got -1.0"),
         ({"first_step": 0.1}, TypeError, "first_step"),
@@ -456,7 +456,10 @@ def call(**changes):
         ({"rtol": 1e-19, "atol": 1e-19}, ValueError, "far below what torch.float64 can tell apart"),
         ({"rtol": 10**400}, TypeError, "`rtol` must be one number"),
         ({"rtol": True}, TypeError, "`rtol` must be a number, got True"),
-        ({"adjoint": 1}, TypeError, "`adjoint` must be True or False"),
+        ({"gradient": True}, TypeError, "`gradient` must be None, discretize.Checkpointed"),
+        ({"dt": 0.1}, TypeError, "`dt` is now `max_step`"),
+        ({"adjoint": True}, TypeError, "`adjoint` is now `gradient=discretize.Adjoint()`"),
+        ({"memory": 1e6}, TypeError, "`memory` is now `gradient=discretize.Checkpointed(bytes)`"),
         ({"path": ctrnn.HeldPath(torch.zeros(4, 5, 2)), "h0": zeros(5, 3)}, TypeError, "`path` is torch.float32"),
     ],
 )
@@ -508,7 +511,7 @@ def test_a_step_map_need_not_be_hashable():
             return h + dt * field.flow(projected, h)
 
     field = ctrnn.plain(2, 3)
-    assert torch.equal(call(field=field, method=Theta(), dt=0.5).hs, call(field=field, method=Euler(), dt=0.5).hs)
+    assert torch.equal(call(field=field, method=Theta(), max_step=0.5).hs, call(field=field, method=Euler(), max_step=0.5).hs)
 
 
 def test_samples_of_a_linear_path_can_be_learned():

@@ -241,7 +241,7 @@ def test_times_are_differentiated_through_a_solve(method):
 def test_the_slope_along_the_end_of_a_sequence_is_the_field():
     field, x, lengths = ctrnn.gated(2, 3), torch.randn(4, 3, 2), [2, 4, 1]
     ts, weights = clocks(5, 3).requires_grad_(), torch.randn(1, 3, 3)
-    for rnn in (ContinuousRNN(field, rtol=1e-10, atol=1e-12), ContinuousRNN(field, method=RungeKutta4(), dt=0.01)):
+    for rnn in (ContinuousRNN(field, rtol=1e-10, atol=1e-12), ContinuousRNN(field, method=RungeKutta4(), max_step=0.01)):
         h_n = rnn(x, ts=ts, lengths=lengths)[1]
         (grad,) = torch.autograd.grad((h_n * weights).sum(), ts)
         last = torch.stack([x[n - 1, i] for i, n in enumerate(lengths)])
@@ -332,7 +332,7 @@ def test_wrong_lengths_and_times_are_refused_by_name():
 
 @pytest.mark.parametrize("method", [BackwardEuler(), ExponentialEuler(), "rk4", "heun2"], ids=str)
 def test_fixed_steps_of_a_sequence_do_not_hang_on_its_neighbours(method):
-    rnn = ContinuousRNN(ctrnn.gated(2, 3), method=method, dt=0.5)
+    rnn = ContinuousRNN(ctrnn.gated(2, 3), method=method, max_step=0.5)
     x, ts = torch.randn(4, 3, 2), torch.tensor([[0.0, 0.4, 0.8, 1.2], [0.0, 3.0, 6.0, 9.0], [1.0, 1.6, 5.0, 6.1]]).mT
     output, _ = rnn(x, ts=ts)
     for i in range(3):

@@ -10,7 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, integrate, unroll
+from discretize import Adjoint, ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, integrate, unroll
 
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 MODULES = [nn.RNN, nn.GRU, nn.LSTM]
@@ -134,7 +134,7 @@ def test_state_dicts_move_between_the_two_readings():
     discrete, continuous = DiscreteRNN(ctrnn.gru(2, 3)), ContinuousRNN(ctrnn.gru(2, 3))
     continuous.load_state_dict(discrete.state_dict())
     x = torch.randn(3, 1, 2)
-    by_euler = ContinuousRNN(continuous.field, method=Euler(), dt=1.0)
+    by_euler = ContinuousRNN(continuous.field, method=Euler(), max_step=1.0)
     assert_close(by_euler(x)[0], discrete(x)[0], **ROUNDING)
 
 
@@ -142,7 +142,7 @@ def test_state_dicts_move_between_the_two_readings():
 @pytest.mark.parametrize("batch", [1, 5])
 def test_modules_differentiate_to_samples_state_and_weights(module, batch):
     field = ctrnn.gated(2, 3)
-    rnn = module(field) if module is DiscreteRNN else module(field, method="rk4", dt=0.5)
+    rnn = module(field) if module is DiscreteRNN else module(field, method="rk4", max_step=0.5)
     x, h_0 = torch.randn(3, batch, 2, requires_grad=True), torch.randn(batch, 3, requires_grad=True)
     names = [f"field.{name}" for name, _ in field.named_parameters()]
 
@@ -204,7 +204,7 @@ def test_wrong_calls_are_refused_by_name():
         (lambda: rnn(x.to_sparse()), TypeError, "not a sparse or nested one"),
         (lambda: Euler()(None, x[0], torch.zeros(5, 3), 1.0), TypeError, "got NoneType"),
         (lambda: ContinuousRNN(ctrnn.plain(2, 3), rtol=-1), ValueError, "`rtol` must be at least 0"),
-        (lambda: ContinuousRNN(ctrnn.plain(2, 3), method="rk4", adjoint=True), ValueError, "the gradient would be wrong"),
+        (lambda: ContinuousRNN(ctrnn.plain(2, 3), method="rk4", gradient=Adjoint()), ValueError, "the gradient would be wrong"),
     ]:
         with pytest.raises(error) as caught:
             bad()

@@ -4,16 +4,21 @@ import copy
 import math
 import pickle
 
+import numpy as np
 import problems
 import pytest
 import references
 import torch
 import torchdiffeq
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import SolverError, SolverWarning, integrate
+from discretize import Midpoint, SolverError, SolverWarning, integrate
 from discretize.solvers import adaptive
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
+from discretize.solvers.control import StepControl
 from discretize.solvers.segments import chain_of
 
 
@@ -71,7 +76,8 @@ def test_every_knot_and_requested_time_is_the_end_of_a_step():
     read = path.along([0, 1, 2, 3, 3])  # the pieces of the segments
     for j, k in enumerate([0, 1, 2, 3, 3]):
         assert torch.equal(read.at(j, ts[0]), path.xs[k])
-        assert torch.equal(chain.course.path.at(j, ts[0]), field.project(path.xs[k]))
+        # Projected with all samples at once: the same product, summed in another order.
+        assert_close(chain.course.path.at(j, ts[0]), field.project(path.xs[k]), rtol=1e-14, atol=1e-14)
     assert chain.places.tolist() == [0, 1, 4, 5]
     solved = integrate(field, path, torch.zeros(1, 2), ts, rtol=1e-1, atol=1e-1)
     # At so loose a tolerance one step would do for each segment, and none may be longer than its segment.
@@ -218,7 +224,7 @@ def test_a_jump_inside_the_field_is_said_to_be_one():
 
 def test_fixed_steps_that_blow_up_say_so():
     with pytest.raises(SolverError, match="the state became") as caught:
-        solve(lambda h: h**3 * 1e5, method="euler", dt=0.1)
+        solve(lambda h: h**3 * 1e5, method="euler", max_step=0.1)
     assert "shorter steps" in str(caught.value)
 
 
@@ -339,3 +345,23 @@ def test_a_solve_may_be_differentiated_by_torch_func():
     assert_close(torch.func.grad(loss)(start), expected, rtol=0, atol=1e-14)
     (along,) = torch.func.jvp(loss, (start,), (torch.ones_like(start),))[1:]
     assert_close(along, expected.sum(), rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", Midpoint()], ids=str)
+def test_no_step_is_longer_than_max_step(method):
+    field, path, ts = ctrnn.gated(1, 2), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 3.05])), [0.0, 3.05]
+    loose = {"method": method, "rtol": 1e3, "atol": 1e3}
+    free = integrate(field, path, torch.zeros(1, 2), ts, **loose)
+    bounded = integrate(field, path, torch.zeros(1, 2), ts, max_step=0.3, **loose)
+    assert free.stats["num_steps"] < 6
+    # 1 is 4 steps of at most 0.3, 2.05 is 7; adaptive ones begin with a short one, and grow.
+    assert bounded.stats["num_steps"] == 11 if method not in ("dopri5", "rodas5p") else 11 <= bounded.stats["num_steps"] < 16
+
+
+@given(remaining=st.floats(1e-3, 1e3), step=st.floats(1e-3, 1e3), longest=st.floats(1e-2, 1e3))
+def test_steps_to_a_landing_are_equal_and_within_both_bounds(remaining, step, longest):
+    control = StepControl(ADAPTIVE_METHODS["dopri5"], 1e-3, 1e-3, 100, max_step=longest)
+    dt = remaining / float(control.steps_to(np.array([remaining]), np.array([step]))[0])
+    assert dt <= longest * (1 + 1e-11)  # rounding of the quotient
+    assert dt <= step * (1 + 2e-3)  # a step is stretched by a thousandth rather than cut in two
+    assert dt >= min(step, longest, remaining) / 2.01

@@ -101,7 +101,7 @@ def test_a_state_that_is_not_finite_at_the_start_is_refused_before_anything_is_s
 @pytest.mark.parametrize("method", ["euler", "rk4"])
 def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
     with pytest.raises(SolverError, match="the state became") as caught:
-        solve(lambda x, h: 1e200 * h**3, method, dt=0.1)
+        solve(lambda x, h: 1e200 * h**3, method, max_step=0.1)
     assert "shorter steps" in caught.value.hint
 
 
@@ -250,7 +250,7 @@ every_method = pytest.mark.parametrize("method", ["dopri5", "dopri8", "rodas5p",
 @every_method
 @pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.LinearPath])
 def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path):
-    settings = {"dt": 0.05} if method in ("rk4", "euler") else {"rtol": 1e-8, "atol": 1e-8}
+    settings = {"max_step": 0.05} if method in ("rk4", "euler") else {"rtol": 1e-8, "atol": 1e-8}
     trajectory, _ = solve_gated(ASKED, method, path, **settings)
     new = [0.2, 1.0, 1.3, 2.7, 3.0, 4.4]
     asked, _ = solve_gated(sorted({*ASKED, *new}), method, path, **settings)
@@ -318,7 +318,7 @@ def test_copies_from_other_processes_know_their_own_times_only():
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
 def test_gradients_flow_through_times_in_between(method):
-    settings = {"dt": 0.02} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
+    settings = {"max_step": 0.02} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
     weights = torch.randn(2, 2, 3)
     new = torch.tensor([2.7, 1.3])
     trajectory, field = solve_gated(ASKED, method, **settings)

@@ -1,0 +1,165 @@
+"""How to solve: the method and its tolerances, checked once for `integrate` and `ContinuousRNN`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
+from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.control import StepControl
+from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine
+from discretize.steps.step import Step
+
+__all__ = ["MAX_NUM_STEPS", "Settings", "refuse_old_names"]
+
+MAX_NUM_STEPS = 1_000_000
+
+ELSEWHERE = {
+    "fehlberg2": "its errors here are 50 to 150 times the tolerance",
+    "scipy_solver": "it leaves autograd and the device",
+    "explicit_adams": "its history of past steps ends at every knot",
+    "implicit_adams": "its history of past steps ends at every knot",
+    "fixed_adams": "its history of past steps ends at every knot",
+}
+RENAMED = {
+    "dt": "`max_step`, the longest step",
+    "memory": "`gradient=discretize.Checkpointed(bytes)`",
+    "adjoint": "`gradient=discretize.Adjoint()`",
+}
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def refuse_old_names(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function, refusing keywords it no longer has with a TypeError that says the new ones."""
+
+    @functools.wraps(function)
+    def checked(*args: Given.args, **keywords: Given.kwargs) -> Result:
+        for old, new in RENAMED.items():
+            if old in keywords:
+                raise TypeError(f"`{old}` is now {new}.")
+        return function(*args, **keywords)
+
+    return checked
+
+
+@dataclass(frozen=True)
+class Settings:
+    r"""A method and how it is used, as plain numbers; see `integrate`.
+
+    Raises:  TypeError, ValueError for what no solve could use, in the user's words.
+    """
+
+    method: str | Step = "dopri5"
+    rtol: float = 1e-5
+    atol: float = 1e-7
+    max_step: float | None = None
+    gradient: Gradient = None
+    max_num_steps: int = MAX_NUM_STEPS
+    min_step: float = 0.0
+    progress: bool = False
+    fused: bool = True
+
+    def __post_init__(self) -> None:
+        _check_method(self.method)
+        for name, check in (
+            ("rtol", checks.non_negative_number),
+            ("atol", checks.non_negative_number),
+            ("min_step", checks.non_negative_number),
+            ("max_num_steps", checks.positive_size),
+            ("progress", checks.is_flag),
+            ("fused", checks.is_flag),
+        ):
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        if self.max_step is not None:
+            object.__setattr__(self, "max_step", checks.positive_number("max_step", self.max_step))
+        self._check_steps()
+        self._check_gradient()
+
+    @property
+    def adaptive(self) -> bool:
+        return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
+
+    def engine(self) -> AdaptiveEngine | GridEngine | StepEngine:
+        """What takes the steps."""
+        if not isinstance(self.method, str):
+            return StepEngine(self.method, self.max_step)
+        if self.method in FIXED_METHODS:
+            return GridEngine(self.method, self.max_step)
+        longest = math.inf if self.max_step is None else self.max_step
+        method = ADAPTIVE_METHODS[self.method]
+        return AdaptiveEngine(StepControl(method, self.rtol, self.atol, self.max_num_steps, self.min_step, longest))
+
+    def _check_steps(self) -> None:
+        if self.rtol == 0 and self.atol == 0:
+            raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
+        if self.min_step and not self.adaptive:
+            raise ValueError(f"`min_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
+        if self.max_step is not None and self.max_step < self.min_step:
+            raise ValueError(f"`max_step`={self.max_step:g} is below `min_step`={self.min_step:g}; no step is both.")
+
+    def _check_gradient(self) -> None:
+        if not isinstance(self.gradient, Checkpointed | Adjoint | None):
+            raise TypeError(
+                f"`gradient` must be None, discretize.Checkpointed(bytes) or discretize.Adjoint(), got {self.gradient!r}."
+            )
+        if not isinstance(self.gradient, Adjoint):
+            return
+        if not isinstance(self.method, str) or self.method not in ADAPTIVE_METHODS:
+            raise ValueError(
+                f"`gradient=Adjoint()` solves the adjoint of the differential equation, and {self.method} makes steps that are "
+                "not its solution: the gradient would be wrong. Leave it out; gradients then are those of the steps."
+            )
+        if ADAPTIVE_METHODS[self.method].implicit:
+            raise ValueError(
+                f"`gradient=Adjoint()` runs each step backwards, and over the long steps of {self.method} what forgets fast "
+                "would explode. Leave it out; `gradient=Checkpointed(bytes)` bounds what gradients then take."
+            )
+
+    def check_reach(self, h0: Tensor) -> None:
+        """Refuse tolerances that no choice of steps can meet for states of this dtype."""
+        if not self.adaptive:
+            return
+        eps = torch.finfo(h0.dtype).eps
+        if eps > torch.finfo(torch.float32).eps:
+            raise TypeError(
+                f"`h0` is {h0.dtype}, too coarse for steps chosen by their error; use float32 or float64, or fixed steps."
+            )
+        if max(self.rtol, self.atol) < eps / 100:
+            raise ValueError(
+                f"`rtol`={self.rtol:g} and `atol`={self.atol:g} are far below what {h0.dtype} can tell apart ({eps:.1e}); "
+                "loosen one of them, or use float64."
+            )
+        if self.atol == 0 and bool((h0 == 0).any()):
+            raise ValueError("`atol` is 0 and so are units of `h0`, whose error `rtol` alone cannot measure; give an `atol`.")
+
+
+def _check_method(method: object) -> None:
+    if isinstance(method, Step):
+        return
+    if isinstance(method, type) and issubclass(method, Step):
+        raise TypeError(f"`method` must be an instance of a step map: `{method.__name__}()`, not the class.")
+    if not isinstance(method, str):
+        raise TypeError(f"`method` must be the name of a method or a step map, got {method!r}.")
+    known = [*ADAPTIVE_METHODS, *FIXED_METHODS]
+    if method not in known:
+        _refuse_method(method, known)
+
+
+def _refuse_method(method: str, known: list[str]) -> NoReturn:
+    near = difflib.get_close_matches(method, known, n=1)
+    if method in ELSEWHERE:
+        reason = f"is not offered: {ELSEWHERE[method]}."
+    else:
+        reason = f"is not known; did you mean {near[0]!r}?" if near else "is not known."
+    raise ValueError(f"`method` {method!r} {reason} Methods: {', '.join(known)}, or a step map such as discretize.Euler().")

@@ -1,0 +1,146 @@
+"""One solve from its first to its last time: by a kernel or by steps, with its gradient, statistics and warnings."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ctrnn import Driven, VectorField
+from discretize.errors import Failure, SolverError, SolverWarning
+from discretize.fused.solves import Solved, solve
+from discretize.gradients.adjoint import AdjointBackward, EdgeLog
+from discretize.gradients.checkpointing import Blocks
+from discretize.gradients.choice import Adjoint, Checkpointed
+from discretize.sequences.settings import Settings
+from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.diagnosis import stiff_hint
+from discretize.solvers.segments import chain_of
+from discretize.trajectory import Trajectory
+
+__all__ = ["Solve", "without_autocast"]
+
+STIFF_STEPS = 50  # a segment: from here on a solve is looked at
+WARN_STEPS = 1_000  # of one sample: from here on it is warned of
+WARN_LEVEL = 5  # frames from the warning to whoever called `integrate`
+BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
+
+
+class Solve:
+    r"""A solve, checked and ready to run.
+
+    Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how.
+    Raises:  SolverError, with the states so far, for a solve that fails.
+    """
+
+    def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> None:
+        self.driven, self.h0, self.times, self.settings = driven, h0, times, settings
+        self.chain = chain_of(driven, times)
+        self.engine = settings.engine()
+        self.state = self.engine.start(self.chain, len(h0))
+        self.wanted, self.kept = self.chain.wanted(), {0: h0}
+        self.stats: dict[str, Any] = {}
+        self.log: EdgeLog | None = None  # for the adjoint
+        if isinstance(settings.gradient, Adjoint) and torch.is_grad_enabled():
+            self.log = EdgeLog()
+            self.log.add(h0, self.state, self.engine.counts)
+
+    def run(self) -> Trajectory:
+        with tqdm(total=len(self.chain), disable=None if self.settings.progress else True, **BAR) as self.bar:
+            whole = self._by_kernel()
+            try:
+                h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
+            except Failure as failure:
+                self._count(whole)
+                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}")) from None
+        self._count(whole)
+        # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
+        solved = self._trajectory("completed", whole.hs if isinstance(whole, Solved) and not self.chain.own else None)
+        if isinstance(self.engine, AdaptiveEngine):
+            self._warn_of_forced_steps(self.engine)
+            self.stats["hint"] = self._hint(self.engine, h)
+            if self.log is not None:
+                adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
+                return replace(solved, hs=adjoint.attach(solved.hs.detach(), self.h0))
+        return solved
+
+    def _by_kernel(self) -> Solved | str:
+        """The whole solve by a compiled kernel, or why not."""
+        settings = self.settings
+        if not isinstance(self.engine, AdaptiveEngine):
+            return "steps of fixed length have no kernel"
+        if settings.gradient is not None:
+            return f"`gradient`={settings.gradient} takes its own backward pass"
+        return solve(self.driven, self.chain, self.h0, self.engine, self.times, settings.fused, self._show, self.stats)
+
+    def _take(self, whole: Solved) -> Tensor:
+        self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
+        if whole.failure is not None:
+            raise whole.failure
+        return whole.hs[-1]
+
+    def _by_steps(self) -> Tensor:
+        gradient = self.settings.gradient
+        memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.log is None):
+            return Blocks(self.engine, self.chain, memory, self.stats).run(self.h0, self.state, self._at_edge)
+
+    def _at_edge(self, edge: int, h: Tensor) -> None:
+        if edge in self.wanted:
+            self.kept[edge] = h
+        if self.log is not None:
+            self.log.add(h, self.state, self.engine.counts)
+        self._show(edge)
+
+    def _show(self, edge: int) -> None:
+        self.bar.update(edge - self.bar.n)
+
+    def _count(self, whole: Solved | str) -> None:
+        ran = {"engine": "compiled"} if isinstance(whole, Solved) else {"engine": "steps", "engine_why": whole}
+        self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
+
+    def _trajectory(self, status: str, hs: Tensor | None = None) -> Trajectory:
+        hs = self.chain.states(self.kept) if hs is None else hs
+        return Trajectory(self.times[: len(hs)], hs, self.stats, status, self._resume)
+
+    def _resume(self, h: Tensor, ts: Tensor) -> Tensor:
+        """The states at other times, solved on from one of them with the same settings."""
+        with without_autocast(self.driven.field):
+            return Solve(self.driven, h, ts, replace(self.settings, progress=False)).run().hs
+
+    def _warn_of_forced_steps(self, engine: AdaptiveEngine) -> None:
+        if engine.counts.forced_at is None:
+            return
+        at, error = engine.counts.forced_at
+        warnings.warn(
+            f"{engine.counts.forced} step(s) were accepted at min_step={engine.control.min_step:g} in spite of their error, the "
+            f"first at t = {at:g} with {error:.3g} tolerances; the result is not to the tolerance asked for.",
+            SolverWarning,
+            stacklevel=WARN_LEVEL,
+        )
+
+    def _hint(self, engine: AdaptiveEngine, h: Tensor) -> str | None:
+        """What would have been easier, warned of where it cost many steps."""
+        chain, counts = self.chain, engine.counts
+        row = int(counts.attempted.argmax())
+        steps = int(counts.attempted[row])
+        if steps <= STIFF_STEPS * len(chain):
+            return None
+        spans = chain.lengths.sum(0)
+        typical = float(spans[row % len(spans)]) / max(1, int(counts.accepted[row]))
+        start = torch.zeros((), dtype=torch.float64, device=h.device)
+        last = chain.segment(len(chain) - 1)
+        hint = stiff_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
+        if hint and steps > WARN_STEPS:
+            warnings.warn(f"The solve took {steps} steps. {hint}", SolverWarning, stacklevel=WARN_LEVEL)
+        return hint
+
+
+def without_autocast(field: VectorField) -> torch.autocast:
+    """Where solves run: in half precision, as autocast would have it, a solver resolves the rounding of the field."""
+    device = field.device
+    return torch.autocast("cpu" if device is None or device.type == "meta" else device.type, enabled=False)
