@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 import ctrnn
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
-__all__ = ["FIELDS", "FieldSettings", "built_field", "known_field"]
+__all__ = ["FIELDS", "FieldSettings", "built_field"]
 
 if TYPE_CHECKING:
     import torch
+
+    Builder = Callable[[int, "FieldSettings", "_Weights"], ctrnn.VectorField]
 
 MOST_UNITS = 1_000_000  # whose recurrent weights are 4 TB
 SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the weights, still tells from 0, and from 1
@@ -71,8 +73,9 @@ class _Weights(TypedDict):
     generator: torch.Generator | None
 
 
-def _plain(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.plain(inputs, settings.hidden, **weights)
+def _named(kind: str, **options: str) -> Builder:
+    """A named field of ctrnn with options of its own."""
+    return lambda inputs, settings, weights: getattr(ctrnn, kind)(inputs, settings.hidden, **options, **weights)
 
 
 def _leaky(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
@@ -86,28 +89,8 @@ def _leaky(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.Vec
     return ctrnn.Relaxation(candidate, ctrnn.SigmoidConstantRate(alphas, dtype=weights["dtype"]), ctrnn.LinearDecay())
 
 
-def _gated(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gated(inputs, settings.hidden, **weights)
-
-
-def _gated_global(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gated(inputs, settings.hidden, gate="global", **weights)
-
-
-def _gated_softplus(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gated(inputs, settings.hidden, rate="softplus", **weights)
-
-
-def _gated_exponential(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gated(inputs, settings.hidden, rate="exponential", **weights)
-
-
 def _gated_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
     return ctrnn.gated(inputs, settings.hidden, decay=ctrnn.PowerDecay(settings.exponent), **weights)
-
-
-def _gru(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gru(inputs, settings.hidden, **weights)
 
 
 def _lstm(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
@@ -127,27 +110,19 @@ def _lstm_blind_output(inputs: int, settings: FieldSettings, weights: _Weights) 
     return blind_output(field) if isinstance(field, ctrnn.LSTMField) else field
 
 
-FIELDS: dict[str, Callable[[int, FieldSettings, _Weights], ctrnn.VectorField]] = {
-    "plain": _plain,
+FIELDS: dict[str, Builder] = {
+    "plain": _named("plain"),
     "leaky": _leaky,
-    "gated": _gated,
-    "gated-global": _gated_global,
-    "gated-softplus": _gated_softplus,
-    "gated-exponential": _gated_exponential,
+    "gated": _named("gated"),
+    "gated-global": _named("gated", gate="global"),
+    "gated-softplus": _named("gated", rate="softplus"),
+    "gated-exponential": _named("gated", rate="exponential"),
     "gated-power": _gated_power,
-    "gru": _gru,
+    "gru": _named("gru"),
     "lstm": _lstm,
     "lstm-blind-output": _lstm_blind_output,
 }
 WITHOUT_GATES = ("plain", "leaky")
-
-
-def known_field(name: str) -> str:
-    """The name itself. Raises: UsageError, with the nearest, where no field has it."""
-    if name not in FIELDS:
-        hint = did_you_mean(name, FIELDS) or f"; there is {', '.join(FIELDS)}."
-        raise UsageError(f"there is no field {name!r}{hint}")
-    return name
 
 
 def built_field(
@@ -160,7 +135,8 @@ def built_field(
     """
     import torch  # noqa: PLC0415
 
-    if known_field(name) == "plain" and settings.init == "chrono":
+    check_word("field", name, FIELDS)
+    if name == "plain" and settings.init == "chrono":
         raise UsageError("the field plain has no time scale that chrono could set; leave --set init=chrono out.")
     try:
         field = FIELDS[name](input_size, settings, {"dtype": torch.float32, "generator": generator})

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import discretize
 from experiments.settings import LARGEST
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
-__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "known_integrator", "sequence_module"]
+__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "sequence_module"]
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
@@ -64,20 +64,13 @@ class IntegratorSettings:
             raise ValueError(f"`substeps` must be at most {LARGEST}, got {self.substeps}.")
 
 
-def known_integrator(name: str) -> str:
-    """The name itself. Raises: UsageError, with the nearest, where no integrator has it."""
-    if name not in INTEGRATORS:
-        hint = did_you_mean(name, INTEGRATORS) or f"; there is {', '.join(INTEGRATORS)}."
-        raise UsageError(f"there is no integrator {name!r}{hint}")
-    return name
-
-
 def sequence_module(name: str, field: VectorField, settings: IntegratorSettings) -> DiscreteRNN | ContinuousRNN:
     r"""The field under that integrator, on the field's own parameters.
 
     Raises:  UsageError for a name that no integrator has, and for a method that no solver has.
     """
-    if known_integrator(name) == EXACT:
+    check_word("integrator", name, INTEGRATORS)
+    if name == EXACT:
         try:
             return discretize.ContinuousRNN(field, settings.method, settings.rtol, settings.atol)
         except (TypeError, ValueError) as error:

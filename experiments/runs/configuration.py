@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.models.fields import FieldSettings, known_field
-from experiments.models.integrators import IntegratorSettings, known_integrator
+from experiments.models.fields import FIELDS, FieldSettings
+from experiments.models.integrators import INTEGRATORS, IntegratorSettings
 from experiments.settings import LARGEST, assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
@@ -99,8 +99,8 @@ class Configuration:
     training: TrainingSettings = DEFAULT_TRAINING
 
     def __post_init__(self) -> None:
-        known_field(self.field)
-        known_integrator(self.integrator)
+        check_word("field", self.field, FIELDS)
+        check_word("integrator", self.integrator, INTEGRATORS)
 
     def to_json(self) -> dict[str, Any]:
         """Names and settings, as `from_json` reads them. Raises: UsageError for a task that has no name."""
@@ -197,8 +197,8 @@ def configuration_from_words(task: str, field: str, integrator: str, words: Sequ
 
 def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any], as_text: bool = False) -> Configuration:
     check_word("task", task, TASKS)
-    known_field(field)
-    known_integrator(integrator)
+    check_word("field", field, FIELDS)
+    check_word("integrator", integrator, INTEGRATORS)
     homes = {key: kind for kind in SHARED for key in setting_types(kind)}
     given: dict[type, dict[str, Any]] = {kind: {} for kind in (*SHARED, object)}
     for key, value in settings.items():

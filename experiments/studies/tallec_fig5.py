@@ -127,7 +127,7 @@ class TallecFigure5(Study):
                 "least": slower.least,
                 "warp": slower.warp,
                 "length": slower.length,
-                "memoryless": slower.chances()["memoryless"],
+                "memoryless": slower.baseline_accuracies()["memoryless"],
                 **evaluate(model, slower, "test", settings.evaluation, settings.seed, settings.batch),
             }
             for times, slower in tests(task)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from experiments.tasks.baselines import Told
+from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.recall import Recall
 from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch
@@ -55,8 +55,8 @@ class AnyWarp(Recall):
         # The target is the dummy in the first run and, padded, where nothing counts; a character everywhere else.
         return replace(found, counts=(found.targets != DUMMY).to(found.xs))
 
-    def guesses(self) -> dict[str, Told]:
-        return super().guesses() if self.first else {"memoryless": [[1.0] * (self.alphabet - 2)]}
+    def target_counts(self) -> dict[str, TargetCounts]:
+        return super().target_counts() if self.first else {"memoryless": [[1.0] * (self.alphabet - 2)]}
 
     def _runs(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         if self.per == "symbol":

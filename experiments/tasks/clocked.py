@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from experiments.settings import LARGEST
-from experiments.tasks.baselines import Told
+from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.recall import Recall
 from experiments.tasks.settings import one_of, whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split
@@ -111,7 +111,7 @@ class ClockedRecall(ClassAtEverySample):
         ts = self.own_time(clock) * torch.arange(len(xs) + 1, dtype=torch.float64) if self.clock_given else None
         return Batch(xs, before.repeat_interleave(held, 0), counts, ts)
 
-    def guesses(self) -> dict[str, Told]:
+    def target_counts(self) -> dict[str, TargetCounts]:
         # As of `Recall`: the target is the dummy during the first symbol, which is one of `characters` on every clock.
         p, others = 1 / self.characters, self.alphabet - 2
         return {"memoryless": [[p, *[(1 - p) / others] * others]]}

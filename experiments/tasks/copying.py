@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from experiments.tasks.baselines import Told
+from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.settings import whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split
 
@@ -68,7 +68,7 @@ class Copy(ClassAtEverySample):
         targets.scatter_(0, at + 1 + torch.arange(self.count)[:, None], letters)
         return Batch(nn.functional.one_hot(xs, self.input_size).to(torch.get_default_dtype()), targets)
 
-    def guesses(self) -> dict[str, Told]:
+    def target_counts(self) -> dict[str, TargetCounts]:
         answer = self._answer
         return {
             "memoryless": [[self.count + 1], [self.T - 1, *answer]],  # letters and the signal; dummies
@@ -96,8 +96,8 @@ class VariableCopy(Copy):
     def length(self) -> int:
         return self.T + 2 * self.count + 1
 
-    def guesses(self) -> dict[str, Told]:
-        # The signal, letters, and what is told to be before the answer have the dummy as target. Of T + count dummies T have.
+    def target_counts(self) -> dict[str, TargetCounts]:
+        # The dummy is the target of the signal, of letters, and of T of the T + count dummies.
         rest, answer, padding = self.length - self.count, self._answer, (self.T - 1) / 2
         return {
             "memoryless": [[rest - self.T], [self.T, *answer]],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from experiments.tasks.baselines import Told
+from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.settings import whole
 from experiments.tasks.warped import Warped
 
@@ -45,7 +45,7 @@ class Recall(Warped):
         steps[0] = torch.randint(characters, (size,), generator=generator)
         return 1 + steps.cumsum(0) % characters
 
-    def guesses(self) -> dict[str, Told]:
+    def target_counts(self) -> dict[str, TargetCounts]:
         # The same for every character that is seen: the first run's target is the dummy, any other's one of the others.
         p, others = self.share_of_the_first(), self.alphabet - 2
         return {"memoryless": [[p, *[(1 - p) / others] * others]]}

@@ -27,7 +27,7 @@ from ctrnn import checks
 from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
 from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
 from experiments.digests import digest
-from experiments.tasks.baselines import Told
+from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
 from experiments.usage import UsageError
@@ -101,8 +101,8 @@ class Recorded(ClassOfTheSequence):
         for which in torch.arange(min(sequences, len(self.recorded(split).labels))).split(size):
             yield self._batch(split, which)
 
-    def guesses(self) -> dict[str, Told]:
-        """The best that is said without looking: how frequent the classes of "train" are."""
+    def target_counts(self) -> dict[str, TargetCounts]:
+        """How frequent the classes of "train" are, all that is known without the input."""
         return {"blind": [torch.bincount(self.recorded("train").labels, minlength=self.output_size).tolist()]}
 
     def _batch(self, split: str, which: Tensor) -> Batch:

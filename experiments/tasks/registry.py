@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import check_word
 
 if TYPE_CHECKING:
     from experiments.tasks.task import Task
@@ -31,9 +31,7 @@ def task_named(name: str) -> type[Task]:
 
     Raises:  UsageError for another name, with the nearest one.
     """
-    if name not in TASKS:
-        hint = did_you_mean(name, TASKS) or f"; there is {', '.join(TASKS)}."
-        raise UsageError(f"there is no task {name!r}{hint}")
+    check_word("task", name, TASKS)
     module, _, kind = TASKS[name].partition(":")
     found: type[Task] = getattr(importlib.import_module(module), kind)
     return found

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from experiments.data.untrusted import LimitedFile
-from experiments.tasks.baselines import Told
+from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.warped import Warped
 from experiments.usage import UsageError
 
@@ -63,7 +63,7 @@ class RepeatText(Warped):
         start = torch.randint(len(circle), (size,), generator=generator)
         return circle[(start + torch.arange(count)[:, None]) % len(circle)]
 
-    def guesses(self) -> dict[str, Told]:
+    def target_counts(self) -> dict[str, TargetCounts]:
         # On the circle the character that is seen does not tell whether its run is the first.
         p, (circle, characters) = self.share_of_the_first(), _text(self.text)[:2]
         seen = circle.tolist()

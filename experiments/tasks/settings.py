@@ -1,4 +1,4 @@
-"""What is wrong with a task's settings, said in the user's words."""
+"""Checks of a task's settings: whole numbers and words."""
 
 from __future__ import annotations
 
@@ -21,5 +21,6 @@ def whole(name: str, value: int, least: int, why: str = "") -> None:
 
 
 def one_of(name: str, value: str, words: Sequence[str]) -> None:
+    """Refuse a value that is none of the words."""
     if value not in words:
         raise ValueError(f"`{name}` must be {' or '.join(map(repr, words))}, got {value!r}.")

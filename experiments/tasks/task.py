@@ -1,4 +1,4 @@
-r"""What a task is: batches by a generator, a loss, and what predictors without memory would lose.
+r"""Tasks: batches drawn by a generator, a loss, and baselines, the losses of predictors without memory.
 
     a class at every sample       targets (time, batch)        loss  mean of -log softmax(y)[target] where it counts, in nats
     a class of the sequence       targets (batch,)             the same, at each sequence's own last sample
@@ -32,7 +32,7 @@ def check_split(split: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    r"""Sequences, what is to be said of them, and when.
+    r"""Sequences, their targets, and where these count.
 
     Shape:   xs (time, batch, input); targets as the kind of the task has them; counts (time, batch) of 0 and 1, where loss and
              accuracy look, None for everywhere; ts edges (time + 1,) or (time + 1, batch), None for one unit a sample; lengths
@@ -51,7 +51,7 @@ class Batch:
         return self.xs.shape[1]
 
     def last(self, outputs: Tensor) -> Tensor:
-        """What is said at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
+        """Outputs at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
         if self.lengths is None:
             return outputs[-1]
         lengths = self.lengths.to(outputs.device)
@@ -69,11 +69,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def output_size(self) -> int:
-        """Numbers that a model has to give at every sample: one a class, or those asked for."""
+        """Numbers that a model gives at every sample: one a class, or the predicted numbers."""
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        """So many sequences; the same generator in the same state gives the same ones."""
+        """`size` sequences; the same generator in the same state gives the same ones."""
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """Batches of `size`, the last perhaps smaller, until there were so many sequences; the same for the same seed."""
@@ -90,24 +90,24 @@ class Task(ABC):
         """ "loss", and "accuracy" for classes: means over what counts."""
 
     def weight(self, batch: Batch) -> float:
-        """How much counts in a batch: means over several batches are weighted by it."""
+        """How much counts in a batch: the weight of its means among those of other batches."""
         return float(batch.size)
 
     def fingerprint(self) -> str | None:
         """A digest of the files that the task reads, by which other data are noticed; None where it reads none."""
         return None
 
-    def guesses(self) -> dict[str, baselines.Told]:
-        """For classes: name of a predictor -> what it is told of a sample, as a table of targets; {} where none is known."""
+    def target_counts(self) -> dict[str, baselines.TargetCounts]:
+        """For classes: name of a predictor -> how often each target goes with what it sees; {} where none is known."""
         return {}
 
     def baselines(self) -> dict[str, float]:
-        """Name -> loss of predictors without memory, or with as much as the name says; {} where none is known."""
-        return {name: baselines.loss(told) for name, told in self.guesses().items()}
+        """Name -> loss of the best predictor without memory, or with as much as the name says; {} where none is known."""
+        return {name: baselines.loss(counts) for name, counts in self.target_counts().items()}
 
-    def chances(self) -> dict[str, float]:
-        """Name -> accuracy of predictors that are told as much."""
-        return {name: baselines.accuracy(told) for name, told in self.guesses().items()}
+    def baseline_accuracies(self) -> dict[str, float]:
+        """Name -> accuracy of the same predictors."""
+        return {name: baselines.accuracy(counts) for name, counts in self.target_counts().items()}
 
     def _checked(self, outputs: Tensor, batch: Batch) -> Tensor:
         expected = (*batch.xs.shape[:2], self.output_size)

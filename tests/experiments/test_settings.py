@@ -81,9 +81,8 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
     assert type(read) is not int or key == "count"
 
 
-@pytest.mark.parametrize(
-    ("assignment", "message"),
-    [
+def test_wrong_settings_are_refused_in_words():
+    for assignment, message in [
         ("steps", "--set takes KEY=VALUE, got 'steps'."),
         ("=5", "--set takes KEY=VALUE, got '=5'."),
         ("stepz=5", "there is no setting 'stepz'; did you mean 'steps'?"),
@@ -96,12 +95,10 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
         ("clip=big", "clip is a number or none, got 'big'."),
         ("steps=none", "steps is a whole number, got 'none'."),
         ("init=chron", "init is standard or chrono, got 'chron'."),
-    ],
-)
-def test_wrong_settings_are_refused_in_words(assignment, message):
-    with pytest.raises(UsageError) as caught:
-        configuration_from_words("recall", "gated", "euler", [assignment])
-    assert str(caught.value).startswith(message)
+    ]:
+        with pytest.raises(UsageError) as caught:
+            configuration_from_words("recall", "gated", "euler", [assignment])
+        assert str(caught.value).startswith(message)
 
 
 def test_a_setting_given_twice_is_refused():
@@ -116,48 +113,58 @@ def test_types_are_told_apart_in_words():
             settings_from(Sample, {key: "?"}, as_text=True)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_no_key_belongs_to_two(name):
-    keys = [key for kind in (task_named(name), *KINDS) for key in setting_types(kind)]
-    assert sorted(keys) == sorted(set(keys))
+def test_no_key_belongs_to_two():
+    for name in TASKS:
+        keys = [key for kind in (task_named(name), *KINDS) for key in setting_types(kind)]
+        assert sorted(keys) == sorted(set(keys))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_names_that_are_not_known_are_refused_with_the_nearest():
+    for words, message in [
         (("recal", "plain", "euler"), "there is no task 'recal'; did you mean 'recall'?"),
         (("recall", "gatd", "euler"), "there is no field 'gatd'; did you mean 'gated'?"),
         (("recall", "gated", "eulr"), "there is no integrator 'eulr'; did you mean 'euler'?"),
         (("recall", "gated", "zz"), "there is no integrator 'zz'; there is exact, euler"),
-    ],
-)
-def test_names_that_are_not_known_are_refused_with_the_nearest(words, message):
-    with pytest.raises(UsageError) as caught:
-        configuration_from_words(*words)
-    assert str(caught.value).startswith(message)
+    ]:
+        with pytest.raises(UsageError) as caught:
+            configuration_from_words(*words)
+        assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    "assignment",
-    ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1", "rtol=0"],
-)
-def test_numbers_that_train_nothing_are_refused(assignment):
-    with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
-        configuration_from_words("recall", "gated", "euler", [assignment])
+def test_numbers_that_train_nothing_are_refused():
+    for assignment in [
+        "steps=0",
+        "batch=-1",
+        "seed=-1",
+        "rate=0",
+        "clip=-1",
+        "hidden=0",
+        "alpha=1",
+        "t_min=1",
+        "t_max=1",
+        "exponent=-1",
+        "rtol=0",
+    ]:
+        with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
+            configuration_from_words("recall", "gated", "euler", [assignment])
 
 
-@pytest.mark.parametrize(
-    "assignment",
-    [
+def test_numbers_that_no_machine_holds_are_refused():
+    for assignment in [
         *(f"{name}=1000000000000" for name in ("threads", "hidden", "steps", "batch", "substeps", "evaluation")),
         *(f"{name}=2147483648" for name in ("evaluate_every", "steps", "batch", "batches", "checkpoint_every", "warp", "length")),
-        "threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "rate=1e308", "clip=1e308", "alpha=1e-320",
-        "alpha=0.9999999999999999", "t_max=1e308",
-    ],
-)  # fmt: skip
-def test_numbers_that_no_machine_holds_are_refused(assignment):
-    with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
-        configuration_from_words("recall", "gated", "euler", [assignment])
+        "threads=1025",
+        "hidden=1000001",
+        "batch=1000000000000000000000",
+        "rate=9e37",
+        "rate=1e308",
+        "clip=1e308",
+        "alpha=1e-320",
+        "alpha=0.9999999999999999",
+        "t_max=1e308",
+    ]:
+        with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
+            configuration_from_words("recall", "gated", "euler", [assignment])
 
 
 def test_the_largest_counts_are_settings():

@@ -1,5 +1,7 @@
 """What is taken as a recording, and what is said of everything else."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -76,57 +78,60 @@ def test_of_a_long_file_only_the_first_samples_are_read(tmp_path):
     np.testing.assert_array_equal(from_npy.xs, from_csv.xs)
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-@pytest.mark.parametrize("header", ["", "left{}right\n", "\ufeffleft{}right\n"])
-def test_a_csv_file_may_have_a_row_of_names(tmp_path, separator, header):
-    values = noise(20, 2)
-    read = load(written(tmp_path, header.format(separator) + rows(values, separator)), 1.0)
-    assert read.channels == (("left", "right") if header else ("1", "2"))
-    np.testing.assert_array_equal(read.xs, load(saved(tmp_path, values), 1.0).xs)
+def test_a_csv_file_may_have_a_row_of_names(tmp_path):
+    for k, (separator, header) in enumerate(itertools.product([",", ";", "\t"], ["", "left{}right\n", "\ufeffleft{}right\n"])):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        values = noise(20, 2)
+        read = load(written(folder, header.format(separator) + rows(values, separator)), 1.0)
+        assert read.channels == (("left", "right") if header else ("1", "2"))
+        np.testing.assert_array_equal(read.xs, load(saved(folder, values), 1.0).xs)
 
 
 def test_blank_lines_in_a_csv_file_are_skipped(tmp_path):
     assert load(written(tmp_path, "\n\n".join(["1", "2", "3", "4"] * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (noise(40, 2) + 1j, "complex"),
-        (np.array(["a", "b"] * 10), "not numeric"),
-        (np.array([{}] * 20), "Python objects"),
-        (noise(20, 2, 2), r"shape \(20, 2, 2\)"),
-        (np.array(1.0), r"shape \(\)"),
-        (noise(0, 2), r"shape \(0, 2\)|empty"),
-        (noise(15, 2), "15 samples, at least 16"),
-        (noise(4, 800), "800 channels and only 4 samples; transpose it"),
-        (np.where(np.arange(40).reshape(20, 2) == 13, np.nan, 1.0), "nan in sample 7, channel 2"),
-        (np.where(np.arange(40).reshape(20, 2) == 13, np.inf, 1.0), "inf in sample 7, channel 2"),
-    ],
-)
-def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path, values, message):
-    with pytest.raises(UsageError, match=message):
-        load(saved(tmp_path, values), 1.0)
+def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path):
+    for k, (values, message) in enumerate(
+        [
+            (noise(40, 2) + 1j, "complex"),
+            (np.array(["a", "b"] * 10), "not numeric"),
+            (np.array([{}] * 20), "Python objects"),
+            (noise(20, 2, 2), r"shape \(20, 2, 2\)"),
+            (np.array(1.0), r"shape \(\)"),
+            (noise(0, 2), r"shape \(0, 2\)|empty"),
+            (noise(15, 2), "15 samples, at least 16"),
+            (noise(4, 800), "800 channels and only 4 samples; transpose it"),
+            (np.where(np.arange(40).reshape(20, 2) == 13, np.nan, 1.0), "nan in sample 7, channel 2"),
+            (np.where(np.arange(40).reshape(20, 2) == 13, np.inf, 1.0), "inf in sample 7, channel 2"),
+        ]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        with pytest.raises(UsageError, match=message):
+            load(saved(folder, values), 1.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no samples"),
-        ("a,b\n", "no samples"),
-        ("1\n" * 15, "15 samples, at least 16"),
-        ("a,b\n1,2\n3,x\n", "line 3, column 2: 'x' is not a number"),
-        ("a,b\n1,2\n3,\n", "line 3, column 2: '' is not a number"),
-        ("1,2\n3\n", "line 2 has 1 columns, the lines before it 2"),
-        ("a,b\n1,2\nnan,4\n", "nan in row 3, column 1"),
-        ("1,2\n3,-inf\n", "-inf in row 2, column 2"),
-        ("1,2+3j\n", "'2\\+3j' is not a number"),
-        (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
-    ],
-)
-def test_a_bad_table_is_refused_by_line_and_column(tmp_path, text, message):
-    with pytest.raises(UsageError, match=message):
-        load(written(tmp_path, text), 1.0)
+def test_a_bad_table_is_refused_by_line_and_column(tmp_path):
+    for k, (text, message) in enumerate(
+        [
+            ("", "no samples"),
+            ("a,b\n", "no samples"),
+            ("1\n" * 15, "15 samples, at least 16"),
+            ("a,b\n1,2\n3,x\n", "line 3, column 2: 'x' is not a number"),
+            ("a,b\n1,2\n3,\n", "line 3, column 2: '' is not a number"),
+            ("1,2\n3\n", "line 2 has 1 columns, the lines before it 2"),
+            ("a,b\n1,2\nnan,4\n", "nan in row 3, column 1"),
+            ("1,2\n3,-inf\n", "-inf in row 2, column 2"),
+            ("1,2+3j\n", "'2\\+3j' is not a number"),
+            (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
+        ]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        with pytest.raises(UsageError, match=message):
+            load(written(folder, text), 1.0)
 
 
 def test_a_file_that_is_not_what_its_suffix_says_is_refused(tmp_path):

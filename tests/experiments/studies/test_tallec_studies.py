@@ -398,7 +398,7 @@ def test_without_the_first_run_only_characters_are_asked_for(per, padded):
             if asked:
                 assert int(batch.targets[t, b]) == before
     assert task.baselines() == {"memoryless": pytest.approx(math.log(8))}
-    assert task.chances() == {"memoryless": pytest.approx(1 / 8)}
+    assert task.baseline_accuracies() == {"memoryless": pytest.approx(1 / 8)}
 
 
 def test_a_first_run_that_may_be_the_whole_sequence_has_to_count():
