@@ -8,11 +8,12 @@ compared with its name before it is loaded, for half a library can crash the pro
 renamed, so that processes which build at once need not know of each other: one file, one rename, and the last one wins. To
 load code from a folder is to run the code of whoever can write there: a folder or file of another user, or one that others
 can write, is not used. Without a folder, everything is built anew in each process, in a private place that is gone once the
-library is loaded. Entries that nobody asks for any more are left: they are small, and the folder may be emptied at any time.
+library is loaded. Entries that are no longer used are left: they are small, and the folder may be emptied at any time.
 
 The compiler is the one that CXX names, perhaps with arguments, else the first of c++, g++, clang++. CTRNN_CXXFLAGS adds flags
-after ours, for sanitizers and the like. It runs in that private place, on a copy of what the key was made of: a header that
-was forgotten in `Source.includes` is missing at once, not stale later. So paths in either variable are absolute ones.
+after ours, where the last of a kind counts: -march=x86-64 for the baseline instead of this processor, sanitizers and the like.
+The compiler runs in that private place, on a copy of what the key was made of: a header that was forgotten in
+`Source.includes` is missing at once, not stale later. So paths in either variable are absolute ones.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class Compiler:
     version: str
 
 
-# Libraries, or why there is none. The locks are for threads that ask at once; they carry the process in their key, because a
-# child forked during a build must not wait for a thread that it has not got.
+# Libraries, or why there is none. The locks are for threads (not filelock's: processes need none, see above); they carry the
+# process in their key, because a child forked during a build must not wait for a thread that it has not got.
 _made: dict[tuple[object, ...], ctypes.CDLL | str] = {}
 _locks: dict[tuple[int, tuple[object, ...]], threading.Lock] = {}
 
@@ -106,8 +107,8 @@ _locks: dict[tuple[int, tuple[object, ...]], threading.Lock] = {}
 def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
     r"""The library of a source for one set of definitions, made where there is none yet.
 
-    What a process has asked for once is answered from memory, failures too, until one of the variables CXX, CTRNN_CXXFLAGS
-    and PATH changes; files are not read again.
+    A process remembers its libraries, and failures too, until one of the variables CXX, CTRNN_CXXFLAGS and PATH changes; files
+    are not read again. On a terminal a line on stderr says when one is compiled.
 
     Args:    definitions: macros by name, as in {"REAL": "double", "WIDTH": 4}.
     Raises:  Unavailable.
@@ -115,13 +116,13 @@ def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL
     if sys.platform == "win32":
         raise Unavailable(f"Kernels are not compiled on Windows: they use vector types of gcc and clang. {SLOWER}")
     defined = tuple(sorted(f"-D{name}={int(v) if isinstance(v, int) else v}" for name, v in definitions.items()))
-    asked = (source, defined, *map(os.environ.get, ENVIRONMENT))
-    made = _made.get(asked)
+    request = (source, defined, *map(os.environ.get, ENVIRONMENT))
+    made = _made.get(request)
     if made is None:
-        with _locks.setdefault((os.getpid(), asked), threading.Lock()):
-            made = _made.get(asked)
+        with _locks.setdefault((os.getpid(), request), threading.Lock()):
+            made = _made.get(request)
             if made is None:
-                made = _made[asked] = _attempt(source, defined)
+                made = _made[request] = _attempt(source, defined)
     if isinstance(made, str):
         raise Unavailable(made)
     return made
@@ -150,6 +151,7 @@ def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
         place = Path(private)
         for name, text in texts.items():
             (place / name).write_bytes(text)
+        _announce(source, folder)
         for key, flags in flags_of.items():
             code, said = _run([*compiler.command, *flags, f"./{source.path.name}", "-o", OUTPUT], place)
             if code == 0 and (place / OUTPUT).is_file():
@@ -158,6 +160,13 @@ def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
         f"{_called(compiler)} made no library of {source.path.name} (exit code {code}){_quoted(said)}\n"
         f"Another compiler can be named in CXX. {SLOWER}"
     )
+
+
+def _announce(source: Source, folder: Path | None) -> None:
+    """Say on stderr, if that is a terminal, why a first call takes seconds."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        kept = f"kept in {folder}" if folder else "for this process only (CTRNN_CACHE can name a folder to keep it in)"
+        print(f"ctrnn: compiling {source.path.name} for this processor, 2 to 20 s, {kept}", file=sys.stderr, flush=True)
 
 
 def _key(texts: Mapping[str, bytes], flags: tuple[str, ...], compiler: Compiler) -> str:
@@ -299,7 +308,7 @@ def _kept(made: Path, folder: Path, key: str) -> Path | None:
     content = made.read_bytes()
     entry = folder / f"{key}-{_digest(content)}.so"
     with suppress(OSError):
-        _sweep(folder)
+        _remove_leftovers(folder)
         handle, part = tempfile.mkstemp(dir=folder, suffix=PART)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -312,7 +321,7 @@ def _kept(made: Path, folder: Path, key: str) -> Path | None:
     return None
 
 
-def _sweep(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Remove what killed processes left behind, here and in the folder for temporary files."""
     for path in (*folder.glob(f"*{PART}"), *Path(tempfile.gettempdir()).glob(f"{PRIVATE}*")):
         with suppress(OSError):

@@ -1,8 +1,8 @@
-r"""Which engine runs a discrete cell over a sequence: "compiled", "torch", or none of them, and then why.
+r"""A discrete cell over a whole sequence in one call: by the compiled engine, the plain-torch one, or not at all, and then why.
 
-compiled     one kernel for the sequence, on the CPU; where it cannot be had, one warning says so
-torch        the same in plain torch, with a backward pass of its own: torch_cells.py
-steps        the step map, sample by sample, which takes any field and any step, and is what the others are compared with
+    compiled     compiled_cells.py: one kernel for the sequence, on the CPU; where it cannot be had, one warning says so
+    torch        torch_relaxations.py, torch_lstm.py: the same in plain torch, with a backward pass of its own
+    steps        the step map, sample by sample, which takes any field and any step, and is what the others are compared with
 
 A fused form is taken where it is known to be the same: of a named field, by exact type, under the Euler and the exponential
 Euler step. Whatever looks into the steps gets them: a monitor, a transform, a trace.
@@ -11,21 +11,29 @@ Euler step. Whatever looks into the steps gets them: a monitor, a transform, a t
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ctrnn import VectorField
+from discretize.fused import reference, torch_lstm, torch_relaxations
 from discretize.fused.build import Unavailable
-from discretize.fused.eligibility import not_compiled, told, traced, under_autocast, unusual
-from discretize.fused.kernel_spec import KernelSpec, Kind, kernel_spec_of, kind_of
-from discretize.fused.switch import unwanted
-from discretize.fused.torch_cells import cells
+from discretize.fused.eligibility import (
+    autocast_reason,
+    device_reason,
+    setting_reason,
+    tensor_reason,
+    tracing_reason,
+    warn_once,
+)
+from discretize.fused.kernel_spec import CellInputs, KernelSpec, Kind, kernel_spec_of, kind_of
 from discretize.steps.euler import Euler
 from discretize.steps.exponential import ExponentialEuler
 from discretize.steps.step import Step
 
-__all__ = ["run"]
+__all__ = ["compiled_engine", "run", "run_engine", "torch_engine"]
 
 STEPS: dict[type[Step], str] = {Euler: "euler", ExponentialEuler: "exponential"}
 COMPILED = "discretize.fused.compiled_cells"
@@ -39,41 +47,91 @@ def run(
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
     Raises:  ValueError for a CTRNN_FUSED that says nothing.
     """
-    kind = _covered(field, step, [xs, h0, *([dt] if isinstance(dt, Tensor) else [])], fused)
+    kind = _eligible_kind(field, step, [xs, h0, *([dt] if isinstance(dt, Tensor) else [])], fused)
     if isinstance(kind, str):
         return None, {"engine": "steps", "engine_why": kind}
-    recipe = kernel_spec_of(field, kind)
-    states, why = _compiled(recipe, STEPS[type(step)], xs, h0, dt, substeps)
-    if states is not None:
-        return states, {"engine": "compiled", "engine_why": None}
-    return cells(recipe, STEPS[type(step)], xs, h0, dt, substeps), {"engine": "torch", "engine_why": why}
+    spec, name = kernel_spec_of(field, kind), STEPS[type(step)]
+    engine, why = compiled_engine(kind, name, xs)
+    states = run_engine(engine or torch_engine(kind), spec, name, xs, h0, dt, substeps)
+    return states, {"engine": "torch" if engine is None else "compiled", "engine_why": why}
 
 
-def _covered(field: VectorField, step: Step, given: list[Tensor], fused: bool) -> Kind | str:
+def run_engine(engine: Any, spec: KernelSpec, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
+    r"""The state after each sample, with gradients to samples, h0, weights and dt, and theirs by way of `reference`.
+
+    Args:    engine: of `compiled_engine` or `torch_engine`; spec: the field; step: "euler" or "exponential"; dt: >= 0, the
+             time a sample takes, in `substeps` equal steps; where it is 0 a state stays as it is, to the last bit.
+    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) of the state's
+             dtype -> (time, batch, state).
+    Source:  this project.
+    """
+    inputs = CellInputs(xs, spec.weight_x, spec.bias, h0, spec.weight_h, spec.bias_h, spec.rates, dt)
+    if torch.is_grad_enabled() and any(isinstance(tensor, Tensor) and tensor.requires_grad for tensor in inputs):
+        states: Tensor = _Cells.apply(engine, spec.kind, step, substeps, *inputs)[0]
+        return states
+    with torch.no_grad():
+        return engine.forward(spec.kind, step, substeps, inputs, keep=False)[0]
+
+
+def torch_engine(kind: Kind) -> Any:
+    """The module whose `forward` and `backward` run that kind of field in plain torch."""
+    return torch_lstm if kind.candidate == "lstm" else torch_relaxations
+
+
+def compiled_engine(kind: Kind, step: str, like: Tensor) -> tuple[Any, str | None]:
+    """The module whose `forward` and `backward` call the kernel; or None, and why if there is something to say."""
+    if why := device_reason(like):
+        return None, why
+    try:
+        made = importlib.import_module(COMPILED)
+        made.prepare(kind, step, like.dtype)
+    except ImportError as error:
+        return None, None if error.name == COMPILED else warn_once(str(error))
+    except Unavailable as error:
+        return None, warn_once(str(error))
+    return made, None
+
+
+def _eligible_kind(field: VectorField, step: Step, given: list[Tensor], fused: bool) -> Kind | str:
     """What the field is to a kernel, or why the steps are taken one by one."""
-    if why := traced() or unwanted(fused):
+    if why := tracing_reason() or setting_reason(fused):
         return why
     if type(step) not in STEPS:
         return f"{type(step).__name__} is not Euler or ExponentialEuler itself"
     kind = kind_of(field)
     if isinstance(kind, str):
         return kind
-    return unusual([*given, *field.parameters(), *field.buffers()]) or under_autocast(given[0]) or kind
+    return tensor_reason([*given, *field.parameters(), *field.buffers()]) or autocast_reason(given[0]) or kind
 
 
-def _compiled(
-    recipe: KernelSpec, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int
-) -> tuple[Tensor | None, str | None]:
-    """The states from the compiled kernel; or None, and why if there is something to say."""
-    if why := not_compiled(xs):
-        return None, why
-    try:
-        made = importlib.import_module(COMPILED)
-    except ImportError as error:
-        if error.name == COMPILED:
-            return None, None
-        return None, told(str(error))
-    try:
-        return made.compiled_cells(recipe, step, xs, h0, dt, substeps), None
-    except Unavailable as error:
-        return None, told(str(error))
+class _Cells(torch.autograd.Function):
+    """An engine, what it runs, and its inputs -> the states after samples, and what its backward pass reads."""
+
+    @staticmethod
+    def forward(engine: Any, kind: Kind, step: str, substeps: int, *inputs: Any) -> tuple[Tensor, ...]:
+        return engine.forward(kind, step, substeps, CellInputs(*inputs), keep=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.settings, ctx.number = inputs[:4], None if isinstance(inputs[-1], Tensor) else inputs[-1]
+        ctx.set_materialize_grads(False)  # what is kept would get gradients full of zeros
+        ctx.mark_non_differentiable(*output[1:])
+        # Not the states: they are the user's, to write on.
+        ctx.save_for_backward(*(given if isinstance(given, Tensor) else None for given in inputs[4:]), *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        (engine, kind, step, substeps), needed = ctx.settings, CellInputs(*ctx.needs_input_grad[4:])
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
+        saved = ctx.saved_tensors  # read once: those of `torch.utils.checkpoint` are given once
+        inputs, kept = CellInputs(*saved[: len(needed)]), saved[len(needed) :]
+        inputs = inputs if ctx.number is None else inputs._replace(dt=ctx.number)
+        found: Any
+        if reference.needs_graph(grad):
+            again = partial(reference.cell_states, kind, step, substeps)
+            found = reference.gradients(lambda *given: again(CellInputs(*given)), inputs, needed, grad)
+        else:
+            with torch.autocast(grad.device.type, enabled=False):
+                found = engine.backward(kind, step, substeps, inputs, kept, grad, needed)
+        return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))

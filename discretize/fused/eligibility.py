@@ -1,7 +1,11 @@
-r"""What a kernel can be given: plain tensors of one dtype on one device, with nobody looking at the single operations."""
+r"""What keeps a call from a kernel: a setting, a transform of torch, or tensors that a kernel cannot read.
+
+Kernels take plain tensors of one dtype on one device, where no autocast, tracing or functorch is active.
+"""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable
 
@@ -11,45 +15,47 @@ from torch.autograd.forward_ad import unpack_dual
 
 from discretize.errors import KernelWarning
 
-__all__ = ["not_compiled", "told", "traced", "under_autocast", "unusual"]
+__all__ = ["autocast_reason", "device_reason", "is_plain", "setting_reason", "tensor_reason", "tracing_reason", "warn_once"]
 
+VARIABLE = "CTRNN_FUSED"
 WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 
 
-def not_compiled(like: Tensor) -> str | None:
-    """Why there is no compiled kernel for tensors like this one."""
+def setting_reason(fused: bool) -> str | None:
+    """Why the settings ask for steps one by one: the argument `fused`, or CTRNN_FUSED, which turns all kernels off.
+
+    Raises:  ValueError for a CTRNN_FUSED other than 0 and 1.
+    """
+    setting = os.environ.get(VARIABLE, "1")
+    if setting not in ("0", "1"):
+        raise ValueError(f"The environment variable {VARIABLE} must be 0 (step by step, everywhere) or 1, got {setting!r}.")
+    if setting == "0":
+        return f"{VARIABLE} is 0"
+    return None if fused else "`fused` is False"
+
+
+def device_reason(like: Tensor) -> str | None:
+    """Why there is no compiled kernel for tensors of this dtype and device."""
     if like.device.type == "cpu" and like.dtype in WHOLE:
         return None
     return f"compiled kernels are for float32 and float64 on the CPU, and this is {like.dtype} on {like.device}"
 
 
-def told(why: str) -> str:
-    """Why there is no kernel, said once in the life of the process."""
-    global _silent  # noqa: PLW0603
-    if not _silent:
-        _silent = True
-        warnings.warn(f"Sequences run in plain torch, slower than in compiled kernels: {why}", KernelWarning, stacklevel=2)
-    return why
-
-
-_silent = False
-
-
-def traced() -> str | None:
-    """Whether somebody is writing down the steps, or looks at each operation."""
+def tracing_reason() -> str | None:
+    """Why single operations must be seen: tracing, functorch, or a dispatch mode."""
     if torch.compiler.is_compiling():
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
         return "it is traced by torch.jit"
-    # These ask of torch what it does not promise to tell: without an answer, torch itself refuses what cannot be.
-    if getattr(torch._C, "_are_functorch_transforms_active", bool)():
+    if _functorch_is_active():
         return "it runs inside a transform of torch.func"
     if getattr(torch._C, "_len_torch_dispatch_stack", int)():
         return "a dispatch mode looks at each operation"
     return None
 
 
-def unusual(tensors: Iterable[Tensor]) -> str | None:
+def tensor_reason(tensors: Iterable[Tensor]) -> str | None:
+    """Why these tensors cannot be read together: subclasses, tangents, half precision, several dtypes or devices."""
     first, *others = tensors
     for tensor in (first, *others):
         if type(tensor) not in (Tensor, nn.Parameter):
@@ -63,8 +69,34 @@ def unusual(tensors: Iterable[Tensor]) -> str | None:
     return None if first.numel() else "there are no samples"
 
 
-def under_autocast(xs: Tensor) -> str | None:
+def autocast_reason(xs: Tensor) -> str | None:
     device = xs.device.type
     if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) in HALF:
         return f"autocast to {torch.get_autocast_dtype(device)} is on"
     return None
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor's values can be read and written: no transform's tensor, no subclass, no tangent on it."""
+    if type(tensor) not in (Tensor, nn.Parameter) or unpack_dual(tensor).tangent is not None:
+        return False
+    # The second kind is that of `torch.autograd.grad(..., is_grads_batched=True)`.
+    batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: False)
+    return not _functorch_is_active() and not batched(tensor)
+
+
+def _functorch_is_active() -> bool:
+    # Private to torch, as the others asked for by `getattr`: without an answer, torch itself refuses what cannot be.
+    return bool(getattr(torch._C, "_are_functorch_transforms_active", bool)())
+
+
+def warn_once(why: str) -> str:
+    """Warn that there is no compiled kernel, and why, the first time in a process; returns the reason."""
+    global _warned  # noqa: PLW0603
+    if not _warned:
+        _warned = True
+        warnings.warn(f"Sequences run in plain torch, slower than in compiled kernels: {why}", KernelWarning, stacklevel=2)
+    return why
+
+
+_warned = False

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import RATES, FixedRate, Gate
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["Kind", "KernelSpec", "kind_of", "kernel_spec_of"]
+__all__ = ["CellInputs", "Kind", "KernelSpec", "kind_of", "kernel_spec_of"]
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,42 @@ class KernelSpec:
     bias_h: Tensor | None
     rates: Tensor | None
 
-    def project(self, x: Tensor) -> Tensor:
-        """(..., input) -> (..., columns): the field's own projection, in one product."""
-        return nn.functional.linear(x, self.weight_x, self.bias)
+
+class CellInputs(NamedTuple):
+    """What an engine reads of a cell and its sequence; of gradients, None for those that nobody needs. Any: mostly tensors."""
+
+    xs: Any
+    weight_x: Any
+    bias: Any
+    h0: Any
+    weight_h: Any
+    bias_h: Any
+    rates: Any
+    dt: Any
+
+    def projected(self) -> Tensor:
+        """(time, batch, columns), to be written over."""
+        flat, weights = self.xs.flatten(0, 1), self.weight_x.t()
+        found = flat @ weights if self.bias is None else torch.addmm(self.bias, flat, weights)
+        return found.unflatten(0, self.xs.shape[:2])
+
+    def sizes(self, substeps: int) -> tuple[int, int, int]:
+        """Steps, batch, hidden."""
+        return len(self.xs) * substeps, self.xs.shape[1], self.weight_h.shape[1]
+
+    def step_lengths(self, substeps: int, first: int, last: int) -> float | Tensor:
+        """Of the steps of samples first to last: a number, or (steps, 1 or batch, 1)."""
+        if not isinstance(self.dt, Tensor):
+            return self.dt / substeps
+        return (self.dt[first:last] / substeps).repeat_interleave(substeps, 0)
 
 
 def kind_of(field: VectorField) -> Kind | str:
     """What kernel a field needs, or why there is none."""
     if type(field) is LSTMField:
-        return _not_ours([("field", field, LSTMField), ("gates", field.gates, Affine)]) or Kind("lstm", "constant", False, 0.0)
+        return _unknown_part([("field", field, LSTMField), ("gates", field.gates, Affine)]) or Kind(
+            "lstm", "constant", False, 0.0
+        )
     if type(field) is not Relaxation:
         return f"{type(field).__name__} is not one of the named fields"
     parts: list[tuple[str, nn.Module, type | tuple[type, ...]]] = [
@@ -87,7 +115,7 @@ def kind_of(field: VectorField) -> Kind | str:
     ]
     if type(field.candidate) is ResetCandidate:
         parts += [("candidate", field.candidate.reset, Affine), ("candidate", field.candidate.pull, Affine)]
-    if why := _not_ours(parts):
+    if why := _unknown_part(parts):
         return why
     rate, shared = (field.rate.activation.name, field.rate.shared) if isinstance(field.rate, Gate) else ("constant", False)
     candidate = "tanh" if type(field.candidate) is TanhCandidate else "reset"
@@ -95,7 +123,7 @@ def kind_of(field: VectorField) -> Kind | str:
     return Kind(candidate, rate, shared, exponent)
 
 
-def _not_ours(parts: list[tuple[str, nn.Module, type | tuple[type, ...]]]) -> str | None:
+def _unknown_part(parts: list[tuple[str, nn.Module, type | tuple[type, ...]]]) -> str | None:
     """Why a part, by its role, may do anything: it is of another type, or has methods that its class does not know of."""
     for role, part, known in parts:
         if type(part) not in (known if isinstance(known, tuple) else (known,)):

@@ -1,7 +1,10 @@
 r"""Exact solves of named fields along held and straight inputs by a compiled kernel: kernels/solves.cpp.
 
 Every sample takes the steps that the engine in adaptive.py would take, without waiting for its neighbours; gradients are
-those of the steps, by the way back through them. What second derivatives need is solved again by that engine.
+those of the steps. What second derivatives need is solved again by that engine.
+
+From the projected input on, a sample's states and gradients have the same bits in any batch and with any number of threads;
+the projection is a product of torch's, and the same to rounding.
 """
 
 from __future__ import annotations
@@ -11,21 +14,21 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, HeldPath, LinearPath, VectorField
+from ctrnn import Driven, HeldPath, LinearPath
 from ctrnn.inputs.paths import piece_numbers
 from discretize.errors import Failure
+from discretize.fused import reference
 from discretize.fused.build import Unavailable
-from discretize.fused.eligibility import not_compiled, told, traced, unusual
+from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.fused.kernel_spec import KernelSpec, Kind, kernel_spec_of, kind_of
 from discretize.fused.libraries import Problem, Report, address, solves_library
-from discretize.fused.switch import unwanted
-from discretize.fused.torch_cells import flow_and_leak, is_plain
 from discretize.gradients.checkpointing import Blocks
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.diagnosis import diagnosis
@@ -35,7 +38,7 @@ from discretize.solvers.segments import Chain, chain_of
 __all__ = ["Solved", "solve"]
 
 METHODS = ("dopri5", "tsit5", "dopri8")
-SLICE = 0.2  # seconds in the kernel between looks at Ctrl-C and at the terminal
+SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
 
 @dataclass(frozen=True)
@@ -59,35 +62,35 @@ def solve(
 ) -> Solved | str:
     r"""The solve by a kernel, counted in the engine's counts; or why there is none.
 
-    Args:    ts: the requested times; show: told now and then how many segments are done; stats: where evaluations made again
-             for gradients are counted.
+    Args:    ts: the requested times; show: called now and then with the number of segments done; stats: where
+             evaluations made again for gradients are counted.
     Raises:  MemoryError.
     """
-    kind = _covered(driven, chain, h0, engine, fused)
+    kind = _eligible_kind(driven, chain, h0, engine, fused)
     if isinstance(kind, str):
         return kind
     try:
         solves_library(kind, h0.dtype)
     except Unavailable as error:
-        return told(str(error))
-    recipe = kernel_spec_of(driven.field, kind)
-    flight = _Flight(recipe, driven, chain, engine, ts, show, stats)
-    tensors = Given(_samples(driven), h0, recipe.weight_h, recipe.bias_h, recipe.rates)
-    flight.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    hs = _Solve.apply(flight, *tensors)
-    failure = flight.failure()
-    edges = flight.edges if failure is None else [edge for edge in flight.edges if edge <= flight.failed.segment]
+        return warn_once(str(error))
+    spec = kernel_spec_of(driven.field, kind)
+    run = _KernelRun(spec, driven, chain, engine, ts, show, stats)
+    tensors = SolveInputs(_samples(driven), h0, spec.weight_h, spec.bias_h, spec.rates)
+    run.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    hs = _Solve.apply(run, *tensors)
+    failure = run.failure()
+    edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
     return Solved(edges, hs if failure is None else hs[: len(edges)], failure)
 
 
-def _covered(driven: Driven, chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
-    why = unwanted(fused) or traced() or _no_kernel(driven, chain, engine)
+def _eligible_kind(driven: Driven, chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
+    why = setting_reason(fused) or tracing_reason() or _no_kernel(driven, chain, engine)
     if why:
         return why
     kind = kind_of(driven.field)
     if isinstance(kind, str):
         return kind
-    return not_compiled(h0) or unusual([_samples(driven), h0, *driven.field.parameters()]) or kind
+    return device_reason(h0) or tensor_reason([_samples(driven), h0, *driven.field.parameters()]) or kind
 
 
 def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | None:
@@ -111,7 +114,7 @@ def _samples(driven: Driven) -> Tensor:
     return driven.projected.xs
 
 
-class Given(NamedTuple):
+class SolveInputs(NamedTuple):
     """The tensors of a solve; gradients to them come in the same order."""
 
     projected: Tensor
@@ -121,12 +124,12 @@ class Given(NamedTuple):
     rates: Tensor | None
 
 
-class _Flight:
-    """One solve: what the kernel is told, the kernel's own memory of it, and what it has to say."""
+class _KernelRun:
+    """One solve by the kernel: its arguments, the memory that the kernel keeps of it, and its report."""
 
     def __init__(
         self,
-        recipe: KernelSpec,
+        spec: KernelSpec,
         driven: Driven,
         chain: Chain,
         engine: AdaptiveEngine,
@@ -134,20 +137,20 @@ class _Flight:
         show: Callable[[int], None],
         stats: dict[str, Any],
     ) -> None:
-        self.recipe, self.driven, self.chain, self.engine = recipe, driven, chain, engine
+        self.spec, self.driven, self.chain, self.engine = spec, driven, chain, engine
         self.ts, self.show, self.stats = ts, show, stats
         self.edges = sorted(chain.wanted())
         self.arrays: dict[str, np.ndarray] = {}
         self.keep = False
         self.failed, self.row = Report(), 0
 
-    def fly(self, tensors: Given) -> Tensor:
+    def forward(self, tensors: SolveInputs) -> Tensor:
         """(wanted edges, batch, state); steps are kept where somebody may want a gradient."""
-        self.given = Given(*(None if t is None else t.detach().contiguous() for t in tensors))  # type: ignore[arg-type]
-        h0 = self.given.h0
+        self.inputs = SolveInputs(*(None if t is None else t.detach().contiguous() for t in tensors))  # type: ignore[arg-type]
+        h0 = self.inputs.h0
         hs = h0.new_empty(len(self.edges), *h0.shape)
-        self.library = solves_library(self.recipe.kind, h0.dtype)
-        problem = self._problem(self.given, hs)
+        self.library = solves_library(self.spec.kind, h0.dtype)
+        problem = self._problem(self.inputs, hs)
         handle = self.library.ctrnn_solve_open(ctypes.byref(problem))
         if not handle:
             raise _no_memory()
@@ -156,20 +159,20 @@ class _Flight:
         self._count(len(h0))
         return hs
 
-    def back(self, grad: Tensor) -> list[Tensor | None]:
-        """The gradients to what was given."""
-        projected, h0, *weights = self.given
+    def backward(self, grad: Tensor) -> list[Tensor | None]:
+        """The gradients to the inputs."""
+        projected, h0, *weights = self.inputs
         grad = grad.contiguous()
         of_projected, of_h0 = torch.zeros_like(projected), torch.empty_like(h0)
         of_weights = [None if t is None else torch.empty_like(t) for t in weights]
-        way = self.library.ctrnn_return_open(self.handle.pointer, *map(address, (grad, of_projected, of_h0)))
-        if not way:
+        pointer = self.library.ctrnn_return_open(self.handle.pointer, *map(address, (grad, of_projected, of_h0)))
+        if not pointer:
             raise _no_memory()
-        self.way = _Handle(way, self.library.ctrnn_return_close)
-        self._run(self.library.ctrnn_return_run, way)
-        self.library.ctrnn_return_sums(way, *map(address, of_weights))
+        returning = _Handle(pointer, self.library.ctrnn_return_close)
+        self._run(self.library.ctrnn_return_run, pointer)
+        self.library.ctrnn_return_sums(pointer, *map(address, of_weights))
         self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
-        del self.way
+        del returning
         return [of_projected, of_h0, *of_weights]
 
     def failure(self) -> Failure | None:
@@ -177,33 +180,33 @@ class _Flight:
         if not self.failed.cause:
             return None
         said, row = self.failed, self.row
-        h, error = (torch.zeros(1, self.driven.field.state_size, dtype=self.given.h0.dtype) for _ in range(2))
+        h, error = (torch.zeros(1, self.driven.field.state_size, dtype=self.inputs.h0.dtype) for _ in range(2))
         self.library.ctrnn_solve_failure(self.handle.pointer, row, address(h), address(error))
         last = Attempt(h, error, None) if said.rejected_last else None
         too_many = f"{said.accepted + said.rejected} steps were not enough" if said.cause == 1 else None
         segment = self.chain.segment(int(said.segment), torch.tensor([row]))
         return diagnosis(self.engine.control, segment, h, last, 0, said.tau, said.step, too_many)
 
-    def _problem(self, given: Given, hs: Tensor) -> Problem:
+    def _problem(self, inputs: SolveInputs, hs: Tensor) -> Problem:
         control = self.engine.control
         method = control.method
         assert isinstance(method, EmbeddedRungeKutta)
-        self._lay_out()
-        self._write_out(method)
+        self._segment_arrays()
+        self._tableau_arrays(method)
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
         return Problem(
-            batch=len(given.h0),
-            hidden=self.recipe.hidden,
+            batch=len(inputs.h0),
+            hidden=self.spec.hidden,
             segments=len(self.chain),
             own=int(self.arrays["lengths"].ndim > 1),
             threads=torch.get_num_threads(),
             keep=int(self.keep),
-            projected=address(given.projected),
-            h0=address(given.h0),
-            w=address(given.weight_h),
-            bias_h=address(given.bias_h),
-            rates=address(given.rates),
-            exponent=self.recipe.kind.exponent,
+            projected=address(inputs.projected),
+            h0=address(inputs.h0),
+            w=address(inputs.weight_h),
+            bias_h=address(inputs.bias_h),
+            rates=address(inputs.rates),
+            exponent=self.spec.kind.exponent,
             stages=len(method.c),
             order=method.order,
             rtol=control.rtol,
@@ -214,8 +217,8 @@ class _Flight:
             **arrays,
         )
 
-    def _lay_out(self) -> None:
-        """Where each segment lies, and what is read there."""
+    def _segment_arrays(self) -> None:
+        """How long each segment is, and which piece of the input is read there."""
         chain, path = self.chain, self.driven.projected
         edges, knots, batch = chain.edges.detach(), path.knots.detach(), self.driven.batch
         pieces = piece_numbers(knots, edges[:-1])
@@ -235,8 +238,8 @@ class _Flight:
         places[self.edges] = np.arange(len(self.edges))
         self.arrays["places"] = places
 
-    def _write_out(self, method: EmbeddedRungeKutta) -> None:
-        """The method in full."""
+    def _tableau_arrays(self, method: EmbeddedRungeKutta) -> None:
+        """The Butcher tableau, padded with zeros."""
         stages = len(method.c)
         a = np.zeros((stages, stages))
         for i, row in enumerate(method.a):
@@ -259,7 +262,7 @@ class _Flight:
         self.show(math.floor(self.library.ctrnn_solve_progress(self.handle.pointer) * len(self.chain)))
 
     def _count(self, batch: int) -> None:
-        """Into the counts: every sample's steps; evaluations of the one that took most, and of all."""
+        """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
         counts = self.engine.counts
         reports = (Report * batch)()
         for row, said in enumerate(reports):
@@ -286,7 +289,7 @@ class _Flight:
 
 
 class _Handle:
-    """Memory of the kernel's, given back when nobody needs it."""
+    """Memory of the kernel's, freed with the last reference to this."""
 
     def __init__(self, pointer: int, close: Callable[[int], None]) -> None:
         self.pointer = pointer
@@ -294,57 +297,33 @@ class _Handle:
 
 
 class _Solve(torch.autograd.Function):
-    """A flight and its tensors -> the states at the wanted edges."""
+    """A run of the kernel and its inputs -> the states at the wanted edges."""
 
     @staticmethod
-    def forward(ctx: Any, flight: _Flight, *tensors: Any) -> Tensor:
-        ctx.flight = flight
+    def forward(ctx: Any, run: _KernelRun, *tensors: Any) -> Tensor:
+        ctx.run = run
         ctx.save_for_backward(*tensors)
-        return flight.fly(Given(*tensors))
+        return run.forward(SolveInputs(*tensors))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needed, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
-        if torch.is_grad_enabled() or not is_plain(grad):
-            found = _solved_again(ctx.flight, tensors, needed, grad)
+        if reference.needs_graph(grad):
+            found = reference.gradients(partial(_states_by_engine, ctx.run), tensors, needed, grad)
         else:
-            found = ctx.flight.back(grad)
+            found = ctx.run.backward(grad)
         return None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
 
 
-class _Stacked(VectorField):
-    """A named field by its stacked weights, which are given; its input is the projection."""
-
-    def __init__(self, kind: Kind, weight_h: Tensor, bias_h: Tensor | None, rates: Tensor | None) -> None:
-        columns, hidden = weight_h.shape
-        super().__init__(columns, hidden, kind.state(hidden))
-        self.weights = kind, weight_h, bias_h, rates
-
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return flow_and_leak(self.weights[0], projected, h, *self.weights[1:])[0]
-
-
-def _solved_again(
-    flight: _Flight, tensors: tuple[Tensor | None, ...], needed: tuple[bool, ...], grad: Tensor
-) -> list[Tensor | None]:
-    """The gradients by differentiating the solve as the engine does it: a graph of their own, if grad mode is on."""
-    again, engine = torch.is_grad_enabled(), flight.engine
-    with torch.enable_grad():
-        # Views of their own: one of the tensors may have been made of another, and that way is not ours to go.
-        given: list[Any] = [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
-        projected, h0, *weights = given
-        knots = flight.driven.path.knots
-        held = isinstance(flight.driven.path, HeldPath)
-        along = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
-        chain = chain_of(Driven(_Stacked(flight.recipe.kind, *weights), along), flight.ts)
-        anew = AdaptiveEngine(engine.control)
-        kept = {0: h0}
-        start = anew.start(chain, len(h0))
-        Blocks(anew, chain, None, {}).run(h0, start, kept.__setitem__)
-        states = torch.stack([kept[edge] for edge in flight.edges])
-        sought = [tensor for tensor, need in zip(given, needed, strict=True) if need]
-        found = iter(torch.autograd.grad(states, sought, grad, create_graph=again, allow_unused=True))
-    return [next(found) if need else None for need in needed]
+def _states_by_engine(run: _KernelRun, projected: Tensor, h0: Tensor, *weights: Any) -> Tensor:
+    """The same states by the engine that is written in torch, which autograd differentiates."""
+    knots, held = run.driven.path.knots, isinstance(run.driven.path, HeldPath)
+    path = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
+    chain = chain_of(Driven(reference.StackedField(run.spec.kind, *weights), path), run.ts)
+    anew = AdaptiveEngine(run.engine.control)
+    kept = {0: h0}
+    Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)
+    return torch.stack([kept[edge] for edge in run.edges])
 
 
 def _array(tensor: Tensor, dtype: type) -> np.ndarray:

@@ -11,32 +11,42 @@ With the cotangents (q, p) of (h, c) after a step, E = M(1) o (1 - tanh^2 v) and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from discretize.fused.kernel_spec import Kind
-from discretize.fused.torch_sweeps import Found, States, Tensors, blocks, lengths, phi_1, phi_1_slope, rows, towards
+from discretize.fused.kernel_spec import CellInputs, Kind
+from discretize.fused.torch_sequences import (
+    GradientSums,
+    StateBuffer,
+    backward_steps,
+    blocks,
+    lengths,
+    per_step,
+    phi_1,
+    phi_1_slope,
+    unit_leak_factor,
+)
 
 __all__ = ["backward", "forward"]
 
 tanh_slope, sigmoid_slope = torch.ops.aten.tanh_backward, torch.ops.aten.sigmoid_backward  # (q, value) -> q * derivative
 
 
-def forward(kind: Kind, step: str, substeps: int, given: Tensors, keep: bool) -> tuple[Tensor, ...]:
+def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool) -> tuple[Tensor, ...]:
     """The states after samples; if kept all states, the gates, tanh v, and 1 - f for the exponential step."""
-    steps, batch, hidden = given.sizes(substeps)
-    states, weights = States(given.h0, len(given.xs), substeps, keep), given.weight_h.t()
-    taken, start = lengths(given.dt, substeps, steps), given.projected()
+    steps, batch, hidden = inputs.sizes(substeps)
+    states, weights = StateBuffer(inputs.h0, len(inputs.xs), substeps, keep), inputs.weight_h.t()
+    taken, start = lengths(inputs.dt, substeps, steps), inputs.projected()
     acts = start if keep and substeps == 1 else start.new_empty(steps if keep else 1, *start.shape[1:])
     bent = acts.new_empty(steps if keep else 1, batch, hidden)
     leaks = torch.empty_like(bent) if step == "exponential" else None
-    i_f, i, f, g, o = (rows(acts[..., a * hidden : b * hidden], steps) for a, b in ((0, 2), (0, 1), (1, 2), (2, 3), (3, 4)))
-    saturated, leak = rows(bent, steps), [] if leaks is None else rows(leaks, steps)
-    h, c = given.h0.split(hidden, -1)
-    for k, (row, act, into) in enumerate(zip(rows(start, steps), rows(acts, steps), states.rows, strict=True)):
+    i_f, i, f, g, o = (per_step(acts[..., a * hidden : b * hidden], steps) for a, b in ((0, 2), (0, 1), (1, 2), (2, 3), (3, 4)))
+    saturated, leak = per_step(bent, steps), [] if leaks is None else per_step(leaks, steps)
+    h, c = inputs.h0.split(hidden, -1)
+    for k, (row, act, into) in enumerate(zip(per_step(start, steps), per_step(acts, steps), states.rows, strict=True)):
         h_into, c_into = into.split(hidden, -1)
         torch.addmm(row, h, weights, out=act)
         if leaks is not None:
@@ -48,30 +58,30 @@ def forward(kind: Kind, step: str, substeps: int, given: Tensors, keep: bool) ->
         torch.tanh(v, out=saturated[k])
         M = taken[k] if leaks is None else taken[k] * phi_1(taken[k] * leak[k])
         torch.lerp(c, v, M, out=c_into)
-        torch.lerp(h, o[k] * saturated[k], towards(step, taken[k]), out=h_into)
+        torch.lerp(h, o[k] * saturated[k], unit_leak_factor(step, taken[k]), out=h_into)
         h, c = h_into, c_into
     kept = acts, bent, *(() if leaks is None else (leaks,))
-    return (*states.given(), *kept) if keep else states.given()
+    return (*states.results(), *kept) if keep else states.results()
 
 
 def backward(
-    kind: Kind, step: str, substeps: int, given: Tensors, kept: Sequence[Tensor], grad: Tensor, needed: Tensors
-) -> Tensors:
+    kind: Kind, step: str, substeps: int, inputs: CellInputs, kept: Sequence[Tensor], grad: Tensor, needed: CellInputs
+) -> CellInputs:
     """From the cotangents of the states after samples those of every tensor that needs one."""
-    (_, batch, hidden), (states, acts, bent, *leaks) = given.sizes(substeps), kept
-    found, q = Found(substeps, given, needed), grad[-1]
-    for first, last in blocks(len(given.xs), substeps * batch * acts.shape[-1]):
+    (_, batch, hidden), (states, acts, bent, *leaks) = inputs.sizes(substeps), kept
+    sums, q = GradientSums(substeps, inputs, needed), grad[-1]
+    for first, last in blocks(len(inputs.xs), substeps * batch * acts.shape[-1]):
         lo, hi = first * substeps, last * substeps
-        length, state, act = given.durations(substeps, first, last), states[lo:hi], acts[lo:hi]
+        length, state, act = inputs.step_lengths(substeps, first, last), states[lo:hi], acts[lo:hi]
         local = _Local(step, state, act, bent[lo:hi], [part[lo:hi] for part in leaks], length)
         d_args = torch.empty_like(act)
-        qs = _sweep(q, grad, first, substeps, local, given.weight_h, d_args)
-        found.weights(d_args, state[..., :hidden])
+        qs = backward_steps(q, grad, first, substeps, local, inputs.weight_h, d_args)
+        sums.add_weights(d_args, state[..., :hidden])
         if needed.dt:
-            found.durations(first, last, qs[1:] * local.by_length())
-        found.projections(first, last, d_args)
+            sums.add_step_lengths(first, last, qs[1:] * local.by_length())
+        sums.add_projections(first, last, d_args)
         q = qs[0]
-    return found.all(q)
+    return sums.results(q)
 
 
 class _Local:
@@ -88,7 +98,7 @@ class _Local:
         self.leak = leaks[0] if leaks else 1 - f
         self.pull = torch.addcmul(i * g, self.leak, self.c, value=-1)  # v - c
         M = length * phi_1(length * self.leak) if leaks else length
-        Mh = towards(step, length)
+        Mh = unit_leak_factor(step, length)
         E = tanh_slope(self.o, bent) * Mh
         D = torch.stack([sigmoid_slope(g, i), self.c * f * self.leak, tanh_slope(i, g)], -2)
         self.from_h = torch.cat([E.unsqueeze(-2) * D, (sigmoid_slope(bent, self.o) * Mh).unsqueeze(-2)], -2)
@@ -108,26 +118,16 @@ class _Local:
         leak = torch.cat([torch.ones_like(self.leak), self.leak], -1)
         return pushed * torch.exp(-self.length * leak)
 
+    def step_back(self, qs: Tensor, d_args: Tensor) -> Callable[[int], None]:
+        hidden = self.bent.shape[-1]
+        q_h, q_c = qs[..., :hidden], qs[..., hidden:]
+        h_wide, c_wide, h_rows, c_rows = q_h.unsqueeze(2).unbind(0), q_c.unsqueeze(2).unbind(0), q_h.unbind(0), q_c.unbind(0)
+        to_all, to_three = (d_args[..., : n * hidden].unflatten(-1, (n, hidden)).unbind(0) for n in (4, 3))
+        from_h, from_c, across = self.from_h.unbind(0), self.from_c.unbind(0), self.across.unbind(0)
 
-def _sweep(q: Tensor, grad: Tensor, first: int, substeps: int, local: _Local, weight_h: Tensor, d_args: Tensor) -> Tensor:
-    """As `torch_sweeps.sweep`, with the cotangents of [h, c]."""
-    steps, hidden = len(d_args), weight_h.shape[1]
-    qs = q.new_empty(steps + 1, *q.shape)
-    qs[steps] = q
-    before, C, across, args = qs.unbind(0), local.carried.unbind(0), local.across.unbind(0), d_args.unbind(0)
-    h_before, c_before = qs[..., :hidden].unbind(0), qs[..., hidden:].unbind(0)
-    h_wide, c_wide = qs[..., :hidden].unsqueeze(2).unbind(0), qs[..., hidden:].unsqueeze(2).unbind(0)
-    of_h, of_c = d_args.unflatten(-1, (4, hidden)).unbind(0), d_args[..., : 3 * hidden].unflatten(-1, (3, hidden)).unbind(0)
-    from_h, from_c = local.from_h.unbind(0), local.from_c.unbind(0)
-    arriving = grad[max(0, first - 1) : first + steps // substeps].unbind(0)
-    for k in reversed(range(steps)):
-        torch.mul(h_wide[k + 1], from_h[k], out=of_h[k])
-        of_c[k].addcmul_(c_wide[k + 1], from_c[k])
-        sample, inner = divmod(k, substeps)
-        if inner or not first + sample:
-            torch.mul(before[k + 1], C[k], out=before[k])
-        else:
-            torch.addcmul(arriving[sample - (first == 0)], before[k + 1], C[k], out=before[k])
-        c_before[k].addcmul_(h_before[k + 1], across[k])
-        h_before[k].addmm_(args[k], weight_h)
-    return qs
+        def step(k: int) -> None:
+            torch.mul(h_wide[k + 1], from_h[k], out=to_all[k])
+            to_three[k].addcmul_(c_wide[k + 1], from_c[k])
+            c_rows[k].addcmul_(h_rows[k + 1], across[k])
+
+        return step

@@ -17,8 +17,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from discretize.fused.kernel_spec import Kind
-from discretize.fused.torch_sweeps import Found, States, Tensors, blocks, lengths, phi_1, phi_1_slope, rows, sweep, times, towards
+from discretize.fused.kernel_spec import CellInputs, Kind
+from discretize.fused.torch_sequences import (
+    GradientSums,
+    StateBuffer,
+    backward_steps,
+    blocks,
+    lengths,
+    per_step,
+    phi_1,
+    phi_1_slope,
+    scaled,
+    unit_leak_factor,
+)
 
 __all__ = ["backward", "forward"]
 
@@ -26,26 +37,29 @@ tanh_slope = torch.ops.aten.tanh_backward.grad_input  # (q, t) -> q (1 - t^2)
 sigmoid_slope = torch.ops.aten.sigmoid_backward.grad_input  # (q, s) -> q s (1 - s)
 
 
-def forward(kind: Kind, step: str, substeps: int, given: Tensors, keep: bool) -> tuple[Tensor, ...]:
+def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool) -> tuple[Tensor, ...]:
     """The states after samples; if kept all states, [candidate, rate] or [reset, W_1 h + b_h, rate], and the candidate."""
-    steps, _, hidden = given.sizes(substeps)
-    states, weights, leak = States(given.h0, len(given.xs), substeps, keep), given.weight_h.t(), None
-    start = given.projected()
+    steps, _, hidden = inputs.sizes(substeps)
+    states, weights, leak = StateBuffer(inputs.h0, len(inputs.xs), substeps, keep), inputs.weight_h.t(), None
+    start = inputs.projected()
     acts = start if keep and substeps == 1 else start.new_empty(steps if keep else 1, *start.shape[1:])
-    targets, candidate = (_reset if kind.candidate == "reset" else _tanh)(kind, start, acts, given.bias_h, hidden, steps)
-    clock = given.dt, substeps, steps
-    pace = _gate(kind, step, acts, hidden, *clock) if given.rates is None else _steady(kind, step, given.rates, *clock)
-    h = given.h0
-    for k, (row, act, into) in enumerate(zip(rows(start, steps), rows(acts, steps), states.rows, strict=True)):
+    targets, candidate = (_reset if kind.candidate == "reset" else _tanh)(kind, start, acts, inputs.bias_h, hidden, steps)
+    clock = inputs.dt, substeps, steps
+    if inputs.rates is None:
+        factor = _gated_factor(kind, step, acts, hidden, *clock)
+    else:
+        factor = _constant_factor(kind, step, inputs.rates, *clock)
+    h = inputs.h0
+    for k, (row, act, into) in enumerate(zip(per_step(start, steps), per_step(acts, steps), states.rows, strict=True)):
         torch.addmm(row, h, weights, out=act)
         target = candidate(k)
         if kind.exponent:
             leak = h.abs().pow_(kind.exponent)
-            torch.addcmul(h, pace(k, leak), torch.addcmul(target, leak, h, value=-1), out=into)
+            torch.addcmul(h, factor(k, leak), torch.addcmul(target, leak, h, value=-1), out=into)
         else:
-            torch.lerp(h, target, pace(k, None), out=into)
+            torch.lerp(h, target, factor(k, None), out=into)
         h = into
-    return (*states.given(), acts, targets) if keep else states.given()
+    return (*states.results(), acts, targets) if keep else states.results()
 
 
 Candidate = Callable[[int], Tensor]
@@ -54,7 +68,7 @@ Candidate = Callable[[int], Tensor]
 def _tanh(kind: Kind, start: Tensor, acts: Tensor, bias_h: Tensor | None, hidden: int, steps: int) -> tuple[Tensor, Candidate]:
     """Where the candidates are written, and what is left to do for each once the product with W is added."""
     targets = acts[..., :hidden]
-    written = rows(targets, steps)
+    written = per_step(targets, steps)
     return targets, lambda k: written[k].tanh_()
 
 
@@ -63,9 +77,9 @@ def _reset(kind: Kind, start: Tensor, acts: Tensor, bias_h: Tensor | None, hidde
     to_pull = start[..., hidden : 2 * hidden].clone()
     start[..., hidden : 2 * hidden] = 0 if bias_h is None else bias_h
     targets = to_pull if acts is start else to_pull.new_empty(len(acts), *to_pull.shape[1:])
-    sigmoids = acts.unflatten(-1, (3, hidden))[:, :, ::2] if _in_one(kind) else acts[..., :hidden]
-    squashed, resets = rows(sigmoids, steps), rows(acts[..., :hidden], steps)
-    pulls, given, written = rows(acts[..., hidden : 2 * hidden], steps), rows(to_pull, steps), rows(targets, steps)
+    sigmoids = acts.unflatten(-1, (3, hidden))[:, :, ::2] if _one_sigmoid(kind) else acts[..., :hidden]
+    squashed, resets = per_step(sigmoids, steps), per_step(acts[..., :hidden], steps)
+    pulls, given, written = per_step(acts[..., hidden : 2 * hidden], steps), per_step(to_pull, steps), per_step(targets, steps)
 
     def candidate(k: int) -> Tensor:
         squashed[k].sigmoid_()
@@ -74,74 +88,74 @@ def _reset(kind: Kind, start: Tensor, acts: Tensor, bias_h: Tensor | None, hidde
     return targets, candidate
 
 
-def _in_one(kind: Kind) -> bool:
+def _one_sigmoid(kind: Kind) -> bool:
     """Whether a reset and the rate are one call of the sigmoid."""
     return kind.candidate == "reset" and kind.rate == "sigmoid" and not kind.shared
 
 
-Pace = Callable[[int, Tensor | None], Tensor]
+Factor = Callable[[int, Tensor | None], Tensor]
 
 
-def _steady(kind: Kind, step: str, rates: Tensor, dt: float | Tensor, substeps: int, steps: int) -> Pace:
+def _constant_factor(kind: Kind, step: str, rates: Tensor, dt: float | Tensor, substeps: int, steps: int) -> Factor:
     """M of each step where the rate is a constant."""
-    u = times(rates, dt / substeps)
-    known = u if kind.exponent else towards(step, u)
-    ready = rows(known, steps) if isinstance(dt, Tensor) else [known] * steps
+    u = scaled(rates, dt / substeps)
+    known = u if kind.exponent else unit_leak_factor(step, u)
+    ready = per_step(known, steps) if isinstance(dt, Tensor) else [known] * steps
     if step == "euler" or not kind.exponent:
         return lambda k, leak: ready[k]
-    return lambda k, leak: _moved(step, ready[k], leak)
+    return lambda k, leak: _factor(step, ready[k], leak)
 
 
-def _gate(kind: Kind, step: str, acts: Tensor, hidden: int, dt: float | Tensor, substeps: int, steps: int) -> Pace:
+def _gated_factor(kind: Kind, step: str, acts: Tensor, hidden: int, dt: float | Tensor, substeps: int, steps: int) -> Factor:
     """M of each step where the rate is a gate, whose argument it is written over."""
-    gates, taken = rows(_gate_of(kind, acts, hidden), steps), lengths(dt, substeps, steps)
-    if _in_one(kind):
-        return lambda k, leak: _moved(step, times(gates[k], taken[k]), leak)
-    return lambda k, leak: _moved(step, times(_rate_(kind.rate, gates[k]), taken[k]), leak)
+    gates, taken = per_step(_gate_columns(kind, acts, hidden), steps), lengths(dt, substeps, steps)
+    if _one_sigmoid(kind):
+        return lambda k, leak: _factor(step, scaled(gates[k], taken[k]), leak)
+    return lambda k, leak: _factor(step, scaled(_rate_in_place(kind.rate, gates[k]), taken[k]), leak)
 
 
-def _gate_of(kind: Kind, acts: Tensor, hidden: int) -> Tensor:
+def _gate_columns(kind: Kind, acts: Tensor, hidden: int) -> Tensor:
     return acts[..., (2 if kind.candidate == "reset" else 1) * hidden :]
 
 
-def _moved(step: str, u: Tensor, leak: Tensor | None) -> Tensor:
+def _factor(step: str, u: Tensor, leak: Tensor | None) -> Tensor:
     if leak is None:
-        return towards(step, u)
+        return unit_leak_factor(step, u)
     return u if step == "euler" else u * phi_1(u * leak)
 
 
-def _rate_(name: str, z: Tensor) -> Tensor:
+def _rate_in_place(name: str, z: Tensor) -> Tensor:
     if name == "sigmoid":
         return z.sigmoid_()
     return z.exp_() if name == "exponential" else torch.neg(logsigmoid(z.neg_()), out=z)
 
 
 def backward(
-    kind: Kind, step: str, substeps: int, given: Tensors, kept: Sequence[Tensor], grad: Tensor, needed: Tensors
-) -> Tensors:
+    kind: Kind, step: str, substeps: int, inputs: CellInputs, kept: Sequence[Tensor], grad: Tensor, needed: CellInputs
+) -> CellInputs:
     """From the cotangents of the states after samples those of every tensor that needs one."""
-    (_, batch, hidden), (states, acts, targets) = given.sizes(substeps), kept
-    found, q, columns = Found(substeps, given, needed), grad[-1], acts.shape[-1]
-    for first, last in blocks(len(given.xs), substeps * batch * columns):
+    (_, batch, hidden), (states, acts, targets) = inputs.sizes(substeps), kept
+    sums, q, columns = GradientSums(substeps, inputs, needed), grad[-1], acts.shape[-1]
+    for first, last in blocks(len(inputs.xs), substeps * batch * columns):
         lo, hi = first * substeps, last * substeps
-        length, h, act = given.durations(substeps, first, last), states[lo:hi], acts[lo:hi]
-        rate = _gate_of(kind, act, hidden) if given.rates is None else given.rates
+        length, h, act = inputs.step_lengths(substeps, first, last), states[lo:hi], acts[lo:hi]
+        rate = _gate_columns(kind, act, hidden) if inputs.rates is None else inputs.rates
         local = _local(kind, step, h, act, targets[lo:hi], rate, length)
         d_args = torch.empty_like(act)
-        qs = sweep(q, grad, first, substeps, local.units, local.shared, local.carried, given.weight_h, d_args)
-        found.weights(d_args, h)
+        qs = backward_steps(q, grad, first, substeps, local, inputs.weight_h, d_args)
+        sums.add_weights(d_args, h)
         if needed.rates:
-            found.of.rates.add_((qs[1:] * local.pushed * length).sum((0, 1)))
+            sums.of.rates.add_((qs[1:] * local.pushed * length).sum((0, 1)))
         if needed.dt:
-            found.durations(first, last, qs[1:] * local.pushed * rate)
+            sums.add_step_lengths(first, last, qs[1:] * local.pushed * rate)
         if kind.candidate == "reset":
             pull = d_args[..., hidden : 2 * hidden]
             if needed.bias_h:
-                found.of.bias_h.add_(pull.sum((0, 1)))
+                sums.of.bias_h.add_(pull.sum((0, 1)))
             torch.mul(qs[1:], local.target, out=pull)  # P_1 is outside of the reset, where W_1 h + b_h is inside
-        found.projections(first, last, d_args)
+        sums.add_projections(first, last, d_args)
         q = qs[0]
-    return found.all(q)
+    return sums.results(q)
 
 
 @dataclass(frozen=True)
@@ -158,12 +172,25 @@ class _Local:
     target: Tensor
     pushed: Tensor
 
+    def step_back(self, qs: Tensor, d_args: Tensor) -> Callable[[int], None]:
+        _, _, columns, hidden = self.units.shape
+        wide, units, q = qs.unsqueeze(2).unbind(0), self.units.unbind(0), qs.unbind(0)
+        to_units = d_args[..., : columns * hidden].unflatten(-1, (-1, hidden)).unbind(0)
+        to_shared = d_args[..., columns * hidden :].unbind(0)
+
+        def step(k: int) -> None:
+            torch.mul(wide[k + 1], units[k], out=to_units[k])
+            if self.shared is not None:
+                torch.sum(q[k + 1] * self.shared[k], -1, keepdim=True, out=to_shared[k])
+
+        return step
+
 
 def _local(kind: Kind, step: str, h: Tensor, act: Tensor, target: Tensor, rate: Tensor, length: float | Tensor) -> _Local:
-    hidden, u = h.shape[-1], times(rate, length)
+    hidden, u = h.shape[-1], scaled(rate, length)
     leak = h.abs().pow_(kind.exponent) if kind.exponent else None
     pull = target - h if leak is None else torch.addcmul(target, leak, h, value=-1)
-    M = _moved(step, u, leak)
+    M = _factor(step, u, leak)
     pushed = pull if step == "euler" else pull * torch.exp(-u if leak is None else -u * leak)
     gated, resets = kind.rate != "constant", kind.candidate == "reset"
     per_unit = gated and not kind.shared
@@ -177,7 +204,7 @@ def _local(kind: Kind, step: str, h: Tensor, act: Tensor, target: Tensor, rate: 
     shared = None
     if gated:
         by_rate = units[..., -1, :] if per_unit else torch.empty_like(h)
-        _rate_slope(kind.rate, times(pushed, length), rate, by_rate)
+        _rate_slope(kind.rate, scaled(pushed, length), rate, by_rate)
         shared = None if per_unit else by_rate
     return _Local(units, shared, _carried(kind, step, h, u, leak, pull, M), by_target, pushed)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from discretize.fused import kernel_spec, torch_cells
+from discretize.fused import cells, kernel_spec
 
 __all__ = ["COMPILED", "ENGINES", "STEPS", "TORCH", "cell_engine", "wrong_engine"]
 
@@ -51,8 +51,10 @@ def _plain_torch(field: ctrnn.VectorField, step: discretize.Step) -> Callable[[T
     if isinstance(kind, str) or type(step) not in NAMES:
         return kind if isinstance(kind, str) else f"{step!r} has no fused form"
 
+    engine = cells.torch_engine(kind)
+
     def run(x: Tensor) -> Tensor:
-        h0 = x.new_zeros(x.shape[1], field.state_size)
-        return field.visible(torch_cells.cells(kernel_spec.kernel_spec_of(field, kind), NAMES[type(step)], x, h0, 1.0, 1))
+        h0, spec = x.new_zeros(x.shape[1], field.state_size), kernel_spec.kernel_spec_of(field, kind)
+        return field.visible(cells.run_engine(engine, spec, NAMES[type(step)], x, h0, 1.0, 1))
 
     return run

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import hashlib
+import io
 import os
 import shlex
 import shutil
@@ -194,6 +195,24 @@ def test_asked_twice_a_process_builds_once(source, counting):
     first = library(source, {"REAL": "double", "FACTOR": 2})
     assert library(source, {"FACTOR": "2", "REAL": "double"}) is first
     assert len(counting.calls) == 1
+
+
+def test_a_terminal_is_told_of_a_build_and_a_pipe_is_not(source, counting, tmp_path, monkeypatch, capsys):
+    answer(source)
+    assert capsys.readouterr() == ("", "")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    answer(source, factor=3)
+    assert terminal.getvalue() == f"ctrnn: compiling tiny.cpp for this processor, 2 to 20 s, kept in {tmp_path / 'cache'}\n"
+    forget(monkeypatch)
+    answer(source, factor=3)
+    assert terminal.getvalue().count("\n") == 1  # what is kept is not compiled
+    monkeypatch.setenv("CTRNN_CACHE", "/proc/none")
+    forget(monkeypatch)
+    answer(source)
+    assert terminal.getvalue().endswith("20 s, for this process only (CTRNN_CACHE can name a folder to keep it in)\n")
+    assert capsys.readouterr().out == ""
 
 
 def test_threads_that_ask_at_once_build_once(source, tmp_path, monkeypatch):

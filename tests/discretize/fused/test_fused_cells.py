@@ -20,11 +20,10 @@ from discretize import DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, Kerne
 from discretize.fused import cells as choice
 from discretize.fused import eligibility
 from discretize.fused.build import Unavailable
-from discretize.fused.compiled_cells import compiled_cells
 from discretize.fused.kernel_spec import kernel_spec_of, kind_of
-from discretize.fused.torch_cells import cells as torch_cells
 
-ENGINES = {"torch": torch_cells, "compiled": compiled_cells}
+ENGINES = ("torch", "compiled")
+compiled_engine = choice.compiled_engine  # before a test puts another in its place
 STEPS = {"euler": Euler(), "exponential": ExponentialEuler()}
 CANDIDATES = {"tanh": ctrnn.TanhCandidate, "reset": ctrnn.ResetCandidate}
 RATES = {
@@ -65,8 +64,14 @@ def engine(request, monkeypatch):
     """Its name, with nothing in the way of its being chosen."""
     monkeypatch.delenv("CTRNN_FUSED", raising=False)
     if request.param == "torch":
-        monkeypatch.setattr(choice, "_compiled", lambda *_: (None, None))
+        monkeypatch.setattr(choice, "compiled_engine", lambda *_: (None, None))
     return request.param
+
+
+def run_engine(engine, spec, step, x, *rest):
+    """The states by an engine of that name."""
+    chosen = choice.torch_engine(spec.kind) if engine == "torch" else compiled_engine(spec.kind, step, x)[0]
+    return choice.run_engine(chosen, spec, step, x, *rest)
 
 
 def near(found: torch.Tensor, expected: torch.Tensor, floor: float = 0.0) -> bool:
@@ -164,14 +169,14 @@ def test_any_sizes_and_any_layout_of_the_samples(sizes, name, step, substeps, fo
     for engine in ENGINES:
         with pytest.MonkeyPatch.context() as patch:
             if engine == "torch":
-                patch.setattr(choice, "_compiled", lambda *_: (None, None))
+                patch.setattr(choice, "compiled_engine", lambda *_: (None, None))
             assert_the_same(field, STEPS[step], engine, tensors, lambda rnn, *given: rnn(*given), dt=0.3, substeps=substeps)
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("engine", ["torch"], indirect=True)
 def test_long_sequences_are_worked_through_in_pieces(step, engine, monkeypatch):
-    monkeypatch.setattr("discretize.fused.torch_sweeps.BLOCK", 100)
+    monkeypatch.setattr("discretize.fused.torch_sequences.BLOCK", 100)
     for name in FEW:
         x, h_0 = torch.randn(23, 3, 2, requires_grad=True), torch.randn(3, made(name).state_size, requires_grad=True)
         assert_the_same(made(name), STEPS[step], engine, (x, h_0), dt=0.4, substeps=2)
@@ -206,7 +211,7 @@ def weighted(name, step, substeps):
 
     def run(engine, x, h0, dt, *weights):
         with_these = type(spec)(**(vars(spec) | dict(zip(names, weights, strict=True))))
-        return ENGINES[engine](with_these, step, x, h0, dt, substeps)
+        return run_engine(engine, with_these, step, x, h0, dt, substeps)
 
     return run, (x, h0, dt, *weights)
 
@@ -277,7 +282,7 @@ def check_no_time(name, step, engine):
     h0 = torch.randn(3, field.state_size)
     h0[0] = 0  # where |h|^r has no slope
     x, dt, h0 = torch.randn(2, 3, 2, requires_grad=True), torch.zeros(2, 3, 1, requires_grad=True), h0.requires_grad_()
-    states = ENGINES[engine](kernel_spec_of(field, kind_of(field)), step, x, h0, dt, 2)
+    states = run_engine(engine, kernel_spec_of(field, kind_of(field)), step, x, h0, dt, 2)
     assert torch.equal(states, torch.stack([h0, h0])), name  # h + 0 * slope, of numbers and not of products of matrices
     for gradient in torch.autograd.grad(states.sum(), [x, h0, dt, *field.parameters()]):
         assert bool(torch.isfinite(gradient).all()), name
@@ -293,7 +298,7 @@ def test_neither_threads_nor_neighbours_change_a_bit_of_a_compiled_sequence():
         def found(rows, threads=1, spec=spec, x=x, h0=h0, cotangent=cotangent):
             torch.set_num_threads(threads)
             given = [x[:, rows].clone().requires_grad_(), h0[rows].clone().requires_grad_()]
-            states = compiled_cells(spec, "exponential", *given, 0.4, 2)
+            states = run_engine("compiled", spec, "exponential", *given, 0.4, 2)
             shared = [weight for weight in (spec.weight_x, spec.weight_h) if weight.requires_grad]
             return states, *torch.autograd.grad(states, [*given, *shared], cotangent[:, rows])
 
@@ -339,7 +344,7 @@ def test_without_gradients_nothing_is_kept_but_the_states(engine):
         field = made(name, 2, 4)
         spec, x, h0 = kernel_spec_of(field, kind_of(field)), torch.randn(50, 3, 2), torch.zeros(3, field.state_size)
         with Allocated() as allocated, torch.no_grad():
-            states = ENGINES[engine](spec, "euler", x, h0, 1.0, 8)
+            states = run_engine(engine, spec, "euler", x, h0, 1.0, 8)
         # Rows in turn beside the states, and no numbers for each of the 400 steps.
         assert allocated.numbers < states.numel() + 50 * h0.numel(), name
 
@@ -519,9 +524,9 @@ def test_a_kernel_that_cannot_be_had_is_warned_of_once(monkeypatch):
         raise Unavailable("there is no compiler")
 
     fake = types.ModuleType(choice.COMPILED)
-    fake.compiled_cells = none_to_be_had
+    fake.prepare = none_to_be_had
     monkeypatch.setitem(sys.modules, choice.COMPILED, fake)
-    monkeypatch.setattr(eligibility, "_silent", False)
+    monkeypatch.setattr(eligibility, "_warned", False)
     rnn, x = DiscreteRNN(ctrnn.gated(2, 3)), torch.randn(4, 3, 2)
     with pytest.warns(KernelWarning, match="there is no compiler"):
         rnn(x)
@@ -533,7 +538,7 @@ def test_a_kernel_that_cannot_be_had_is_warned_of_once(monkeypatch):
 
 def test_without_kernels_at_all_nothing_is_warned_of(monkeypatch):
     monkeypatch.setattr(choice, "COMPILED", "discretize.fused.no_such_kernels")
-    monkeypatch.setattr(eligibility, "_silent", False)
+    monkeypatch.setattr(eligibility, "_warned", False)
     rnn = DiscreteRNN(ctrnn.gated(2, 3))
     rnn(torch.randn(4, 3, 2))
     assert rnn.stats == {"engine": "torch", "engine_why": None}

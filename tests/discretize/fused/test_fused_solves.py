@@ -389,7 +389,7 @@ def test_an_interrupted_solve_gives_its_memory_back(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(solves, "SLICE", 0.0)
-    monkeypatch.setattr(solves._Flight, "_progress", interrupted)
+    monkeypatch.setattr(solves._KernelRun, "_progress", interrupted)
     with pytest.raises(KeyboardInterrupt):
         discretize.integrate(field, ctrnn.HeldPath(xs), field.initial_state(4), torch.arange(7.0, dtype=torch.float64))
     gc.collect()

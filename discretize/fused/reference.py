@@ -1,0 +1,98 @@
+r"""Kernels' fields in torch operations that autograd differentiates: second derivatives, and gradients under transforms.
+
+All fused engines have a first-order backward pass of their own. Where it is itself differentiated, or its cotangent belongs
+to a transform, the same states are computed again here, with a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, logsigmoid
+
+from ctrnn import VectorField
+from discretize.fused.eligibility import is_plain
+from discretize.fused.kernel_spec import CellInputs, Kind
+from discretize.steps.phi import phi
+
+__all__ = ["StackedField", "cell_states", "gradients", "needs_graph"]
+
+
+def needs_graph(cotangent: Tensor) -> bool:
+    """Whether a backward pass has to be made of torch's own operations."""
+    return torch.is_grad_enabled() or not is_plain(cotangent)
+
+
+def gradients(
+    states_of: Callable[..., Tensor], inputs: Sequence[Any], needed: Sequence[bool], cotangent: Tensor
+) -> list[Tensor | None]:
+    """Of states_of(*inputs), by autograd; with a graph of their own, if grad mode is on."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # A view: else autograd.grad follows an edge between two inputs and counts it twice.
+        views = [given.view_as(given) if isinstance(given, Tensor) else given for given in inputs]
+        sought = [view for view, need in zip(views, needed, strict=True) if need]
+        found = iter(torch.autograd.grad(states_of(*views), sought, cotangent, create_graph=again, allow_unused=True))
+    return [next(found) if need else None for need in needed]
+
+
+def cell_states(kind: Kind, step: str, substeps: int, inputs: CellInputs) -> Tensor:
+    """The states after each sample, (time, batch, state), step by step."""
+    projected = linear(inputs.xs, inputs.weight_x, inputs.bias)
+    length = inputs.dt / substeps
+    lengths: Sequence[Any] = length.unbind(0) if isinstance(length, Tensor) else [length] * len(projected)
+    h, states = inputs.h0, []
+    for row, dt in zip(projected.unbind(0), lengths, strict=True):
+        for _ in range(substeps):
+            slope, leak = _flow_and_leak(kind, row, h, inputs.weight_h, inputs.bias_h, inputs.rates)
+            h = h + dt * (slope if step == "euler" else phi(1, -dt * leak) * slope)
+        states.append(h)
+    return torch.stack(states)
+
+
+class StackedField(VectorField):
+    """A named field by its stacked weights, which may be any tensors; its input is the projection."""
+
+    def __init__(self, kind: Kind, weight_h: Tensor, bias_h: Tensor | None, rates: Tensor | None) -> None:
+        columns, hidden = weight_h.shape
+        super().__init__(columns, hidden, kind.state(hidden))
+        self.kind, self.weights = kind, (weight_h, bias_h, rates)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return _flow_and_leak(self.kind, projected, h, *self.weights)[0]
+
+
+def _flow_and_leak(
+    kind: Kind, projected: Tensor, h: Tensor, weight_h: Tensor, bias_h: Tensor | None, rates: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What the field of that kind gives as `VectorField.flow_and_leak`."""
+    hidden = weight_h.shape[1]
+    if kind.candidate == "lstm":
+        visible, cell = h.split(hidden, -1)
+        i, f, g, o = (projected + linear(visible, weight_h)).split(hidden, -1)
+        carried = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        slope = torch.cat([torch.sigmoid(o) * torch.tanh(carried) - visible, carried - cell], -1)
+        return slope, torch.cat([torch.ones_like(visible), torch.sigmoid(-f)], -1)
+    if kind.candidate == "reset":
+        parts = [hidden, hidden, len(weight_h) - 2 * hidden]
+        (to_reset, to_pull, to_gate), (reset, pull, gate) = projected.split(parts, -1), weight_h.split(parts)
+        target = torch.tanh(to_pull + torch.sigmoid(to_reset + linear(h, reset)) * linear(h, pull, bias_h))
+        z = to_gate + linear(h, gate)
+    else:
+        a, z = (projected + linear(h, weight_h)).split([hidden, len(weight_h) - hidden], -1)
+        target = torch.tanh(a)
+    rate = _rate(kind.rate, z) if rates is None else rates
+    leak = torch.ones_like(h)
+    if kind.exponent:
+        at_rest = h == 0  # with the subgradient 0 of |h|^r there, as `PowerDecay`
+        leak = torch.where(at_rest, torch.zeros_like(h), torch.where(at_rest, leak, h).abs() ** kind.exponent)
+    return rate * (target - leak * h), rate * leak
+
+
+def _rate(name: str, z: Tensor) -> Tensor:
+    if name == "sigmoid":
+        return torch.sigmoid(z)
+    return torch.exp(z) if name == "exponential" else -logsigmoid(-z)
