@@ -1,4 +1,4 @@
-r"""The torch code and the papers' equations, one and the same.
+r"""Equality of the torch code and the papers' equations, proved for all weights.
 
     torch field -> torch.export -> graph of tensor operations -> each read as SymPy arithmetic -> dh/dt, for all weights
 
@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import isfinite
 from typing import Any, cast
 
 import numpy as np
 import sympy
 import torch
-from sympy import Abs, Eq, ImmutableDenseMatrix, Integer, Rational, S, sign, tanh
+from sympy import Eq, ImmutableDenseMatrix, Integer, S
 from sympy.core.function import AppliedUndef
 from torch.export.graph_signature import InputKind, OutputKind
 
 import ctrnn
 from ctrnn.fields.field import VectorField
+from derivations.operations import OPERATIONS, Entries, exact
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, Verdict, check
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 
 __all__ = ["UnknownOperation", "agreement_identities", "symbolic", "verify"]
-
-Entries = np.ndarray[Any, np.dtype[np.object_]]
-aten = torch.ops.aten
 
 
 class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
@@ -121,25 +118,16 @@ def _run(graph: torch.fx.Graph, values: dict[str, Any]) -> Entries:
 
     for node in graph.nodes:
         if node.op == "call_function":
-            if node.target not in OPERATIONS:
+            operation = operator.getitem if node.target is operator.getitem else OPERATIONS.get(str(node.target))
+            if operation is None:
                 raise UnknownOperation(
                     f"{node.target} has no reading in SymPy; write the field with the operations that have one "
-                    f"({', '.join(sorted({str(known) for known in OPERATIONS if known is not operator.getitem}))}), "
-                    "or add it to OPERATIONS in derivations/agreement.py."
+                    f"({', '.join(sorted(OPERATIONS))}), or add it to OPERATIONS in derivations/operations.py."
                 )
-            values[node.name] = OPERATIONS[node.target](*read(node.args), **read(node.kwargs))
+            values[node.name] = operation(*read(node.args), **read(node.kwargs))
         elif node.op == "output":
             return cast(Entries, read(node.args[0])[0])
     raise AssertionError("a graph has an output")
-
-
-def _exact(number: Any) -> Any:
-    """The rational number that a float is; everything else as it comes."""
-    if isinstance(number, float):
-        if not isfinite(number):
-            raise ValueError(f"the field's code contains the constant {number}, which is no real number.")
-        return Rational(*number.as_integer_ratio())
-    return Integer(number) if isinstance(number, int) else number
 
 
 def _array(entries: Any) -> Entries:
@@ -149,128 +137,13 @@ def _array(entries: Any) -> Entries:
 
 
 def _constant(tensor: torch.Tensor) -> Entries:
-    entries = [_exact(value) for value in tensor.detach().cpu().reshape(-1).tolist()]
+    entries = [exact(value) for value in tensor.detach().cpu().reshape(-1).tolist()]
     return _array(entries).reshape(tuple(tensor.shape))
 
 
 def _matrix(entries: Entries) -> ImmutableDenseMatrix:
     columns = entries.shape[-1] if entries.ndim > 1 else 1
     return ImmutableDenseMatrix(entries.size // max(columns, 1), columns, list(entries.reshape(-1)))
-
-
-def _each(function: Callable[..., Any]) -> Callable[..., Entries]:
-    """Entry by entry, with torch's broadcasting, which is numpy's."""
-    over_all = np.frompyfunc(lambda *entries: function(*map(_exact, entries)), _arity(function), 1)
-    # frompyfunc gives a bare object for what has no axes.
-    return lambda *arrays: np.asarray(over_all(*arrays), dtype=object)
-
-
-def _arity(function: Callable[..., Any]) -> int:
-    if function is _where:
-        return 3
-    return 2 if function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, Eq) else 1
-
-
-def _weighted(function: Callable[..., Any]) -> Callable[..., Entries]:
-    """add and sub of torch: a + alpha b."""
-    return lambda a, b, *, alpha=1: _each(function)(a, _each(operator.mul)(alpha, b))
-
-
-def _linear(x: Entries, weight: Entries, bias: Entries | None = None) -> Entries:
-    product = np.asarray(x @ weight.T, dtype=object)
-    return product if bias is None else _each(operator.add)(product, bias)
-
-
-def _split(x: Entries, sizes: list[int], dim: int = 0) -> list[Entries]:
-    return np.split(x, np.cumsum(sizes)[:-1], axis=dim)
-
-
-def _chunk(x: Entries, chunks: int, dim: int = 0) -> list[Entries]:
-    # torch's chunks are of one size, but for a smaller last one: numpy's array_split shares out otherwise.
-    width = -(-x.shape[dim] // chunks)
-    return np.split(x, list(range(width, x.shape[dim], width)), axis=dim)
-
-
-def _slice(x: Entries, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Entries:
-    return np.moveaxis(np.moveaxis(x, dim, 0)[slice(start, end, step)], 0, dim)
-
-
-def _full(shape: Iterable[int], value: Any) -> Entries:
-    return np.full(tuple(shape), _exact(value), dtype=object)
-
-
-def _sum(x: Entries, dim: Any = None, keepdim: bool = False) -> Entries:
-    axes = tuple(dim) if dim else None
-    return np.asarray(np.sum(x, axis=axes, keepdims=keepdim, initial=S.Zero), dtype=object)
-
-
-def _where(condition: Any, then: Any, otherwise: Any) -> Any:
-    """`otherwise`, where the value singled out by an equation is the one that it has there anyway; else by cases."""
-
-    def pick(cases: sympy.Piecewise) -> Any:
-        return cases.args[-1].expr
-
-    otherwise = otherwise.replace(lambda e: isinstance(e, sympy.Piecewise) and e.args[0].cond == condition, pick)
-    if isinstance(condition, Eq) and otherwise.subs(condition.lhs, condition.rhs) == then:
-        return otherwise
-    return sympy.Piecewise((then, condition), (otherwise, True))
-
-
-def _same(x: Entries, *_: Any, **__: Any) -> Entries:
-    return x
-
-
-OPERATIONS: Mapping[Any, Callable[..., Any]] = {
-    operator.getitem: operator.getitem,
-    aten.linear.default: _linear,
-    aten.matmul.default: lambda a, b: np.asarray(a @ b, dtype=object),
-    aten.mm.default: lambda a, b: np.asarray(a @ b, dtype=object),
-    aten.add.Tensor: _weighted(operator.add),
-    aten.sub.Tensor: _weighted(operator.sub),
-    aten.rsub.Scalar: lambda a, b: _each(operator.sub)(b, a),
-    aten.mul.Tensor: _each(operator.mul),
-    aten.div.Tensor: _each(operator.truediv),
-    aten.reciprocal.default: _each(lambda a: 1 / a),
-    aten.neg.default: _each(operator.neg),
-    aten.abs.default: _each(Abs),
-    aten.sign.default: _each(sign),
-    aten.square.default: _each(lambda a: a**2),
-    aten.pow.Tensor_Scalar: _each(operator.pow),
-    aten.pow.Tensor_Tensor: _each(operator.pow),
-    aten.eq.Scalar: _each(Eq),
-    aten.where.self: _each(_where),
-    aten.exp.default: _each(sympy.exp),
-    aten.log.default: _each(sympy.log),
-    aten.sqrt.default: _each(sympy.sqrt),
-    aten.sin.default: _each(sympy.sin),
-    aten.cos.default: _each(sympy.cos),
-    aten.tanh.default: _each(tanh),
-    aten.sigmoid.default: _each(lambda a: 1 / (1 + sympy.exp(-a))),
-    aten.log_sigmoid.default: _each(lambda a: -sympy.log(1 + sympy.exp(-a))),
-    aten.cat.default: lambda xs, dim=0: np.concatenate(xs, axis=dim),
-    aten.stack.default: lambda xs, dim=0: np.stack(xs, axis=dim),
-    aten.chunk.default: _chunk,
-    aten.split_with_sizes.default: _split,
-    aten.slice.Tensor: _slice,
-    aten.select.int: lambda x, dim, index: np.asarray(np.take(x, index, axis=dim), dtype=object),
-    aten.unsqueeze.default: np.expand_dims,
-    aten.transpose.int: np.swapaxes,
-    aten.t.default: lambda x: x.T,
-    aten.reshape.default: lambda x, shape: x.reshape(shape),
-    aten.view.default: lambda x, shape: x.reshape(shape),
-    aten.sum.dim_IntList: _sum,
-    aten.ones.default: lambda shape, **_: _full(shape, 1),
-    aten.zeros.default: lambda shape, **_: _full(shape, 0),
-    aten.full.default: lambda shape, value, **_: _full(shape, value),
-    aten.new_full.default: lambda x, shape, value, **_: _full(shape, value),
-    aten.full_like.default: lambda x, value, **_: _full(x.shape, value),
-    aten.ones_like.default: lambda x, **_: _full(x.shape, 1),
-    aten.zeros_like.default: lambda x, **_: _full(x.shape, 0),
-    aten.clone.default: _same,
-    aten.alias.default: _same,
-    aten.detach.default: _same,
-    aten.lift_fresh_copy.default: _same,
-}
 
 
 def agreement_identities() -> Iterator[Identity]:
@@ -301,7 +174,7 @@ def _named() -> Iterator[tuple[str, VectorField, SymbolicField, Match]]:
     yield "gated, global", ctrnn.gated(1, 2, "global", **float64), fields.gated(gate="global"), _gated
     yield "gated, network", ctrnn.gated(1, 2, "network", **float64), fields.gated(gate="network"), _network_gated
     for exponent, word in ((2.0, "2"), (0.5, "1/2"), (0.0, "0")):
-        decay, twin = ctrnn.PowerDecay(exponent), fields.power_decay(_exact(exponent))
+        decay, twin = ctrnn.PowerDecay(exponent), fields.power_decay(exact(exponent))
         yield f"leaky, |h|^{word} h", ctrnn.leaky(1, 2, decay=decay, **float64), fields.leaky(decay=twin), _leaky
     decay, twin = ctrnn.PowerDecay(2.0), fields.power_decay(Integer(2))
     yield "gated, |h|^2 h", ctrnn.gated(1, 2, decay=decay, **float64), fields.gated(decay=twin), _gated

@@ -1,6 +1,6 @@
 r"""The ledger: every claim of the papers, and every result of our own, with its verdict.
 
-Chapters are decided one by one, on two processors if asked; nothing is kept from one run to the next.
+Chapters are decided one by one, or shared among processes; nothing is kept from one run to the next.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Entry:
              what the text says; statements: the same, to be decided as printed; assumptions: what must be assumed
              beyond what the letters carry by nature; mutation: must flip the verdict (a corrected entry needs none);
              correction: where the print is wrong; remark: on the text (a garbled extraction, a reading chosen);
-             recorded: the verdict expected, where it is not told by the fields above (undecided entries, say).
+             recorded: the verdict expected, where the fields above do not say it (undecided entries, say).
     Source:  this project.
     """
 

@@ -1,9 +1,9 @@
-r"""Which classes of fields contain their own warped fields.
+r"""Closure under changes of time: which classes of fields contain their own warped fields.
 
     the theorem       on the clock c every field is multiplied by c'(t), its whole state at once
     the question      is there, for every member F and every speed c', a member F' of the same class with F' = c' F?
 
-A field is read as a polynomial in *leaves*, which stay as they are (h, x, tanh(...), |h|^r h), whose coefficients hold
+A field is read as a polynomial in *generators*, which stay as they are (h, x, tanh(...), |h|^r h), whose coefficients hold
 *slots*, which the class is free to choose: constants (alpha, tau), and gates, which are sigmoids, exponentials or
 softplus functions with a parameter of their own. Comparing coefficients gives the new slots:
 
@@ -12,7 +12,7 @@ softplus functions with a parameter of their own. Comparing coefficients gives t
     none          a coefficient has no slot: -h stays -h, and -c' h is needed
 
 The first two are proved by putting the witness in. That a class absorbs no more is proved for one unit, on h, x > 0: where
-the leaves hold no parameters, and where one power of h outgrows all that does.
+the generators hold no parameters, and where one power of h outgrows all that does.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def closed_under(field: Any) -> Closure:
 
         field = symbolic(field)
     reading = FieldReading(field, field.flow)
-    # Where h and x are positive |h| is h: fewer leaves, none of them the product of others.
+    # Where h and x are positive |h| is h: fewer generators, none of them the product of others.
     positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
     orthant = FieldReading(field, field.flow.xreplace(positive).applyfunc(powsimp))
     if (values := reading.absorbed_by(gates_only=True)) is not None:

@@ -1,7 +1,7 @@
-r"""A field as a polynomial in leaves whose coefficients hold slots: the rates that its class is free to choose.
+r"""A field as a polynomial in generators whose coefficients hold slots: the rates that its class is free to choose.
 
-leaf    stays as it is: h, x, tanh(...), |h|^r h
-slot    a constant, or a sigmoid, exponential or softplus gate, with a parameter that stands nowhere else
+generator    stays as it is: h, x, tanh(...), |h|^r h
+slot         a constant, or a sigmoid, exponential or softplus gate, with a parameter that stands nowhere else
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Slot:
 
 
 class FieldReading:
-    """A field as polynomials in its leaves, with slots in their coefficients."""
+    """A field as polynomials in its generators, with slots in their coefficients."""
 
     def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix) -> None:
         self.state, self.data = field.state, {*field.state, *field.inputs}
         self.parameters = {u for matrix in field.parameters.values() for u in matrix.free_symbols}
         candidates = dict.fromkeys(e for rate in flow for e in self._outermost(rate) if self._kind(e))
         self.slots = self._with_parameters_of_their_own(list(candidates), flow)
-        self.leaves: dict[Expr, Symbol] = {}
+        self.generators: dict[Expr, Symbol] = {}
         self.flow = [expand(self._bare(rate)) for rate in flow]
 
     def absorbed_by(self, gates_only: bool) -> dict[Symbol, Expr] | None:
@@ -62,8 +62,8 @@ class FieldReading:
         new = self._primed(gates_only)
         for h, rate in zip(self.state, self.flow, strict=True):
             top = self._outgrowing(h, rate)
-            # A gate may be any function, a combination of leaves too: coefficients count only where there is none.
-            terms = self._terms(rate) if self._has_free_leaves(rate) else {} if top is None else {top[0]: top[1]}
+            # A gate may be any function, a combination of generators too: coefficients count only where there is none.
+            terms = self._terms(rate) if self._has_free_generators(rate) else {} if top is None else {top[0]: top[1]}
             for coefficient in terms.values():
                 left, right = coefficient.xreplace(new), speed * coefficient
                 if not left.free_symbols & set(new.values()) and expand(left - right) != 0:
@@ -78,42 +78,42 @@ class FieldReading:
         return {slot.letter: Dummy(slot.letter.name) for slot in self.slots if slot.is_gate or not gates_only}
 
     def _terms(self, rate: Expr) -> dict[Expr, Expr]:
-        """Products of leaves, and their coefficients."""
-        leaves = list(self.leaves.values())
-        if not leaves:
+        """Products of generators, and their coefficients."""
+        generators = list(self.generators.values())
+        if not generators:
             return {S.One: rate}
-        return {Mul(*map(Pow, leaves, powers)): c for powers, c in Poly(rate, *leaves).as_dict().items()}
+        return {Mul(*map(Pow, generators, powers)): c for powers, c in Poly(rate, *generators).as_dict().items()}
 
-    def _has_free_leaves(self, rate: Expr) -> bool:
-        """Whether leaves hold no parameters and none is a polynomial in others (h, h^r, tanh(h), ...), and there is no gate."""
+    def _has_free_generators(self, rate: Expr) -> bool:
+        """Whether there is no gate, and generators hold no parameters and none is a polynomial in others (h, tanh(h))."""
 
-        def is_free(leaf: Expr) -> bool:
-            inner = leaf.base if leaf.is_Pow else leaf.args[0] if leaf.func in (tanh, sin, exp) else leaf
+        def is_free(generator: Expr) -> bool:
+            inner = generator.base if generator.is_Pow else generator.args[0] if generator.func in (tanh, sin, exp) else generator
             return inner in self.data
 
         gates = {slot.letter for slot in self.slots if slot.is_gate}
-        return not rate.free_symbols & gates and all(map(is_free, self._leaves_of(rate)))
+        return not rate.free_symbols & gates and all(map(is_free, self._generators_of(rate)))
 
     def _outgrowing(self, h: Expr, rate: Expr) -> tuple[Expr, Expr] | None:
         """The power of h that outgrows the rest of its rate whatever the parameters, and its coefficient."""
         unbounded_gates = [slot.letter for slot in self.slots if slot.is_gate and slot.kind != SIGMOID]
-        growing = [leaf for leaf in self._leaves_of(rate) if leaf.has(h) and not _is_bounded(leaf)]
+        growing = [generator for generator in self._generators_of(rate) if generator.has(h) and not _is_bounded(generator)]
         if len(growing) != 1 or rate.has(*unbounded_gates):
             return None
-        (leaf,) = growing
-        if not (leaf == h or (leaf.is_Pow and leaf.base == h and leaf.exp.is_positive)):
+        (generator,) = growing
+        if not (generator == h or (generator.is_Pow and generator.base == h and generator.exp.is_positive)):
             return None
-        letter = self.leaves[leaf]
+        letter = self.generators[generator]
         (power,), coefficient = max(Poly(rate, letter).as_dict().items())
-        if not power or coefficient.free_symbols & set(self.leaves.values()):
+        if not power or coefficient.free_symbols & set(self.generators.values()):
             return None
         return letter**power, coefficient
 
-    def _leaves_of(self, rate: Expr) -> list[Expr]:
-        return [leaf for leaf, letter in self.leaves.items() if letter in rate.free_symbols]
+    def _generators_of(self, rate: Expr) -> list[Expr]:
+        return [generator for generator, letter in self.generators.items() if letter in rate.free_symbols]
 
     def _bare(self, e: Expr) -> Expr:
-        """The expression with letters for slots and leaves."""
+        """The expression with letters for slots and generators."""
         for slot in self.slots:
             if slot.stands_for == e:
                 return slot.letter
@@ -121,7 +121,7 @@ class FieldReading:
             return e
         if _is_arithmetic(e):
             return e.func(*map(self._bare, e.args))
-        return self.leaves.setdefault(e, Dummy("leaf"))
+        return self.generators.setdefault(e, Dummy("generator"))
 
     def _outermost(self, e: Expr) -> Iterator[Expr]:
         """What sums, products and powers are made of."""
@@ -132,7 +132,7 @@ class FieldReading:
             yield e
 
     def _with_parameters_of_their_own(self, candidates: list[Expr], flow: ImmutableDenseMatrix) -> list[Slot]:
-        """Only what has a parameter that stands nowhere else can be chosen freely; what has not is a leaf."""
+        """Only what has a parameter that stands nowhere else can be chosen freely; what has not is a generator."""
         outermost = list(dict.fromkeys(e for rate in flow for e in self._outermost(rate)))
         kept = candidates
         while True:
@@ -168,5 +168,5 @@ def _rate_kind(e: Expr) -> str | None:
     return SOFTPLUS if e.func is log else SIGMOID if e == sigma(-exponents[0]) else None
 
 
-def _is_bounded(leaf: Expr) -> bool:
-    return leaf.func in (tanh, sin, cos, sign) or _rate_kind(leaf) == SIGMOID
+def _is_bounded(generator: Expr) -> bool:
+    return generator.func in (tanh, sin, cos, sign) or _rate_kind(generator) == SIGMOID

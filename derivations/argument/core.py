@@ -1,4 +1,4 @@
-r"""The identities in the order of the argument, and a run through all of them.
+r"""All identities, in the order of the papers' argument, and the check of each of them.
 
 chain rule for clocks -> constant speed, leaky -> learned speed, gated -> Taylor step, GRU, LSTM -> slow forgetting
 -> the torch code is those fields

@@ -1,4 +1,4 @@
-r"""An identity, and what it means for it to hold.
+r"""Identities lhs = rhs, and the decision: proved by SymPy, refuted by rational numbers, or undecided.
 
     lhs = rhs holds    when every entry of lhs - rhs simplifies to exactly 0
     it fails           when exact rational numbers are found at which lhs - rhs is not 0
@@ -117,13 +117,13 @@ def check(identity: Identity) -> Verdict:
 
     proofs, undecided = [], []
     for number, difference in enumerate(identity.differences(), 1):
-        bare, leaves = _abstract(difference)
+        bare, meanings = _abstract(difference)
         dice = random.Random(0)
         proof = _quick_proof(bare)
-        refutation = None if proof else refuted_at(bare, leaves, dice, TRIALS_BEFORE)
+        refutation = None if proof else refuted_at(bare, meanings, dice, TRIALS_BEFORE)
         if proof is None and refutation is None:
             proof = _slow_proof(bare)
-            refutation = None if proof else refuted_at(bare, leaves, dice, TRIALS_AFTER)
+            refutation = None if proof else refuted_at(bare, meanings, dice, TRIALS_AFTER)
         if refutation is not None:
             counterexample, value = refutation
             return verdict(
@@ -156,9 +156,9 @@ def _abstract(difference: Expr) -> tuple[Expr, dict[Expr, Expr]]:
     a derivative that can be carried out is not free.
     """
     difference = difference.doit()
-    leaves = {leaf: symbols.stand_in(leaf) for leaf in free_values(difference)}
-    bare = difference.xreplace(leaves)
-    return bare, {**{v: k for k, v in leaves.items()}, **{u: u for u in bare.free_symbols - set(leaves.values())}}
+    letters = {quantity: symbols.stand_in(quantity) for quantity in free_values(difference)}
+    bare = difference.xreplace(letters)
+    return bare, {**{v: k for k, v in letters.items()}, **{u: u for u in bare.free_symbols - set(letters.values())}}
 
 
 def _quick_proof(bare: Expr) -> str | None:

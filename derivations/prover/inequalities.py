@@ -44,11 +44,11 @@ class Less:
     r"""lower <= upper (lower < upper if strict) for all letters as their assumptions and `region` allow.
 
     The proof is one of sign: upper - lower, or the expression it is `rewritten` to, has a sign SymPy can read once letters
-    from a bounded region are written with positive ones; or it starts at 0 or above and its derivative along a letter
-    of `along` is proved positive in the same way, again and again.
+    from a bounded region are written with positive ones; or it starts at 0 or above and its derivative in a letter
+    of `rising` is proved positive in the same way, again and again.
 
     Args:    lower, upper; strict; region: (from, to) for letters, ends not included; rewritten: an expression equal to
-             upper - lower; along: letters of `region` to take derivatives in.
+             upper - lower; rising: letters to take derivatives in, one after the other.
     Source:  this project.
     """
 
@@ -57,7 +57,7 @@ class Less:
     strict: bool = False
     region: Region | None = None
     rewritten: Expr | None = None
-    along: tuple[Symbol, ...] = ()
+    rising: tuple[Symbol, ...] = ()
     kind = "inequality on a region"
 
     def formulas(self) -> tuple[Basic, ...]:
@@ -83,7 +83,7 @@ class Less:
         if found is None:
             if self.rewritten is not None and not (same := check(Identity("", "", "", gap, self.rewritten))).holds:
                 return verdict(UNDECIDED, f"upper - lower could not be rewritten: {same.evidence}")
-            how = _sign(gap_as_read, dict(self.region or {}), self.strict, self.along, 4)
+            how = _sign(gap_as_read, dict(self.region or {}), self.strict, self.rising, 4)
             found = _negative(gap, points, self.strict) if how is None else None
         if found is not None:
             values, value = found
@@ -135,19 +135,19 @@ def _inside(letter: Symbol, bounds: tuple[Expr | int, Expr | int] | None, dice: 
     return low + far if low.is_finite else high - far if high.is_finite else far - 1 / far
 
 
-def _sign(e: Expr, region: dict[Symbol, tuple[Any, Any]], strict: bool, along: tuple[Symbol, ...], depth: int) -> str | None:
+def _sign(e: Expr, region: dict[Symbol, tuple[Any, Any]], strict: bool, rising: tuple[Symbol, ...], depth: int) -> str | None:
     """How e is seen to be positive (or not negative) on the region; None if it is not seen."""
     if _reads(_in_positive_letters(e, region), strict):
         return "its sign shows" + (" in positive letters" if region else "")
-    for letter in along if depth else ():
+    for letter in rising if depth else ():
         low, _ = region.get(letter, (0, oo))
         at_start = limit_or_none(e, letter, low, "+")
         if at_start is None or at_start == -oo:
             continue
         rest = {u: bounds for u, bounds in region.items() if u != letter}
-        starts = at_start in (0, oo) or _sign(at_start, rest, False, along, depth - 1)
+        starts = at_start in (0, oo) or _sign(at_start, rest, False, rising, depth - 1)
         # Above its start a function with a positive derivative is positive even where it starts at 0.
-        if starts and (rises := _sign(simplify(e.diff(letter)), region, strict, along, depth - 1)):
+        if starts and (rises := _sign(simplify(e.diff(letter)), region, strict, rising, depth - 1)):
             return f"not negative as {letter} -> {low}, and its derivative in {letter} is positive ({rises})"
     return None
 

@@ -22,24 +22,24 @@ NOTICEABLE = Rational(1, 10**20)
 
 
 def refuted_at(
-    bare: Expr, leaves: Mapping[Expr, Expr], dice: random.Random, trials: int
+    bare: Expr, meanings: Mapping[Expr, Expr], dice: random.Random, trials: int
 ) -> tuple[dict[Expr, Rational], Expr] | None:
-    """Numbers at which the expression is not 0, and its value there; `leaves` says what its letters stand for."""
-    letters = sorted(leaves, key=lambda letter: str(leaves[letter]))
+    """Numbers at which the expression is not 0, and its value there; `meanings` says what its letters stand for."""
+    letters = sorted(meanings, key=lambda letter: str(meanings[letter]))
     for _ in range(trials):
-        values = {letter: random_rational(letter, leaves[letter], dice) for letter in letters}
-        found = {leaves[letter]: value for letter, value in values.items()}
+        values = {letter: random_rational(letter, meanings[letter], dice) for letter in letters}
+        found = {meanings[letter]: value for letter, value in values.items()}
         value = certain_value(bare.xreplace(values)) if None not in found.values() and _are_apart(found, dice) else None
         if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)):
             return found, value
     return None
 
 
-def random_rational(letter: Expr, leaf: Expr, dice: random.Random) -> Rational | None:
+def random_rational(letter: Expr, quantity: Expr, dice: random.Random) -> Rational | None:
     """A random rational number that the letter's assumptions allow; for derivatives a positive one, as for clocks."""
     for _ in range(200):
         value = Rational(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))
-        if isinstance(leaf, Derivative | Subs):
+        if isinstance(quantity, Derivative | Subs):
             value = abs(value) + Rational(1, 8)
         if all(getattr(value, f"is_{fact}", None) in (truth, None) for fact, truth in letter.assumptions0.items()):
             return value
@@ -82,7 +82,7 @@ def _are_apart(values: Mapping[Expr, Rational], dice: random.Random) -> bool:
     Places are compared as numbers, for f((x + 1)^2) and f(x^2 + 2 x + 1) are one value under two names.
     """
     trial = _Trial(dict(values), dice)
-    places = [trial.place(leaf) for leaf in values if not isinstance(leaf, Symbol)]
+    places = [trial.place(quantity) for quantity in values if not isinstance(quantity, Symbol)]
     return None not in places and len({*places, *trial.inside}) == len(places) + len(trial.inside)
 
 
@@ -93,25 +93,25 @@ class _Trial:
         self.numbers, self.dice = numbers, dice
         self.inside: dict[tuple[object, ...], Expr] = {}
 
-    def place(self, leaf: Expr) -> tuple[object, ...] | None:
+    def place(self, quantity: Expr) -> tuple[object, ...] | None:
         """Which function or derivative a value belongs to, and where it is taken; None where that is no number."""
-        inner = leaf.expr if isinstance(leaf, Subs) else leaf
+        inner = quantity.expr if isinstance(quantity, Subs) else quantity
         applied = inner.expr if isinstance(inner, Derivative) else inner
-        argument = dict(zip(leaf.variables, leaf.point, strict=True)) if isinstance(leaf, Subs) else {}
+        argument = dict(zip(quantity.variables, quantity.point, strict=True)) if isinstance(quantity, Subs) else {}
         taken_at = tuple(self._digits(a.xreplace(argument)) for a in applied.args)
         by = tuple(applied.args.index(u) if u in applied.args else u for u in inner.variables) if inner != applied else ()
         return None if None in taken_at else (applied.func, by, taken_at)
 
     def _digits(self, e: Expr) -> str | None:
-        for leaf in dict.fromkeys(free_values(e)):
-            if leaf not in self.numbers:
-                place = self.place(leaf)
+        for quantity in dict.fromkeys(free_values(e)):
+            if quantity not in self.numbers:
+                place = self.place(quantity)
                 if place is None:
                     return None
                 if place not in self.inside:
-                    self.inside[place] = random_rational(symbols.stand_in(leaf), leaf, self.dice) or S.Zero
-                self.numbers[leaf] = self.inside[place]
-        e = e.xreplace({leaf: self.numbers[leaf] for leaf in free_values(e)})
+                    self.inside[place] = random_rational(symbols.stand_in(quantity), quantity, self.dice) or S.Zero
+                self.numbers[quantity] = self.inside[place]
+        e = e.xreplace({quantity: self.numbers[quantity] for quantity in free_values(e)})
         for letter in sorted(e.free_symbols - set(self.numbers), key=str):
             self.numbers[letter] = random_rational(letter, letter, self.dice) or S.Zero
         value = certain_value(e.xreplace(self.numbers))

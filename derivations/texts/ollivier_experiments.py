@@ -246,7 +246,7 @@ def distant_xor() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 4, XOR, errors and bits", "The classification error, 1 where the right bit has probability 1/2 or less, is "
                                                "always bounded by the log-likelihood error.",
-        (Equal(log2(2), S.One), Less(S.One, log2(2) + log(1 + u) / log(2), True), Less(S.Zero, log(1 + u), True, along=(u,))),
+        (Equal(log2(2), S.One), Less(S.One, log2(2) + log(1 + u) / log(2), True), Less(S.Zero, log(1 + u), True, rising=(u,))),
         ("the log-likelihood is in base 2, as the section says",),
         Mutation("base 2 read as base e", Less(S.One, log(2) + u)), remark="with probability 1/(2 (1 + u)) of the right bit, u "
                                                                            ">= 0",
@@ -389,8 +389,8 @@ def table() -> Iterator[Entry]:
     yield Entry(
         PAPER, "table 1, regret", "Regret is the log-likelihood of the true model less that of the trained one; on the mean it "
                                   "is a divergence, so not negative.",
-        (Equal((-true) - (-loss), loss - true), Less(log(1 + q), q, True, along=(q,)), Less(q / (1 + q), log(1 + q), True,
-            along=(q,))),
+        (Equal((-true) - (-loss), loss - true), Less(log(1 + q), q, True, rising=(q,)), Less(q / (1 + q), log(1 + q), True,
+            rising=(q,))),
         ("the validation sequence is drawn from the true model",),
         Mutation("trained less true", Equal((-loss) - (-true), loss - true)), remark="log x <= x - 1 for x = 1 + q and for x = "
                                                                                      "1/(1 + q); one sequence may do otherwise",

@@ -103,7 +103,7 @@ def monotone() -> Iterator[Entry]:
     yield Entry(
         OWN, "result 7, inequality", "(|a|^r a - |b|^r b)(a - b) >= 2^-r |a - b|^(r+2), with equality for a = -b.",
         (Equal(opposite.subs(share, 1), S.Zero), Equal(diff(opposite, share), slope),
-         Less(S.Zero, exp(rate) - 1, True, along=(rate,)),
+         Less(S.Zero, exp(rate) - 1, True, rising=(rate,)),
          Less(share, (1 + share) / 2, True, {share: (0, 1)}), Equal(same.subs(q, 0), S.Zero), Equal(diff(same, q), rises)),
         ("r > 0",), Mutation("2^-r read as 2^(1-r)",
          Equal((1 + share ** (r + 1) - 2 ** (1 - r) * (1 + share) ** (r + 1)).subs(share, 1), S.Zero)),

@@ -120,14 +120,14 @@ def fixed_points() -> Iterator[Entry]:
         OWN, "step maps, fixed point of Lie's splitting",
         "Lie's splitting rests at g f/(1 - e^-g), further out than f for every g > 0.",
         (Equal(_step("splitting").subs(h, lie), lie, Eq(Function("step")(lie), lie)),
-         Less(1 - exp(-g), g, True, along=(g,))), (FROZEN,),
+         Less(1 - exp(-g), g, True, rising=(g,))), (FROZEN,),
         Mutation("g f/(1 - e^-g) read as f", Equal(_step("splitting").subs(h, f), f)),
     )  # fmt: skip
     yield Entry(
         OWN, "step maps, fixed point of Strang's splitting",
         "Strang's splitting rests at f (g/2)/sinh(g/2), nearer to 0 than f for every g > 0.",
         (Equal(_step("strang_splitting").subs(h, strang).rewrite(exp), strang.rewrite(exp), Eq(Function("step")(strang), strang)),
-         Less(g / 2, sinh(g / 2), True, along=(g,))), (FROZEN,),
+         Less(g / 2, sinh(g / 2), True, rising=(g,))), (FROZEN,),
         Mutation("sinh(g/2) read as tanh(g/2)", Less(g / 2, tanh(g / 2), True)),
     )  # fmt: skip
 
@@ -262,7 +262,7 @@ def regions() -> Iterator[Entry]:
         (*(Equal(induced_factors(name, g)[0], 1 / (1 + g)) for name in ("backward_euler", "frozen_backward_euler")),
          *(Equal(induced_factors(name, g)[0], exp(-g)) for name in EXPONENTIAL),
          Less(S.Zero, 1 / (1 + g), True), Less(1 / (1 + g), S.One, True), Less(S.Zero, exp(-g), True),
-         Less(exp(-g), S.One, True, along=(g,))), (FROZEN,),
+         Less(exp(-g), S.One, True, rising=(g,))), (FROZEN,),
         Mutation("Euler's factor for theirs", Less(S.Zero, induced_factors("euler", g)[0], True)),
     )  # fmt: skip
     yield Entry(
@@ -330,7 +330,7 @@ def stiff() -> Iterator[Entry]:
     worst = -1 - 2 * LambertW(-exp(-S.Half) / 2, -1)
     yield Entry(
         OWN, "step maps, backward Euler forgets too little", "Backward Euler leaves more than is right: 1/(1 + g) > e^-g.",
-        (Less(1 + g, exp(g), True, along=(g,)), Equal(backward, 1 / (1 + g))), (FROZEN,),
+        (Less(1 + g, exp(g), True, rising=(g,)), Equal(backward, 1 / (1 + g))), (FROZEN,),
         Mutation("1/(1 + g) read as Euler's 1 - g", Less(exp(-g), 1 - g, True)),
     )  # fmt: skip
     yield Entry(
@@ -346,7 +346,7 @@ def stiff() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         OWN, "step maps, trapezoid forgets too much", "The trapezoid's R is below e^-g, for every g > 0.",
-        (Less(middle, exp(-g), True, {g: (2, oo)}), Less(g, log((1 + g / 2) / (1 - g / 2)), True, {g: (0, 2)}, along=(g,))),
+        (Less(middle, exp(-g), True, {g: (2, oo)}), Less(g, log((1 + g / 2) / (1 - g / 2)), True, {g: (0, 2)}, rising=(g,))),
         (FROZEN,), Mutation("below read as above", Less(exp(-g), middle, True)),
         remark="for g < 2 by logarithms: e^g < (1 + g/2)/(1 - g/2); from g = 2 on R is not positive",
     )  # fmt: skip
@@ -379,7 +379,7 @@ def power_factors() -> Iterator[Entry]:
     exact, start = (1 + r * y) ** (-1 / r), symbols.positive_h0
     H, rate = symbols.signal("h")(symbols.s), Symbol("g", positive=True)
     path = start * (1 + r * rate * start**r * symbols.s) ** (-1 / r)
-    logs = Less(log(1 + r * y), r * y, True, along=(y,))
+    logs = Less(log(1 + r * y), r * y, True, rising=(y,))
     yield Entry(
         OWN, "step maps, power decay", "Of h' = -g |h|^r h there is left (1 + r y)^(-1/r), with y = g |h|^r t.",
         (Solves((Eq(H.diff(symbols.s), -rate * H**r * H),), {H: path}, (S.Zero, {H: start})),
@@ -399,8 +399,8 @@ def power_factors() -> Iterator[Entry]:
         OWN, "step maps, power decay by frozen backward Euler",
         "Frozen backward Euler leaves 1/(1 + y): at r = 1 that is exact, for r > 1 it forgets too much, for r < 1 too little.",
         (Equal(_power("frozen_backward_euler"), 1 / (1 + y)), Equal(exact.subs(r, 1), 1 / (1 + y)),
-         Less(log(1 + above * y), above * log(1 + y), True, along=(y,)),
-         Less(below * log(1 + y), log(1 + below * y), True, {below: (0, 1)}, along=(y,))), POWER,
+         Less(log(1 + above * y), above * log(1 + y), True, rising=(y,)),
+         Less(below * log(1 + y), log(1 + below * y), True, {below: (0, 1)}, rising=(y,))), POWER,
         Mutation("r > 1 and r < 1 exchanged", Less(above * log(1 + y), log(1 + above * y), True)),
         remark="by logarithms, with r = 1 + u, and with rho < 1 for r",
     )  # fmt: skip
@@ -461,7 +461,7 @@ def power_long() -> Iterator[Entry]:
          Less(S.Zero, residual.diff(rho), True), Tends(rho + y * rho ** (r + 1) - 1, rho, 0, S.NegativeOne),
          Equal(residual.subs(rho, 1), y),
          Equal(exact * (1 + y / (1 + r * y)), exact + y * exact ** (r + 1)),
-         Less(log(1 + (r + 1) * y), (r + 1) / r * log(1 + r * y), True, along=(y,))), POWER,
+         Less(log(1 + (r + 1) * y), (r + 1) / r * log(1 + r * y), True, rising=(y,))), POWER,
         Mutation("above read as below", Less((r + 1) / r * log(1 + r * y), log(1 + (r + 1) * y), True)),
         remark="the left side rises with rho and is below 1 at the exact factor, by logarithms, with 1 + y/(1 + r y) = (1 + (r + "
                "1) y)/(1 + r y)",
@@ -578,7 +578,7 @@ def lstm() -> Iterator[Entry]:
     yield Entry(
         OWN, "step maps, LSTM's cell by exponential Euler",
         "Exponential Euler multiplies c by e^(-(1 - f) dt), at dt = 1 not by f but by more.",
-        (Equal(by_flow, exp(-(1 - forget) * part)), Less(1 - u, exp(-u), True, along=(u,))), held,
+        (Equal(by_flow, exp(-(1 - forget) * part)), Less(1 - u, exp(-u), True, rising=(u,))), held,
         Mutation("more read as less", Less(exp(forget - 1), forget, True, {forget: (0, 1)})), remark="with f = 1 - u",
     )  # fmt: skip
     kept = exponential(*shown, S.One).doit()
@@ -603,7 +603,7 @@ def readings() -> Iterator[Entry]:
         (Equal(_step("euler").subs(g, 1 - rate), (1 - rate) * f + rate * h),
          *(Equal(_step(name).subs(g, 1 - rate), h + gate * (f - h))
            for name, gate in (("exponential_euler", 1 - exp(rate - 1)), ("backward_euler", (1 - rate) / (2 - rate)))),
-         Less(1 - exp(rate - 1), 1 - exp(-1), True, along=(rate,)), Less((1 - rate) / (2 - rate), S.Half, True, {rate: (0, 1)})),
+         Less(1 - exp(rate - 1), 1 - exp(-1), True, rising=(rate,)), Less((1 - rate) / (2 - rate), S.Half, True, {rate: (0, 1)})),
         (FROZEN, "0 < z < 1"), Mutation("1 - z read as z", Equal(_step("euler").subs(g, rate), (1 - rate) * f + rate * h)),
         remark="f is n; a sigmoid gate used as a rate cannot replace the state in one exponential or backward Euler step",
     )  # fmt: skip

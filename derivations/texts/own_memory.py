@@ -39,7 +39,7 @@ def one_unit() -> Iterator[Entry]:
     yield Entry(
         OWN, "result 12, one unit", "e^(-n/(T - 1)) <= (1 - 1/T)^n <= e^(-n/T); by logarithms, with u = 1/(T - 1).",
         (Equal((1 / (1 - 1 / T)).subs(T, 1 + 1 / u), 1 + u), Equal((1 / T).subs(T, 1 + 1 / u), u / (1 + u)),
-         Less(log(1 + u), u, True, along=(u,)), Less(u / (1 + u), log(1 + u), True, along=(u,))), ("T > 1",),
+         Less(log(1 + u), u, True, rising=(u,)), Less(u / (1 + u), log(1 + u), True, rising=(u,))), ("T > 1",),
         Mutation("e^(-n/(T - 1)) read as e^(-n/T) below", Less(log(1 + u), u / (1 + u))), remark="new here",
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ def pareto() -> Iterator[Entry]:
         OWN, "result 12, Pareto",
         "For P(T > s) = s^-p it is close to Gamma(p + 1) n^-p for large n: p = 1/r forgets like the power decay.",
         (Equal(log((n**p * density / n).subs(x, s / n)), log(p * s ** (p - 1))), Tends((1 - s / n) ** n, n, oo, exp(-s)),
-         Less(x, -log(1 - x), True, {x: (0, 1)}, along=(x,)),
+         Less(x, -log(1 - x), True, {x: (0, 1)}, rising=(x,)),
          Equal(Integral(p * s ** (p - 1) * exp(-s), (s, 0, oo)), gamma(p + 1))), (RETAINED,),
         Mutation("Gamma(p + 1) read as Gamma(p)", Equal(p * gamma(p), gamma(p))),
         remark="new here; n^p times the mean is the integral of p s^(p - 1) (1 - s/n)^n with s = n x, dominated by that with "

@@ -88,7 +88,7 @@ def two_cycle() -> Iterator[Entry]:
         "Beyond the 2-cycle |h| diverges faster than exponentially: its factor y - 1 > 1 grows without bound, for y steps to y "
         "(y - 1)^r, at least y times the first (y - 1)^r.",
         (Equal(-step(far) / far, 1 + u), Equal(log(size((2 + u) * (1 + u) ** r)), log(far * (1 + u))),
-         Less(S.One, (1 + u) ** r, True, along=(u,)), Tends((2 + u) * (1 + w) ** n, n, oo, oo)), RATES,
+         Less(S.One, (1 + u) ** r, True, rising=(u,)), Tends((2 + u) * (1 + w) ** n, n, oo, oo)), RATES,
         Mutation("y (y - 1)^r read as y (y - 1)", Equal(log(size((2 + u) * (1 + u))), log(far * (1 + u)))),
         remark="with y = 2 + u; the size at y (y - 1)^r is y - 1 times the size at y, compared by logarithms; in the last "
                "statement 1 + w is the first (y - 1)^r, which grows with y",
@@ -133,7 +133,7 @@ def driven() -> Iterator[Entry]:
          Less(w / (1 + p), S.One, True, {w: (0, 1)}),
          Equal(Derivative(step(-h), h), -Derivative(step(h), h)), Equal(slope.subs(h, turn), S.Zero),
          Equal((top.subs(h, turn) - 1).subs(alpha, (1 + w) / (r + 1)), over),
-         Less(r - w, r * (1 + w) ** (-1 / r), True, along=(w,))),
+         Less(r - w, r * (1 + w) ** (-1 / r), True, rising=(w,))),
         ("alpha > 0", "r > 0", "h + alpha (f - |h|^r h), with f of any value between -1 and 1"),
         Mutation("1/(r + 1) read as 2/(r + 1)", Less(top.subs(alpha, 2 / (r + 1)), S.One, False, {h: (0, 1)})),
         remark="the slope is positive for |h|^r = 1/(1 + p) <= 1 and alpha = w/(r + 1), w < 1 (and w = 1, but at |h| = 1), for h "

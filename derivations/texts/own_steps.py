@@ -89,7 +89,7 @@ def exact_integrators() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         OWN, "result 1, gate as rate", "h + G (f - h) with G in (0, 1) is the exact flow for the rate -log(1 - G) > 0.",
-        (Equal(exact_step(h, f, -log(1 - G)), relaxed(h, f, G)), Less(S.Zero, -log(1 - G), True, {G: (0, 1)}, along=(G,))),
+        (Equal(exact_step(h, f, -log(1 - G)), relaxed(h, f, G)), Less(S.Zero, -log(1 - G), True, {G: (0, 1)}, rising=(G,))),
         ("0 < G < 1", FROZEN),
         Mutation("-log(1 - G) read as log(1 + G)", Equal(exact_step(h, f, log(1 + G)), relaxed(h, f, G))),
     )  # fmt: skip
@@ -121,7 +121,7 @@ def exact_integrators() -> Iterator[Entry]:
         OWN, "result 1, no limit of gating",
         "That g should not be much above 1 is a limit of the Taylor step, whose factor 1 - g turns negative there; the exact "
         "factor e^-g is in (0, 1) for every g > 0, and 1 - e^-g is a gate.",
-        (Less(1 - g, S.Zero, True, ON["fast"]), Less(S.Zero, exp(-g), True), Less(exp(-g), S.One, True, along=(g,))),
+        (Less(1 - g, S.Zero, True, ON["fast"]), Less(S.Zero, exp(-g), True), Less(exp(-g), S.One, True, rising=(g,))),
         mutation=Mutation("the Taylor step's factor for the exact one", Less(S.Zero, 1 - g, True)),
     )  # fmt: skip
     yield Entry(
@@ -151,7 +151,7 @@ def calibration() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         OWN, "result 2, between", "The forgetting time 1/log(T/(T - 1)) is above T - 1 and below T - 1/2; here u = 1/(T - 1).",
-        (Less(log(1 + u), u, True, along=(u,)), Less(1 / (1 / u + S.Half), log(1 + u), True, along=(u,))), ("T > 1",),
+        (Less(log(1 + u), u, True, rising=(u,)), Less(1 / (1 / u + S.Half), log(1 + u), True, rising=(u,))), ("T > 1",),
         Mutation("below T - 1/2 read as below T - 1", Less(u, log(1 + u), True)), remark="new here",
     )  # fmt: skip
     yield Entry(
@@ -220,7 +220,7 @@ def means() -> Iterator[Entry]:
     yield Entry(
         OWN, "result 2, mean retention",
         "What gates retain on the mean is at least what the mean clock would: E e^-S >= e^-E(S), by Jensen.",
-        (Less(1 - u, exp(-u), along=(u,)), Less(1 + u, exp(u), along=(u,))), (),
+        (Less(1 - u, exp(-u), rising=(u,)), Less(1 + u, exp(u), rising=(u,))), (),
         Mutation(">= read as <=", Less((B + X) / 2, sqrt(B * X))),
         remark="new here; by e^-(S - E S) >= 1 - (S - E S), of mean 1, for both signs of S - E S = +-u; the mutation has two "
                "values of e^-S",

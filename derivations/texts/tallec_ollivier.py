@@ -86,7 +86,7 @@ def rescaling() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 1, leaky RNNs", "The class of leaky RNNs (5) is invariant to time rescaling, as that of the fields (4) is.",
         (Closes(fields.leaky(), RESCALING), Equal((1 - slower) ** 2, 1 - g / (1 + g)), Less(S.Zero, slower, True,
-         along=(g,))),
+         rising=(g,))),
         ("in continuous time", "of (5) itself: an input given a whole number of times, and Wh = 0"),
         Mutation("alpha/2 for an input given twice", Equal((1 - g / (1 + g) / 2) ** 2, 1 - g / (1 + g))),
         remark="alpha = g/(1 + g); given twice, (5) with 1 - sqrt(1 - alpha) keeps and takes in as much as alpha does once. With "
@@ -177,7 +177,7 @@ def discrete_time() -> Iterator[Entry]:
         PAPER, "sec. 1, Taylor",
         "The Taylor expansion is valid, and (8) close to (7), when g is not much above 1: with the candidate held, what a step "
         "keeps differs by less than g^2/2, and by 1/e at g = 1.",
-        (Less(S.Zero, kept - step, True, along=(g,)), Less(kept - step, g**2 / 2, True, along=(g,)),
+        (Less(S.Zero, kept - step, True, rising=(g,)), Less(kept - step, g**2 / 2, True, rising=(g,)),
          Expands(kept - step, g, g**2 / 2, 3), Equal((kept - step).subs(g, 1), exp(-1))),
         ("g > 0", "the candidate is constant over the step"),
         Mutation("g^2/2 read as g^3/2", Less(kept - step, g**3 / 2)),
@@ -186,7 +186,7 @@ def discrete_time() -> Iterator[Entry]:
         PAPER, "sec. 1, too fast",
         "Warpings that make things happen too fast are beyond discrete gated models: for g > 1 a step passes its candidate, and "
         "for g > 2 it ends further away than it began, where the field comes closer for every g.",
-        (Less(step, S.Zero, True, {g: (1, oo)}), Less(step, -S.One, True, {g: (2, oo)}), Less(kept, S.One, True, along=(g,))),
+        (Less(step, S.Zero, True, {g: (1, oo)}), Less(step, -S.One, True, {g: (2, oo)}), Less(kept, S.One, True, rising=(g,))),
         mutation=Mutation("g > 2 read as g > 1", Less(step, -S.One, True, {g: (1, oo)})),
     )  # fmt: skip
     u = Symbol("u", positive=True)

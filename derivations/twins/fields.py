@@ -110,7 +110,7 @@ def power_decay(exponent: Expr) -> Decay:
 
 
 class _Letters:
-    """The letters of one field: its state, its inputs, and parameters as they are asked for."""
+    """The letters of one field: its state, its inputs, and its parameters."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         self.input_size, self.hidden_size = input_size, hidden_size

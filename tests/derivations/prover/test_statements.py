@@ -30,7 +30,7 @@ RIGHT = {
     "a series": Expands(exp(-g), g, 1 - g + g**2 / 2, 3),
     "a series at another point": Expands(log(x), x, x - 1, 2, point=1),
     "a series through a removable point": Expands(sin(x) / x, x, 1 - x**2 / 6, 3),
-    "concave": Less(1 - g, exp(-g), strict=True, along=(g,)),
+    "concave": Less(1 - g, exp(-g), strict=True, rising=(g,)),
     "on an interval": Less((1 - x) ** 2, 1, strict=True, region={x: (0, 2)}),
     "above a bound": Less(x, x**2, strict=True, region={x: (1, oo)}),
     "below a bound": Less(x, x**2, strict=True, region={x: (-oo, 0)}),
@@ -98,7 +98,7 @@ def test_an_inequality_is_never_proved_by_the_points_that_did_not_refute_it():
 
 
 def test_a_derivative_that_changes_sign_proves_nothing():
-    assert Less(S.Zero, g * (g - 10**6) ** 2 - g, along=(g,)).decide().holds is not True
+    assert Less(S.Zero, g * (g - 10**6) ** 2 - g, rising=(g,)).decide().holds is not True
 
 
 def test_the_counterexample_of_an_inequality_lies_in_its_region():
