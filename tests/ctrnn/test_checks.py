@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases import each
 
 import ctrnn
 from ctrnn import checks
@@ -99,7 +100,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_bad_input_is_refused_in_words(name):
     make, error, message = BAD[name]
     with pytest.raises(error, match=message) as caught:
@@ -111,7 +112,7 @@ def test_bad_input_is_refused_in_the_same_words_where_assert_is_switched_off():
     done = subprocess.run(
         [sys.executable, "-O", __file__],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
         capture_output=True,
         text=True,
         check=False,
@@ -120,23 +121,22 @@ def test_bad_input_is_refused_in_the_same_words_where_assert_is_switched_off():
     assert done.stdout.split() == ["refused", str(len(BAD))]
 
 
-@pytest.mark.parametrize("value", [1, np.int64(3), np.uint8(200)])
+@each("value", [1, np.int64(3), np.uint8(200)])
 def test_a_size_may_be_any_whole_number(value):
     size = checks.positive_size("size", value)
     assert type(size) is int
     assert size == value
 
 
-@pytest.mark.parametrize("value", [True, 1.0, "1", None, [1], torch.tensor(1.5)])
+@each("value", [True, 1.0, "1", None, [1], torch.tensor(1.5)])
 def test_what_is_no_whole_number_is_no_size(value):
     with pytest.raises(TypeError, match="`size` must be a whole number, got"):
         checks.positive_size("size", value)
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [2, 2.0, np.float32(2), np.int64(2), Fraction(2), np.array(2.0), np.array([2.0]), torch.tensor(2), torch.tensor([2.0])],
-    ids=repr,
 )
 def test_a_number_may_be_any_real_number(value):
     number = checks.finite_number("number", value)
@@ -144,17 +144,16 @@ def test_a_number_may_be_any_real_number(value):
     assert number == 2.0
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [True, "2", b"2", None, [2.0], 2j, np.array([1.0, 2.0]), torch.zeros(2), torch.zeros(0), torch.tensor(2j), {}],
-    ids=repr,
 )
 def test_what_is_no_number_is_refused(value):
     with pytest.raises(TypeError, match=r"`number` must be .*number, got"):
         checks.finite_number("number", value)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan), np.float64("inf")])
+@each("value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan), np.float64("inf")])
 def test_a_number_that_is_not_finite_is_refused(value):
     with pytest.raises(ValueError, match="`number` must be finite, got"):
         checks.finite_number("number", value)
@@ -210,7 +209,7 @@ def test_a_batched_state_has_two_axes_and_its_batch():
             check_batched_state(field(), zeros(*shape), 4)
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [[0, 1, 3], (0.0, 1.0, 3.0), np.array([0, 1, 3]), torch.tensor([0, 1, 3]), torch.tensor([0.0, 1, 3]).half(), range(4)],
 )
@@ -227,7 +226,7 @@ def test_times_to_evaluate_at_come_in_any_order():
     assert checks.evaluation_times("t", []).shape == (0,)
 
 
-@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+@each("default", [torch.float32, torch.float64])
 def test_no_digit_of_a_time_is_lost(default):
     torch.set_default_dtype(default)
     for t in (0.1, 1e4 + 0.1, math.pi, np.float64(0.7)):
@@ -237,7 +236,7 @@ def test_no_digit_of_a_time_is_lost(default):
         assert checks.are_times("ts", np.array([t, t + 1])).tolist() == [t, t + 1]
 
 
-@pytest.mark.parametrize("end", [1.0, 1.9, 3.0, 0.1, 1e-300, 12345.678, 2.0**52, 1e300, -0.1, -1.0])
+@each("end", [1.0, 1.9, 3.0, 0.1, 1e-300, 12345.678, 2.0**52, 1e300, -0.1, -1.0])
 def test_an_end_reaches_four_ulp_and_no_further(end):
     ulp = math.ulp(end)
     for ulps in (0, 1, 4):

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import sigmoid_leaky
@@ -76,7 +77,7 @@ def silent(module):
     return module
 
 
-@pytest.mark.parametrize("name", [*FIELDS, *CONSTANTS])
+@each("name", [*FIELDS, *CONSTANTS])
 def test_chrono_sets_the_bias_of_a_time_in_the_range_and_nothing_else(name):
     make, parameter, time_of, draws = (FIELDS | CONSTANTS)[name]
     field = make()
@@ -139,7 +140,7 @@ def test_every_layer_of_a_stack_is_set():
         assert len(set(T.tolist())) == (3 if make is ctrnn.leaky else 12)
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+@each("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
 def test_torchs_own_modules_forget_at_the_pace_that_was_set(kind):
     """With silent weights and no other bias, torch's c or h is multiplied by 1 - 1/T at every step."""
     lstm, cell = kind in (nn.LSTM, nn.LSTMCell), kind in (nn.LSTMCell, nn.GRUCell)
@@ -185,7 +186,7 @@ def test_all_layers_directions_and_projections_of_torch_are_set():
     assert all("bias" in name for name in changed(before, module))
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+@each("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
 def test_the_field_of_a_torch_module_has_its_time_scales_and_goes_back(kind):
     module = chrono_(kind(3, 5), MOST, t_min=LEAST)
     field = ctrnn.from_torch(module)
@@ -197,7 +198,7 @@ def test_the_field_of_a_torch_module_has_its_time_scales_and_goes_back(kind):
     assert_close(ctrnn.timescales(ctrnn.from_torch(theirs)), ctrnn.timescales(directly), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("rate", ["sigmoid", "softplus", "exponential"])
+@each("rate", ["sigmoid", "softplus", "exponential"])
 def test_the_solved_field_falls_to_one_over_e_in_the_time_that_was_set(rate):
     field = silent(ctrnn.gated(1, 1, rate=rate))
     chrono_(field, 20.0, t_min=20.0)
@@ -218,7 +219,7 @@ def test_through_the_softplus_clock_the_discrete_cell_itself_forgets_in_exactly_
     assert_close(field.rate.bias.detach(), torch.tensor([math.log(math.exp(1 / 20) - 1)]), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_])
+@each("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_])
 def test_a_generator_is_all_the_chance_there_is(how):
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
@@ -235,8 +236,8 @@ def test_a_generator_is_all_the_chance_there_is(how):
     assert torch.equal(one.gates.bias, other.gates.bias)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", FIELDS)
+@each("dtype", [torch.float32, torch.bfloat16])
+@each("name", FIELDS)
 def test_dtype_device_and_identity_of_parameters_are_kept(name, dtype):
     make, parameter, _, _ = FIELDS[name]
     field = make(dtype=dtype)
@@ -298,7 +299,7 @@ def test_a_bias_that_cannot_be_set_is_refused():
         chrono_(hooked, MOST)
 
 
-@pytest.mark.parametrize("module", [ctrnn.gated, ctrnn.gru, ctrnn.lstm, nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+@each("module", [ctrnn.gated, ctrnn.gru, ctrnn.lstm, nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
 def test_without_a_bias_there_is_nothing_to_set(module):
     with pytest.raises(ValueError, match="without a bias, and a time scale is set by one; make it with bias=True"):
         chrono_(module(3, 5, bias=False), MOST)
@@ -326,7 +327,7 @@ def test_a_module_without_gates_is_refused_and_then_nothing_was_changed():
         chrono_(discretize.DiscreteRNN(ctrnn.gated(3, 5)), MOST)
 
 
-@pytest.mark.parametrize(
+@each(
     ("t_min", "t_max", "error", "message"),
     [
         (1.0, 5.0, ValueError, "`t_min` must be above 1, got 1"),
@@ -379,7 +380,7 @@ def weights_of(ks):
     return 1 / (ks * np.log(ks + 1) ** 2)
 
 
-@pytest.mark.parametrize("largest", [2, 3, 7, 10.5])
+@each("largest", [2, 3, 7, 10.5])
 def test_slow_decay_draws_the_law_itself(largest):
     draws, ks = 40000, np.arange(2, math.floor(largest) + 1)
     b = slow_decay_(torch.empty(draws), largest=largest, generator=torch.Generator().manual_seed(2)).numpy()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -16,7 +17,7 @@ def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@each("bias", [True, False])
 def test_the_tanh_candidate_is_its_formula(bias):
     candidate, x, h = ctrnn.TanhCandidate(3, 5, bias=bias), torch.randn(4, 3), torch.randn(4, 5)
     w = arrays(candidate)
@@ -24,7 +25,7 @@ def test_the_tanh_candidate_is_its_formula(bias):
     assert_close(candidate(x, h), torch.from_numpy(expected), rtol=0, atol=1e-14)  # rounding of a dozen terms
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@each("bias", [True, False])
 def test_the_reset_candidate_resets_after_the_product(bias):
     candidate, x, h = ctrnn.ResetCandidate(3, 5, bias=bias), torch.randn(4, 3), torch.randn(4, 5)
     if bias:
@@ -49,12 +50,12 @@ def test_a_closed_reset_forgets_the_state():
     assert torch.equal(candidate(x, torch.randn(4, 5)), candidate(x, torch.zeros(4, 5)))
 
 
-@pytest.mark.parametrize("kind", [ctrnn.TanhCandidate, ctrnn.ResetCandidate])
+@each("kind", [ctrnn.TanhCandidate, ctrnn.ResetCandidate])
 def test_candidates_stay_within_one(kind):
     assert kind(3, 5)(1e3 * torch.randn(50, 3), 1e3 * torch.randn(50, 5)).abs().max() <= 1
 
 
-@pytest.mark.parametrize("kind", [ctrnn.TanhCandidate, ctrnn.ResetCandidate])
+@each("kind", [ctrnn.TanhCandidate, ctrnn.ResetCandidate])
 def test_sizes_that_are_no_sizes_are_refused(kind):
     with pytest.raises(ValueError, match="`input_size` must be at least 1, got 0"):
         kind(0, 5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cases import each
 from problems import free_leaky, free_power, linear
 from torch.testing import assert_close
 
@@ -17,14 +18,14 @@ def test_linear_decay_is_the_state_itself():
     assert_close(ctrnn.LinearDecay().leak(h), torch.ones(4, 5), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("r", EXPONENTS)
+@each("r", EXPONENTS)
 def test_power_decay_is_its_formula(r):
     h = torch.tensor([-3.0, -1.0, -0.01, 0.0, 0.2, 1.0, 5.0])
     expected = torch.from_numpy(np.abs(h.numpy()) ** r * h.numpy())
     assert_close(ctrnn.PowerDecay(r)(h), expected, rtol=1e-15 * 8, atol=0)  # a few ulp of pow
 
 
-@pytest.mark.parametrize("r", EXPONENTS)
+@each("r", EXPONENTS)
 def test_the_leak_times_the_state_is_the_decay(r):
     decay, h = ctrnn.PowerDecay(r), torch.cat([torch.randn(50), torch.zeros(1)])
     assert bool((decay.leak(h) >= 0).all())
@@ -33,14 +34,14 @@ def test_the_leak_times_the_state_is_the_decay(r):
     assert float(decay.leak(torch.zeros(()))) == at_rest
 
 
-@pytest.mark.parametrize("r", EXPONENTS)
+@each("r", EXPONENTS)
 def test_the_decay_is_odd_and_increasing(r):
     decay, h = ctrnn.PowerDecay(r), torch.linspace(-3, 3, 601)
     assert_close(decay(-h), -decay(h), rtol=0, atol=0)
     assert bool((decay(h).diff() > 0).all())
 
 
-@pytest.mark.parametrize("r", EXPONENTS)
+@each("r", EXPONENTS)
 def test_the_slope_is_r_plus_one_times_the_power_also_at_zero(r):
     h = torch.tensor([-2.0, -0.3, 0.0, 0.5, 1.7], requires_grad=True)
     (slope,) = torch.autograd.grad(ctrnn.PowerDecay(r)(h).sum(), h)
@@ -48,8 +49,8 @@ def test_the_slope_is_r_plus_one_times_the_power_also_at_zero(r):
     assert_close(slope, torch.from_numpy(expected), rtol=1e-14, atol=0)  # a few ulp of pow
 
 
-@pytest.mark.parametrize("r", [*EXPONENTS, 0.01, 0.99, 1.01])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each("r", [*EXPONENTS, 0.01, 0.99, 1.01])
+@each("dtype", [torch.float32, torch.float64])
 def test_gradients_are_finite_where_every_sequence_starts(r, dtype):
     decay = ctrnn.PowerDecay(r)
     for f in (decay, decay.leak, lambda h: decay.leak(h) * h):
@@ -60,15 +61,15 @@ def test_gradients_are_finite_where_every_sequence_starts(r, dtype):
             assert bool(torch.isfinite(slope).all())
 
 
-@pytest.mark.parametrize("r", [0.5, 1.0, 2.0, 3.0])
+@each("r", [0.5, 1.0, 2.0, 3.0])
 def test_gradcheck_of_decay_and_leak(r):
     h = torch.tensor([-2.0, -0.3, 0.5, 1.7], requires_grad=True)
     assert torch.autograd.gradcheck(ctrnn.PowerDecay(r), (h,))
     assert torch.autograd.gradcheck(ctrnn.PowerDecay(r).leak, (h,))
 
 
-@pytest.mark.parametrize("r", [0.5, 1.0, 2.0, 3.0])
-@pytest.mark.parametrize("t", [0.0, 0.7, 30.0])
+@each("r", [0.5, 1.0, 2.0, 3.0])
+@each("t", [0.0, 0.7, 30.0])
 def test_the_closed_form_solves_the_free_power_decay(r, t):
     problem = free_power(r)
     h, dh_dt = torch.func.jvp(problem.solution, (torch.tensor(t),), (torch.tensor(1.0),))
@@ -76,8 +77,8 @@ def test_the_closed_form_solves_the_free_power_decay(r, t):
     assert_close(problem.field(problem.x, h), dh_dt, rtol=1e-12, atol=1e-15)  # a dozen roundings of powers
 
 
-@pytest.mark.parametrize("t", [0.0, 0.7, 30.0])
-@pytest.mark.parametrize("make", [free_leaky, linear])
+@each("t", [0.0, 0.7, 30.0])
+@each("make", [free_leaky, linear])
 def test_the_closed_form_solves_the_linear_problems(make, t):
     problem = make()
     h, dh_dt = torch.func.jvp(problem.solution, (torch.tensor(t),), (torch.tensor(1.0),))
@@ -93,7 +94,7 @@ def test_power_forgets_slower_than_any_exponential_in_the_end():
     assert kept[1] < 1e-40
 
 
-@pytest.mark.parametrize(
+@each(
     ("exponent", "error", "message"),
     [
         (-0.5, ValueError, "`exponent` must be at least 0, got -0.5: .* unbounded at h = 0"),
@@ -114,7 +115,7 @@ def test_the_exponent_can_be_read_off():
     assert ctrnn.PowerDecay(2).exponent == 2.0
 
 
-@pytest.mark.parametrize("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))], ids=repr)
+@each("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))])
 def test_what_is_left_after_a_while_solves_the_decay(decay):
     h, s = torch.randn(50), torch.rand(50) * 5
     left, slope = torch.func.jvp(lambda s: decay.after(h, s), (s,), (torch.ones(50),))
@@ -123,7 +124,7 @@ def test_what_is_left_after_a_while_solves_the_decay(decay):
     assert_close(decay.after(decay.after(h, s), 2 * s), decay.after(h, 3 * s), rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("r", [0.3, 1.0, 2.0])
+@each("r", [0.3, 1.0, 2.0])
 def test_what_is_left_of_nothing_is_nothing_with_a_finite_gradient(r):
     h = torch.zeros(1, requires_grad=True)
     left = ctrnn.PowerDecay(r).after(h, torch.ones(1))

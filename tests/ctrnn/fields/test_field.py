@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from cases import each
 from problems import NAMED_FIELDS, LinearField, Spiral
 from torch import nn
 from torch.testing import assert_close
@@ -13,7 +14,7 @@ from ctrnn.fields.field import VectorField
 
 ROUNDING = {"rtol": 0, "atol": 1e-14}  # values of order 1, a few sums in another order
 
-named = pytest.mark.parametrize("name", NAMED_FIELDS)
+named = each("name", NAMED_FIELDS)
 
 
 def field_and_point(name, *, inputs=3, hidden=5, batch=4, **settings):
@@ -40,7 +41,7 @@ def test_a_whole_sequence_is_projected_as_its_samples_are(name):
 
 
 @named
-@pytest.mark.parametrize(("hidden", "batch"), [(5, 4), (5, 5), (3, 3), (5, 1), (1, 4), (1, 1)])
+@each(("hidden", "batch"), [(5, 4), (5, 5), (3, 3), (5, 1), (1, 4), (1, 1)])
 def test_each_sample_has_the_answer_it_has_alone(name, hidden, batch):
     # batch == hidden == input is where a wrong broadcast hides.
     field, x, h = field_and_point(name, hidden=hidden, batch=batch)
@@ -248,7 +249,7 @@ def test_the_interface_alone_is_abstract():
 X, H = torch.ones(4, 3, dtype=torch.float64), torch.ones(4, 5, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(
+@each(
     ("x", "h", "error", "message"),
     [
         (X[:, :2], H, ValueError, r"`x` has shape \(4, 2\), the field reads 3 input features"),
@@ -280,7 +281,7 @@ def test_a_field_without_parameters_still_asks_for_floating_point():
         Spiral()(torch.ones(4, 2, dtype=torch.int64), torch.ones(4, 2))
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "error", "message"),
     [
         ((0, 2), ValueError, "`input_size` must be at least 1, got 0"),
@@ -302,7 +303,7 @@ def test_sizes_that_are_no_sizes_are_refused(sizes, error, message):
         Still(*sizes)
 
 
-@pytest.mark.parametrize(("batch", "error"), [(0, ValueError), (-3, ValueError), (2.5, TypeError), ("4", TypeError)])
+@each(("batch", "error"), [(0, ValueError), (-3, ValueError), (2.5, TypeError), ("4", TypeError)])
 def test_a_batch_that_is_no_size_is_refused(batch, error):
     with pytest.raises(error, match="`batch` must be"):
         ctrnn.plain(2, 3).initial_state(batch)

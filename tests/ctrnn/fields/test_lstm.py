@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -16,8 +17,8 @@ def gates_by_hand(field, x, h):
     return i, f, np.tanh(g), o
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("batch", [1, 4, 5])
+@each("bias", [True, False])
+@each("batch", [1, 4, 5])
 def test_the_field_is_its_equations(bias, batch):
     field = ctrnn.lstm(3, 5, bias=bias)
     x, h, c = torch.randn(batch, 3), torch.randn(batch, 5), torch.randn(batch, 5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cases import each
 from problems import Nowhere
 from torch.testing import assert_close
 
@@ -30,7 +31,7 @@ def test_the_projection_holds_all_that_depends_on_the_input_alone():
     assert_close(part.project(x), part(x, torch.zeros(6, 4, 5)), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "width"),
     [
         (ctrnn.TanhCandidate(3, 5), 5),
@@ -41,7 +42,6 @@ def test_the_projection_holds_all_that_depends_on_the_input_alone():
         (ctrnn.ConstantRate(0.1), 0),
         (ctrnn.SigmoidConstantRate(0.1), 0),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_a_part_says_how_wide_its_projection_is(part, width):
     assert part.projected_size == width
@@ -75,7 +75,7 @@ def test_the_interface_of_parts_is_abstract():
         ctrnn.Part()
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "error", "message"),
     [
         ((0, 5, 7), ValueError, "`input_size` must be at least 1"),

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from cases import each
 from problems import sigmoid_leaky
 from torch.testing import assert_close
 
@@ -11,8 +12,8 @@ import ctrnn
 import discretize
 
 
-@pytest.mark.parametrize("gate", ["unit", "global", "network"])
-@pytest.mark.parametrize(("rate", "function"), [("softplus", lambda z: torch.log1p(torch.exp(z))), ("exponential", torch.exp)])
+@each("gate", ["unit", "global", "network"])
+@each(("rate", "function"), [("softplus", lambda z: torch.log1p(torch.exp(z))), ("exponential", torch.exp)])
 def test_rates_are_what_their_names_say(gate, rate, function):
     field = ctrnn.gated(3, 5, gate, rate=rate)
     x, h = torch.randn(4, 3), torch.randn(4, 5)
@@ -21,7 +22,7 @@ def test_rates_are_what_their_names_say(gate, rate, function):
     assert field.rate(x, h).shape == (4, 5 if gate == "unit" else 1)
 
 
-@pytest.mark.parametrize("gate", ["unit", "global"])
+@each("gate", ["unit", "global"])
 def test_softplus_rates_are_right_far_out_where_they_pass_any_bound_and_where_they_vanish(gate):
     rate = ctrnn.gated(1, 1, gate, rate="softplus").rate
     with torch.no_grad():
@@ -33,7 +34,7 @@ def test_softplus_rates_are_right_far_out_where_they_pass_any_bound_and_where_th
     assert_close(rate(z, torch.zeros(5, 1)), exact, rtol=1e-15, atol=0)
 
 
-@pytest.mark.parametrize("make", [ctrnn.gated, lambda *s: ctrnn.gated(*s, "global"), ctrnn.gru, sigmoid_leaky,
+@each("make", [ctrnn.gated, lambda *s: ctrnn.gated(*s, "global"), ctrnn.gru, sigmoid_leaky,
                                   lambda *s: ctrnn.gated(*s, decay=ctrnn.PowerDecay(0), bias=False)])  # fmt: skip
 def test_the_sigmoid_gate_under_the_taylor_step_is_the_exponential_step_of_a_softplus_rate(make):
     field = make(3, 5)
@@ -66,7 +67,7 @@ def test_the_two_readings_share_their_weights_and_their_state_dict():
     assert_close(ctrnn.softplus_clock(constant).rate(x, h), -torch.log(torch.tensor(0.7)), rtol=1e-15, atol=0)
 
 
-@pytest.mark.parametrize("alpha", [1e-8, 0.3, 5.0, 800.0])
+@each("alpha", [1e-8, 0.3, 5.0, 800.0])
 def test_a_constant_softplus_rate_is_the_rate_asked_for(alpha):
     rate = ctrnn.SoftplusConstantRate(alpha)
     assert_close(rate(torch.zeros(1, 1), torch.zeros(1, 1)), torch.tensor(alpha), rtol=1e-14, atol=0)

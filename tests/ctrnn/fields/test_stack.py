@@ -5,6 +5,7 @@ import copy
 import problems
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -24,7 +25,7 @@ def point(field, batch=4):
     return torch.randn(batch, field.input_size), torch.randn(batch, field.state_size)
 
 
-@pytest.mark.parametrize(("batch", "hidden"), [(4, 3), (3, 3), (1, 2)])
+@each(("batch", "hidden"), [(4, 3), (3, 3), (1, 2)])
 def test_two_layers_are_the_two_equations_written_out(batch, hidden):
     first, second = ctrnn.plain(2, hidden), ctrnn.plain(hidden, hidden)
     x, h1, h2 = torch.randn(batch, 2), torch.randn(batch, hidden), torch.randn(batch, hidden)
@@ -48,8 +49,8 @@ def test_layers_read_what_is_visible_of_the_one_below_and_keep_their_own_state()
     assert torch.equal(field.project(x), first.project(x))
 
 
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
-@pytest.mark.parametrize("layers", [2, 3])
+@each("kind", [nn.RNN, nn.GRU])
+@each("layers", [2, 3])
 def test_a_unit_euler_step_is_torchs_layers_with_a_samples_delay_between_them(kind, layers):
     theirs = [kind(2 if k == 0 else 4, 4) for k in range(layers)]
     field = ctrnn.Stack([ctrnn.from_torch(layer) for layer in theirs])
@@ -122,7 +123,7 @@ def test_forgetting_holds_the_gates_of_every_layer_where_it_is_told_to():
     assert torch.equal(field.forget(field.project(x), h, at, 0.7), expected)
 
 
-@pytest.mark.parametrize("step", problems.STEPS.values(), ids=problems.STEPS)
+@each("step", problems.STEPS.values())
 def test_every_step_map_takes_a_stack(step):
     field = mixed()
     x, h = point(field)
@@ -163,7 +164,7 @@ def test_a_layer_without_parameters_goes_with_every_dtype():
     assert field(torch.randn(4, 2).float(), torch.randn(4, 5).float()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("name", ["plain", "leaky", "gated", "gru", "lstm"])
+@each("name", ["plain", "leaky", "gated", "gru", "lstm"])
 def test_named_fields_come_in_layers_with_weights_of_their_own(name):
     make = getattr(ctrnn, name)
     field = make(2, 3, num_layers=3)
@@ -185,7 +186,7 @@ def test_settings_reach_every_layer_and_a_decay_is_not_shared():
     assert field.state_size == 12
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "message"),
     [
         (lambda: ctrnn.Stack([]), ValueError, "`fields` is empty; give at least one field"),

@@ -6,6 +6,7 @@ import numpy as np
 import problems
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -53,18 +54,19 @@ def by_region(step: discretize.Step, seen: torch.Tensor) -> torch.Tensor:
     return counts
 
 
-@pytest.mark.parametrize("name", ["Euler", "RungeKutta4", "ExponentialEuler", "FrozenTrapezoid"])
-@pytest.mark.parametrize("substeps", [1, 3])
-@pytest.mark.parametrize("stamped", [False, True])
+@each(
+    "name, substeps, stamped",
+    [("Euler", 1, False), ("RungeKutta4", 3, True), ("ExponentialEuler", 3, False), ("FrozenTrapezoid", 1, True)],
+)
 def test_region_counts_are_those_of_brute_force(name, substeps, stamped):
     rnn = discretize.DiscreteRNN(wild(), problems.STEPS[name], dt=0.4, substeps=substeps, fused=False)
-    xs, ts = torch.randn(40, 3, 2), (torch.cat([torch.zeros(1), torch.rand(40)]).cumsum(0) if stamped else None)
+    xs, ts = torch.randn(16, 3, 2), (torch.cat([torch.zeros(1), torch.rand(16)]).cumsum(0) if stamped else None)
     with Monitor(rnn, warn="never") as monitor:
         output = rnn(xs, ts=ts)[0]
-    seen = brute_force(rnn, xs, [0.4] * 40 if ts is None else ts.diff().tolist())
+    seen = brute_force(rnn, xs, [0.4] * 16 if ts is None else ts.diff().tolist())
     record = monitor.records[""]
     assert torch.equal(record.counts, by_region(rnn.step, seen))
-    assert record.counts.sum() == 40 * 3 * 3 * substeps
+    assert record.counts.sum() == 16 * 3 * 3 * substeps
     assert record.largest.g_dt == pytest.approx(float(seen.max()), nan_ok=True)
     assert sum(record.shares.values()) == pytest.approx(1)
     assert_close(rnn(xs, ts=ts)[0], output, rtol=0, atol=0, equal_nan=True)
@@ -117,7 +119,7 @@ def test_a_warning_can_be_put_off_and_switched_off():
         Monitor(rnn, warn="always")
 
 
-def test_it_rides_along_in_training_and_changes_no_gradient():
+def test_recording_changes_no_gradient_in_training():
     class Tagger(nn.Module):
         def __init__(self):
             super().__init__()
@@ -197,7 +199,7 @@ def test_what_cannot_be_watched_is_refused():
         Monitor(ctrnn.gated)
 
 
-def test_it_can_look_at_every_third_call_only():
+def test_it_can_record_every_third_call_only():
     rnn = discretize.DiscreteRNN(ctrnn.leaky(1, 2, alpha=0.5))
     with Monitor(rnn, every=3) as monitor:
         for _ in range(7):
@@ -208,7 +210,7 @@ def test_it_can_look_at_every_third_call_only():
         Monitor(rnn, every=0)
 
 
-@pytest.mark.parametrize("edges", [False, True])
+@each("edges", [False, True])
 def test_a_ragged_batch_is_counted_as_its_sequences_alone(edges):
     rnn = discretize.DiscreteRNN(wild(), dt=0.5, substeps=2)
     x, lengths, ts = torch.randn(5, 3, 2), [2, 5, 1], None

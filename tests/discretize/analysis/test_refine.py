@@ -35,7 +35,7 @@ def test_a_fast_model_is_not_and_says_how_many_steps_would_make_it_one():
     assert f"{enough} times as many steps" in found.verdict
 
 
-@pytest.mark.parametrize("name", ["Euler", "ETD2", "RungeKutta4", "Trapezoid"])
+@pytest.mark.parametrize("name", problems.thinned(["Euler", "ETD2", "RungeKutta4", "Trapezoid"], ["ETD2", "RungeKutta4"]))
 def test_the_observed_order_is_the_declared_one(name):
     torch.manual_seed(1)
     found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), problems.STEPS[name], dt=0.5), torch.randn(10, 2, 2), rtol=1e-11,

@@ -4,8 +4,8 @@ import math
 
 import mpmath
 import numpy as np
-import pytest
 import torch
+from cases import each
 
 from discretize.steps.phi import phi, phi_matrix
 
@@ -24,7 +24,7 @@ def largest_relative_error(values: torch.Tensor, k: int, n: int, points: np.ndar
     return max(float(abs(mpmath.mpf(v) - t) / abs(t)) for v, t in zip(values.tolist(), truth, strict=True))
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@each("k", [1, 2, 3])
 def test_values_and_derivatives_are_right_to_1e_14_from_minus_1000_to_30(k):
     z = torch.tensor(POINTS, requires_grad=True)
     value = phi(k, z)
@@ -33,7 +33,7 @@ def test_values_and_derivatives_are_right_to_1e_14_from_minus_1000_to_30(k):
     assert largest_relative_error(slope, k, 1, POINTS) < 1e-14  # 2.4e-15 seen
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@each("k", [1, 2, 3])
 def test_float32_is_right_to_its_own_rounding(k):
     z = torch.tensor(POINTS, dtype=torch.float32, requires_grad=True)
     value = phi(k, z)
@@ -44,8 +44,8 @@ def test_float32_is_right_to_its_own_rounding(k):
     assert largest_relative_error(slope, k, 1, points) < 2e-6
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("k", [0, 1, 2, 3])
+@each("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@each("k", [0, 1, 2, 3])
 def test_at_0_they_are_one_over_k_factorial_with_all_their_derivatives(k, dtype):
     z = torch.zeros(3, dtype=dtype, requires_grad=True)
     value = phi(k, z)
@@ -71,7 +71,7 @@ def test_forward_mode_sees_the_same_derivative():
     torch.testing.assert_close(forward, backward, rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("scale", [1e-9, 0.1, 3.0, 200.0])
+@each("scale", [1e-9, 0.1, 3.0, 200.0])
 def test_phi_of_a_matrix_is_phi_of_its_eigenvalues(scale):
     rotation, _ = torch.linalg.qr(torch.randn(2, 4, 4))
     eigenvalues = -scale * torch.rand(2, 4)

@@ -3,16 +3,17 @@
 import problems
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
 from discretize import DiscreteCell
 
-every_step = pytest.mark.parametrize("step", problems.STEPS.values(), ids=problems.STEPS)
+every_step = each("step", problems.STEPS.values())
 FIELDS = {name: problems.NAMED_FIELDS[name] for name in ("gated per unit", "lstm", "gated power 0.5", "gated power 2", "gru")}
 FIELDS["stack"] = lambda *sizes: ctrnn.gated(*sizes, num_layers=2)
-every_field = pytest.mark.parametrize("make", FIELDS.values(), ids=FIELDS)
+every_field = each("make", FIELDS.values())
 DIFFERENTIATED = ["Euler", "ExponentialEuler", "RungeKutta4", "BackwardEuler", "StrangSplitting", "ExponentialRosenbrock"]
 
 
@@ -23,7 +24,7 @@ def setting(make, batch=3, hidden=3):
 
 @every_step
 @every_field
-@pytest.mark.parametrize(("batch", "hidden"), [(3, 3), (4, 2), (1, 2), (4, 1)])
+@each(("batch", "hidden"), [(3, 3), (4, 1)])
 def test_each_sample_takes_the_step_it_takes_alone(make, step, batch, hidden):
     field, x, h, dt = setting(make, batch, hidden)
     together = step.advance(field, field.project(x), h, dt[:, None])
@@ -33,7 +34,7 @@ def test_each_sample_takes_the_step_it_takes_alone(make, step, batch, hidden):
 
 @every_step
 @every_field
-@pytest.mark.parametrize("start", [0.0, 1.0])
+@each("start", [0.0, 1.0])
 def test_a_sample_whose_dt_is_zero_keeps_its_state_to_the_last_bit_with_finite_gradients(make, step, start):
     field, x, h, dt = setting(make, 4)
     dt[1:3] = 0
@@ -57,8 +58,8 @@ def test_the_slope_along_a_dt_of_zero_is_the_field(step):
     assert_close(slope, (field(x, h) * weights).sum(-1, keepdim=True), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIATED)
-@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.lstm], ids=["gated", "lstm"])
+@each("name", DIFFERENTIATED)
+@each("make", [ctrnn.gated, ctrnn.lstm])
 def test_lengths_are_differentiated(name, make):
     field, x, h, dt = setting(make, 2, 2)
     cell = DiscreteCell(field, problems.STEPS[name])
