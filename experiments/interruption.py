@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: one way up and out, through every `finally`, and no way to get lost.
+"""Signal handling: Ctrl-C and SIGTERM as one exception, which passes every `finally` and is never lost.
 
-An exception raised by a signal handler vanishes if it happens to strike inside a weak reference's callback or a
-destructor; so the signal is remembered too, and asked for at every line that a command prints.
+An exception raised by a signal handler vanishes inside a weak reference's callback or a destructor; so the signal is
+remembered too, and `checkpoint` raises it again at every line that a command prints.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def interruptible() -> Iterator[None]:
         yield
         return
     hook = sys.unraisablehook
-    # What was swallowed is told by `checkpoint`, not by Python in the middle of everything.
+    # What was swallowed is raised again by `checkpoint`; Python's own report of it would stand in the middle of the output.
     sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, Interrupted) else hook(lost)
     try:
         yield
@@ -62,9 +62,9 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[Callable[[], bool]]:
-    """Within it, a signal waits until what is begun is done: it is delivered, to whom it was for, on the way out.
+    """Within it a first signal is held back; on the way out it goes to the handler that was there before.
 
-    Gives a function that says whether one waits. A second signal does not wait, and one that is ignored stays ignored.
+    Yields a function: whether a signal is held back. A second signal is not, and an ignored one stays ignored.
     """
     waiting: list[int] = []
     before = {number: signal.getsignal(number) for number in WORDS}

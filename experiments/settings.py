@@ -9,6 +9,7 @@ evaluated.
 from __future__ import annotations
 
 import math
+import numbers
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from experiments.usage import UsageError, nearest
 
-__all__ = ["LARGEST", "assignments", "setting_types", "settings_from", "words_of"]
+__all__ = ["LARGEST", "assignments", "check_one_of", "check_whole", "setting_types", "settings_from", "words_of"]
 
 T = TypeVar("T")
 LARGEST = 2**31 - 1  # of any count: what is larger fits no index of a kernel, and no memory
@@ -64,6 +65,22 @@ def setting_types(kind: type) -> dict[str, Any]:
     """The types of a dataclass's fields, by name."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
+
+
+def check_whole(name: str, value: int, least: int = 1, why: str = "", most: int = LARGEST) -> None:
+    """Refuse what is no whole number from `least` to `most`; `why` follows in the message. Raises: TypeError, ValueError."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"`{name}` must be a whole number, got {value!r}.")
+    if value < least:
+        raise ValueError(f"`{name}` must be at least {least}, got {value}{why and f': {why}'}.")
+    if value > most:
+        raise ValueError(f"`{name}` must be at most {most}, got {value}.")
+
+
+def check_one_of(name: str, value: str, words: Sequence[str]) -> None:
+    """Refuse a value that is none of the words. Raises: ValueError."""
+    if value not in words:
+        raise ValueError(f"`{name}` must be {' or '.join(map(repr, words))}, got {value!r}.")
 
 
 def words_of(value: object) -> str:

@@ -36,11 +36,8 @@ SHOW_TOO_LITTLE = {  # modules whose `__all__` lacks names that others import
     "experiments.breakdown.maps",
     "experiments.breakdown.networks",
     "experiments.breakdown.recorded",
-    "experiments.data.japanese_vowels",
-    "experiments.data.uci_har",
     "experiments.reports.bands",
     "experiments.reports.plots",
-    "experiments.runs.checkpoints",
     "experiments.studies.html_page",
 }
 FULL_FOLDERS = {"derivations/texts", "experiments/studies"}  # the texts: a file a chapter, for good

@@ -1,1 +1,1 @@
-"""Recorded sequences of natural lengths and times, read from a folder that the user names; a data set a file."""
+"""Readers of recorded data sets, a file each, from a folder that the user names."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from experiments.data.untrusted import LimitedFile, lines, number, quoted
 from experiments.usage import UsageError
 
-__all__ = ["read_japanese_vowels"]
+__all__ = ["DIMENSIONS", "SPEAKERS", "read_japanese_vowels"]
 
 DIMENSIONS = 12
 SPEAKERS = tuple("123456789")

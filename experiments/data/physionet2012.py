@@ -61,7 +61,7 @@ class Patient:
 
 
 def read_physionet2012(folder: str | Path, limit: int | None = None) -> Iterator[Patient]:
-    r"""The patients of sets A and B one after the other, none read before it is asked for.
+    r"""The patients of sets A and B one after the other, each read when the iteration comes to it.
 
     Args:    folder: holds physionet2012_set-a_set-b.tar.xz, or else the folders set-a and set-b, or one of them;
              limit: so many patients at most. An archive gives them in its own order, folders by number.

@@ -1,4 +1,4 @@
-r"""The recording: matplotlib's EEG, or the user's own file; its channels standardized, time counted in samples.
+r"""The recording that the demo plays: matplotlib's EEG, or a .npy or .csv file of the user; channels standardized.
 
 .npy   numbers, (time,) or (time, channels)
 .csv   a row a sample, a column a channel; commas, semicolons or tabs; a row of names on top if you like

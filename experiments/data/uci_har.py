@@ -29,7 +29,7 @@ from torch import Tensor
 from experiments.data.untrusted import LimitedFile, lines, number
 from experiments.usage import UsageError
 
-__all__ = ["ACTIVITIES", "CHANNELS", "Windows", "read_uci_har"]
+__all__ = ["ACTIVITIES", "CHANNELS", "WINDOW", "Windows", "read_uci_har"]
 
 FILE, FOLDER, SIGNALS = "uci_har_inertial_float32.npz", "UCI HAR Dataset", "Inertial Signals"
 CHANNELS = tuple(f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
@@ -132,7 +132,7 @@ class _Archive:
         self.path = path
         with LimitedFile(path, MOST_BYTES) as file:
             data = file.whole()
-        # An archive lists as many entries as it likes, so the list, which is told of at the very end, must be short.
+        # An archive lists as many entries as it likes, so the list, whose size stands at the very end, must be short.
         end = data[-22:]
         if not end.startswith(END) or int.from_bytes(end[12:16], "little") > MOST_BYTES_OF_A_DIRECTORY:
             raise self._refused("is cut off or not an .npz file; fetch it again")

@@ -1,4 +1,4 @@
-r"""Files nobody vouches for: how much of one is read, and what in it counts as a line and as a number.
+r"""Readers for untrusted files: a bound on the bytes, and strict lines and numbers.
 
 Nothing is believed that a file says of its own size, and nothing in it is run. What is wrong is a UsageError that names the
 file, and the line where there is one.
@@ -63,7 +63,7 @@ class LimitedFile:
         return data
 
     def exactly(self, size: int) -> bytes:
-        """As many bytes as asked for."""
+        """Exactly `size` bytes."""
         pieces, missing = [], size
         while missing:
             pieces.append(self.read(min(missing, PIECE)))

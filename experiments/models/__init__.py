@@ -1,1 +1,1 @@
-"""What is trained: fields and integrators by name, a sequence model, and how it forgets, measured."""
+"""Models to be trained: fields and integrators by name, a sequence model, and its measured forgetting."""

@@ -1,4 +1,4 @@
-r"""Fields by name, as the experiments train them, and how they start.
+r"""Fields by name, as the experiments train them, and their initialization.
 
     plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.fields.named
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 import ctrnn
+from experiments.settings import check_whole
 from experiments.usage import UsageError, check_word
 
 __all__ = ["FIELDS", "FieldSettings", "built_field"]
@@ -49,10 +50,7 @@ class FieldSettings:
     exponent: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.hidden < 1:
-            raise ValueError(f"`hidden` must be at least 1 unit, got {self.hidden}.")
-        if self.hidden > MOST_UNITS:
-            raise ValueError(f"`hidden` must be at most {MOST_UNITS} units, got {self.hidden}.")
+        check_whole("hidden", self.hidden, most=MOST_UNITS)
         if not SMALLEST <= self.alpha <= 1 - CLOSEST:
             raise ValueError(f"`alpha` must be strictly between 0 and 1, in single precision too, got {self.alpha:g}.")
         if not 1 < self.t_min < math.inf:
@@ -104,10 +102,10 @@ def _lstm(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.Vect
 
 
 def _lstm_blind_output(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    from experiments.models.no_output_recurrence import blind_output  # noqa: PLC0415
+    from experiments.models.no_output_recurrence import remove_output_recurrence  # noqa: PLC0415
 
     field = _lstm(inputs, settings, weights)
-    return blind_output(field) if isinstance(field, ctrnn.LSTMField) else field
+    return remove_output_recurrence(field) if isinstance(field, ctrnn.LSTMField) else field
 
 
 FIELDS: dict[str, Builder] = {

@@ -1,4 +1,4 @@
-r"""Forgetting, measured: one sample replaced by a null token, and how far each unit is moved by that as time passes.
+r"""Measured forgetting: how far replacing one sample by a null token moves each unit, over time.
 
     influence(n) = mean |h(a + n) - h'(a + n)|        h' has read null at time a; over the batch and over several a
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import discretize
-from experiments.settings import LARGEST
+from experiments.settings import check_whole
 from experiments.usage import UsageError, check_word
 
 __all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "sequence_module"]
@@ -58,10 +58,7 @@ class IntegratorSettings:
         for name, tolerance in (("rtol", self.rtol), ("atol", self.atol)):
             if not 0 < tolerance < math.inf:
                 raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
-        if self.substeps < 1:
-            raise ValueError(f"`substeps` must be at least 1, got {self.substeps}.")
-        if self.substeps > LARGEST:
-            raise ValueError(f"`substeps` must be at most {LARGEST}, got {self.substeps}.")
+        check_whole("substeps", self.substeps)
 
 
 def sequence_module(name: str, field: VectorField, settings: IntegratorSettings) -> DiscreteRNN | ContinuousRNN:

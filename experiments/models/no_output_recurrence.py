@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 
 from ctrnn import LSTMField
 
-__all__ = ["blind_output"]
+__all__ = ["remove_output_recurrence"]
 
 
 class _WithoutLastQuarter(nn.Module):
@@ -23,7 +23,7 @@ class _WithoutLastQuarter(nn.Module):
         return torch.cat([weight[:kept], torch.zeros_like(weight[kept:])])
 
 
-def blind_output(field: LSTMField) -> LSTMField:
+def remove_output_recurrence(field: LSTMField) -> LSTMField:
     r"""Take the recurrent weights of the output gate away, in place and for good: they are zero and stay so in training.
 
     Source:  this project, result 10.

@@ -19,7 +19,7 @@ from experiments.digests import digest
 from experiments.files import write_atomically
 from experiments.runs.stopping import StoppedError
 
-__all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "read_state"]
+__all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "State", "read_state"]
 
 NEWEST, PREVIOUS = "checkpoint.pt", "previous.pt"
 FORMAT = 1
@@ -46,7 +46,7 @@ class Checkpoints:
         self._sound = True
 
     def load(self) -> State | None:
-        r"""The state of the newest that is whole, told on stderr if it is the previous one; None where there is none.
+        r"""The state of the newest that is whole, with a line on stderr if that is the previous one; None where there is none.
 
         Raises:  StoppedError where there are checkpoints and none is whole, or one cannot be read.
         """

@@ -2,8 +2,8 @@ r"""A configuration: everything that a run is a function of.
 
     task, with its settings    field, with how it starts    integrator, with how fine    training: data, optimizer, schedule
 
-The settings of all four are one flat list of keys at the prompt; names and keys are known without importing torch, those of a
-task when its file is imported, after all that is wrong without it was told.
+At the prompt and as keywords the settings of all four are one flat list of keys. Names and keys are known without importing
+torch, except those of a task, whose file is imported after everything else was checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.models.fields import FIELDS, FieldSettings
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings
-from experiments.settings import LARGEST, assignments, setting_types, settings_from, words_of
+from experiments.settings import LARGEST, assignments, check_one_of, check_whole, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
 
@@ -61,21 +61,16 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "evaluate_every", "evaluation", "checkpoint_every", "batches", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
-            most = MOST_THREADS if name == "threads" else LARGEST
-            if value is not None and value > most:
-                raise ValueError(f"`{name}` must be at most {most}, got {value}.")
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), most=MOST_THREADS if name == "threads" else LARGEST)
         if self.seed < 0:
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
         for name in ("rate", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < LARGEST_NUMBER:
                 raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
-        for name, known in (("optimizer", ("rmsprop", "adam")), ("schedule", ("constant", "plateau"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"`{name}` must be {' or '.join(known)}, got {getattr(self, name)!r}.")
+        check_one_of("optimizer", self.optimizer, ("rmsprop", "adam"))
+        check_one_of("schedule", self.schedule, ("constant", "plateau"))
 
 
 RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of their runs has them
@@ -120,12 +115,9 @@ class Configuration:
         parts = ("task", "field", "integrator", "task_settings", "field_settings", "integrator_settings", "training")
         if not isinstance(values, dict) or sorted(values) != sorted(parts):
             raise UsageError(f"a configuration is an object with {', '.join(parts)}.")
-        for part in ("task", "field", "integrator"):
-            if not isinstance(values[part], str):
-                raise UsageError(f"{part} is a name, got {values[part]!r}.")
-        for part in parts[3:]:
-            if not isinstance(values[part], dict):
-                raise UsageError(f"{part} is an object, got {values[part]!r}.")
+        for part in parts:
+            if not isinstance(values[part], str if part in parts[:3] else dict):
+                raise UsageError(f"{part} is {'a name' if part in parts[:3] else 'an object'}, got {values[part]!r}.")
         own = {RENAMED.get(key, key): value for key, value in values["task_settings"].items()}
         return cls(
             settings_from(task_named(values["task"]), own),

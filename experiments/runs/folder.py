@@ -1,4 +1,4 @@
-r"""A run is a folder: what is in it, and who may train there.
+r"""The folder of a run: its files, the lock on it, and the trained model in it.
 
 config.json                   configuration, digest of the data, command, threads, versions, machine, commit
 metrics.csv                   a row a step, to the step that was reached

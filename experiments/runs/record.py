@@ -1,4 +1,4 @@
-r"""What a run writes: its configuration, a row a step, checkpoints and the result.
+r"""The writer of a run: its configuration, a row of metrics a step, checkpoints and the result.
 
 Rows are whole up to the newest checkpoint before that is written, and cut back to it when a run goes on: so the table is the
 same, wall-clock seconds aside, whether the run was interrupted or not.

@@ -1,4 +1,4 @@
-r"""Schedules: the learning rate from step to step, told what the evaluations found.
+r"""Schedules: the learning rate from step to step, as the losses of the evaluations have it.
 
 constant   rate
 plateau    rate / 2^n after n evaluations whose loss was not below all before       Tallec and Ollivier 2018, sec. 3

@@ -1,4 +1,4 @@
-"""How a run ends, and the error of one that cannot go on: what happened, at which step, what is kept, what to try."""
+"""The status of a run, and the error of one that cannot go on: why, at which step, what is kept, what to try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The one training loop.
+r"""The training loop, evaluations, and the state that a checkpoint keeps.
 
     batch -> outputs -> loss -> gradient -> clip -> step;  now and then  evaluate -> schedule, and checkpoint
 

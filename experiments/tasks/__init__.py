@@ -1,1 +1,1 @@
-"""What is to be learned: tasks that make their sequences, and recorded ones."""
+"""Tasks to be learned: made sequences and recorded ones, with their losses and baselines."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from ctrnn import checks
-from experiments.tasks.settings import whole
+from experiments.settings import check_whole
 from experiments.tasks.task import Batch, NumbersAtTheEnd, check_split
 
 __all__ = ["Adding"]
@@ -31,7 +31,7 @@ class Adding(NumbersAtTheEnd):
     T: int = 200
 
     def __post_init__(self) -> None:
-        whole("T", self.T, 2, "a mark stands in each half")
+        check_whole("T", self.T, 2, "a mark stands in each half")
 
     @property
     def input_size(self) -> int:

@@ -1,4 +1,4 @@
-r"""Recall at any warp of a range: one drawn for each sequence, or one for each symbol.
+r"""Recall at random warps: one drawn for each sequence, or one for each symbol.
 
 per sequence   A A B B C C D D        one clock, uniform on `least` .. `warp`, all along: another sequence has another
 per symbol     A A A B C C D D        as the variable warping of `recall`
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from experiments.settings import check_one_of
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.recall import Recall
-from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch
 from experiments.tasks.warped import DUMMY
 
@@ -39,8 +39,8 @@ class AnyWarp(Recall):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("warping", self.warping, ("variable",))
-        one_of("per", self.per, ("sequence", "symbol"))
+        check_one_of("warping", self.warping, ("variable",))
+        check_one_of("per", self.per, ("sequence", "symbol"))
         checks.is_flag("first", self.first)
         if not self.first and self.warp >= self.length:
             raise ValueError(

@@ -25,10 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from experiments.settings import LARGEST
+from experiments.settings import LARGEST, check_one_of, check_whole
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.recall import Recall
-from experiments.tasks.settings import one_of, whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split
 from experiments.tasks.warped import DUMMY
 
@@ -58,10 +57,10 @@ class ClockedRecall(ClassAtEverySample):
 
     def __post_init__(self) -> None:
         for name, least in (("repeats", 1), ("characters", 1), ("alphabet", 3)):
-            whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         checks.positive_number("tau", self.tau)
         checks.is_flag("clock_given", self.clock_given)
-        one_of("counted", self.counted, ("last", "all"))
+        check_one_of("counted", self.counted, ("last", "all"))
         if not self.clocks:
             raise ValueError("`clocks` must be at least one speed, got none.")
         for clock in self.clocks:

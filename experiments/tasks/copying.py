@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.settings import whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split
 
 __all__ = ["Copy", "VariableCopy"]
@@ -38,9 +38,9 @@ class Copy(ClassAtEverySample):
     count: int = 10
 
     def __post_init__(self) -> None:
-        whole("T", self.T, 1)
-        whole("letters", self.letters, 2, "of one letter there is nothing to remember")
-        whole("count", self.count, 1)
+        check_whole("T", self.T, 1)
+        check_whole("letters", self.letters, 2, "of one letter there is nothing to remember")
+        check_whole("count", self.count, 1)
 
     @property
     def input_size(self) -> int:

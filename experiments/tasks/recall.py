@@ -1,4 +1,4 @@
-r"""Recall: say the character before, of random characters on a warped clock.
+r"""Recall: the target is the character before, of random characters on a warped clock.
 
     alphabet   - and 1 .. K, K = alphabet - 1         neighbours differ, else all are as probable
     dummy -    the target before anything was seen, and the padding; never a character
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.settings import whole
 from experiments.tasks.warped import Warped
 
 __all__ = ["Recall"]
@@ -33,7 +33,7 @@ class Recall(Warped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("alphabet", self.alphabet, 3, "neighbours are to differ, and one symbol is the dummy")
+        check_whole("alphabet", self.alphabet, 3, "neighbours are to differ, and one symbol is the dummy")
 
     @property
     def input_size(self) -> int:

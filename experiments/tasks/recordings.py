@@ -27,8 +27,8 @@ from ctrnn import checks
 from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
 from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
 from experiments.digests import digest
+from experiments.settings import check_one_of
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.settings import one_of
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
 from experiments.usage import UsageError
 
@@ -127,7 +127,7 @@ class HAR(Recorded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("classes", self.classes, ("six", "moving"))
+        check_one_of("classes", self.classes, ("six", "moving"))
 
     @property
     def input_size(self) -> int:

@@ -1,4 +1,4 @@
-"""The tasks by name; a task's file is imported when it is asked for."""
+"""The tasks by name; the file of a task is imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Repeat a text: say the character before, of a text that is read on a warped clock.
+r"""Repeated text: the target is the character before, of a text on a warped clock.
 
     text       a circle, entered anywhere         without the dummy, which is the target before anything was seen
     hello      h h e e l l l l o o                where a letter is doubled, only counting tells which l is played

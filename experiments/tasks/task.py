@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from experiments.seeds import generator as generator_of
+from experiments.settings import check_one_of
 from experiments.tasks import baselines
-from experiments.tasks.settings import one_of
 
 __all__ = ["SPLITS", "Batch", "ClassAtEverySample", "ClassOfTheSequence", "NumbersAtTheEnd", "Task", "check_split"]
 
@@ -27,7 +27,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def check_split(split: str) -> None:
-    one_of("split", split, SPLITS)
+    check_one_of("split", split, SPLITS)
 
 
 @dataclass(frozen=True, eq=False)

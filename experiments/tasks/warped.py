@@ -1,4 +1,4 @@
-r"""Sequences of symbols played slower, each for a number of samples of its own; said is the symbol before.
+r"""Warped sequences: each symbol lasts a number of samples, and the target is the symbol before.
 
     uniform    s0 s0 s0 s1 s1 s1 ..        every symbol `warp` times
     variable   s0 s0 s1 s1 s1 s2 ..        each a number of times, uniform on `least` .. `warp`
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from experiments.tasks.settings import one_of, whole
+from experiments.settings import check_one_of, check_whole
 from experiments.tasks.task import Batch, ClassAtEverySample, check_split
 
 __all__ = ["DUMMY", "Warped"]
@@ -48,9 +48,9 @@ class Warped(ClassAtEverySample):
     length: int = 500
 
     def __post_init__(self) -> None:
-        one_of("warping", self.warping, ("uniform", "variable"))
+        check_one_of("warping", self.warping, ("uniform", "variable"))
         for name in ("warp", "least", "length"):
-            whole(name, getattr(self, name), 1)
+            check_whole(name, getattr(self, name), 1)
         checks.is_flag("padded", self.padded)
         if self.warping == "uniform" and self.least != 1:
             raise ValueError(f"`least` = {self.least} is for warping=variable; a uniform warp repeats all `warp` times.")

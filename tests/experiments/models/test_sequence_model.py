@@ -147,6 +147,6 @@ def test_weights_move_between_integrators():
 def test_settings_reach_the_solver_and_the_steps():
     field = ctrnn.plain(2, 3)
     exact = sequence_module("exact", field, IntegratorSettings(method="bosh3", rtol=1e-2, atol=1e-4))
-    assert (exact.method, exact.rtol, exact.atol) == ("bosh3", 1e-2, 1e-4)
+    assert (exact.settings.method, exact.settings.rtol, exact.settings.atol) == ("bosh3", 1e-2, 1e-4)
     heun = sequence_module("heun", field, IntegratorSettings(substeps=4))
     assert (type(heun.step), heun.substeps) == (discretize.Heun, 4)

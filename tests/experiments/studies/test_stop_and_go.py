@@ -12,7 +12,7 @@ from torch import nn
 import ctrnn
 from discretize import DiscreteRNN
 from experiments.models.fields import FieldSettings, built_field
-from experiments.models.no_output_recurrence import blind_output
+from experiments.models.no_output_recurrence import remove_output_recurrence
 from experiments.reports.log_dots import zero_dots
 from experiments.runs.configuration import Configuration
 from experiments.studies import stop_and_go
@@ -120,7 +120,7 @@ def test_a_step_at_the_wrong_repetition_is_not_exact():
 
 def test_a_blind_output_gate_is_torchs_lstm_with_those_weights_zero_and_stays_so_in_training():
     theirs = nn.LSTM(INPUTS, HIDDEN).double()
-    field = blind_output(ctrnn.from_torch(theirs))
+    field = remove_output_recurrence(ctrnn.from_torch(theirs))
     with torch.no_grad():
         theirs.weight_hh_l0[3 * HIDDEN :] = 0
     xs = random_symbols()
