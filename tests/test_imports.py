@@ -26,12 +26,9 @@ ROOMS_BOTH_WAYS = {
     "experiments/reports <-> experiments/studies",
 }
 SHOW_TOO_LITTLE = {  # modules whose `__all__` lacks names that others import
-    "ctrnn.fields.timescales",
     "ctrnn.inputs.along",
     "ctrnn.inputs.paths",
     "ctrnn.inputs.splines",
-    "discretize.analysis.stability",
-    "discretize.steps.step",
     "experiments.breakdown.held",
     "experiments.breakdown.maps",
     "experiments.breakdown.networks",

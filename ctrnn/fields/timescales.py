@@ -20,7 +20,7 @@ from ctrnn.fields.network_gate import NetworkGated
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.fields.stack import Stack
 
-__all__ = ["timescales"]
+__all__ = ["timescales", "remembered"]
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from ctrnn.fields.field import check_field, check_input, check_same_leading_axes
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 
-__all__ = ["REGIONS", "Growth", "growth", "regions"]
+__all__ = ["REGIONS", "Growth", "growth", "regions", "DIVERGENT", "MONOTONE", "OVERSHOOTING", "regions_of_factors"]
 
 REGIONS = ("monotone", "overshooting", "marginal", "divergent")
 MONOTONE, OVERSHOOTING, MARGINAL, DIVERGENT = range(len(REGIONS))

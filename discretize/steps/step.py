@@ -15,7 +15,7 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 
-__all__ = ["Step"]
+__all__ = ["Step", "mode", "step_length"]
 
 
 class Step(ABC):
