@@ -560,9 +560,10 @@ def test_a_compiler_that_refuses_the_processor_builds_for_all_of_them(source, tm
 def alive(tmp_path, monkeypatch):
     """A compiler that hangs: the pipe that it, and all that it starts, hold open while they run."""
     os.mkfifo(tmp_path / "alive")
-    # It has a child of its own, as the drivers of compilers have, and half of an output.
+    # It starts once somebody waits for it, has a child of its own, as the drivers of compilers have, and half of an output.
+    waited_for = 'until [ -e "$folder/waited for" ] || [ -e "$folder/stop" ]; do sleep 0.02; done'
     child = '(until [ -e "$folder/stop" ]; do sleep 0.1; done) &'
-    does = f'echo half > library.so\necho still thinking\nexec 3>"$folder/alive"\necho started >&3\n{child}\nwait'
+    does = f'{waited_for}\necho half > library.so\necho still thinking\nexec 3>"$folder/alive"\necho started >&3\n{child}\nwait'
     hanging = Wrapper(tmp_path, monkeypatch, does=does)
     build._compiler()  # its version is known, in whatever time
     return hanging, tmp_path / "alive"
@@ -573,6 +574,7 @@ def test_a_compiler_that_hangs_is_stopped_with_all_it_has_started(source, tmp_pa
     communicate, opened = subprocess.Popen.communicate, []
 
     def after_its_start(process, **_):
+        (tmp_path / "waited for").touch()
         opened.append(pipe.open())
         assert opened[0].readline() == "started\n"
         return communicate(process, timeout=1)
@@ -596,7 +598,16 @@ def test_a_compiler_that_hangs_at_its_version_is_stopped_too(source, tmp_path, m
 
 
 # What runs in the background of a shell is started deaf to interrupts, and so is all that it starts.
-HEEDS_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+HEEDS_INTERRUPTS = """
+import pathlib, signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+communicate = subprocess.Popen.communicate
+def waits(process, **settings):
+    if "--version" not in process.args:  # an interrupt before it is waited for would come while it is being started
+        pathlib.Path(sys.argv[1], "waited for").touch()
+    return communicate(process, **settings)
+subprocess.Popen.communicate = waits
+"""
 
 
 def test_an_interrupt_leaves_no_half_file_and_no_compiler(tmp_path, source, alive):
