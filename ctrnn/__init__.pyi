@@ -16,11 +16,16 @@ from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerD
 from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.fields.lstm import LSTMField as LSTMField
 from ctrnn.fields.network_gate import NetworkGated as NetworkGated
-from ctrnn.inputs.paths import HeldPath as HeldPath, LinearPath as LinearPath, Path as Path
+from ctrnn.inputs.held import HeldPath as HeldPath
+from ctrnn.inputs.linear import LinearPath as LinearPath
+from ctrnn.inputs.path import Path as Path
 from ctrnn.inputs.hermite import HermitePath as HermitePath
 from ctrnn.inputs.function import FunctionPath as FunctionPath
 from ctrnn.inputs.missing import hold_missing as hold_missing
-from ctrnn.clocks.warps import AffineWarp as AffineWarp, PiecewiseWarp as PiecewiseWarp, SmoothWarp as SmoothWarp, Warp as Warp
+from ctrnn.clocks.affine import AffineWarp as AffineWarp
+from ctrnn.clocks.piecewise import PiecewiseWarp as PiecewiseWarp
+from ctrnn.clocks.smooth import SmoothWarp as SmoothWarp
+from ctrnn.clocks.warp import Warp as Warp
 from ctrnn.clocks.warped_path import WarpedPath as WarpedPath
 from ctrnn.driven import Driven as Driven
 from ctrnn.fields.timescales import timescales as timescales

@@ -1,4 +1,4 @@
-r"""An input given by a formula: x(t) = f(t), smooth between the times at which it is said not to be."""
+r"""An input given by a formula x(t) = f(t), smooth between given knots."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.inputs.one_sided import Inside
-from ctrnn.inputs.paths import Path
+from ctrnn.inputs.one_sided import OneSidedTimes
+from ctrnn.inputs.path import Path
 
 __all__ = ["FunctionPath"]
 
@@ -17,17 +17,17 @@ __all__ = ["FunctionPath"]
 class FunctionPath(Path):
     r"""x(t) = f(t) on an interval, taken as smooth between `knots`.
 
-    A solver works on one piece at a time, and asks f for times inside [knots[k], knots[k + 1]] only. A function may jump or
-    bend at a knot, whatever it says at that very time: at the ends of a piece it is asked one ulp inside of it, so that the
-    piece before a jump ends on the value before it. At the ends of the interval it is asked at these.
+    A solver works on one piece at a time, and evaluates f inside [knots[k], knots[k + 1]] only. A function may jump or bend
+    at a knot, whatever its value at that very time: at the ends of a piece it is evaluated one ulp inside, so that the piece
+    before a jump ends on the value before it. At the ends of the interval it is evaluated at these.
 
     Args:    f: t, a float64 scalar tensor on the CPU -> (batch, input), floating point, the same batch at all times; called
              for one time after another. Where derivatives, or gradients of times, are wanted, made of torch's functions of t.
              interval: (start, end); input_size: features of x; knots: increasing times in the interval where f is not
              smooth; none by default.
     Shape:   as of every path.
-    Raises:  TypeError, ValueError for times that are none, and for an f that gives something else, here or when it does;
-             NotImplementedError for a derivative that torch cannot follow.
+    Raises:  TypeError, ValueError for knots that are not increasing times, and for an f that returns anything else, here or
+             later; NotImplementedError for a derivative that torch cannot follow.
     Source:  this project.
     """
 
@@ -42,50 +42,52 @@ class FunctionPath(Path):
             raise TypeError(f"`f` must be a function of time, got {type(f).__name__}; wrap samples in `ctrnn.LinearPath`.")
         self.f, self.input_size = f, checks.positive_size("input_size", input_size)
         self.knots = _all_knots(interval, knots)
-        self._inside = Inside("knots", self.knots)
-        self.batch: int | None = None
+        self._one_sided = OneSidedTimes("knots", self.knots)
+        self._batch: int | None = None  # not known before the first evaluation
         with torch.no_grad():
-            self.batch = len(self.at(0, self.knots[0]))
+            self._batch = self.batch
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        return self._each(self._value, k, t)
+        return _each(self._value, k, t)
 
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
-        return self._each(self._slope, k, t)
-
-    def _each(self, ask: Callable[[int, Tensor], Tensor], k: int | Tensor, t: Tensor) -> Tensor:
-        if t.dim() == 0:
-            return ask(int(k), t)
-        if len(t) == 0:
-            return ask(0, self.knots[0])[None][:0]
-        return torch.stack([ask(int(piece), time) for piece, time in zip(torch.as_tensor(k), t, strict=True)])
+        return _each(self._slope, k, t)
 
     def _value(self, k: int, t: Tensor) -> Tensor:
-        return self._asked(self._inside(k, t.cpu()))
+        return self._checked(self._one_sided(k, t.cpu()))
 
-    def _asked(self, t: Tensor) -> Tensor:
+    def _checked(self, t: Tensor) -> Tensor:
         x = self.f(t)
-        wanted = f"({'batch' if self.batch is None else self.batch}, {self.input_size})"
+        wanted = f"({'batch' if self._batch is None else self._batch}, {self.input_size})"
         if not isinstance(x, Tensor) or not x.is_floating_point():
             came = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
-            raise TypeError(f"`f` must give a floating-point tensor {wanted} at every time, got {came} at t = {_shown(t)}.")
-        if x.dim() != 2 or x.shape[1] != self.input_size or len(x) == 0 or self.batch not in (None, len(x)):
-            raise ValueError(f"`f` must give x(t) of shape {wanted} at every time, got {tuple(x.shape)} at t = {_shown(t)}.")
+            raise TypeError(f"`f` must give a floating-point tensor {wanted} at every time, got {came} at t = {_number(t)}.")
+        if x.dim() != 2 or x.shape[1] != self.input_size or len(x) == 0 or self._batch not in (None, len(x)):
+            raise ValueError(f"`f` must give x(t) of shape {wanted} at every time, got {tuple(x.shape)} at t = {_number(t)}.")
         return x
 
     def _slope(self, k: int, t: Tensor) -> Tensor:
-        time = self._inside(k, t.cpu())
+        time = self._one_sided(k, t.cpu())
         try:
-            return torch.func.jvp(self._asked, (time,), (torch.ones_like(time),), strict=True)[1]
+            return torch.func.jvp(self._checked, (time,), (torch.ones_like(time),), strict=True)[1]
         except RuntimeError as error:
-            # What does not depend on t, for torch, is constant or escapes it; told apart by looking.
+            # Where torch sees no dependence on t, f is constant or computed outside of torch; values tell which.
             values = [self._value(k, at) for at in (self.knots[k], self.knots[k : k + 2].mean(), self.knots[k + 1], time)]
             if all(torch.equal(value, values[0]) for value in values):
                 return torch.zeros_like(values[0])
             raise NotImplementedError(
-                f"The derivative of `f` at t = {_shown(t)} is not known, since torch does not see how it depends on t; "
+                f"The derivative of `f` at t = {_number(t)} is not known, since torch does not see how it depends on t; "
                 "write it with torch's functions of t, `torch.sin(t)` for `math.sin(t)`."
             ) from error
+
+
+def _each(f: Callable[[int, Tensor], Tensor], k: int | Tensor, t: Tensor) -> Tensor:
+    """f at one time, or at one after another."""
+    if t.dim() == 0:
+        return f(int(k), t)
+    if len(t) == 0:
+        return f(0, t.new_zeros(()))[None][:0]
+    return torch.stack([f(int(piece), time) for piece, time in zip(torch.as_tensor(k), t, strict=True)])
 
 
 def _all_knots(interval: tuple[float, float] | Tensor, knots: Sequence[float] | Tensor) -> Tensor:
@@ -101,7 +103,7 @@ def _all_knots(interval: tuple[float, float] | Tensor, knots: Sequence[float] | 
     return torch.cat([ends, inner]).unique()
 
 
-def _shown(t: Tensor) -> str:
+def _number(t: Tensor) -> str:
     try:
         return repr(float(t.detach()))
     except RuntimeError:  # under torch's transforms a time has no number

@@ -1,4 +1,4 @@
-r"""Missing values: what was last observed, and where.
+r"""Missing values: the last observation carried forward, and a mask of the observed ones.
 
 Every feature of every sequence is held on its own, from the samples before, never from those after.
 """
@@ -20,12 +20,12 @@ def hold_missing(xs: Tensor, observed: Tensor | None = None, before: float | Ten
         values, seen = ctrnn.hold_missing(xs)
         path = ctrnn.LinearPath(torch.cat([values, seen], -1), ts)
 
-    Gradients reach observed values, and `before` where that is a tensor; what stands in place of missing ones is not read.
+    Gradients reach observed values, and `before` where that is a tensor; the others are not read.
 
     Args:    xs: samples; observed: booleans like `xs`, False where a value is missing; by default, where it is nan.
              before: what is held until a first value is observed, a number or (feature,).
     Shape:   xs (time, batch, feature) -> values and a mask of 0 and 1, both like `xs`.
-    Raises:  TypeError, ValueError for samples and masks that are none, and for observed values that are not finite.
+    Raises:  TypeError, ValueError for wrong kinds or shapes of samples and masks, and for observed values that are not finite.
     Source:  this project; "last observation carried forward", with the mask as in Che et al. 2018, "Recurrent neural
              networks for multivariate time series with missing values".
     """

@@ -1,20 +1,21 @@
-r"""Asking for a piece by time alone: a function or a spline knows no numbers of pieces, and at a knot two of them meet."""
+r"""One-sided limits at knots: the time is nudged one ulp into the piece.
+
+A function or a spline finds its piece from the time alone, and at a knot takes one of two.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-__all__ = ["Inside"]
+__all__ = ["OneSidedTimes"]
 
 
-class Inside:
-    r"""Times one ulp inside of their piece where they stand at one of its inner knots.
-
-    For what is asked by time alone: at a knot it answers for one of two pieces, and which of them is not ours to say.
+class OneSidedTimes:
+    r"""Times moved one ulp into their piece where they stand at one of its inner knots.
 
     Args:    name: what the user calls the knots; knots: (pieces + 1,), in the precision in which they are compared.
-    Shape:   inside(k, t): k and t both scalars, or both (n,) -> t, moved by no more than that; its gradient stays.
+    Shape:   times(k, t): k and t both scalars, or both (n,) -> t, moved by no more than an ulp; its gradient stays.
     Raises:  ValueError for two knots with no time between them.
     Source:  this project.
     """
@@ -22,7 +23,7 @@ class Inside:
     def __init__(self, name: str, knots: Tensor) -> None:
         start, end = knots.detach()[:-1], knots.detach()[1:]
         low, high = torch.nextafter(start, end), torch.nextafter(end, start)
-        low[0], high[-1] = start[0], end[-1]  # outside of the whole there is no one else to answer
+        low[0], high[-1] = start[0], end[-1]  # the first and the last knot belong to one piece only
         if bool((low > high).any()):
             k = int((low > high).nonzero()[0])
             raise ValueError(

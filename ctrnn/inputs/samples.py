@@ -1,9 +1,4 @@
-r"""Samples and the times that go with them, checked as they come in.
-
-recorded           (time, batch, feature), some perhaps missing;  checked_samples: none
-stamped            a time for each sample
-interval_edges     an interval for each sample
-"""
+r"""Checks of samples (time, batch, feature) and of their time stamps, and the choice of rows among them."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from torch import Tensor
 
 from ctrnn import checks
 
-__all__ = ["checked_samples", "interval_edges", "recorded", "stamped"]
+__all__ = ["check_batch", "checked_samples", "interval_edges", "recorded", "rows_of", "stamped"]
 
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
@@ -59,3 +54,26 @@ def interval_edges(samples: int, ts: Tensor | None) -> Tensor:
         raise ValueError(f"`ts` has {len(times)} times for {samples} samples; give {samples + 1} edges or {samples} stamps.")
     last = times[-1:] - times[-2:-1] if samples > 1 else torch.ones_like(times)
     return torch.cat([times, times[-1:] + last])
+
+
+def check_batch(xs: Tensor, knots: Tensor) -> Tensor:
+    """The knots, if they are shared or one column for each sequence."""
+    if knots.dim() > 1 and knots.shape[1] != xs.shape[1]:
+        raise ValueError(f"`ts` has times for {knots.shape[1]} sequences, `xs` has {xs.shape[1]}: shape {tuple(xs.shape)}.")
+    return knots
+
+
+def rows_of(x: Tensor, k: int | Tensor) -> Tensor:
+    """Rows k of samples or knots: k (), (n,), or (n, batch), for every sequence its own row.
+
+    Shape:   samples (time, batch, feature) -> (*k, batch, feature), or (n, batch, feature) where k has a batch axis;
+             knots (time,) or (time, batch) -> like k, and (n, batch, 1) where k has a batch axis.
+    """
+    if isinstance(k, int) or k.dim() == 0:
+        return x[int(k)]
+    if k.dim() > 1:
+        if x.dim() > 2:
+            return x[k.to(x.device), torch.arange(x.shape[1], device=x.device)]
+        return (x[k] if x.dim() == 1 else x.gather(0, k))[..., None]
+    one_after_another = len(k) > 1 and bool((k.diff() == 1).all())
+    return x[int(k[0]) : int(k[-1]) + 1] if one_after_another else x[k.to(x.device)]  # a view, for most solves

@@ -1,11 +1,11 @@
-r"""Splines of other libraries as paths: what has the interface of torchcde's is read as it is.
+r"""Splines of other libraries as paths: objects with the interface of torchcde's.
 
     grid_points    the knots, increasing
     interval       first and last of them
     evaluate(t)    x(t), t of any shape: (batch, ..., *t, channels)
     derivative(t)  dx/dt, likewise
 
-No library is imported for it. Coefficients keep their gradient.
+No library is imported. Coefficients keep their gradient.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.inputs.one_sided import Inside
-from ctrnn.inputs.paths import Path
+from ctrnn.inputs.one_sided import OneSidedTimes
+from ctrnn.inputs.path import Path
 
-__all__ = ["Spline", "SplinePath", "as_path"]
+__all__ = ["Spline", "SplinePath", "as_path", "is_spline"]
 
 
 class Spline(Protocol):
@@ -48,19 +48,20 @@ def as_path(value: object) -> Path:
 
 
 def is_spline(value: object) -> bool:
+    """Whether the value has the interface of `Spline`."""
     if isinstance(value, type) or not (hasattr(value, "grid_points") and hasattr(value, "interval")):
         return False
     return callable(getattr(value, "evaluate", None)) and callable(getattr(value, "derivative", None))
 
 
 class SplinePath(Path):
-    r"""A spline as a path, each of its pieces up to its very ends.
+    r"""A spline as a path, with one-sided limits at both ends of each piece.
 
-    A spline finds its piece from the time, and at a grid point takes one of two: so it is asked one ulp inside of the piece
-    that is meant. A torch module of lower precision is asked in float64, where late times keep their digits, and what it
-    gives is rounded to its own; another spline is asked as it is, at times rounded as it rounds them.
+    A spline finds its piece from the time, and at a grid point takes one of two: so it is evaluated one ulp inside the
+    piece. A torch module of lower precision is evaluated in float64, where late times keep their digits, and its values
+    are rounded to its own; another spline is evaluated as it is, at times rounded as it rounds them.
 
-    Args:    spline: what has torchcde's interface; coefficients, and grid points, may require a gradient.
+    Args:    spline: an object with torchcde's interface; coefficients, and grid points, may require a gradient.
     Shape:   coefficients (batch, time, channels) -> x (batch, channels); further batch axes are one; none are a batch of 1.
     Raises:  TypeError, ValueError for grid points that do not increase, or values that are no floating-point tensors.
     Source:  torchcde 0.2.5; Kidger, Morrill, Foster and Lyons 2020.
@@ -75,29 +76,30 @@ class SplinePath(Path):
         if not isinstance(first, Tensor) or not first.is_floating_point() or first.dim() == 0:
             came = f"{first.dtype} of shape {tuple(first.shape)}" if isinstance(first, Tensor) else type(first).__name__
             raise TypeError(f"`evaluate` of a {type(spline).__name__} must give floating point, (.., channels), got {came}.")
-        self.dtype, self._asked = first.dtype, _Asked(spline)
-        floating = {name: value for name, value in self._asked.state() if value.is_floating_point()}
+        self.dtype, self._method = first.dtype, _Method(spline)
+        floating = {name: value for name, value in self._method.state() if value.is_floating_point()}
         # Once, and not at each call: they are as long as the recording.
         lower = any(value.dtype != torch.float64 for value in floating.values())
-        self._precisely = {name: value.double() for name, value in floating.items()} if lower else {}
+        self._in_float64 = {name: value.double() for name, value in floating.items()} if lower else {}
         as_it_is = not floating and isinstance(grid, Tensor) and grid.is_floating_point()
-        self._inside = Inside("grid_points", grid.cpu() if as_it_is else self.knots)
+        self._one_sided = OneSidedTimes("grid_points", grid.cpu() if as_it_is else self.knots)
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        return self._ask("evaluate", k, t)
+        return self._call("evaluate", k, t)
 
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
-        return self._ask("derivative", k, t)
+        return self._call("derivative", k, t)
 
-    def _ask(self, what: str, k: int | Tensor, t: Tensor) -> Tensor:
-        values = torch.func.functional_call(self._asked, self._precisely, (what, self._inside(k, t.cpu()))).to(self.dtype)
+    def _call(self, name: str, k: int | Tensor, t: Tensor) -> Tensor:
+        times = self._one_sided(k, t.cpu())
+        values = torch.func.functional_call(self._method, self._in_float64, (name, times)).to(self.dtype)
         if t.dim() == 0:
             return values.reshape(-1, values.shape[-1])
         return values.movedim(-2, 0).reshape(len(t), math.prod(values.shape[:-2]), values.shape[-1])
 
 
-class _Asked(nn.Module):
-    """A spline whose methods are calls, for torch to call with other tensors."""
+class _Method(nn.Module):
+    """A method of a spline by its name, as a module, so that torch can call it with other tensors."""
 
     def __init__(self, spline: Spline) -> None:
         super().__init__()
@@ -107,5 +109,5 @@ class _Asked(nn.Module):
         yield from self.named_parameters()
         yield from self.named_buffers()
 
-    def forward(self, what: str, t: Tensor) -> Tensor:
-        return getattr(self.spline, what)(t)
+    def forward(self, name: str, t: Tensor) -> Tensor:
+        return getattr(self.spline, name)(t)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath
-from ctrnn.inputs.paths import piece_numbers
+from ctrnn.inputs.path import piece_numbers
 from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.build import Unavailable

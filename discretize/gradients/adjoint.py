@@ -60,7 +60,7 @@ class AdjointBackward:
         """The states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
         refuse_captured(self.chain, self.parameters, h0, "gradient=Adjoint")
         path = self.chain.course.path
-        read = [tensor for j in range(len(self.chain)) for tensor in path.tensors(j)]
+        read = [tensor for j in range(len(self.chain)) for tensor in path.learned(j)]
         return _Adjoint.apply(self, hs, h0, *self.parameters, *read)
 
     def gradients(self, by_hs: Tensor) -> list[Tensor]:

@@ -1,7 +1,7 @@
-r"""A chain on leaves: its input replaced by tensors of its own, to find gradients by without the graph behind them.
+r"""Detached copies of a solve's inputs, so that recomputation differentiates one block only.
 
-A part of a solve that is computed again for its gradient must not run back through the projection of the whole sequence
-each time: it is differentiated by what it reads, and the rest of the way is gone once.
+A part of a solve that is computed again for its gradient must not differentiate the projection of the whole sequence each
+time: it gives gradients by the samples it reads, and the projection is differentiated once.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.driven import RightHandSide
-from ctrnn.inputs.along import Along
+from ctrnn.inputs.path import Data
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
 
 __all__ = ["ParameterSnapshot", "DetachedInput", "detached_chain", "once_only", "refuse_captured"]
 
 
-class DetachedInput(Along):
-    """A path whose segments are made of leaves, set up when they are first read; `leaves[j]` are those of segment j."""
+class DetachedInput(SegmentInput):
+    """A path by segment index, its data replaced by leaves when they are first read; `leaves[j]` are those of segment j."""
 
-    def __init__(self, path: Along) -> None:
-        self.path, self.steady, self.own_times = path, path.steady, path.own_times
+    def __init__(self, given: SegmentInput) -> None:
+        self.path, self.steady, self.own_times, self._given = given.path, given.steady, given.own_times, given
+        self._detached: dict[int, Data] = {}
         self.leaves: dict[int, list[Tensor]] = {}
-        self._segments: dict[int, Along] = {}
 
-    def at(self, j: int, t: Tensor, rows: Tensor | None = None) -> Tensor:
-        if j not in self.leaves:
-            self.leaves[j] = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in self.path.tensors(j)]
-            self._segments[j] = self.path.on(j, self.leaves[j])
-        return self._segments[j].at(j, t, rows)
+    def data(self, j: int) -> Data:
+        if j not in self._detached:
+            self._detached[j] = [x.detach().requires_grad_() if x.requires_grad else x for x in self._given.data(j)]
+            self.leaves[j] = [x for x in self._detached[j] if x.requires_grad]
+        return self._detached[j]
 
 
 def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
-    """The chain with its path on leaves, and that path."""
+    """The chain with its input detached, and that input."""
     course = chain.course
     path = DetachedInput(course.path)
     cut = copy.copy(chain)

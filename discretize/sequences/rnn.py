@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
-from ctrnn.inputs.paths import checked_samples
+from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
 from discretize.gradients.choice import Gradient
 from discretize.sequences.cell import checked_step

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.inputs.paths import interval_edges
+from ctrnn.inputs.samples import interval_edges
 from discretize.sequences.ragged import Ragged
 
 __all__ = ["sample_edges"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.fields.field import check_batched_state, check_input
-from ctrnn.inputs.paths import checked_samples
+from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.statistics import SolverStats

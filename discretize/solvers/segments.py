@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ctrnn import Driven
 from ctrnn.driven import RightHandSide
-from ctrnn.inputs.along import only
+from ctrnn.inputs.segment_input import select
 
 __all__ = ["Chain", "Segment", "chain_of"]
 
@@ -44,7 +44,7 @@ class Chain:
     def segment(self, j: int, rows: Tensor | None = None) -> Segment:
         start, end = self._edges[j], self._edges[j + 1]
         if self.own:
-            start, end = only(start[:, None], rows), only(end[:, None], rows)
+            start, end = select(start[:, None], rows), select(end[:, None], rows)
         return Segment(self, j, start, end, rows)
 
     def time(self, j: int, tau: float, sample: int | None) -> float:
@@ -145,7 +145,7 @@ def chain_of(driven: Driven, ts: Tensor) -> Chain:
         asked = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
         edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], asked)
     differentiated = ts.requires_grad or edges.requires_grad
-    return Chain(driven.along(edges[:-1].detach()), edges, places, asked if differentiated else None)
+    return Chain(driven.right_hand_side(edges[:-1].detach()), edges, places, asked if differentiated else None)
 
 
 def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,10 +9,9 @@ from problems import NAMED_FIELDS
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn import AffineWarp, HeldPath, LinearPath, PiecewiseWarp, SmoothWarp
 from ctrnn.clocks.warped_path import WarpedPath
-from ctrnn.clocks.warps import AffineWarp, PiecewiseWarp, SmoothWarp
 from ctrnn.driven import Driven
-from ctrnn.inputs.paths import HeldPath, LinearPath
 
 ROUNDING = {"rtol": 0, "atol": 1e-13}  # |h|^3 h of order 10, a few sums in another order
 
@@ -79,24 +78,33 @@ def test_the_interval_is_what_path_and_speed_share():
 def test_each_piece_has_its_own_input_and_speed_up_to_both_ends():
     field, path, warp = ctrnn.gated(3, 5), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
+    rhs = driven.right_hand_side(driven.knots[:-1])
     for k in range(len(driven.knots) - 1):
         middle = float(driven.knots[k] + driven.knots[k + 1]) / 2
         expected = float(warp.speed(middle)) * field(path(middle), h)
         for t in (driven.knots[k], torch.tensor(middle), driven.knots[k + 1]):
-            assert_close(driven.at(k, t, h), expected, **ROUNDING)
-            assert_close(driven.speed_at(k, t), warp.speed(middle), rtol=0, atol=0)
-            assert_close(driven.input_at(k, t), field.project(path(middle)), **ROUNDING)
-    assert Driven(field, path).speed_at(0, torch.tensor(0.5)) is None
+            assert_close(rhs.at(k, t, h), expected, **ROUNDING)
+            assert_close(rhs.speed_at(k, t, h), warp.speed(middle), rtol=0, atol=0)
+            assert_close(rhs.path.at(k, t), field.project(path(middle)), **ROUNDING)
+    without = Driven(field, path).right_hand_side(torch.tensor([0.0]))
+    assert_close(without.speed_at(0, torch.tensor(0.5), h), torch.tensor(1.0), rtol=0, atol=0)
 
 
 def test_at_a_knot_the_piece_that_begins_there_is_meant():
     field, path, warp = ctrnn.gated(3, 5), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
+    rhs = driven.right_hand_side(driven.knots[:-1])
     for k, t in enumerate(driven.knots[:-1]):
-        assert_close(driven(t, h), driven.at(k, t, h), rtol=0, atol=0)
+        assert_close(driven(t, h), rhs.at(k, t, h), **ROUNDING)
     last = driven.knots[-1]
-    assert_close(driven(last, h), driven.at(len(driven.knots) - 2, last, h), rtol=0, atol=0)
+    assert_close(driven(last, h), rhs.at(len(driven.knots) - 2, last, h), **ROUNDING)
     assert_close(driven(float(last) + 4 * math.ulp(float(last)), h), driven(last, h), rtol=0, atol=0)
+
+
+def test_where_the_speed_ends_on_a_knot_of_the_path_the_piece_before_it_is_meant():
+    field, path, h = ctrnn.gated(3, 5), held(), torch.randn(4, 5)
+    driven = Driven(field, path, PiecewiseWarp([0.0, 2.0], [0.0, 3.0]).speed)
+    assert_close(driven(2.0, h), 1.5 * field(path.piece(1)(2.0), h), **ROUNDING)
 
 
 def test_a_bare_function_is_a_smooth_speed():

@@ -14,9 +14,8 @@ from scipy.optimize import brentq
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn import AffineWarp, HeldPath, LinearPath, PiecewiseWarp, SmoothWarp
 from ctrnn.clocks.warped_path import WarpedPath
-from ctrnn.clocks.warps import AffineWarp, PiecewiseWarp, SmoothWarp
-from ctrnn.inputs.paths import HeldPath, LinearPath
 
 EPS = torch.finfo(torch.float64).eps
 

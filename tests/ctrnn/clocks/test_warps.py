@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from ctrnn.clocks.warps import AffineWarp, PiecewiseWarp, SmoothWarp, Warp
-from ctrnn.inputs.paths import HeldPath, Path
+from ctrnn import AffineWarp, HeldPath, Path, PiecewiseWarp, SmoothWarp, Warp
 
 EPS = torch.finfo(torch.float64).eps
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from ctrnn.inputs.paths import HeldPath, LinearPath, Path, Piece
+from ctrnn import HeldPath, LinearPath, Path
+from ctrnn.inputs.path import Piece
 
 TS = [0.0, 0.1, 0.7, 1.9, 2.0, 5.0]  # not representable, unequally far apart
 BOTH = pytest.mark.parametrize("kind", [HeldPath, LinearPath])

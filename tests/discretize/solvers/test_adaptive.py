@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize import Midpoint, SolverError, SolverWarning, integrate
 from discretize.solvers import adaptive
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
@@ -73,7 +74,7 @@ def test_every_knot_and_requested_time_is_the_end_of_a_step():
     path = ctrnn.HeldPath(torch.randn(4, 1, 1), knots)
     chain = chain_of(ctrnn.Driven(field, path), ts)
     assert chain.edges.tolist() == [0.2, 0.3, 1.1, 1.15, 2.0, 3.5]
-    read = path.along([0, 1, 2, 3, 3])  # the pieces of the segments
+    read = SegmentInput(path, torch.tensor([0, 1, 2, 3, 3]))  # the pieces of the segments
     for j, k in enumerate([0, 1, 2, 3, 3]):
         assert torch.equal(read.at(j, ts[0]), path.xs[k])
         # Projected with all samples at once: the same product, summed in another order.

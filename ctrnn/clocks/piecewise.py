@@ -1,0 +1,51 @@
+"""Piecewise affine warps: straight between points (ts_k, cs_k)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.clocks.warp import Warp
+
+__all__ = ["PiecewiseWarp"]
+
+
+class PiecewiseWarp(Warp):
+    r"""Straight lines through (ts_k, cs_k).
+
+    Args:    ts: (n,) times, strictly increasing; cs: (n,) what the clock shows then, strictly increasing; n >= 2.
+    Raises:  TypeError, ValueError for times or values that do not increase or do not match.
+    Source:  Tallec and Ollivier 2018, sec. 3, "c a random, piecewise affine time warping".
+    """
+
+    def __init__(self, ts: Tensor, cs: Tensor) -> None:
+        self.knots, self.images = checks.are_times("ts", ts), checks.are_times("cs", cs)
+        if len(self.knots) != len(self.images):
+            raise ValueError(f"`ts` and `cs` must be as long as one another, got {len(self.knots)} and {len(self.images)}.")
+        if len(self.knots) < 2:
+            raise ValueError("A piecewise clock needs at least two points, got 1; use `AffineWarp` for one speed throughout.")
+        self._speeds = self.images.diff() / self.knots.diff()
+        if not bool((torch.isfinite(self._speeds) & (self._speeds > 0)).all()):
+            raise ValueError("`ts` and `cs` give a speed that is 0 or infinite in float64; spread the points more evenly.")
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return _straight(self.knots, self.images, k, t)
+
+    def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
+        return _straight(self.images, self.knots, k, s)
+
+    def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self._speeds[k].to(t.device)
+
+    def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return torch.zeros_like(t)
+
+    def __repr__(self) -> str:
+        return f"PiecewiseWarp({len(self.knots)} points, interval={self.interval}, image={self.image})"
+
+
+def _straight(xs: Tensor, ys: Tensor, k: int | Tensor, x: Tensor) -> Tensor:
+    """The line of piece k through (xs, ys), exact at both of its ends (lerp works from the nearer one)."""
+    left, right = xs[k].to(x.device), xs[k + 1].to(x.device)
+    return torch.lerp(ys[k].to(x.device), ys[k + 1].to(x.device), (x - left) / (right - left))

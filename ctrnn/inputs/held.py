@@ -1,0 +1,52 @@
+"""Piecewise constant paths: each sample is held over its interval, which is what a discrete cell sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ctrnn.inputs.path import Data, GatheredPath
+from ctrnn.inputs.samples import check_batch, checked_samples, interval_edges, rows_of
+
+__all__ = ["HeldPath"]
+
+
+class HeldPath(GatheredPath):
+    r"""Sample k is held on [t_k, t_k+1): piecewise constant, right-continuous.
+
+    Args:    xs: samples; ts: (time + 1,) edges of the intervals, or (time,) stamps, of which the last is held for as
+             long as the one before it (a single one: for 1). Default: 0, 1, ..., time. With a second axis, (.., batch), every
+             sequence has its own. They may require a gradient.
+    Shape:   xs (time, batch, feature).
+    Raises:  TypeError, ValueError for samples that are not finite floating point (time, batch, feature), or times that
+             do not increase or do not fit.
+    Source:  this project; "sample and hold".
+    """
+
+    steady = True
+
+    def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
+        self.xs = checked_samples(xs)  # not copied, so that they can be learned
+        self.knots = check_batch(xs, interval_edges(len(xs), ts))
+
+    @classmethod
+    def on_edges(cls, xs: Tensor, edges: Tensor) -> HeldPath:
+        """Without checks, for callers that did them: edges (time + 1,) or (time + 1, batch), in which a sequence that is over
+        repeats its last time."""
+        path = cls.__new__(cls)
+        path.xs, path.knots = xs, edges
+        return path
+
+    def gather(self, k: int | Tensor) -> Data:
+        return (rows_of(self.xs, k),)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        return data[0]
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        return torch.zeros_like(data[0])
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> HeldPath:
+        return HeldPath.on_edges(f(self.xs), self.knots)  # one product for the whole sequence

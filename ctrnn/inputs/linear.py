@@ -1,0 +1,62 @@
+"""Linear interpolation: straight from each sample to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ctrnn.inputs.path import Data, GatheredPath, MappedPath, Path, across
+from ctrnn.inputs.samples import check_batch, rows_of, stamped
+
+__all__ = ["LinearPath"]
+
+
+class LinearPath(GatheredPath):
+    r"""Straight lines between samples that stand at the knots; continuous.
+
+    Args:    xs: samples, at least two; ts: (time,) their stamps, or (time, batch), for every sequence its own; they may
+             require a gradient. Default: 0, 1, ..., time - 1.
+    Shape:   xs (time, batch, feature).
+    Raises:  TypeError, ValueError as `HeldPath`, and for fewer than two samples.
+    Source:  this project.
+    """
+
+    def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
+        self.xs, knots = stamped(xs, ts, "linear")
+        self.knots = check_batch(xs, knots)
+
+    @classmethod
+    def through(cls, xs: Tensor, knots: Tensor) -> LinearPath:
+        """Without checks, for callers that did them: a sample at each knot."""
+        path = cls.__new__(cls)
+        path.xs, path.knots = xs, knots
+        return path
+
+    def gather(self, k: int | Tensor) -> Data:
+        """The samples and the knots at both ends."""
+        return rows_of(self.xs, k), rows_of(self.xs, k + 1), rows_of(self.knots, k), rows_of(self.knots, k + 1)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        left, right, *ends = data
+        # In float64 until here: a float32 time of 1e4 knows its place in a unit piece to three digits only.
+        return torch.lerp(left, right, across(self.share(ends, t)[0], left))
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        left, right, *ends = data
+        return (right - left) / across(self.share(ends, t)[1], left)
+
+    @staticmethod
+    def share(ends: Data, t: Tensor) -> tuple[Tensor, Tensor]:
+        """How far t is through the piece, as a share of its width; and the width."""
+        start, end = ends
+        width = end - start
+        # A sequence that is over stands in a piece of no width.
+        width = torch.where(width > 0, width, 1.0)
+        return (t - start.to(t.device)) / width.to(t.device), width
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
+        if not affine:
+            return MappedPath(self, f)
+        return LinearPath.through(f(self.xs), self.knots)  # affine goes through straight lines: one product for the sequence

@@ -1,0 +1,226 @@
+r"""Paths x(t): knots t_0 < t_1 < ... < t_n, and between two of them a smooth piece.
+
+A piece is called by its number, never found by rounding a time: at a knot both neighbours are defined, and a solver that
+works on piece k must get piece k. Times are float64 whatever the samples are. Knots are shared by a batch, or every sequence
+has its own: (pieces + 1, batch).
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+
+__all__ = ["Data", "GatheredPath", "MappedPath", "Path", "Piece", "across", "column", "piece_numbers"]
+
+Data = Sequence[Tensor]  # what some pieces are made of: samples and knots, or only the pieces' numbers
+
+
+class Path(ABC):
+    r"""A function of time made of smooth pieces; one of your own gives `knots`, `at` and `slope`.
+
+    `knots` is (pieces + 1,) or (pieces + 1, batch), float64. `steady`: x is constant on each piece. `own_times`: a time for
+    each sequence costs no more than one for all.
+
+    Solvers evaluate a piece many times: `gather` collects its data once, and `evaluate` and `differentiate` use them.
+
+    Shape:   path(t): t () -> (batch, feature); t (n,) -> (n, batch, feature); t (n, batch), a time for each sequence, likewise.
+             gather(k): k (), (n,), or (n, batch), for every sequence its own piece.
+             evaluate(data, t): like path(t), and t (batch, 1) -> (batch, feature), t (n, batch, 1) -> (n, batch, feature).
+    Raises:  ValueError for times outside the interval (beyond an end by at most 4 ulp they are the end).
+    Source:  this project.
+    """
+
+    knots: Tensor
+    steady = False
+    own_times = False
+
+    @abstractmethod
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        """Value of piece k at time t, in or near its interval: both scalars, or both (n,)."""
+
+    @abstractmethod
+    def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
+        """Derivative of piece k at time t, as `at`."""
+
+    def gather(self, k: int | Tensor) -> Data:
+        """The data of pieces k: here their numbers, and those of the sequences."""
+        numbers, samples = column(k), torch.arange(self.batch)
+        samples = samples[:, None] if numbers.dim() > 1 else samples
+        return numbers, samples.expand(*numbers.shape[:1], *samples.shape)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        """x(t) on the pieces that the data are of."""
+        return _by_number(self.at, data, t)
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        """dx/dt, as `evaluate`."""
+        return _by_number(self.slope, data, t)
+
+    @cached_property
+    def batch(self) -> int:
+        """How many sequences there are."""
+        return self.knots.shape[1] if self.knots.dim() > 1 else len(self.at(0, self.knots[0].detach()))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """First and last time; of sequences with times of their own, those they have in common."""
+        return float(self.knots[0].detach().max()), float(self.knots[-1].detach().min())
+
+    def piece(self, k: int) -> Piece:
+        """Piece k, smooth on [knots[k], knots[k + 1]]; k counts from the end where negative, as in a list."""
+        pieces = len(self.knots) - 1
+        if self.knots.dim() > 1:
+            raise ValueError("Every sequence of this path has its own knots, and no piece is everyone's; evaluate it at times.")
+        try:
+            number = operator.index(k)
+        except TypeError as error:
+            raise TypeError(f"`k` must be a whole number, got {k!r}.") from error
+        if not -pieces <= number < pieces:
+            raise IndexError(f"There is no piece {number}: the path has {pieces}.")
+        return Piece(self, number % pieces)
+
+    def __call__(self, t: float | Tensor) -> Tensor:
+        times = checks.evaluation_times("t", t, 2)
+        return self._by_sequence(times) if self.knots.dim() > 1 or times.dim() > 1 else self.at(*self._find(times))
+
+    def derivative(self, t: float | Tensor) -> Tensor:
+        """dx/dt, at a knot that of the piece that begins there; shapes as of the path itself."""
+        return self.slope(*self._find(checks.evaluation_times("t", t)))
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
+        """The path f(x(t)), for an f that keeps the leading axes; `affine` if f(x) = A x + b."""
+        return MappedPath(self, f)
+
+    def _find(self, t: Tensor) -> tuple[int | Tensor, Tensor]:
+        if self.knots.dim() > 1:
+            raise ValueError("Every sequence of this path has its own knots; only `path(t)` is there for such paths.")
+        times = checks.within("t", t, *self.interval)
+        k = piece_numbers(self.knots, times)
+        return (k, times) if times.dim() else (int(k), times)
+
+    def _by_sequence(self, t: Tensor) -> Tensor:
+        """Every sequence at times of its own, (n, batch), or at shared ones of which each finds its own piece."""
+        if t.dim() > 1 and t.shape[1] != self.batch:
+            raise ValueError(f"`t` has times for {t.shape[1]} sequences, the path has {self.batch}.")
+        times = t if t.dim() > 1 else t.reshape(-1, 1).expand(-1, self.batch)
+        knots = self.knots.detach()
+        times = checks.within_own("t", times, knots[0].expand(self.batch), knots[-1].expand(self.batch))
+        values = self.evaluate(self.gather(piece_numbers(knots, times)), times[..., None])
+        return values if t.dim() else values[0]
+
+
+class GatheredPath(Path):
+    """A path that is one formula in the data of a piece: subclasses give `gather`, `evaluate` and `differentiate`."""
+
+    own_times = True
+
+    @abstractmethod
+    def gather(self, k: int | Tensor) -> Data: ...
+
+    @abstractmethod
+    def evaluate(self, data: Data, t: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def differentiate(self, data: Data, t: Tensor) -> Tensor: ...
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self.evaluate(self.gather(k), t)
+
+    def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self.differentiate(self.gather(k), t)
+
+
+class MappedPath(GatheredPath):
+    r"""f(x(t)), evaluated anew at each time; what `Path.map` gives where nothing better is known.
+
+    Args:    path: any path; f: (..., feature) -> (..., other), smooth, keeping the leading axes.
+    Source:  this project.
+    """
+
+    def __init__(self, path: Path, f: Callable[[Tensor], Tensor]) -> None:
+        self.path, self.f, self.knots = path, f, path.knots
+        self.steady, self.own_times = path.steady, path.own_times
+
+    def gather(self, k: int | Tensor) -> Data:
+        return self.path.gather(k)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        return self.f(self.path.evaluate(data, t))
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        x, slope = self.path.evaluate(data, t), self.path.differentiate(data, t)
+        return torch.func.jvp(self.f, (x,), (slope,))[1]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Piece k of a path: smooth on [start, end], ends included."""
+
+    path: Path
+    number: int
+
+    def __call__(self, t: float | Tensor) -> Tensor:
+        return self.path.at(*self._numbered(t))
+
+    def derivative(self, t: float | Tensor) -> Tensor:
+        return self.path.slope(*self._numbered(t))
+
+    def _numbered(self, t: float | Tensor) -> tuple[int | Tensor, Tensor]:
+        times = checks.within("t", checks.evaluation_times("t", t), self.start, self.end)
+        return (torch.full(times.shape, self.number) if times.dim() else self.number), times
+
+    @property
+    def start(self) -> float:
+        return float(self.path.knots[self.number].detach())
+
+    @property
+    def end(self) -> float:
+        return float(self.path.knots[self.number + 1].detach())
+
+
+def piece_numbers(knots: Tensor, times: Tensor) -> Tensor:
+    """The number of the piece that each time is in; a knot belongs to the piece that begins there, the last to the last.
+
+    Shape:   knots (n,), times of any shape; or knots (n, batch), times (m, batch); or knots (n,), times (m, batch).
+    """
+    if knots.dim() == 1:
+        numbers = torch.searchsorted(knots, times.contiguous(), right=True)
+    else:
+        numbers = torch.searchsorted(knots.mT.contiguous(), times.mT.contiguous(), right=True).mT
+    return (numbers - 1).clamp(0, len(knots) - 2)
+
+
+def column(numbers: int | Tensor) -> Tensor:
+    """One number for each sequence as a column: (n, batch) -> (n, batch, 1); what all share keeps its shape."""
+    numbers = torch.as_tensor(numbers)
+    return numbers[..., None] if numbers.dim() > 1 else numbers
+
+
+def across(weight: Tensor, like: Tensor) -> Tensor:
+    """A weight by time, (), (n,), (batch, 1) or (n, batch, 1), in the shape and dtype that multiply the values `like`."""
+    if weight.dim() == 0:  # a number stays where it is: torch takes it to any device
+        return weight.to(like.dtype)
+    weight = weight.to(device=like.device, dtype=like.dtype)
+    return weight[:, None, None] if weight.dim() == 1 and like.dim() > 1 else weight
+
+
+def _by_number(f: Callable[[int | Tensor, Tensor], Tensor], data: Data, t: Tensor) -> Tensor:
+    """f of a piece's number and one time after another, for the sequences whose numbers are in the data."""
+    k, samples = data
+    if t.dim() == 0:
+        x = f(int(k), t)
+        return x if len(x) == len(samples) else x.index_select(0, samples.to(x.device))
+    if t.dim() == 1:
+        return f(k, t)
+    if t.dim() > 2:
+        return torch.stack([_by_number(f, (k[i], samples[i]), row) for i, row in enumerate(t)])
+    x = f(k.reshape(-1).expand(len(t)), t.reshape(-1))  # every sequence at the time of each
+    return x[torch.arange(len(t)), samples.reshape(-1)]

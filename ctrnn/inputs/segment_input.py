@@ -1,0 +1,46 @@
+"""Evaluates a path by segment index, data gathered once.
+
+Segments follow one another in every sequence, but they need not begin or end together: which piece each reads is settled
+before the solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ctrnn.inputs.path import Data, Path
+
+__all__ = ["SegmentInput", "select"]
+
+
+class SegmentInput:
+    r"""x(t) by the number of a segment.
+
+    Args:    path; pieces: the piece of each segment, (segments,) shared by the batch, or (segments, batch).
+    Shape:   at(j, t, rows): t () or (rows, 1), float64 -> (rows, feature); rows None: all sequences.
+    Source:  this project.
+    """
+
+    def __init__(self, path: Path, pieces: Tensor) -> None:
+        self.path, self.steady, self.own_times = path, path.steady, path.own_times
+        # Taken apart once: a row at a time would cost a gradient of full size for each.
+        self._by_segment: Sequence[Data] = list(zip(*(x.unbind(0) for x in path.gather(pieces)), strict=True))
+
+    def data(self, j: int) -> Data:
+        """What segment j is made of."""
+        return self._by_segment[j]
+
+    def learned(self, j: int) -> list[Tensor]:
+        """Those of its data that require a gradient."""
+        return [x for x in self.data(j) if x.requires_grad]
+
+    def at(self, j: int, t: Tensor, rows: Tensor | None = None) -> Tensor:
+        data = self.data(j)
+        return self.path.evaluate(data if rows is None else [select(x, rows) for x in data], t)
+
+
+def select(x: Tensor, rows: Tensor | None) -> Tensor:
+    """The chosen rows of what has one for each sequence; what all share stays as it is."""
+    return x if rows is None or x.dim() == 0 or len(x) == 1 else x.index_select(0, rows.to(x.device))
