@@ -14,7 +14,7 @@ __all__ = ["PiecewiseWarp"]
 class PiecewiseWarp(Warp):
     r"""Straight lines through (ts_k, cs_k).
 
-    Args:    ts: (n,) times, strictly increasing; cs: (n,) what the clock shows then, strictly increasing; n >= 2.
+    Args:    ts: (n,) times, strictly increasing; cs: (n,) c at these times, strictly increasing; n >= 2.
     Raises:  TypeError, ValueError for times or values that do not increase or do not match.
     Source:  Tallec and Ollivier 2018, sec. 3, "c a random, piecewise affine time warping".
     """

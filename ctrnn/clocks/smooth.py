@@ -17,8 +17,8 @@ class SmoothWarp(Warp):
     r"""c(t) = t + sum_k D / (2 pi k) (a_k sin(w_k t) + b_k (1 - cos(w_k t))), w_k = 2 pi k / D: [0, D] onto itself.
 
     Its speed c'(t) = 1 + sum_k (a_k cos(w_k t) + b_k sin(w_k t)) must be positive throughout, which is checked by
-    a fine grid and Bernstein's inequality, not by hope. It has no corners; its knots stand half a period of the fastest
-    harmonic apart, because a solver that steps over a short burst of speed never learns of it.
+    a fine grid and Bernstein's inequality. It has no corners; its knots stand half a period of the fastest
+    harmonic apart, because a solver may step over a short burst of speed.
 
     Args:    duration: D > 0; cosines, sines: a_k and b_k for k = 1, 2, ..., equally many.
     Raises:  ValueError if the speed is not positive everywhere.

@@ -24,7 +24,7 @@ class WarpedPath(GatheredPath):
 
     Args:    path: x, or a torchcde spline; warp: c.
     Shape:   as of `path`.
-    Raises:  TypeError for what is not a path or a warp; ValueError if the clock never enters the path's interval.
+    Raises:  TypeError for what is not a path or a warp; ValueError if c(t) is never in the path's interval.
     Source:  Tallec and Ollivier 2018, sec. 1, "input data x(c(t))".
     """
 

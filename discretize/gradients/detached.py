@@ -50,9 +50,9 @@ Result = TypeVar("Result")
 
 
 class ParameterSnapshot:
-    """A field with the parameters and buffers it has now, for work that is done again later.
+    """A field with the parameters and buffers it has now, for recomputation in the backward pass.
 
-    By then a `functional_call` has put others in their place, or somebody has written into them, which is refused.
+    By then a `functional_call` may have replaced them, which is undone, or an optimizer changed them in place: refused.
     """
 
     def __init__(self, field: VectorField) -> None:
@@ -62,7 +62,7 @@ class ParameterSnapshot:
         self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """The work, with the field as it was, and in its own precision."""
+        """The result of `work` with the field as it was, without autocast."""
         for name, tensor in self._tensors.items():
             if tensor._version != self._versions[name]:
                 raise RuntimeError(
@@ -87,7 +87,7 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
     """Refuse tensors that require a gradient and are neither learned parameters of the field, nor samples, nor h0."""
     if not len(chain):
         return
-    # What a path or a speed of the user's own is made of may differ from piece to piece; such are read at one time only.
+    # A path or a speed of the user's own may use other tensors in each piece; it is one that takes one time for all.
     for j in range(1 if chain.course.own_times else len(chain)):
         _refuse_in(chain, j, learned, h0, setting)
 
@@ -126,7 +126,7 @@ def _leaves_behind(result: Tensor) -> Iterator[Tensor]:
 def once_only(setting: str, gradients: Sequence[Tensor | None], inputs: Sequence[Tensor]) -> list[Tensor | None]:
     """First derivatives that refuse to be differentiated again, by whichever of the inputs.
 
-    torch's own `once_differentiable` is not asked by `torch.autograd.grad`, which then takes them for constants.
+    torch's own `once_differentiable` has no effect under `torch.autograd.grad`, which then takes them for constants.
     """
     found = [gradient for gradient in gradients if gradient is not None]
     marked = iter(_OnceOnly.apply(setting, len(found), *found, *inputs))

@@ -1,11 +1,11 @@
-r"""A solve is a chain of segments: between two of them lies a knot of the input or its clock, or a requested time.
+r"""The segments of a solve, cut at every knot of the input and its clock and at every requested time.
 
-Within one the right-hand side is smooth, and it is asked for by its number: no solver ever has to find out from a rounded
-time which sample is being read. Solvers run on the segment's own clock, tau = t - start, where a short segment late in a
-long recording has as many digits as an early one.
+Within one the right-hand side is smooth, and it is evaluated by the segment's number: no solver has to find the sample from
+a rounded time. Solvers use the time since the segment's start, tau = t - start, where a short segment late in a long
+recording has as many digits as an early one.
 
-Where every sequence has times of its own, segment j is the j-th of each of them: one common clock counts segments, and the
-warp theorem runs every sequence along it, sequence b at the speed (length of its segment j). One that is over stands still.
+Where every sequence has times of its own, segment j is the j-th of each of them: one common clock counts segments, and by the
+warp theorem sequence b runs along it at the speed (length of its segment j). One that is over has speed 0.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ __all__ = ["Chain", "Segment", "chain_of"]
 
 
 class Chain:
-    """The segments of a solve.
+    """The segments of a solve, one after another.
 
-    `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places` says which edge each
-    requested time is, (n,) or (n, batch); `asked` are the requested times, like `places`, where gradients to times matter;
-    `course` is the right-hand side by the number of the segment; `lengths` are numbers, (segments, 1) or (segments, batch).
+    `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places`: which edge each requested
+    time is, (n,) or (n, batch); `asked`: the requested times, like `places`, where gradients to times matter; `course`: the
+    right-hand side by segment index; `lengths`: numbers, (segments, 1) or (segments, batch); `own`: every sequence has times
+    of its own.
     """
 
     def __init__(self, course: RightHandSide, edges: Tensor, places: Tensor, asked: Tensor | None = None) -> None:
@@ -53,7 +54,7 @@ class Chain:
         return float(start if start.dim() == 0 else start[sample or 0]) + tau
 
     def arrival(self, edge: int, h: Tensor) -> Tensor:
-        """dh/dt of what leads to an edge, at it; of what leads away from the first."""
+        """dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
         if edge == 0:
             return self.segment(0)(torch.zeros((), dtype=torch.float64, device=h.device), h)
         segment = self.segment(edge - 1)
@@ -68,8 +69,8 @@ class Chain:
         states = self._at_places(kept)
         if self.asked is None or not len(self):
             return states
-        # Where the edge is another's, a knot's or that of an equal time, the time that was asked for moves the answer along
-        # the solution, and the edge does not. As a number the difference is 0.
+        # Where the edge is a knot or an equal time, its gradient is theirs; that of the requested time is dh/dt. As a number
+        # the difference is 0.
         slopes = self._at_places({edge: self.arrival(edge, h) for edge, h in kept.items()})
         asked, places = self.asked[: len(states)], self.places[: len(states)]
         apart = asked - (self.edges.gather(0, places) if self.own else self.edges[places])
@@ -109,8 +110,7 @@ class Segment:
         return self.chain.course.at(self.number, self.start if self.steady else self.time(tau), h, self.rows)
 
     def time(self, tau: Tensor) -> Tensor:
-        """The time at tau. Solvers may put it an ulp outside of the segment, and beyond its end when they guess a first step:
-        there the input stands still."""
+        """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""
         if self.start.dim() == 0:
             tau = tau.reshape(()) if tau.numel() == 1 else tau
         start, end = self.start.to(tau.device), self.end.to(tau.device)
@@ -124,7 +124,7 @@ class Segment:
         return self.chain.course.path.at(self.number, self.time(tau), self.rows)
 
     def taken(self, dt: Tensor) -> None:
-        """Told of every round of steps that is logged, dt (rows, 1)."""
+        """Called after every round of steps that is logged, dt (rows, 1); the adjoint's segments add up gradients here."""
 
     @property
     def length(self) -> Tensor:
@@ -135,8 +135,8 @@ class Segment:
 def chain_of(driven: Driven, ts: Tensor) -> Chain:
     """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them; ts (n,) or (n, batch).
 
-    The edges have the gradients of the times they are. Where a time that is asked for is a knot too, the edge is the knot,
-    where the input changes; asking for it moves nothing but its own answer: see `Chain.states`.
+    The edges have the gradients of the times they are. Where a requested time is a knot too, the edge is the knot, where the
+    input changes; the requested time moves its own state only: see `Chain.states`.
     """
     knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
     if ts.dim() == 1 and all(k.dim() == 1 for k in knots):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from cases import each
 from problems import NAMED_FIELDS
 from torch.testing import assert_close
 
@@ -27,8 +28,8 @@ def bent():
 TIMES = [0.0, 0.3, 1.0, 1.5, 2.2, 2.25, 3.999, 4.0]
 
 
-@pytest.mark.parametrize("name", NAMED_FIELDS)
-@pytest.mark.parametrize("kind", [HeldPath, LinearPath])
+@each("name", NAMED_FIELDS)
+@each("kind", [HeldPath, LinearPath])
 def test_without_a_speed_it_is_the_field_on_the_path(name, kind):
     field, path = NAMED_FIELDS[name](3, 4), kind(torch.randn(5, 4, 3))
     driven, h = Driven(field, path), torch.randn(4, field.state_size)
@@ -37,7 +38,7 @@ def test_without_a_speed_it_is_the_field_on_the_path(name, kind):
         assert_close(driven(torch.tensor(t), h), field(path(t), h), **ROUNDING)
 
 
-@pytest.mark.parametrize("name", NAMED_FIELDS)
+@each("name", NAMED_FIELDS)
 def test_a_speed_multiplies_the_field(name):
     field, path, warp = NAMED_FIELDS[name](3, 4), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, field.state_size)
@@ -145,7 +146,7 @@ def test_float32_stays_float32_under_a_float64_speed():
         assert Driven(field, path, speed)(1.7, torch.zeros(4, 5).float()).dtype == torch.float32
 
 
-@pytest.mark.parametrize(
+@each(
     ("speed", "message"),
     [
         (lambda t: -1.0, "`speed` must be finite and at least 0, got -1.0 at t = 1.5"),
@@ -183,7 +184,7 @@ def test_the_slope_of_a_bare_function_is_not_known():
         Driven(ctrnn.plain(3, 5), held(), lambda t: t).speed.derivative(1.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "message"),
     [
         (lambda: Driven(torch.nn.GRUCell(3, 5), held()), TypeError, "`field` must be a ctrnn.VectorField, got GRUCell"),
@@ -221,7 +222,7 @@ def test_what_does_not_fit_together_is_refused(make, error, message):
         make()
 
 
-@pytest.mark.parametrize(
+@each(
     ("t", "h", "error", "message"),
     [
         (1.5, torch.zeros(3, 5).double(), ValueError, r"`h` must have shape \(batch, state\) = \(4, 5\), got \(3, 5\)"),

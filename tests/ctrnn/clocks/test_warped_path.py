@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -89,7 +90,7 @@ def slopes(warp):
 
 
 @given(widths, tenths | st.floats(1e-2, 1e2), st.integers(-50, 50).map(lambda n: n / 10) | st.floats(-20, 20))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_on_an_affine_clock_each_piece_plays_its_sample(steps, speed, offset):
     path = numbered(increasing(0.0, steps))
     exact = exact_affine(speed, offset)
@@ -97,7 +98,7 @@ def test_on_an_affine_clock_each_piece_plays_its_sample(steps, speed, offset):
 
 
 @given(widths, points, st.sampled_from([0.0, -1.0, 0.5, 2.3]))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_on_a_piecewise_clock_each_piece_plays_its_sample(steps, points, shown):
     knots = increasing(0.0, steps)
     ts, cs = increasing(0.3, [p[0] for p in points]), increasing(shown, [p[1] for p in points])
@@ -125,8 +126,8 @@ def test_where_corners_meet_samples_there_is_one_knot():
     assert warped(torch.tensor(ts))[:, 0, 0].tolist() == [0.0, 0.0, 1.0, 3.0, 3.0]
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize(("duration", "max_speed"), [(6.0, 1.0), (6.0, 3.0), (1.9, 20.0)])
+@each("seed", range(3))
+@each(("duration", "max_speed"), [(6.0, 1.0), (6.0, 3.0), (1.9, 20.0)])
 def test_on_a_smooth_clock_knots_are_where_a_root_finder_finds_them(seed, duration, max_speed):
     warp = SmoothWarp.random(duration, max_speed, torch.Generator().manual_seed(seed))
     edges = [*(duration * torch.arange(6) / 6).tolist(), duration]
@@ -154,7 +155,7 @@ def some_warps():
     }
 
 
-warps = pytest.mark.parametrize("warp", some_warps().values(), ids=some_warps())
+warps = each("warp", some_warps().values())
 
 
 def inner_times(path, count=200):
@@ -165,7 +166,7 @@ def inner_times(path, count=200):
 
 
 @warps
-@pytest.mark.parametrize("kind", [HeldPath, LinearPath])
+@each("kind", [HeldPath, LinearPath])
 def test_a_warped_path_is_the_path_at_what_the_clock_shows(warp, kind):
     path = kind(torch.randn(5 if kind is HeldPath else 6, 3, 2))
     warped = WarpedPath(path, warp)
@@ -222,8 +223,8 @@ def test_mapping_and_warping_commute(warp):
     assert warped(ts).shape[-1] == 2  # the original is as it was
 
 
-@pytest.mark.parametrize("first", some_warps().values(), ids=some_warps())
-@pytest.mark.parametrize("kind", [HeldPath, LinearPath])
+@each("first", some_warps().values())
+@each("kind", [HeldPath, LinearPath])
 def test_warped_twice_is_warped_by_the_composition(first, kind):
     path = kind(torch.randn(5 if kind is HeldPath else 6, 3, 2))
     once = WarpedPath(path, first)
@@ -267,7 +268,7 @@ def test_the_speed_of_a_clock_can_be_played_on_another_clock():
     assert smooth.derivative(1.0).shape == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("warp", "interval"),
     [
         (AffineWarp(2.0), (0.0, 2.5)),
@@ -288,7 +289,7 @@ def test_the_interval_is_where_the_clock_shows_times_of_the_path(warp, interval)
             warped(t)
 
 
-@pytest.mark.parametrize(
+@each(
     "warp",
     [PiecewiseWarp([0.0, 1.0], [5.0, 6.0]), PiecewiseWarp([0.0, 1.0], [-2.0, -1.0]), PiecewiseWarp([0.0, 1.0], [-2.0, 0.0])],
 )
@@ -302,7 +303,7 @@ def test_a_clock_too_fast_for_float64_is_refused():
         WarpedPath(numbered([0.0, 1e-20]), AffineWarp(1.0, -1.0))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "warp", "message"),
     [
         (lambda: torch.randn(5, 3, 2), lambda: AffineWarp(1.0), "`path` must be a ctrnn.Path, got Tensor"),
@@ -317,7 +318,7 @@ def test_what_is_no_path_or_clock_is_refused(path, warp, message):
         WarpedPath(path(), warp())
 
 
-@pytest.mark.parametrize("t", [math.nan, "now", None, torch.zeros(2, 2, 2)])
+@each("t", [math.nan, "now", None, torch.zeros(2, 2, 2)])
 def test_a_time_that_is_none_is_refused(t):
     with pytest.raises((TypeError, ValueError), match="`t` must"):
         WarpedPath(numbered([0.0, 5.0]), AffineWarp(2.0))(t)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -39,11 +40,11 @@ def inside(warp, places):
     return (start + torch.tensor(places) * (end - start)).clamp(start, end)
 
 
-clocks = pytest.mark.parametrize("warp", some_clocks(), ids=repr)
+clocks = each("warp", some_clocks())
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100), st.floats(-100, 100))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_an_affine_clock_and_its_inverse_undo_one_another(speed, offset, t):
     warp = AffineWarp(speed, offset)
     # Three roundings of numbers as large as speed |t| and the offset, seen through the speed on the way back.
@@ -55,7 +56,7 @@ def test_an_affine_clock_and_its_inverse_undo_one_another(speed, offset, t):
 
 
 @given(widths, st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=10), place)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_piecewise_clock_and_its_inverse_undo_one_another(steps, speeds, where):
     warp = piecewise(steps, speeds)
     (start, end), (first, last) = warp.interval, warp.image
@@ -70,7 +71,7 @@ def test_a_piecewise_clock_and_its_inverse_undo_one_another(steps, speeds, where
 
 
 @given(st.integers(0, 10**6), st.floats(1, 20), st.floats(0.1, 1e3), place)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_smooth_clock_and_its_inverse_undo_one_another(seed, max_speed, duration, where):
     warp = smooth(seed, duration, max_speed)
     t = min(where * duration, duration)
@@ -206,7 +207,7 @@ def test_a_smooth_clock_without_harmonics_shows_the_time():
 
 
 @given(st.integers(0, 10**6), st.floats(1, 30), st.floats(1e-2, 1e4))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_a_random_smooth_clock_keeps_its_promises(seed, max_speed, duration):
     warp = smooth(seed, duration, max_speed)
     assert warp.interval == warp.image == (0.0, duration)
@@ -226,7 +227,7 @@ def test_a_random_smooth_clock_comes_close_to_the_speed_it_may_have():
         assert np.mean(fastest) > 0.5 * max_speed
 
 
-@pytest.mark.parametrize("max_speed", [1.0, 50.0, 200.0])
+@each("max_speed", [1.0, 50.0, 200.0])
 def test_a_random_smooth_clock_can_be_drawn_for_every_allowed_speed(max_speed):
     warp = smooth(1, 10.0, max_speed)
     speeds = warp.speed(torch.linspace(0, 10.0, 20001))
@@ -305,8 +306,8 @@ def test_a_clock_of_ones_own_needs_four_functions():
         Warp()
 
 
-@pytest.mark.parametrize("ulps", [1, 4])
-@pytest.mark.parametrize("warp", [piecewise([0.1, 1.3], [2.0, 0.1]), smooth(0), smooth(1, 1.9, 8.0)], ids=repr)
+@each("ulps", [1, 4])
+@each("warp", [piecewise([0.1, 1.3], [2.0, 0.1]), smooth(0), smooth(1, 1.9, 8.0)])
 def test_a_time_beyond_an_end_by_rounding_is_the_end(warp, ulps):
     end, last = warp.interval[1], warp.image[1]
     assert torch.equal(warp(end + ulps * math.ulp(end)), warp(end))
@@ -317,7 +318,7 @@ def test_a_time_beyond_an_end_by_rounding_is_the_end(warp, ulps):
             f(stop + 9 * math.ulp(stop))
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "message"),
     [
         (lambda: AffineWarp(0.0), ValueError, "`speed` must be positive, got 0.0"),
@@ -361,7 +362,7 @@ def test_what_is_no_clock_is_refused(make, error, message):
 
 
 @clocks
-@pytest.mark.parametrize(
+@each(
     ("t", "error", "message"),
     [
         (math.nan, ValueError, "must be finite, got nan"),

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -34,9 +35,9 @@ def test_the_example_that_one_would_write_by_hand():
     assert seen.flatten().tolist() == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(7, 4, 3), (5, 5, 5), (1, 3, 2), (6, 1, 1)])
-@pytest.mark.parametrize("given", [False, True])
+@each("dtype", [torch.float32, torch.float64])
+@each("shape", [(7, 4, 3), (5, 5, 5), (1, 3, 2), (6, 1, 1)])
+@each("given", [False, True])
 def test_values_are_those_of_a_loop_over_time(dtype, shape, given):
     xs, observed = holes(*shape, dtype=dtype)
     before = torch.randn(shape[2], dtype=dtype)
@@ -63,7 +64,7 @@ def test_later_samples_change_nothing():
     assert torch.equal(values[:4], hold_missing(xs[:4], observed[:4])[0])
 
 
-@pytest.mark.parametrize("beyond", [nan, math.inf, 1e300])
+@each("beyond", [nan, math.inf, 1e300])
 def test_gradients_reach_observed_values_and_nothing_of_the_others(beyond):
     xs, observed = holes(7, 4, 3)
     weight, before = torch.randn(7, 4, 3), torch.randn(3, requires_grad=True)
@@ -90,7 +91,7 @@ def test_what_was_held_is_what_a_path_plays():
     assert torch.equal(path(2.5), torch.cat([values[2], observed[2].double()], -1))
 
 
-@pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
+@each("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
 def test_paths_that_meet_nan_say_what_fills_it(kind):
     xs = torch.zeros(4, 2, 2)
     xs[1, 0, 1] = nan
@@ -98,7 +99,7 @@ def test_paths_that_meet_nan_say_what_fills_it(kind):
         kind(xs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "error", "words"),
     [
         ({"xs": [[[0.0]]]}, TypeError, "`xs` must be a torch.Tensor"),

@@ -6,6 +6,7 @@ from bisect import bisect_right
 import numpy as np
 import pytest
 import torch
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -14,7 +15,7 @@ from ctrnn import HeldPath, LinearPath, Path
 from ctrnn.inputs.path import Piece
 
 TS = [0.0, 0.1, 0.7, 1.9, 2.0, 5.0]  # not representable, unequally far apart
-BOTH = pytest.mark.parametrize("kind", [HeldPath, LinearPath])
+BOTH = each("kind", [HeldPath, LinearPath])
 
 
 def samples(time=5, batch=3, features=2, **settings):
@@ -73,7 +74,7 @@ def test_a_held_path_is_the_sample_that_a_search_in_a_list_finds(widths, places)
     assert found[:, 0, 0].tolist() == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("ts", "edges"),
     [
         (None, [0.0, 1.0, 2.0, 3.0]),
@@ -187,8 +188,8 @@ def beyond(end, ulps):
 
 
 @BOTH
-@pytest.mark.parametrize("interval", [(0.0, 1.9), (-7.3, 3.0), (1.0, 2.0), (1e4, 1e4 + 0.1), (-2.0, -1.0)])
-@pytest.mark.parametrize("ulps", [1, 2, 3, 4])
+@each("interval", [(0.0, 1.9), (1e4, 1e4 + 0.1), (-2.0, -1.0)])
+@each("ulps", [1, 4])
 def test_a_time_beyond_an_end_by_at_most_four_ulp_is_the_end(kind, interval, ulps):
     start, end = interval
     xs = samples(2)
@@ -200,8 +201,8 @@ def test_a_time_beyond_an_end_by_at_most_four_ulp_is_the_end(kind, interval, ulp
 
 
 @BOTH
-@pytest.mark.parametrize("interval", [(0.0, 1.9), (-7.3, 3.0), (1.0, 2.0), (1e4, 1e4 + 0.1), (-2.0, -1.0)])
-@pytest.mark.parametrize("ulps", [5, 6, 100])
+@each("interval", [(0.0, 1.9), (1e4, 1e4 + 0.1), (-2.0, -1.0)])
+@each("ulps", [5, 100])
 def test_a_time_beyond_an_end_by_more_than_four_ulp_is_refused(kind, interval, ulps):
     start, end = interval
     path = kind(samples(2), torch.tensor([start, (start + end) / 2, end] if kind is HeldPath else [start, end]))
@@ -218,7 +219,7 @@ def test_a_message_about_time_names_the_time_and_the_interval():
         HeldPath(samples(5))(7.25)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each("dtype", [torch.float32, torch.float64])
 @BOTH
 def test_values_keep_the_dtype_of_the_samples(kind, dtype):
     path = kind(samples(dtype=dtype))
@@ -316,7 +317,7 @@ def test_held_values_are_mapped_once_for_the_whole_sequence():
     assert calls == [(5, 3, 2)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("xs", "error", "message"),
     [
         (np.zeros((5, 3, 2)), TypeError, r"`xs` must be a torch.Tensor, got ndarray; wrap it as torch.as_tensor\(xs\)"),
@@ -337,7 +338,7 @@ def test_samples_that_are_none_are_refused(kind, xs, error, message):
         kind(xs)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@each("value", [math.nan, math.inf, -math.inf])
 @BOTH
 def test_a_sample_that_is_not_finite_is_refused_and_found(kind, value):
     xs = samples()
@@ -346,7 +347,7 @@ def test_a_sample_that_is_not_finite_is_refused_and_found(kind, value):
         kind(xs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("ts", "error", "message"),
     [
         ([0.0, 1, 2, 2, 4], ValueError, "`ts` must increase strictly, but repeats at index 3: 2.0 is followed by 2.0"),
@@ -382,7 +383,7 @@ def test_a_linear_path_takes_stamps_only_and_at_least_two():
         LinearPath(samples(1))
 
 
-@pytest.mark.parametrize(
+@each(
     ("t", "error", "message"),
     [
         (math.nan, ValueError, "`t` must be finite, got nan"),
