@@ -27,8 +27,9 @@ def gradients(field, kind="held", own=False, seed=0, **settings):
     return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
 
 
-@pytest.mark.parametrize(("kind", "own"), [("held", False), ("linear", True), ("hermite", False)])
-@pytest.mark.parametrize("name", ["gated power 2", "lstm"])
+@pytest.mark.parametrize(
+    ("name", "kind", "own"), [("gated power 2", "held", False), ("lstm", "linear", True), ("gated power 2", "hermite", False)]
+)
 def test_the_adjoint_is_the_gradient_of_the_exact_solution(name, kind, own):
     field = problems.NAMED_FIELDS[name](2, 3)
     exact, _ = gradients(field, kind, own, method="dopri8", rtol=1e-10, atol=1e-10)
@@ -39,7 +40,9 @@ def test_the_adjoint_is_the_gradient_of_the_exact_solution(name, kind, own):
             assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
 
 
-@pytest.mark.parametrize("method", [pytest.param("adaptive_heun", marks=pytest.mark.slow), "bosh3", "tsit5", "dopri8"])
+@pytest.mark.parametrize(
+    "method", [*(pytest.param(slow, marks=pytest.mark.slow) for slow in ("adaptive_heun", "tsit5")), "bosh3", "dopri8"]
+)
 def test_every_explicit_pair_has_its_adjoint(method):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)
     tolerance = 1e-6 if method == "dopri8" else 1e-4

@@ -3,6 +3,7 @@
 import problems
 import pytest
 import torch
+from each import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -33,7 +34,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 @pytest.mark.parametrize("path_kind", [pytest.param(ctrnn.HeldPath, marks=pytest.mark.slow), ctrnn.HermitePath])
-@pytest.mark.parametrize("memory", [1, 2e5])
+@each("memory", [1, 2e5])
 def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)
     whole, at_once = gradients(field, path_kind, fused=False, **settings)
@@ -44,7 +45,7 @@ def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
         assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))  # sums in another order
 
 
-@pytest.mark.parametrize("name", ["lstm", "gated power 2", "gated network"])
+@each("name", ["lstm", "gated power 2", "gated network"])
 def test_blocks_end_wherever_the_budget_does(name):
     """Within segments too, and where sequences have times of their own."""
     field = problems.NAMED_FIELDS[name](2, 3)

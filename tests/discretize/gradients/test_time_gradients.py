@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -51,7 +52,7 @@ def test_knots_of_each_sequence_have_theirs(setting, path):
     is_the_slope(lambda k: integrate(field, path(xs, k), h0, ts, **EXACT).hs[-1].square().sum(), knots)
 
 
-@pytest.mark.parametrize("place", [(2, 0), (3, 0), (3, 1)])
+@each("place", [(2, 0), (3, 0), (3, 1)])
 def test_a_time_that_is_asked_for_moves_its_own_answer_only(setting, place):
     field, xs, h0 = setting
     ts = torch.tensor([[0.0, 0.0], [1.0, 1.0], [1.5, 2.0], [3.0, 3.3]]) + 0.01
@@ -80,8 +81,8 @@ def test_times_between_have_gradients_to_the_times_they_are_solved_from(setting)
     is_the_slope(lambda t: ContinuousRNN(field, **EXACT).trajectory(xs, h0, ts=t)(2.5).square().sum(), edges)
 
 
-@pytest.mark.parametrize("method", [Euler(), "rk4", "dopri5"], ids=str)
-@pytest.mark.parametrize("own", [False, True])
+@each("method", [Euler(), "rk4", "dopri5"])
+@each("own", [False, True])
 def test_a_trajectory_asked_for_its_own_times_gives_its_own_states(setting, method, own):
     field, xs, h0 = setting
     ts = torch.tensor([[0.0, 0.0], [0.5, 0.7], [1.5, 1.2], [3.0, 3.5]]) if own else torch.tensor([0.0, 0.5, 1.2, 3.5])

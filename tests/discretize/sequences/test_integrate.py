@@ -10,6 +10,7 @@ import problems
 import pytest
 import references
 import torch
+from each import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -27,10 +28,14 @@ def recording(time=8, batch=3, features=2):
     return torch.randn(time, batch, features)
 
 
-@pytest.mark.parametrize("name", problems.thinned(NAMED, (*problems.KINDS, "gated power 0.5")))
-@pytest.mark.parametrize("kind", ["held", "linear"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, "held") for name in ("gated per unit", "gated power 2", "lstm")]
+    + [(name, "linear") for name in ("gru", "gated network")]
+    + [pytest.param(name, kind, marks=pytest.mark.slow) for name in NAMED for kind in ("held", "linear")],
+)
 def test_exact_integration_agrees_with_dop853_restarted_at_each_knot(name, kind):
-    field, xs, h0 = NAMED[name](2, 4), recording(), None
+    field, xs = NAMED[name](2, 4), recording()
     h0 = 0.5 * torch.randn(3, field.state_size)
     if kind == "held":
         path, knots, signal = ctrnn.HeldPath(xs), torch.arange(9.0), references.held
@@ -47,15 +52,17 @@ def test_exact_integration_agrees_with_dop853_restarted_at_each_knot(name, kind)
 
 
 @pytest.mark.parametrize("make", [problems.free_leaky, problems.free_power, problems.linear])
-@pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3", "rk4"])
+@each("method", ["dopri5", "dopri8", "bosh3", "rk4"])
 def test_solutions_in_closed_form_are_met(make, method):
     problem = make()
     path = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 3.0]))
     ts = torch.tensor([0.0, 0.7, 1.9, 3.0])
-    fixed = {"max_step": 1 / 256} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
+    # A low order takes thousands of steps to 1e-9.
+    tolerance = 1e-6 if method == "bosh3" else 1e-9
+    fixed = {"max_step": 1 / 128} if method == "rk4" else {"rtol": tolerance, "atol": tolerance / 10}
     with torch.no_grad():
         solved = integrate(problem.field, path, problem.h0, ts, method=method, **fixed)
-    assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=3e-8)
+    assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=30 * tolerance)
 
 
 @functools.cache
@@ -81,7 +88,7 @@ def misses(method, tolerance, seeds, fields, spacing="even"):
 
 
 @pytest.mark.parametrize("method", ["dopri5", "dopri8"])
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
+@each("tolerance", [1e-2, 1e-4])
 def test_no_knot_is_missed_at_any_tolerance(method, tolerance):
     # A missed knot is an error of order 1; a few tolerances add up over a trajectory.
     worst, where = max(misses(method, tolerance, range(3), ["plain", "gated power 2", "lstm"]))
@@ -135,9 +142,7 @@ def test_a_step_map_takes_the_clocks_speed_where_its_step_begins():
     assert not torch.allclose(ours.hs, integrate(field, path, h0, ts, method=Euler(), max_step=0.3).hs)
 
 
-@pytest.mark.parametrize(
-    ("method", "order"), [("euler", 1), ("midpoint", 2), ("heun2", 2), ("heun3", 3), ("rk4", 4), (Euler(), 1)]
-)
+@each(("method", "order"), [("euler", 1), ("midpoint", 2), ("heun2", 2), ("heun3", 3), ("rk4", 4), (Euler(), 1)])
 def test_fixed_steps_have_the_order_of_their_method(method, order):
     problem = problems.linear()
     path, ts = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 2.0])), torch.tensor([0.0, 2.0])
@@ -196,8 +201,11 @@ def deviation(field, path, warp, tolerance, times=7):
     return float((warped.hs - original.hs).abs().max()) / tolerance
 
 
-@pytest.mark.parametrize("name", problems.thinned(SMOOTH))
-@pytest.mark.parametrize("path_kind", [ctrnn.HeldPath, ctrnn.LinearPath])
+@pytest.mark.parametrize(
+    ("name", "path_kind"),
+    [("gated per unit", ctrnn.HeldPath), ("lstm", ctrnn.HeldPath), ("gated power 2", ctrnn.LinearPath), ("gru", ctrnn.LinearPath)]
+    + [pytest.param(name, kind, marks=pytest.mark.slow) for name in SMOOTH for kind in (ctrnn.HeldPath, ctrnn.LinearPath)],
+)
 def test_the_warped_field_on_the_warped_input_lands_on_the_warped_solution(name, path_kind):
     path = path_kind(recording(6))
     for warp in clocks(7, path.interval[1]):
@@ -205,7 +213,7 @@ def test_the_warped_field_on_the_warped_input_lands_on_the_warped_solution(name,
         assert deviation(NAMED[name](2, 3), path, warp, 1e-7) < 10, warp
 
 
-@pytest.mark.parametrize("name", CORNERED)
+@pytest.mark.parametrize("name", [CORNERED[1], pytest.param(CORNERED[0], marks=pytest.mark.slow)])
 def test_fields_with_a_corner_are_warp_invariant_too(name):
     path = ctrnn.LinearPath(recording(6))
     for warp in clocks(7, path.interval[1]):
@@ -213,7 +221,7 @@ def test_fields_with_a_corner_are_warp_invariant_too(name):
         assert deviation(NAMED[name](2, 3), path, warp, 1e-9) < 1e-6 / 1e-9, warp
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 26), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 26), marks=pytest.mark.slow)])
 def test_warp_invariance_holds_at_hundreds_of_random_speeds(seeds):
     fields = [NAMED[name](2, 2) for name in SMOOTH]
     worst = 0.0
@@ -234,7 +242,7 @@ def test_without_the_speed_the_warped_input_leads_elsewhere():
     assert float((unwarped_field.hs - original.hs).abs().max()) > 0.05
 
 
-@pytest.mark.parametrize("repeats", [1, 2, 5, 7])
+@each("repeats", [2, 7])
 def test_repeating_every_sample_is_the_theorem_for_a_constant_speed(repeats):
     field, xs, h0 = NAMED["gru"](2, 3), recording(), torch.randn(3, 3)
     repeated = ctrnn.HeldPath(xs.repeat_interleave(repeats, 0))
@@ -296,20 +304,19 @@ class Solved(torch.nn.Module):
         return integrate(self.field, path, h0, ts, speed=warp.speed, **self.settings).hs
 
 
-@pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("method", ["rk4", Euler()])
-def test_gradients_of_fixed_steps_are_those_of_finite_differences(batch, method):
-    solved = Solved(NAMED["gated per unit"](2, 3), method=method, max_step=0.5)
+def test_gradients_of_fixed_steps_are_those_of_finite_differences(method):
+    solved, batch = Solved(NAMED["gated per unit"](2, 2), method=method, max_step=0.7), 2
     names = [name for name, _ in solved.named_parameters()]
 
     def call(xs, h0, *weights):
         return torch.func.functional_call(solved, dict(zip(names, weights, strict=True)), (xs, h0))
 
-    xs, h0 = torch.randn(3, batch, 2, requires_grad=True), torch.randn(batch, 3, requires_grad=True)
+    xs, h0 = torch.randn(3, batch, 2, requires_grad=True), torch.randn(batch, 2, requires_grad=True)
     assert torch.autograd.gradcheck(call, (xs, h0, *solved.parameters()))
 
 
-@pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3"])
+@pytest.mark.parametrize("method", ["dopri5", "dopri8", pytest.param("bosh3", marks=pytest.mark.slow)])
 def test_gradients_of_adaptive_solves_are_those_of_fine_fixed_steps(method):
     field, xs, h0, weight = NAMED["gru"](2, 3), recording(3), torch.randn(3, 3), torch.randn(3, 3, 3)
 
@@ -330,7 +337,7 @@ def test_the_gradient_at_the_zero_state_under_slow_forgetting_is_finite():
     assert all(torch.isfinite(p.grad).all() for p in field.parameters())
 
 
-@pytest.mark.parametrize("start", [0.0, 1e4])
+@each("start", [0.0, 1e4])
 def test_float32_is_solved_to_its_own_accuracy_wherever_the_clock_stands(start):
     xs = recording(20)
     field = ctrnn.gru(2, 3)
@@ -410,7 +417,7 @@ def call(**changes):
     return integrate(field, arguments.pop("path"), arguments.pop("h0"), arguments.pop("ts"), **arguments)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "error", "words"),
     [
         ({"field": torch.nn.Linear(2, 3)}, TypeError, "`field` must be a ctrnn.VectorField, got Linear"),

@@ -6,6 +6,7 @@ import problems
 import pytest
 import references
 import torch
+from each import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -25,8 +26,8 @@ def _joined(h):
 
 
 @pytest.mark.parametrize("kind", MODULES)
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize(("time", "batch", "hidden"), [(7, 4, 5), (5, 5, 5), (1, 1, 2)])
+@each("batch_first", [False, True])
+@each(("time", "batch", "hidden"), [(7, 4, 5), (5, 5, 5), (1, 1, 2)])
 def test_the_unit_euler_module_is_the_torch_module(kind, batch_first, time, batch, hidden):
     theirs = kind(3, hidden, batch_first=batch_first)
     ours = DiscreteRNN(ctrnn.from_torch(theirs), batch_first=batch_first)
@@ -71,7 +72,7 @@ def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(module):
     assert torch.equal(h_n, batched_n[:, 0])
 
 
-@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
+@each("module", [DiscreteRNN, ContinuousRNN])
 def test_the_initial_state_comes_in_every_shape_that_the_interface_names(module):
     rnn, x = module(ctrnn.lstm(3, 5)), torch.randn(4, 2, 3)
     h, c = torch.randn(2, 5), torch.randn(2, 5)
@@ -82,9 +83,9 @@ def test_the_initial_state_comes_in_every_shape_that_the_interface_names(module)
     assert rnn(x, state)[1].shape == (1, 2, 10)
 
 
-@pytest.mark.parametrize("name", problems.NAMED_FIELDS)
+@pytest.mark.parametrize("name", problems.thinned(problems.NAMED_FIELDS, ("gated power 2", "gru", "lstm")))
 def test_exact_and_discrete_modules_meet_as_the_steps_get_shorter(name):
-    field, x = problems.NAMED_FIELDS[name](2, 3), torch.randn(5, 2, 2)
+    field, x = problems.NAMED_FIELDS[name](2, 3), torch.randn(3, 2, 2)
     with torch.no_grad():
         exact = ContinuousRNN(field, rtol=1e-9, atol=1e-11)(x)[0]
         errors = [float((DiscreteRNN(field, substeps=n)(x)[0] - exact).abs().max()) for n in (64, 128)]
@@ -139,7 +140,7 @@ def test_state_dicts_move_between_the_two_readings():
 
 
 @pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
-@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("batch", [2])
 def test_modules_differentiate_to_samples_state_and_weights(module, batch):
     field = ctrnn.gated(2, 3)
     rnn = module(field) if module is DiscreteRNN else module(field, method="rk4", max_step=0.5)
@@ -168,7 +169,7 @@ def test_autograd_costs_grow_in_proportion_to_length():
     assert selects == 0  # x[k] in a loop: each would cost a gradient as long as the sequence
 
 
-@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
+@each("module", [DiscreteRNN, ContinuousRNN])
 def test_masking_the_output_leaves_the_final_state_as_it_was(module):
     with torch.no_grad():
         output, h_n = module(ctrnn.gru(2, 3))(torch.randn(4, 5, 2))

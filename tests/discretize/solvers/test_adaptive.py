@@ -53,8 +53,8 @@ def test_jumps_that_torchdiffeq_drops_are_kept():
 @torch.no_grad()
 def test_steps_that_overshoot_and_are_interpolated_back_are_not_taken():
     tolerance, worst_naive, worst_ours = 1e-6, 0.0, 0.0
-    for seed in range(3):
-        field, xs, h0, ts, exact = held_problem(seed)
+    for seed in range(2):
+        field, xs, h0, ts, exact = held_problem(seed, 6)
         h = h0
         for x in xs.unbind(0):  # piece by piece, each from its start to its end
             clock = torch.tensor([0.0, 1.0])
@@ -262,7 +262,7 @@ def solve_rates(field, rates, h0, ts, **settings):
 @pytest.mark.parametrize("threshold", [0, adaptive.WORTH_LEAVING_OUT])
 def test_one_stiff_sample_costs_its_neighbours_nothing(monkeypatch, threshold):
     monkeypatch.setattr(adaptive, "WORTH_LEAVING_OUT", threshold)
-    # By default samples are left out once 16,384 units are spared: 63 times 300 of them.
+    # By default samples are left out once 1,024 units are spared, and of 300 units each few are not.
     field, rates, h0, ts = stiff_one(hidden=4 if threshold == 0 else 300)
     field.turn /= len(field.turn) ** 0.5
     together = solve_rates(field, rates, h0, ts)
@@ -277,9 +277,10 @@ def test_one_stiff_sample_costs_its_neighbours_nothing(monkeypatch, threshold):
 
 
 def test_gradients_do_not_see_who_was_left_out(monkeypatch):
-    field, rates, h0, ts = stiff_one(batch=8)
+    field, rates, h0, ts = stiff_one(batch=6, hidden=2)
+    ts = 0.3 * ts
     rates.requires_grad_()
-    weight = torch.randn(3, 8, 4)
+    weight = torch.randn(3, 6, 2)
 
     def gradients(threshold):
         monkeypatch.setattr(adaptive, "WORTH_LEAVING_OUT", threshold)

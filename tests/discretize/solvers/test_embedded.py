@@ -8,6 +8,7 @@ import numpy as np
 import problems
 import pytest
 import torch
+from each import each
 from scipy.integrate._ivp.rk import RK45
 from torch.testing import assert_close
 from torchdiffeq._impl.adaptive_heun import _ADAPTIVE_HEUN_TABLEAU
@@ -21,7 +22,7 @@ from discretize.solvers.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 PAIRS = EXPLICIT_PAIRS.values()
-every_pair = pytest.mark.parametrize("pair", PAIRS, ids=EXPLICIT_PAIRS)
+every_pair = each("pair", PAIRS)
 # The order of the companion: the error is what the two differ by.
 COMPANION = {"adaptive_heun": 1, "bosh3": 2, "dopri5": 4, "tsit5": 4, "dopri8": 7}
 # Tsitouras prints 16 digits, Prince and Dormand fractions that are good to 1e-18 each, of size 50 and more.
@@ -118,7 +119,7 @@ def test_nodes_are_the_sums_of_their_rows_and_weights_add_up_to_1(pair):
         assert pair.c[-1] == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "theirs"),
     [
         ("adaptive_heun", _ADAPTIVE_HEUN_TABLEAU),
@@ -186,7 +187,7 @@ def fixed(method, dt, until=1.0, slope=None, h=START):
 METHODS = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_the_declared_order_is_observed_on_a_driven_system_that_is_not_linear(name):
     method = METHODS[name]
     dts = {8: (1 / 4, 1 / 8), 5: (1 / 32, 1 / 64)}.get(method.order, (1 / 64, 1 / 128))
@@ -196,7 +197,7 @@ def test_the_declared_order_is_observed_on_a_driven_system_that_is_not_linear(na
     assert math.log2(large / small) == pytest.approx(method.order, abs=0.5)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_the_estimate_falls_as_dt_to_the_declared_order(name):
     """A single step's, with a companion an order below: O(dt^order)."""
     method = METHODS[name]
@@ -205,7 +206,7 @@ def test_the_estimate_falls_as_dt_to_the_declared_order(name):
     assert math.log2(large / small) == pytest.approx(method.order, abs=0.5)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_a_step_of_nothing_leaves_the_state_exactly(name):
     dt = column(0.0, 0.3)
     attempt = METHODS[name].attempt(Swing(), column(0.2, 0.4), dt, START, None)
@@ -215,7 +216,7 @@ def test_a_step_of_nothing_leaves_the_state_exactly(name):
     assert attempt.h.isfinite().all()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_a_step_of_its_own_for_each_sample_is_that_of_the_sample_alone(name):
     taus, dts = (0.2, 1.1), (0.05, 0.7)
     together = METHODS[name].attempt(Swing(), column(*taus), column(*dts), START, None)
@@ -259,7 +260,7 @@ def test_rodas5p_keeps_its_order_on_a_stiff_problem_whose_equilibrium_moves():
         assert errors[0] < 1e-3 / rate, (rate, errors)  # 6e-4 seen; methods that do not follow the equilibrium leave dt^2
 
 
-@pytest.mark.parametrize("rate", [1e4, 1e8, 1e12])
+@each("rate", [1e4, 1e8, 1e12])
 def test_rodas5p_forgets_at_once_what_forgets_fast(rate):
     """R(infinity) = 0: nothing of the start is left after a step of any length."""
     slope = Pulled(rate)

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 import torch
+from each import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -66,7 +67,7 @@ def failure(f, *args, **settings):
     return error
 
 
-@pytest.mark.parametrize("method", ADAPTIVE)
+@each("method", ADAPTIVE)
 def test_nan_in_the_input_is_said_to_be_in_the_input(method):
     error = failure(lambda x, h: x - h, method, NanFrom(1.7, 2), rtol=1e-3, atol=1e-3)
     assert "the input is nan there" in error.cause
@@ -77,7 +78,7 @@ def test_nan_in_the_input_is_said_to_be_in_the_input(method):
     assert_close(error.trajectory.hs[:, 0, 0], 1 - 0.5 * torch.exp(-TIMES[:3]), rtol=0, atol=1e-2)
 
 
-@pytest.mark.parametrize("method", ADAPTIVE)
+@each("method", ADAPTIVE)
 def test_nan_from_the_field_is_said_to_be_the_fields(method):
     def f(x, h):
         bad = torch.zeros_like(h)
@@ -98,14 +99,14 @@ def test_a_state_that_is_not_finite_at_the_start_is_refused_before_anything_is_s
         solve(lambda x, h: -h, h0=torch.tensor([[0.0, 0.0], [0.0, math.nan], [0.0, 0.0]]))
 
 
-@pytest.mark.parametrize("method", ["euler", "rk4"])
+@each("method", ["euler", "rk4"])
 def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
     with pytest.raises(SolverError, match="the state became") as caught:
         solve(lambda x, h: 1e200 * h**3, method, max_step=0.1)
     assert "shorter steps" in caught.value.hint
 
 
-@pytest.mark.parametrize("method", ADAPTIVE)
+@each("method", ADAPTIVE)
 def test_a_blow_up_is_called_one(method):
     """h' = h^2 from 0.8 is infinite at t = 1.25; the others fall to 0."""
     h0 = torch.tensor([[-0.5, -0.1], [-0.3, 0.8], [-0.2, -0.1]])
@@ -117,7 +118,7 @@ def test_a_blow_up_is_called_one(method):
     assert_close(error.trajectory.hs[2, 1, 1], torch.tensor(4.0), rtol=0.05, atol=0)
 
 
-@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
+@each("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
 def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     rates = torch.tensor([[1.0], [1.0], [1e5]])
     error = failure(lambda x, h: rates[: len(h)] * (torch.cos(h) - h), method, max_num_steps=300)
@@ -131,7 +132,7 @@ def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     assert_close(solved.hs[-1, 2], torch.cos(solved.hs[-1, 2]), rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", ADAPTIVE)
+@each("method", ADAPTIVE)
 def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(method):
     error = failure(lambda x, h: 30 * torch.stack([-h[:, 1], h[:, 0]], -1), method, max_num_steps=15, rtol=1e-7, atol=1e-9)
     assert "15 steps were not enough" in error.cause
@@ -247,8 +248,11 @@ ASKED = [0.0, 0.7, 2.0, 4.5]
 every_method = pytest.mark.parametrize("method", ["dopri5", "dopri8", "rodas5p", "rk4", "euler"])
 
 
-@every_method
-@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.LinearPath])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("dopri5", ctrnn.HeldPath), ("rk4", ctrnn.LinearPath), ("rodas5p", ctrnn.HeldPath)]
+    + [pytest.param(m, p, marks=pytest.mark.slow) for m in ("dopri8", "rodas5p", "euler") for p in (ctrnn.LinearPath,)],
+)
 def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path):
     settings = {"max_step": 0.05} if method in ("rk4", "euler") else {"rtol": 1e-8, "atol": 1e-8}
     trajectory, _ = solve_gated(ASKED, method, path, **settings)
@@ -292,7 +296,7 @@ def test_every_sequence_may_be_asked_at_times_of_its_own():
         trajectory(torch.zeros(2, 3))
 
 
-@pytest.mark.parametrize("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
+@each("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
 def test_times_outside_are_refused(t):
     trajectory, _ = solve_gated(ASKED)
     with pytest.raises(ValueError, match="`t`"):

@@ -9,6 +9,7 @@ import problems
 import pytest
 import references
 import torch
+from each import each
 
 import ctrnn
 from discretize import integrate
@@ -77,7 +78,7 @@ def worst(method, tolerance, spacing, path, seeds, fields=FIELDS, dtype=torch.fl
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [pytest.param("dopri5", marks=pytest.mark.slow), "tsit5", "dopri8", "bosh3"])
 def test_no_knot_is_missed(method, path):
     for seed, spacing in enumerate(SPACINGS):
         for tolerance in (1e-2, 1e-5):
@@ -88,7 +89,7 @@ def test_no_knot_is_missed(method, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m if m == "dopri5" else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
 def test_no_knot_is_missed_in_single_precision(method, path):
     for seed, spacing in enumerate(("uneven", "wild", "slivers")):
         found = worst(method, 1e-3, spacing, path, [seed], dtype=torch.float32)
@@ -107,7 +108,7 @@ def test_the_bound_would_see_a_missed_knot():
         assert missed * 1e-6 > BELOW_A_KNOT
 
 
-@pytest.mark.parametrize("method", METHODS[:3])
+@each("method", METHODS[:3])
 def test_requested_times_that_are_knots_but_for_rounding_are_not_missed(method):
     """Sums of 0.1 are knots an ulp or two beside the multiples of 0.1 that are asked for."""
     field, knots = problems.NAMED_FIELDS["gru"](2, 3), torch.cat([torch.zeros(1), torch.full((20,), 0.1).cumsum(0)])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import references
 import torch
+from each import each
 from scipy.integrate import solve_ivp
 from scipy.special import jv
 from torch.testing import assert_close
@@ -272,7 +273,7 @@ def test_the_planets_are_those_of_the_sky():
 CASES = [("dopri5", 1e-3), ("tsit5", 1e-3), ("dopri8", 1e-6)]
 LONG = [("dopri5", 1e-6), ("bosh3", 1e-3), ("tsit5", 1e-6), ("dopri8", 1e-3), ("dopri8", 1e-9), ("dopri5", 1e-9), ("tsit5", 1e-9)]
 every_case = pytest.mark.parametrize(("method", "tolerance"), CASES + [pytest.param(*c, marks=pytest.mark.slow) for c in LONG])
-every_class = pytest.mark.parametrize("group", CLASSES)
+every_class = each("group", CLASSES)
 
 # Calls of the field in each class, as measured; one step of a batch is one call for each of its stages.
 EVALUATIONS = {
@@ -304,7 +305,7 @@ def test_evaluations_stay_what_they_are(method, tolerance):
         assert count <= 1.15 * EVALUATIONS[method, tolerance][group], counts
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_dopri5_costs_what_the_margin_on_its_error_asks_and_no_more(tolerance):
     """SciPy takes RK45 for one sample, with the r.m.s. of the error over units and no margin; we take two at once."""
     ours = {name: solved(name, "dopri5", tolerance).stats["nfe"] for name in DETEST}
@@ -321,7 +322,7 @@ def test_dopri8_costs_little_more_than_dop853():
     assert ours < 1.6 * sum(problem.scipy_evaluations("DOP853", 1e-6) for problem in DETEST.values())
 
 
-@pytest.mark.parametrize("name", NOT_STIFF)
+@each("name", ["A2", "B3", "C1", "D2", "E2", "logistic"])  # one of each class
 def test_errors_fall_with_the_tolerance(name):
     loose, tight = (error(name, solved(name, "dopri5", t), t) * t for t in (1e-3, 1e-6))
     assert tight < loose / 100  # in proportion it would be 1000
@@ -366,6 +367,7 @@ def stiff_reference(name):
     return STIFF[name].reference("Radau", 1e-11, 1e-14 * NOTHING.get(name, 1))
 
 
+@functools.cache
 def stiffly(name, method, tolerance, **settings):
     return STIFF[name].solve(method, tolerance, tolerance * NOTHING.get(name, 1), **settings)
 
@@ -384,7 +386,7 @@ def test_stiff_problems_are_solved_within_tolerance_in_few_steps(name, tolerance
     assert all(s <= 1.15 * most + 1 for s, most in zip(steps, STEPS[name, tolerance], strict=True)), steps
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@each("tolerance", [1e-3, 1e-6])
 def test_the_stiffer_the_pull_the_fewer_the_steps(tolerance):
     """What is pulled hard enough is where it is pulled: rates from 10 to 1e6."""
     steps = stiffly("pulled", "rodas5p", tolerance).stats["steps_of_samples"]
@@ -433,11 +435,11 @@ def test_fast_gates_are_followed_by_rodas5p(path):
     ts = torch.tensor([0.0, 1e-4, 1.5, 2.0])
     exact = references.radau(field, signal(xs, knots), knots, h0, ts)
     with torch.no_grad():
-        for tolerance in (1e-3, 1e-6):
+        for tolerance in (1e-3, 1e-5):
             trajectory = integrate(field, course, h0, ts, method="rodas5p", rtol=tolerance, atol=tolerance)
             assert float(((trajectory.hs - exact) / (1 + exact.abs())).abs().max()) < 3 * tolerance
             # Explicit steps are at most 3.3 / 1e4: 6,000 of them.
             assert trajectory.stats["num_steps"] < 300
         with pytest.raises(SolverError, match="steps were not enough") as caught:
-            integrate(field, course, h0, ts, rtol=1e-3, atol=1e-3, max_num_steps=1000)
+            integrate(field, course, h0, ts, rtol=1e-3, atol=1e-3, max_num_steps=200)
         assert "rodas5p" in caught.value.hint
