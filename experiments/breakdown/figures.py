@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from experiments.breakdown.maps import FAMILIES
@@ -36,10 +38,7 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         ax.set_xscale("log")
         first, last = next(iter(bars.values()))[0][0], next(iter(bars.values()))[-1][1]
         ax.set_xlim(first, last)
-        ax.set_xticks(
-            [t for t in (0.1, 0.5, 1, 2, 5, 10, 50) if first <= t <= last],
-            [f"{t:g}" for t in (0.1, 0.5, 1, 2, 5, 10, 50) if first <= t <= last],
-        )
+        _ticks(ax.xaxis, first, last)
         ax.minorticks_off()
         for mark in (1, 2):
             ax.axvline(mark, color=INK, linewidth=0.8)
@@ -49,7 +48,7 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         for region in ("monotone", "overshooting", "divergent"):
             ax.bar(0, 0, color=REGION_COLOURS[region], alpha=0.55, hatch=REGION_HATCHES[region], label=region,
                    edgecolor=REGION_COLOURS[region], linewidth=0)  # fmt: skip
-        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.0)
+        plots.legend(figure, ax, columns=3)
         return figure
 
 
@@ -59,10 +58,7 @@ def by_family(
     x_label: str,
     y_label: str,
     limits: tuple[float, float],
-    log_y: bool = True,
-    reference: tuple[str, Sequence[float]] | None = None,
     marks: Sequence[float] = (1, 2),
-    x_log: bool = True,
     ends: Mapping[str, Sequence[float]] | None = None,
     dots: tuple[str, Sequence[float], Sequence[float]] | None = None,
 ) -> Figure:
@@ -74,66 +70,56 @@ def by_family(
         figure = Figure(figsize=(WIDTH, 0.45 + 1.62 * len(families)), layout="constrained")
         axes = np.atleast_1d(figure.subplots(len(families), 1, sharex=True, sharey=True))
         for ax, (family, maps) in zip(axes, families.items(), strict=True):
-            if reference is not None:
-                ax.plot(xs, reference[1], color=MUTED, linewidth=3.5, alpha=0.5, label=reference[0])
             for name, colour, dashes in zip(maps, COLOURS, LINES, strict=False):
                 at = xs if ends is None else ends[name]
                 ys = np.asarray(values[name], dtype=float)
                 shown = np.where(np.isfinite(ys), ys, 1e300)
-                shown = np.clip(shown, None, limits[1] * (1e3 if log_y else 10))
+                shown = np.clip(shown, None, limits[1] * 1e3)
                 ax.plot(at, shown, color=colour, linestyle=dashes, linewidth=1.3, label=name,
                         marker="o" if ends is not None else None, markersize=2.4)  # fmt: skip
             if dots is not None:
                 ax.plot(dots[1], dots[2], "s", color=MUTED, markersize=3, label=dots[0])
             ax.set_title(family, pad=2)
-            if log_y:
-                ax.set_yscale("log")
-            if x_log:
-                ax.set_xscale("log")
+            ax.set(xscale="log", yscale="log")
             for mark in marks:
                 ax.axvline(mark, color=GRID, linewidth=1)
             ax.set_ylim(*limits)
             ax.grid(axis="y")
             ax.set_axisbelow(True)
             ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=1.9)
-            if log_y:
-                plots.decades(ax)
+            plots.decades(ax)
             ax.tick_params(which="minor", bottom=False)
-        if x_log and ends is None:
+        if ends is None:
             low, high = min(xs), max(xs)
-            ticks = [t for t in (0.01, 0.1, 1, 2, 10, 50) if low * 0.99 <= t <= high * 1.01]
-            axes[-1].set_xticks(ticks, [f"{t:g}" for t in ticks])
+            _ticks(axes[-1].xaxis, low, high, (0.01, 0.1, 1, 2, 10, 50))
             axes[-1].set_xlim(low, high)
-        elif not x_log:
-            axes[-1].set_xlim(min(xs), max(xs))
         axes[-1].set_xlabel(x_label)
         figure.supylabel(y_label, fontsize=10)
         return figure
 
 
-def growths(speeds: Sequence[float], curves: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]]) -> Figure:
+def growths(curves: pd.DataFrame) -> Figure:
     """For each field a panel: the largest spectral radius along a run for two maps, and the norms above them."""
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 0.7 + 1.5 * len(curves)), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(len(curves), 1, sharex=True))
-        for ax, (field, maps) in zip(axes, curves.items(), strict=True):
-            for (name, (radii, norms)), colour in zip(maps.items(), (ORANGE, BLUE), strict=False):
-                ax.plot(speeds, radii, color=colour, label=f"{name}: spectral radius")
-                ax.plot(speeds, norms, color=colour, linestyle=DASHES[1], linewidth=1, label=f"{name}: norm, a bound")
+        fields = list(curves.field.unique())
+        figure = Figure(figsize=(WIDTH, 0.7 + 1.5 * len(fields)), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(len(fields), 1, sharex=True))
+        for ax, field in zip(axes, fields, strict=True):
+            maps = curves[curves.field == field].groupby("step", sort=False)
+            for (name, found), colour in zip(maps, (ORANGE, BLUE), strict=True):
+                ax.plot(found.dt, found.radius, color=colour, label=f"{name}: spectral radius")
+                ax.plot(found.dt, found.norm, color=colour, linestyle=DASHES[1], linewidth=1, label=f"{name}: norm, a bound")
             ax.axhline(1.0, color=INK, linewidth=0.8)
             ax.set_title(field, pad=2)
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_ylim(0.2, 40)
+            ax.set(xscale="log", yscale="log", ylim=(0.2, 40))
             ax.set_yticks([0.5, 1, 2, 10], ["0.5", "1", "2", "10"])
             ax.minorticks_off()
             ax.grid(axis="y")
-        ticks = [t for t in (0.1, 0.5, 1, 2, 5, 10) if min(speeds) <= t <= max(speeds)]
-        axes[-1].set_xticks(ticks, [f"{t:g}" for t in ticks])
-        axes[-1].set_xlim(min(speeds), max(speeds))
+        _ticks(axes[-1].xaxis, curves.dt.min(), curves.dt.max())
+        axes[-1].set_xlim(curves.dt.min(), curves.dt.max())
         axes[-1].set_xlabel("step dt, in samples of the field's own clock")
         figure.supylabel("growth of a small difference in one step", fontsize=10)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=1, handlelength=1.9)
+        plots.legend(figure, axes[0], columns=1)
         return figure
 
 
@@ -151,8 +137,7 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
         axes[0].plot(time, g, color=INK, linewidth=1)
         axes[0].set_yscale("log")
         axes[0].set_ylim(low, top)
-        ticks = [t for t in (0.1, 0.5, 1, 2, 5, 10) if low <= t <= top]
-        axes[0].set_yticks(ticks, [f"{t:g}" for t in ticks])
+        _ticks(axes[0].yaxis, low, top)
         axes[0].minorticks_off()
         axes[0].set_title(f"c′g of unit {unit + 1}, a step", pad=2)
         for ax, (name, states) in zip(axes[1:], stepped.items(), strict=True):
@@ -165,3 +150,9 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
         axes[-1].set_xlabel("steps")
         axes[-1].legend(loc="lower left", ncols=2, handlelength=1.6)
         return figure
+
+
+def _ticks(axis: Axis, low: float, high: float, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> None:
+    """Plain numbers on a logarithmic axis."""
+    ticks = [t for t in at if low * 0.99 <= t <= high * 1.01]
+    axis.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])

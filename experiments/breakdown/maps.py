@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from markupsafe import Markup
+from torch import Tensor
 
 import discretize
 from discretize import Step
@@ -18,8 +21,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "splitting": ("Splitting", "StrangSplitting"),
 }
 MAPS: dict[str, Step] = {name: getattr(discretize, name)() for names in FAMILIES.values() for name in names}
-# In HTML, for the page; derived in derivations/twins/step_maps.py.
-GATES = {
+# Derived in derivations/twins/step_maps.py.
+_GATES = {
     **dict.fromkeys(("Euler",), "<i>g</i>"),
     **dict.fromkeys(("Taylor2", "Midpoint", "Heun"), "<i>g</i> − <i>g</i>²/2"),
     "RungeKutta4": "<i>g</i> − <i>g</i>²/2 + <i>g</i>³/6 − <i>g</i>⁴/24",
@@ -29,6 +32,7 @@ GATES = {
     "Splitting": "forgets 1 − e<sup>−<i>g</i></sup>, writes <i>g</i>",
     "StrangSplitting": "forgets 1 − e<sup>−<i>g</i></sup>, writes <i>g</i> e<sup>−<i>g</i>/2</sup>",
 }
+GATES = {name: Markup(gate) for name, gate in _GATES.items()}
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def limits(step: Step) -> Limits:
     return Limits(_first(step, lambda R: R < -1e-9), _first(step, lambda R: ~(R.abs() <= 1 + 1e-9)))
 
 
-def _first(step: Step, beyond) -> float | None:  # type: ignore[no-untyped-def]
+def _first(step: Step, beyond: Callable[[Tensor], Tensor]) -> float | None:
     grid = torch.logspace(-3, 6, 2001, dtype=torch.float64)
     hits = torch.nonzero(beyond(step.stability(-grid)))
     if len(hits) == 0:

@@ -8,11 +8,13 @@ exact    the field solved over the same held samples: what differs is the step a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 import ctrnn
@@ -20,20 +22,21 @@ import discretize
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.networks import root_mean_square
-from experiments.breakdown.rows import Row
+from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
-from experiments.reports.page import scientific, table
-from experiments.reports.section import Picture, Section
-from experiments.reports.svg import inline_svg
+from experiments.reports.section import Section
+from experiments.reports.templates import scientific
 
-__all__ = ["Played", "accelerating", "field_for", "play", "recorded_section"]
+__all__ = ["FASTEST", "SLOWEST", "Played", "accelerating", "crossing", "drawn", "field_for", "play", "recorded_section"]
 
 UNITS, SEED = 8, 1
 SLOWEST, FASTEST = 0.15, 6.0
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 50.0)
 FEWEST_STEPS, MOST_STEPS = 4, 48
+FIELD, LOST = "gated, softplus", 10.0
 SHOWN = ("Euler", "RungeKutta4", "ExponentialEuler", "BackwardEuler")
+BOUNDED = ("ExponentialEuler", "BackwardEuler", "FrozenBackwardEuler")
 LISTED = ("Euler", "RungeKutta4", "ExponentialEuler", "ETDRK4", "BackwardEuler", "Trapezoid", "FrozenBackwardEuler")
 
 
@@ -88,93 +91,77 @@ def play(recording: Recording, clock: np.ndarray, maps: tuple[str, ...]) -> Play
     return Played(clock, g.numpy(), exact.numpy(), states, shares)
 
 
+def crossing(run: Played) -> tuple[int, int]:
+    """The steps from which half of the units are past c'g = 1, and past 2."""
+    median = np.median(run.g, 1)
+    return int(np.argmax(median > 1)), int(np.argmax(median > 2))
+
+
+def drawn(run: Played, unit: int) -> Figure:
+    """One unit along a run, exact and by each map."""
+    states = {name: states[:, unit] for name, states in run.states.items()}
+    return figures.played(np.arange(1, len(run.exact) + 1), run.g[:, unit], run.exact[:, unit], states, unit)
+
+
 def recorded_section(recording: Recording, say: Callable[[str], None]) -> Section:
     """One run that accelerates, and one at each of several speeds."""
     run = play(recording, accelerating(len(recording.xs)), SHOWN)
     unit = int(np.argmax(np.nanmean(np.square(np.clip(np.nan_to_num(run.states["Euler"], nan=9), -9, 9) - run.exact), 0)))
-    rows: list[Row] = []
-    for name, states in run.states.items():
-        off = [root_mean_square(torch.from_numpy(row)) for row in states - run.exact]
-        rows += [
-            Row("recording, accelerating", "gated, softplus", name, float(np.median(g)), "error of the states", float(e))
-            for g, e in zip(run.g, off, strict=True)
-        ]
     speeds = [speed for speed in SPEEDS if FEWEST_STEPS * speed <= len(recording.xs) - 1]
-    constant = {speed: play(recording, _steady(recording, speed), LISTED) for speed in speeds}
-    say(f"{recording.name} played faster: share of units and steps outside 0 <= c'g <= 1, and r.m.s. errors")
+    steady = {speed: play(recording, _steady(recording, speed), LISTED) for speed in speeds}
+    errors = pd.DataFrame({speed: _errors(one) for speed, one in steady.items()})
+    shares = pd.DataFrame({speed: _shares(one.g) for speed, one in steady.items()})
+    say(f"  {recording.name}: share of units and steps outside 0 <= c'g <= 1, and r.m.s. errors")
     say(f"  {'speed':>6}{'overshoot':>11}{'diverge':>9}" + "".join(f"{name[:16]:>18}" for name in LISTED))
-    errors: dict[tuple[str, float], float] = {}
-    for speed, played in constant.items():
-        share = _shares(played.g)
-        for name, states in played.states.items():
-            errors[name, speed] = root_mean_square(torch.from_numpy(states - played.exact))
-            rows.append(Row("recording, steady", "gated, softplus", name, speed, "error over the run", errors[name, speed]))
-        say(f"  {speed:>6g}{share[1]:>11.1%}{share[2]:>9.1%}" + "".join(f"{_plain(errors[name, speed]):>18}" for name in LISTED))
-    lines = [
-        [told, *(f"{_shares(constant[speed].g)[k]:.0%}" for speed in speeds)]
-        for k, told in ((1, "1 &lt; <i>c</i>′<i>g</i> ≤ 2"), (2, "<i>c</i>′<i>g</i> &gt; 2"))
-    ]
-    lines += [[name, *(_cell(errors[name, speed]) for speed in speeds)] for name in LISTED]
-    failures = []
-    counted = run.shares["Euler"]
-    fast = speeds[-1]
-    for name in ("ExponentialEuler", "BackwardEuler", "FrozenBackwardEuler"):
-        if not errors[name, fast] < 1:
-            failures.append(f"{name} is off by {errors[name, fast]:.2g} on a clock {fast:g} times as fast.")
-    crossing = [int(np.argmax(np.median(run.g, 1) > mark)) for mark in (1, 2)]
-    return Section(
-        key="recording",
-        title="A recording played faster and faster",
-        lead=f"{recording.name[0].upper() + recording.name[1:]}, read once a step on a clock that speeds up from {SLOWEST:g} "
-        f"to {FASTEST:g} samples a step. Nothing is set to cross a limit: <i>c</i>′<i>g</i> does so by itself.",
-        body="<p>The rates are softplus(...) of the input, about 1. Each step moves the field by as much of its own time as the "
-        "clock moves. Exact is the field solved over the same held samples, so that what differs is the step alone.</p>\n"
-        + table(
-            "At steady speeds, in samples a step: the share of units and steps beyond 1 and beyond 2, along the exact "
-            "states, and the root mean square error of the states by each map",
-            ["Speed", *(f"{speed:g}" for speed in speeds)], lines, "wide",
-        ),
-        pictures=(
-            Picture(
-                inline_svg(
-                    figures.played(np.arange(1, len(run.exact) + 1), run.g[:, unit], run.exact[:, unit],
-                                   {name: states[:, unit] for name, states in run.states.items()}, unit),
-                    "figure-played", "A recording played faster and faster",
-                    "Above, c'g of one unit rising through the regions monotone, overshooting and divergent. Below, a row "
-                    "for each of four maps: Euler swings about the exact state once c'g has passed 1 and leaves the panel "
-                    "beyond 2; Runge-Kutta holds a little longer; exponential and backward Euler stay on it.",
-                ),
-                "<b>One unit while the clock speeds up.</b> Half of the units are past 1 from step "
-                f"{crossing[0]} and past 2 from step {crossing[1]}.",
-            ),
-        ),
-        after=f"<p>Along Euler’s own run a monitor (<code>discretize.Monitor</code>) counted {counted['monotone']:.1%} of its "
-        f"steps as monotone, {counted['overshooting']:.1%} as overshooting and {counted['divergent']:.1%} as divergent.</p>\n",
+    for speed in speeds:
+        cells = "".join(f"{_error(errors[speed][name], '.2g'):>18}" for name in LISTED)
+        say(f"  {speed:>6g}{shares[speed]['overshooting']:>11.1%}{shares[speed]['divergent']:>9.1%}{cells}")
+    one, two = crossing(run)
+    return Section.from_template(
+        "breakdown/recorded.html.jinja",
+        "recording",
+        figures={"played": drawn(run, unit)},
         numbers={
-            "rows": rows, "crossing": crossing,
+            "rows": pd.concat([*_accelerating_rows(run), *_steady_rows(errors)]),
+            "crossing": [one, two],
             "errors": {
-                f"{name}, speed {speed:g}": value if math.isfinite(value) else None
-                for (name, speed), value in errors.items()
+                f"{name}, speed {speed:g}": value if math.isfinite(value := errors[speed][name]) else None
+                for speed in speeds for name in LISTED
             },
         },
-        verdict=f"On a clock {fast:g} times as fast Euler is {'lost' if not errors['Euler', fast] < 10 else 'off'}, and "
-        f"exponential Euler off by {scientific(errors['ExponentialEuler', fast])}, backward Euler by "
-        f"{scientific(errors['BackwardEuler', fast])}.",
-        failures=tuple(failures),
+        failures=[
+            f"{name} is off by {errors[speeds[-1]][name]:.2g} on a clock {speeds[-1]:g} times as fast."
+            for name in BOUNDED if not errors[speeds[-1]][name] < 1
+        ],
+        name=recording.name, slowest=SLOWEST, fastest=FASTEST, speeds=speeds, one=one, two=two, counted=run.shares["Euler"],
+        fast=errors[speeds[-1]], lost=LOST,
+        shares={region: [f"{share:.0%}" for share in shares.loc[region]] for region in ("overshooting", "divergent")},
+        lines=[[name, *map(_error, errors.loc[name])] for name in LISTED],
     )  # fmt: skip
+
+
+def _errors(run: Played) -> dict[str, float]:
+    return {name: root_mean_square(states - run.exact) for name, states in run.states.items()}
+
+
+def _accelerating_rows(run: Played) -> Iterator[pd.DataFrame]:
+    for name, states in run.states.items():
+        off = [root_mean_square(row) for row in states - run.exact]
+        yield frame("recording, accelerating", FIELD, name, np.median(run.g, 1), "error of the states", off)
+
+
+def _steady_rows(errors: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for speed, column in errors.items():
+        yield frame("recording, steady", FIELD, column.index, speed, "error over the run", column.to_numpy())
 
 
 def _steady(recording: Recording, speed: float) -> np.ndarray:
     return speed * np.arange(min(MOST_STEPS, int((len(recording.xs) - 1) / speed)) + 1)
 
 
-def _shares(g: np.ndarray) -> tuple[float, float, float]:
-    return float(np.mean(g <= 1)), float(np.mean((g > 1) & (g <= 2))), float(np.mean(g > 2))
+def _shares(g: np.ndarray) -> dict[str, float]:
+    return {"overshooting": float(np.mean((g > 1) & (g <= 2))), "divergent": float(np.mean(g > 2))}
 
 
-def _cell(error: float) -> str:
-    return "lost" if not error < 10 else scientific(error)
-
-
-def _plain(error: float) -> str:
-    return "lost" if not error < 10 else f"{error:.2g}"
+def _error(error: float, form: str = "") -> str:
+    return "lost" if not error < LOST else format(error, form) if form else scientific(error)

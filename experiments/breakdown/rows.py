@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from typing import Any
 
-__all__ = ["Row", "as_csv"]
+import pandas as pd
 
+__all__ = ["as_csv", "frame"]
 
-@dataclass(frozen=True)
-class Row:
-    """One number: in which part of the atlas, of which field and step map, at which g dt (or speed, or cost), and what it is."""
-
-    part: str
-    field: str
-    step: str
-    x: float
-    quantity: str
-    value: float
-    region: str = ""
+COLUMNS = ["part", "field", "step", "x", "quantity", "value", "region"]
 
 
-def as_csv(rows: Iterable[Row]) -> str:
+def frame(part: str, field: Any, step: Any, x: Any, quantity: Any, value: Any, region: Any = "") -> pd.DataFrame:
+    """Numbers: in which part of the atlas, of which field and step map, at which g dt (or speed, or cost), and what they are.
+
+    Each is a column, or one for all lines.
+    """
+    return pd.DataFrame(dict(zip(COLUMNS, (part, field, step, x, quantity, value, region), strict=True)))
+
+
+def as_csv(frames: Iterable[pd.DataFrame]) -> str:
     """A line of names and a line for each number; 17 digits, so that nothing is lost."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Row)])
-    for row in rows:
-        writer.writerow([f"{value:.17g}" if isinstance(value, float) else value for value in astuple(row)])
-    return out.getvalue()
+    return pd.concat(frames).to_csv(index=False, float_format="%.17g", na_rep="nan", lineterminator="\n")

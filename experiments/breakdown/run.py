@@ -3,40 +3,38 @@ r"""`ctrnn breakdown`: the parts of the atlas one after the other, the page, the
 from __future__ import annotations
 
 import multiprocessing
-import platform
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 
 from experiments.breakdown.cost import cost_section
-from experiments.breakdown.held import held_section, power_section
+from experiments.breakdown.held import held_section
 from experiments.breakdown.networks import networks_section
+from experiments.breakdown.power import power_section
 from experiments.breakdown.recorded import recorded_section
 from experiments.breakdown.rows import as_csv
 from experiments.data.recording import Recording
-from experiments.files import not_writable, ready_folder, write_atomically
-from experiments.interruption import checkpoint
-from experiments.reports.page import Heading, page
+from experiments.files import ready_folder
+from experiments.reports.report import conclude, facts, progress, say
 from experiments.reports.section import Section, SectionMaker
 from experiments.reports.svg import with_colours
 
 __all__ = ["PARTS", "run"]
 
-HEADING = Heading(
-    kicker="ctrnn breakdown",
-    title="Where the Taylor step stops being the field",
-    description="Which one-step maps follow a recurrent vector field at which rates, and which to take instead.",
-    text="A recurrent cell is a differential equation, and its discrete form a step of it. Tallec and Ollivier use the "
-    "Taylor step and say that it holds when the gate is not much above 1. This atlas says what happens beyond, for fifteen "
-    "steps, five fields and any <i>g</i>: which steps overshoot, which diverge, what is lost, and what to take instead.",
+# In the order of the page, each with the line that announces it in the terminal.
+PARTS: tuple[tuple[str, SectionMaker], ...] = (
+    ("One unit, held target", held_section),
+    ("One unit, power decay", power_section),
+    ("Networks of several units", networks_section),
+    ("A recording played faster and faster", recorded_section),
+    ("What accuracy costs", cost_section),
 )
-PARTS: tuple[SectionMaker, ...] = (held_section, power_section, networks_section, recorded_section, cost_section)
 QUICK = (held_section, power_section)
 WORKERS = 2
+PLAN = "ctrnn breakdown: fifteen steps on five fields and a recording, in two processes; 1 to 2 minutes"
+PACKAGES = ("ctrnn", "torch", "torchdiffeq")
 
 
 def run(out: Path, recording: Recording, command: str) -> bool:
@@ -46,28 +44,23 @@ def run(out: Path, recording: Recording, command: str) -> bool:
     Raises:  UsageError for a folder that cannot be written.
     """
     ready_folder(out)
-    began, sections = perf_counter(), []
-    seconds: dict[str, float] = {}
-    for section, lines, took in _made(recording):
-        sections.append(section)
-        seconds[section.key] = took
-        for line in [*lines, ""]:
-            _say(line)
-    failures = [failure for section in sections for failure in section.failures]
-    rows = [row for section in sections for row in section.numbers["rows"]]
-    try:
-        write_atomically(out / "breakdown.csv", as_csv(rows))
-        for section in sections:
-            for number, picture in enumerate(section.pictures, 1):
-                write_atomically(out / f"{section.key}-{number}.svg", with_colours(picture.svg))
-        write_atomically(out / "index.html", page(sections, _facts(recording, command, seconds), HEADING))
-    except OSError as error:
-        raise not_writable(out, error) from None
-    for failure in failures:
-        _say(f"FAILED  {failure}")
-    _say("A check failed; the page says which." if failures else f"All checks passed, in {perf_counter() - began:.0f} s.")
-    _say(f"{out / 'index.html'}, and {len(rows)} numbers in {out / 'breakdown.csv'}")
-    return not failures
+    start, sections, seconds = perf_counter(), list[Section](), dict[str, float]()
+    say(f"{PLAN}\n")
+    with progress("all parts at once, the longest first"):
+        for number, ((words, _), (section, lines, took)) in enumerate(zip(PARTS, _made(recording), strict=True), 1):
+            sections.append(section)
+            seconds[section.key] = took
+            for line in [f"{number}/{len(PARTS)} {words}", *lines, ""]:
+                say(line)
+    rows = as_csv(section.numbers["rows"] for section in sections)
+    files = {
+        f"{section.key}-{number}.svg": with_colours(svg) for section in sections for number, svg in enumerate(section.svgs, 1)
+    }
+    numbers = rows.count("\n") - 1
+    say(f"{numbers} numbers in {out / 'breakdown.csv'}")
+    made = facts(command, recording.credit, seconds, PACKAGES)
+    files["breakdown.csv"] = rows
+    return conclude(out, sections, "breakdown/page.html.jinja", made, files, perf_counter() - start)
 
 
 def _made(recording: Recording) -> Iterator[tuple[Section, list[str], float]]:
@@ -76,8 +69,9 @@ def _made(recording: Recording) -> Iterator[tuple[Section, list[str], float]]:
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn"), initializer=_prepare_worker) as pool:
         try:
-            first = {part: pool.submit(_make, part, recording) for part in sorted(PARTS, key=lambda part: part in QUICK)}
-            for part in PARTS:
+            parts = [part for _, part in PARTS]
+            first = {part: pool.submit(_make, part, recording) for part in sorted(parts, key=lambda part: part in QUICK)}
+            for part in parts:
                 yield first[part].result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -97,22 +91,3 @@ def _make(part: SectionMaker, recording: Recording) -> tuple[Section, list[str],
     lines: list[str] = []
     start = perf_counter()
     return part(recording, lines.append), lines, perf_counter() - start
-
-
-def _say(line: str) -> None:
-    checkpoint()
-    print(line, flush=True)
-
-
-def _facts(recording: Recording, command: str, seconds: Mapping[str, float]) -> dict[str, str]:
-    versions = {"python": platform.python_version(), **{name: version(name) for name in ("ctrnn", "torch", "torchdiffeq")}}
-    return {
-        "Command": command,
-        "Date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        "Time": ", ".join(f"{key} {value:.1f} s" for key, value in seconds.items()),
-        "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "Data": recording.credit,
-        "Numbers": "breakdown.csv in the same folder: part, field, step, x, quantity, value, region.",
-        "Theory": "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the theorems are "
-        "in the ledger (ctrnn derive), results 1 to 7 and the step maps of this project.",
-    }

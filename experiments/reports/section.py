@@ -1,40 +1,55 @@
-"""What a section of the page is made of."""
+r"""A section of a page: figures, numbers and failed checks from code, and all of its words from a template.
+
+A section's template sets `title`, `lead` and `verdict` in blocks ({% set title %}...{% endset %}); the rest of it is the body.
+It shows figures by {% call figure(name, title, description) %}caption{% endcall %}, and tables by `table` of parts.html.jinja.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Picture", "Section", "SectionMaker"]
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
+from experiments.reports.svg import inline_svg
+from experiments.reports.templates import ENVIRONMENT
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure as inline SVG, and the sentence that says what to see."""
-
-    svg: str
-    caption: str
+__all__ = ["Section", "SectionMaker"]
 
 
 @dataclass(frozen=True)
 class Section:
-    r"""One section of the page.
+    r"""One section of a page; text that is not `Markup` is escaped.
 
-    `key` is its anchor; `lead` one sentence, `body` and `after` HTML before and after the pictures; `numbers` goes to
-    numbers.json; `verdict` is one line for the top of the page (HTML); `failures` says which checks failed, in plain text.
+    `key` is its anchor; `lead` one sentence; `body` all that follows it; `svgs` the figures in it, as <svg> elements; `numbers`
+    go to a file; `verdict` is one line for the top of the page, "" for none; `failures` say which checks failed.
     """
 
     key: str
     title: str
     lead: str
     body: str
-    pictures: tuple[Picture, ...] = ()
-    after: str = ""
+    svgs: tuple[str, ...] = ()
     numbers: Any = None
     verdict: str = ""
-    failures: tuple[str, ...] = field(default=())
+    failures: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_template(
+        template: str, key: str, figures: Mapping[str, Figure], numbers: Any = None, failures: Sequence[str] = (), **values: Any
+    ) -> Section:
+        """Fill a section's template with values; `figures` by the names under which it shows them."""
+        svgs: list[str] = []
+
+        def figure(name: str, title: str, description: str, caller: Callable[[], Markup]) -> Markup:
+            svgs.append(inline_svg(figures[name], f"figure-{name}", title, str(description)))
+            return Markup("<figure>\n{}\n<figcaption>{}</figcaption>\n</figure>\n").format(Markup(svgs[-1]), caller())
+
+        filled: Any = ENVIRONMENT.get_template(template).make_module({**values, "figure": figure})
+        return Section(key, filled.title, filled.lead, Markup(str(filled)), tuple(svgs), numbers, filled.verdict, tuple(failures))
 
 
-# From the recording and a way to say a line in the terminal.
+# Makes a section from the recording, given a function that prints a line in the terminal.
 SectionMaker = Callable[[Any, Callable[[str], None]], Section]

@@ -13,16 +13,31 @@ import re
 from datetime import datetime
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from experiments.files import not_writable, write_atomically
 from experiments.reports.page import Heading, page, table
-from experiments.reports.section import Picture, Section
+from experiments.reports.section import Section
 from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.records import number
 from experiments.studies.report import Findings, gathered
 from experiments.studies.study import Study
 
 __all__ = ["as_html", "write"]
+
+
+class Picture(NamedTuple):
+    """A figure as inline SVG, and its caption in HTML."""
+
+    svg: str
+    caption: str
+
+    @property
+    def html(self) -> str:
+        return f"<figure>\n{self.svg}\n<figcaption>{self.caption}</figcaption>\n</figure>\n"
+
 
 MACHINE = ("processor", "vectors", "cores", "threads")
 VERSIONS = ("python", "ctrnn", "torch", "torchdiffeq", "compiler")
@@ -48,7 +63,9 @@ def _page(found: Findings, pictures: tuple[Picture, ...]) -> str:
         kicker=f"ctrnn study {study.name}",
         title=study.question,
         description=f"{found.word}: {study.claim}",
-        text=f"The study <i>{escape(study.name)}</i> at scale <i>{escape(found.asked['scale'])}</i>, {escape(found.runs)}.",
+        text=Markup(
+            f"The study <i>{escape(study.name)}</i> at scale <i>{escape(found.asked['scale'])}</i>, {escape(found.runs)}."
+        ),
     )
     return page([_claim(found, pictures), *_choices(study)], _facts(found), heading)
 
@@ -57,22 +74,21 @@ def _claim(found: Findings, pictures: tuple[Picture, ...]) -> Section:
     good = found.verdict is not None and found.verdict.word == "reproduced"
     word = f'<b class="{"ok" if good else "no"}">{found.word}.</b>'
     numbers = found.verdict.numbers if found.verdict else {}
-    rows = [(escape(name), escape(number(value) if isinstance(value, float) else str(value))) for name, value in numbers.items()]
+    rows = [(name, number(value) if isinstance(value, float) else str(value)) for name, value in numbers.items()]
     return Section(
         key="claim",
         title="Claim and verdict",
-        lead=f"{word} {escape(found.sentence)}",
-        body=f"<p>The claim: “{escape(found.study.claim)}”<small>{escape(found.study.source)}</small></p>"
-        + (table("Our numbers", ("what", "number"), rows) if rows else ""),
-        pictures=pictures,
-        after=as_html(found.table),
+        lead=Markup(f"{word} {escape(found.sentence)}"),
+        body=Markup(f"<p>The claim: “{escape(found.study.claim)}”<small>{escape(found.study.source)}</small></p>")
+        + (table("Our numbers", ("what", "number"), rows) if rows else "")
+        + Markup("".join(picture.html for picture in pictures) + as_html(found.table)),
     )
 
 
 def _choices(study: Study) -> list[Section]:
     if not study.resolutions:
         return []
-    body = f"<ul>{''.join(f'<li>{escape(words)}</li>' for words in study.resolutions)}</ul>"
+    body = Markup(f"<ul>{''.join(f'<li>{escape(words)}</li>' for words in study.resolutions)}</ul>")
     lead = "Where the paper is silent or contradicts itself, something had to be taken; it is ours."
     return [Section(key="choices", title="What was taken", lead=lead, body=body)]
 
@@ -99,10 +115,10 @@ def _facts(found: Findings) -> dict[str, str]:
 
 def as_html(markdown: str) -> str:
     """Pipe tables, and the lines between them as paragraphs; `code` and nothing else within."""
-    pieces, rows = [], list[list[str]]()
+    pieces, rows = list[str](), list[list[Markup]]()
     for line in [*markdown.splitlines(), ""]:
         if line.startswith("|"):
-            rows.append([_inline(cell) for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))])
+            rows.append([Markup(_inline(cell)) for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))])
             continue
         if rows:
             pieces.append(table("", rows[0], rows[2:], "wide"))

@@ -23,7 +23,7 @@ from experiments.bench.output.figures import overview, save
 from experiments.bench.peers import engines, names, registry
 from experiments.bench.rows import BACKWARD, FORWARD, Row, find, from_json
 from experiments.bench.scales import SCALES
-from experiments.reports import machine
+from experiments.reports import machine, marked
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -381,7 +381,7 @@ def test_the_page_is_filled_between_its_markers_and_nowhere_else(record):
 
 def test_the_docs_have_a_place_for_every_part():
     text = page.PAGE.read_text()
-    assert {found[2] for found in page.MARKED.finditer(text)} == {*tables.PARTS, "machine"}
+    assert set(marked.names(text, "bench")) == {*tables.PARTS, "machine"}
 
 
 @pytest.mark.parametrize("ending", [".svg", ".png"])

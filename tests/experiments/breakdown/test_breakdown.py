@@ -6,6 +6,7 @@ import math
 import re
 
 import numpy as np
+import pandas as pd
 import problems
 import pytest
 import torch
@@ -13,9 +14,9 @@ import torch
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import cost, held, maps, networks, recorded, rows, run
-from experiments.breakdown.rows import Row
+from experiments.breakdown import cost, held, maps, networks, one_unit, power, recorded, rows, run
 from experiments.data.recording import Recording
+from experiments.reports import report
 
 
 def recording(samples: int = 24, channels: int = 2) -> Recording:
@@ -53,22 +54,22 @@ def test_limits_are_those_of_the_theorems():
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 3.5])
 def test_factors_under_the_power_decay_are_those_of_the_theorems(name, factor, exponent):
     y = torch.logspace(-2, 1.5, 30)
-    found = held.decay_factor(maps.MAPS[name], y, exponent)
+    found = one_unit.decay_factor(maps.MAPS[name], y, exponent)
     np.testing.assert_allclose(found.numpy(), factor(y.numpy(), exponent), rtol=1e-11, atol=1e-13)
 
 
 def test_errors_of_a_step_are_measured_from_0_to_a_target_of_1():
     g = torch.tensor([0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
-    np.testing.assert_allclose(held.errors(discretize.Euler(), g), (1 - g - torch.exp(-g)).abs(), rtol=1e-13)
-    np.testing.assert_allclose(held.errors(discretize.BackwardEuler(), g), (1 / (1 + g) - torch.exp(-g)).abs(), rtol=1e-12)
-    np.testing.assert_allclose(held.errors(discretize.Splitting(), g), g + torch.expm1(-g), rtol=1e-13)
-    assert (held.errors(discretize.ETDRK4(), g) < 1e-15).all()
+    np.testing.assert_allclose(one_unit.errors(discretize.Euler(), g), (1 - g - torch.exp(-g)).abs(), rtol=1e-13)
+    np.testing.assert_allclose(one_unit.errors(discretize.BackwardEuler(), g), (1 / (1 + g) - torch.exp(-g)).abs(), rtol=1e-12)
+    np.testing.assert_allclose(one_unit.errors(discretize.Splitting(), g), g + torch.expm1(-g), rtol=1e-13)
+    assert (one_unit.errors(discretize.ETDRK4(), g) < 1e-15).all()
 
 
 def test_bars_cover_the_axis_and_change_where_regions_do():
     g = torch.logspace(-2, 1, 301)
     step = discretize.Euler()
-    pieces = held.bars(g, [discretize.REGIONS[int(r)] for r in discretize.regions(step, g)])
+    pieces = one_unit.bars(g, [discretize.REGIONS[int(r)] for r in discretize.regions(step, g)])
     assert [piece[2] for piece in pieces] == ["monotone", "overshooting", "divergent"]
     assert pieces[0][0] == float(g[0])
     assert pieces[-1][1] == float(g[-1])
@@ -80,7 +81,7 @@ def test_bars_cover_the_axis_and_change_where_regions_do():
 def test_the_measured_runs_are_the_modules_own():
     xs = torch.from_numpy(recording().xs)[:6, None]
     fields = {"gru": networks.fields_for(2)["gru"]}
-    (one, *_), dt = networks.measure(fields, xs, (0.7,)), 0.7
+    one, dt = networks.measure(fields, xs, (0.7,)).iloc[0], 0.7
     field = fields["gru"]
     edges = dt * torch.arange(7)
     exact = discretize.ContinuousRNN(field, rtol=1e-9, atol=1e-9)(xs, ts=edges)[0]
@@ -122,13 +123,14 @@ def test_playing_counts_what_the_monitor_counts():
 
 def test_the_cheapest_is_the_cheapest():
     listed = [cost.Price("Euler", 1, 1.0, 0.1), cost.Price("Heun", 1, 2.0, 0.01), cost.Price("Euler", 16, 16.0, 0.009)]
-    assert cost.cheapest(listed, 0.01, ("Euler", "Heun")) == listed[1]
-    assert cost.cheapest(listed, 0.01, ("Euler",)) == listed[2]
-    assert cost.cheapest(listed, 1e-9, ("Euler", "Heun")) is None
+    table = pd.DataFrame(listed)
+    assert cost.cheapest(table, 0.01, ("Euler", "Heun")) == listed[1]
+    assert cost.cheapest(table, 0.01, ("Euler",)) == listed[2]
+    assert cost.cheapest(table, 1e-9, ("Euler", "Heun")) is None
 
 
 def test_a_line_of_the_csv_keeps_every_digit():
-    text = rows.as_csv([Row("part", "plain, power decay", "Euler", 0.1, "error", 1 / 3, "divergent")])
+    text = rows.as_csv([rows.frame("part", "plain, power decay", "Euler", [0.1], "error", 1 / 3, "divergent")])
     read = list(csv.DictReader(io.StringIO(text)))
     assert float(read[0]["value"]) == 1 / 3
     assert read[0]["field"] == "plain, power decay"
@@ -139,8 +141,9 @@ def made(tmp_path_factory):
     """The parts that take seconds, run as the command runs them."""
     out, said = tmp_path_factory.mktemp("atlas"), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "PARTS", (held.held_section, held.power_section))
-        patch.setattr(run, "_say", said.append)
+        patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", power.power_section)))
+        for module in (run, report):
+            patch.setattr(module, "say", said.append)
         done = run.run(out, recording(), "ctrnn breakdown")
     return done, out, said
 
