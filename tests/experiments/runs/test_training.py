@@ -631,6 +631,14 @@ def test_outside_of_the_command_ctrl_c_is_the_callers(request):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_signal_that_is_ignored_stays_ignored(request):
+    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with deferred() as interrupted:
+        signal.raise_signal(signal.SIGINT)
+        assert not interrupted()
+
+
 @pytest.mark.parametrize("room", [0, 50, 3000])
 def test_a_full_disk_is_told_and_costs_nothing_that_was_saved(tmp_path, monkeypatch, room):
     configuration = small()
