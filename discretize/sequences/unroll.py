@@ -32,23 +32,23 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    tally = SolverStats()
+    counts = SolverStats()
     states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))
     if states is None:
-        hs = _stepped(cell, xs, h, tally)
+        hs = _stepped(cell, xs, h, counts)
     else:
         hs = torch.cat([h[None], states])
-        tally.call(len(xs) * cell.step.cost(field), len(h))
-    tally.accepted += len(xs)
-    tally.smaller(cell.dt, 0.0)
+        counts.call(len(xs) * cell.step.cost(field), len(h))
+    counts.accepted += len(xs)
+    counts.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
-    return Trajectory(ts, hs, tally.stats(repr(cell.step)) | engine)
+    return Trajectory(ts, hs, counts.stats(repr(cell.step)) | engine)
 
 
-def _stepped(cell: DiscreteCell, xs: Tensor, h: Tensor, tally: SolverStats) -> Tensor:
+def _stepped(cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats) -> Tensor:
     hs = [h]
     for projected in cell.field.project(xs).unbind(0):
         h, cost = cell.step.counted(cell.field, projected, h, cell.dt)
         hs.append(h)
-        tally.call(cost, len(h))
+        counts.call(cost, len(h))
     return torch.stack(hs)

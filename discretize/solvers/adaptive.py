@@ -211,5 +211,5 @@ class _SegmentSolve:
             raise self._failure(row, float(tau[row]), float(step[row]), None)
 
     def _failure(self, row: int, tau: float, step: float, too_many: str | None) -> Failure:
-        whose = None if self.shared else row
-        return diagnosis(self.control, self.slope, self.h, self.last, whose, tau, step, too_many)
+        sample = None if self.shared else row
+        return diagnosis(self.control, self.slope, self.h, self.last, sample, tau, step, too_many)

@@ -47,7 +47,7 @@ class SolverStats:
             "method": method,
             "nfe": self.evaluations,
             "nfe_samples": self.work,
-            "nfe_backward": 0,  # of calls made again for gradients, who makes them counts
+            "nfe_backward": 0,  # added to in the backward pass, by whatever computes there
             "num_steps": int(self.attempted[busiest]),
             "num_accepted_steps": int(self.accepted[busiest]),
             "num_rejected_steps": int(self.rejected[busiest]),

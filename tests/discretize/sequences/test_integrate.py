@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import io
 import math
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, DiscreteCell, Euler, SolverError, Step, integrate, unroll
+from discretize.sequences import solve
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
@@ -544,6 +547,15 @@ def test_times_beyond_an_end_by_a_few_ulp_are_the_end():
 def test_progress_stays_silent_where_nobody_watches(capsys):
     call(progress=True)
     assert capsys.readouterr() == ("", "")
+
+
+def test_progress_is_a_bar_on_a_terminal(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setitem(solve.BAR, "delay", 0)  # shown at once, however short the solve
+    call(progress=True, fused=False)
+    assert "integrate" in terminal.getvalue()
 
 
 def test_a_failed_solve_hands_over_the_states_before_it():
