@@ -103,7 +103,7 @@ def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | No
         return "a clock `speed` is evaluated in Python"
     if type(path) not in (HeldPath, LinearPath) or type(driven.projected) is not type(path):
         return f"{type(path).__name__} has no kernel; HeldPath and LinearPath have"
-    if chain.differentiable or chain.asked is not None:
+    if chain.differentiable or chain.requested is not None:
         return "gradients to times are wanted"
     return None if len(chain) else "there is nothing to solve"
 

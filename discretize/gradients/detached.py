@@ -39,10 +39,10 @@ class DetachedInput(SegmentInput):
 
 def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
     """The chain with its input detached, and that input."""
-    course = chain.course
-    path = DetachedInput(course.path)
+    rhs = chain.rhs
+    path = DetachedInput(rhs.path)
     cut = copy.copy(chain)
-    cut.course = RightHandSide(course.field, path, course.speed)
+    cut.rhs = RightHandSide(rhs.field, path, rhs.speed)
     return cut, path
 
 
@@ -88,7 +88,7 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
     if not len(chain):
         return
     # A path or a speed of the user's own may use other tensors in each piece; it is one that takes one time for all.
-    for j in range(1 if chain.course.own_times else len(chain)):
+    for j in range(1 if chain.rhs.own_times else len(chain)):
         _refuse_in(chain, j, learned, h0, setting)
 
 

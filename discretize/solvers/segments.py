@@ -27,13 +27,13 @@ class Chain:
     """The segments of a solve, one after another.
 
     `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places`: which edge each requested
-    time is, (n,) or (n, batch); `asked`: the requested times, like `places`, where gradients to times matter; `course`: the
+    time is, (n,) or (n, batch); `requested`: the requested times, like `places`, where gradients to times matter; `rhs`: the
     right-hand side by segment index; `lengths`: numbers, (segments, 1) or (segments, batch); `own`: every sequence has times
     of its own.
     """
 
-    def __init__(self, course: RightHandSide, edges: Tensor, places: Tensor, asked: Tensor | None = None) -> None:
-        self.course, self.edges, self.places, self.asked = course, edges, places, asked
+    def __init__(self, rhs: RightHandSide, edges: Tensor, places: Tensor, requested: Tensor | None = None) -> None:
+        self.rhs, self.edges, self.places, self.requested = rhs, edges, places, requested
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
@@ -67,13 +67,13 @@ class Chain:
     def states(self, kept: dict[int, Tensor]) -> Tensor:
         """The states at the requested times from those at their edges: (n, batch, state)."""
         states = self._at_places(kept)
-        if self.asked is None or not len(self):
+        if self.requested is None or not len(self):
             return states
         # Where the edge is a knot or an equal time, its gradient is theirs; that of the requested time is dh/dt. As a number
         # the difference is 0.
         slopes = self._at_places({edge: self.arrival(edge, h) for edge, h in kept.items()})
-        asked, places = self.asked[: len(states)], self.places[: len(states)]
-        apart = asked - (self.edges.gather(0, places) if self.own else self.edges[places])
+        requested, places = self.requested[: len(states)], self.places[: len(states)]
+        apart = requested - (self.edges.gather(0, places) if self.own else self.edges[places])
         apart = (apart - apart.detach()).to(device=states.device, dtype=states.dtype)
         return states + slopes * (apart[..., None] if self.own else apart[:, None, None])
 
@@ -100,14 +100,14 @@ class Segment:
 
     @property
     def steady(self) -> bool:
-        return self.chain.course.steady
+        return self.chain.rhs.steady
 
     @property
     def differentiable_in_time(self) -> bool:
-        return self.chain.course.own_times
+        return self.chain.rhs.own_times
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
-        return self.chain.course.at(self.number, self.start if self.steady else self.time(tau), h, self.rows)
+        return self.chain.rhs.at(self.number, self.start if self.steady else self.time(tau), h, self.rows)
 
     def time(self, tau: Tensor) -> Tensor:
         """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""
@@ -121,7 +121,7 @@ class Segment:
 
     def read(self, tau: Tensor) -> Tensor:
         """The projected input at tau: (rows, projected)."""
-        return self.chain.course.path.at(self.number, self.time(tau), self.rows)
+        return self.chain.rhs.path.at(self.number, self.time(tau), self.rows)
 
     def taken(self, dt: Tensor) -> None:
         """Called after every round of steps that is logged, dt (rows, 1); the adjoint's segments add up gradients here."""
@@ -140,12 +140,12 @@ def chain_of(driven: Driven, ts: Tensor) -> Chain:
     """
     knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
     if ts.dim() == 1 and all(k.dim() == 1 for k in knots):
-        edges, places, asked = *_shared(torch.cat(knots), ts), ts
+        edges, places, requested = *_shared(torch.cat(knots), ts), ts
     else:
-        asked = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
-        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], asked)
+        requested = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
+        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], requested)
     differentiated = ts.requires_grad or edges.requires_grad
-    return Chain(driven.right_hand_side(edges[:-1].detach()), edges, places, asked if differentiated else None)
+    return Chain(driven.right_hand_side(edges[:-1].detach()), edges, places, requested if differentiated else None)
 
 
 def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
