@@ -6,7 +6,7 @@ since its reset gate stands between them. torch's z multiplies the old state, th
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["from_torch", "to_torch"]
 
+C = TypeVar("C", nn.RNNCell, nn.LSTMCell)
+
 
 def from_torch(module: nn.Module) -> VectorField:
     r"""The field whose unit Euler step is the module, on a copy of its weights (same dtype, device, gradients required).
@@ -32,9 +34,8 @@ def from_torch(module: nn.Module) -> VectorField:
     Source:  torch.nn's equations; Tallec and Ollivier 2018, eqs. (2), (11)-(15).
     """
     for kinds, read in (
-        ((nn.RNNCell, nn.RNN), _plain_from),
+        ((nn.RNNCell, nn.RNN, nn.LSTMCell, nn.LSTM), _of_one_affine),
         ((nn.GRUCell, nn.GRU), _gru_from),
-        ((nn.LSTMCell, nn.LSTM), _lstm_from),
     ):
         if isinstance(module, kinds):
             _check_settings(module)
@@ -52,11 +53,11 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     Source:  as `from_torch`.
     """
     if isinstance(field, LSTMField):
-        return _to_lstm(field)
+        return _to_one_affine(nn.LSTMCell, field, field.gates)
     if isinstance(field, Relaxation) and type(field.decay) is LinearDecay:
         candidate, rate = field.candidate, field.rate
         if type(candidate) is TanhCandidate and type(rate) is FixedRate and rate.alpha == 1.0:
-            return _to_rnn(field, candidate)
+            return _to_one_affine(nn.RNNCell, field, candidate)
         if type(candidate) is ResetCandidate and type(rate) is GateRate:
             return _to_gru(field, candidate, rate)
     raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for this one:\n{field}")
@@ -100,19 +101,13 @@ def _fill(affine: Affine, weight_x: Tensor, weight_h: Tensor, bias: Tensor | Non
         affine.bias.copy_(bias)
 
 
-def _plain_from(module: nn.Module) -> Relaxation:
+def _of_one_affine(module: nn.Module) -> VectorField:
+    """The plain field or the LSTM's, all of whose weights are one affine map."""
     weight_x, weight_h, bias_x, bias_h = _weights(module)
-    made = named.plain(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
-    field = cast(Relaxation, made)
-    _fill(cast(TanhCandidate, field.candidate), weight_x, weight_h, _sum(bias_x, bias_h))
-    return field
-
-
-def _lstm_from(module: nn.Module) -> LSTMField:
-    weight_x, weight_h, bias_x, bias_h = _weights(module)
-    made = named.lstm(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
-    field = cast(LSTMField, made)
-    _fill(field.gates, weight_x, weight_h, _sum(bias_x, bias_h))
+    make = named.lstm if isinstance(module, nn.LSTMCell | nn.LSTM) else named.plain
+    field = make(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
+    affine = field.gates if isinstance(field, LSTMField) else field.candidate
+    _fill(cast(Affine, affine), weight_x, weight_h, _sum(bias_x, bias_h))
     return field
 
 
@@ -143,16 +138,9 @@ def _copy_to(cell: nn.RNNCellBase, weight_x: Tensor, weight_h: Tensor, bias_x: T
         cell.bias_hh.zero_() if bias_h is None else cell.bias_hh.copy_(bias_h)
 
 
-def _to_rnn(field: Relaxation, candidate: TanhCandidate) -> nn.RNNCell:
-    cell = nn.RNNCell(field.input_size, field.hidden_size, candidate.bias is not None, dtype=field.dtype, device=field.device)
-    _copy_to(cell, candidate.weight_x, candidate.weight_h, candidate.bias, None)
-    return cell
-
-
-def _to_lstm(field: LSTMField) -> nn.LSTMCell:
-    gates = field.gates
-    cell = nn.LSTMCell(field.input_size, field.hidden_size, gates.bias is not None, dtype=field.dtype, device=field.device)
-    _copy_to(cell, gates.weight_x, gates.weight_h, gates.bias, None)
+def _to_one_affine(kind: type[C], field: VectorField, affine: Affine) -> C:
+    cell = kind(field.input_size, field.hidden_size, affine.bias is not None, dtype=field.dtype, device=field.device)
+    _copy_to(cell, affine.weight_x, affine.weight_h, affine.bias, None)
     return cell
 
 

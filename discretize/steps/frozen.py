@@ -9,6 +9,8 @@ No equation is left to solve, and the order is 1: recurrence and gates are held 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from ctrnn import VectorField
@@ -17,8 +19,24 @@ from discretize.steps.step import Step, mode
 __all__ = ["FrozenBackwardEuler", "FrozenTrapezoid"]
 
 
-class FrozenBackwardEuler(Step):
-    r"""h + dt F(h)/(1 + L dt) = (h + dt N)/(1 + L dt). R = 1 + z/(1 + l) with l = L dt; 1/(1 - z) where all is leak.
+class _Frozen(Step):
+    """h + dt F(h)/(1 + theta L dt). R = 1 + z/(1 + theta l) with l = L dt."""
+
+    order = 1
+    evaluations = 1
+    theta: ClassVar[float]
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        slope, leak = field.flow_and_leak(projected, h)
+        return h + dt * slope / (1 + self.theta * dt * leak)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        z, leak = mode(z, leak)
+        return 1 + z / (1 + self.theta * leak)
+
+
+class FrozenBackwardEuler(_Frozen):
+    r"""h + dt F(h)/(1 + L dt) = (h + dt N)/(1 + L dt). R = 1/(1 - z) where all is leak.
 
     The fused step of liquid time-constant networks is this one, for their field and its leak.
 
@@ -26,32 +44,14 @@ class FrozenBackwardEuler(Step):
     Source:  this project; Hasani et al. 2021, "Liquid time-constant networks", the fused solver.
     """
 
-    order = 1
-    evaluations = 1
-
-    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        slope, leak = field.flow_and_leak(projected, h)
-        return h + dt * slope / (1 + dt * leak)
-
-    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
-        z, leak = mode(z, leak)
-        return 1 + z / (1 + leak)
+    theta = 1.0
 
 
-class FrozenTrapezoid(Step):
-    r"""h + dt F(h)/(1 + L dt/2). R = 1 + z/(1 + l/2) with l = L dt; (1 + z/2)/(1 - z/2) where all is leak.
+class FrozenTrapezoid(_Frozen):
+    r"""h + dt F(h)/(1 + L dt/2). R = (1 + z/2)/(1 - z/2) where all is leak.
 
     Shape:   as `Step`.
     Source:  this project.
     """
 
-    order = 1
-    evaluations = 1
-
-    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        slope, leak = field.flow_and_leak(projected, h)
-        return h + dt * slope / (1 + dt / 2 * leak)
-
-    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
-        z, leak = mode(z, leak)
-        return 1 + z / (1 + leak / 2)
+    theta = 0.5

@@ -241,9 +241,9 @@ def test_every_way_to_run_a_field_takes_every_step(step):
     ts = torch.arange(7.0) / 2
     assert_close(discretize.DiscreteRNN(field, step, dt=0.5, substeps=2)(xs)[0], expected, rtol=0, atol=1e-14)
     assert_close(discretize.DiscreteRNN(field, step, substeps=2)(xs, ts=ts)[0], expected, rtol=0, atol=1e-14)
-    solved = discretize.integrate(field, ctrnn.HeldPath(xs, ts), field.initial_state(2), ts, method=step, dt=0.25)
+    solved = discretize.integrate(field, ctrnn.HeldPath(xs, ts), field.initial_state(2), ts, method=step, max_step=0.25)
     assert_close(solved.hs[1:], expected, rtol=0, atol=1e-14)
-    assert_close(discretize.ContinuousRNN(field, step, dt=0.25)(xs, ts=ts)[0], expected, rtol=0, atol=1e-14)
+    assert_close(discretize.ContinuousRNN(field, step, max_step=0.25)(xs, ts=ts)[0], expected, rtol=0, atol=1e-14)
     unrolled = discretize.unroll(discretize.DiscreteCell(field, step, 0.25), xs.repeat_interleave(2, 0))
     assert_close(unrolled.hs[2::2], expected, rtol=0, atol=1e-14)
     assert unrolled.stats["nfe"] == solved.stats["nfe"] >= 12 * min(step.cost(field), step.evaluations)
