@@ -1,16 +1,41 @@
 """Studies of milliseconds, light to import: the workers in the tests of the runner import them from here."""
 
+import json
 import multiprocessing
 import os
 import random
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from experiments.studies.records import NotEnoughError, markdown, measure_of, spreads
-from experiments.studies.study import SCALES, Carried, Run, Study, Verdict
+from experiments.reports.spreads import NotEnoughError
+from experiments.studies.specs import Bands, Table
+from experiments.studies.study import SCALES, Measured, Part, Sizes, Study, Verdict, grid
+
+
+def records_of(study, scale, measured):
+    """A record of each run; `measured` gives measures and rows, or None for a run that is not done."""
+    found = []
+    for run in study.runs(scale):
+        if (made := measured(run)) is not None:
+            configuration = json.loads(json.dumps(run.configuration.to_json()))
+            found.append({"key": run.key, "point": run.point, "configuration": configuration, "measures": made[0],
+                          "rows": made[1], "seconds": 1.0, "diverged": None, "made": {}})  # fmt: skip
+    return found
+
+
+def tables_of(study, results):
+    return "\n\n".join(filter(None, (table.markdown(results) for table in study.tables)))
+
+
+def draws(figure, results):
+    """The figure, None where there is nothing to draw."""
+    try:
+        return figure.draw(results)
+    except NotEnoughError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -33,49 +58,48 @@ class Fake(Study):
     source = "Nobody, never."
     resolutions = ("Nothing | was open.",)
     minutes: ClassVar = dict.fromkeys(SCALES, 0.0)
-    captions: ClassVar = {"means": "The means."}
+    sizes: ClassVar = dict.fromkeys(SCALES, Sizes(size=1, seeds=6))
+    tables = (Table("In words.", by={"run": "key"}, columns={"loss": "loss"}),)
+    figures: ClassVar = {"means": Bands("The means.", "seed", "loss", ("kind", {"run": "fake"}), "seed", "loss", data="runs")}
 
-    def runs(self, scale):
-        return [Run(f"run-{seed}", Settings(seed)) for seed in range(6)]
+    def points(self, sizes):
+        return grid(kind=["run"], seed=range(sizes.seeds))
+
+    def configuration(self, point, sizes):
+        return Settings(point["seed"], sizes.size)
 
     def carry_out(self, run, folder, progress=None):
         with (folder / "attempts").open("a") as file:
             file.write(f"{os.getpid()}\n")
         self.live(run, folder)
         draw = random.Random(run.configuration.seed)
-        return Carried({"loss": draw.random()}, [{"x": draw.random(), "word": "ä"} for _ in range(3)], 0.5)
+        return Measured({"loss": draw.random()}, [{"x": draw.random(), "word": "ä"} for _ in range(3)], 0.5)
 
     def live(self, run, folder):
         pass
 
-    def verdict(self, records):
-        if len(records) < 3:
+    def verdict(self, results):
+        if len(results.records) < 3:
             raise NotEnoughError("three runs are needed")
-        return Verdict("partly", "Some of it <is>.", {"largest": max(measure_of(record, "loss") for record in records)})
-
-    def table(self, records):
-        return "In words.\n\n" + markdown(["run", "loss"], [(record["key"], measure_of(record, "loss")) for record in records])
-
-    def figures(self, records):
-        from experiments.reports.bands import bands  # noqa: PLC0415
-
-        losses = spreads(records, ["training.seed"], "loss")
-        return {"means": bands({"all": {"fake": {float(seed): value for (seed,), value in losses.items()}}}, "seed", "loss")}
+        return Verdict([Part("a", True), Part("b", False)], {"largest": float(results.runs["loss"].max())}, "Some of it <is>.")
 
 
 class Empty(Fake):
     """Without data there is nothing to run."""
 
-    def runs(self, scale):
-        return []
+    sizes: ClassVar = dict.fromkeys(SCALES, Sizes(size=1, seeds=0))
 
     def left_out(self):
         return "The data are missing."
 
 
 class Larger(Fake):
-    def runs(self, scale):
-        return [replace(run, configuration=replace(run.configuration, size=2)) for run in super().runs(scale)]
+    sizes: ClassVar = dict.fromkeys(SCALES, Sizes(size=2, seeds=6))
+
+
+class Doubled(Fake):
+    def points(self, sizes):
+        return 2 * super().points(sizes)
 
 
 class Troubled(Fake):
@@ -90,7 +114,7 @@ class Troubled(Fake):
 
 
 class Slow(Fake):
-    """Runs that do not end, and save when they are told to."""
+    """Runs that do not end, and save when they are interrupted."""
 
     def live(self, run, folder):
         try:
@@ -102,7 +126,7 @@ class Slow(Fake):
 class Stubborn(Fake):
     """Does not come up in a worker."""
 
-    def runs(self, scale):
+    def points(self, sizes):
         if multiprocessing.parent_process() is not None:
             sys.exit(3)
-        return super().runs(scale)
+        return super().points(sizes)

@@ -17,18 +17,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from experiments.files import write_atomically
-from experiments.studies.records import Record
-from experiments.studies.study import Carried, Run
+from experiments.studies.results import Record
+from experiments.studies.study import Measured, Run
 from experiments.usage import UsageError
 
 __all__ = ["claimed", "configuration_of", "described", "fail", "keep", "kept", "opened", "place_of", "records_in"]
 
 PARTS: dict[str, type | tuple[type, ...]] = {
     "key": str,
+    "point": dict,
     "configuration": dict,
     "measures": dict,
     "rows": list,
     "seconds": (int, float),
+    "diverged": (int, type(None)),
     "made": dict,
 }
 
@@ -89,22 +91,24 @@ def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | N
         found = json.loads((place_of(folder, key) / "rows.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in PARTS.items())
+    whole = isinstance(found, dict) and all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items())
     if not whole or found["key"] != key:
         return None
     _refuse_change(folder, key, found["configuration"], configuration)
     return dict(found)
 
 
-def keep(folder: Path, run: Run, carried: Carried, made: Mapping[str, str]) -> None:
+def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) -> None:
     """Write the record of a run that is done; `made` says by which machine and versions."""
     place = place_of(folder, run.key)
     record = {
         "key": run.key,
+        "point": run.point,
         "configuration": configuration_of(run),
-        "measures": dict(carried.measures),
-        "rows": [dict(row) for row in carried.rows],
-        "seconds": float(carried.seconds),
+        "measures": dict(measured.measures),
+        "rows": [dict(row) for row in measured.rows],
+        "seconds": float(measured.seconds),
+        "diverged": measured.diverged,
         "made": {**made, **_threads_in(place)},
     }
     write_atomically(place / "rows.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")

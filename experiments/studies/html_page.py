@@ -20,9 +20,9 @@ from markupsafe import Markup
 from experiments.files import not_writable, write_atomically
 from experiments.reports.page import Heading, page, table
 from experiments.reports.section import Section
+from experiments.reports.spreads import number
 from experiments.reports.svg import inline_svg, with_colours
-from experiments.studies.records import number
-from experiments.studies.report import Findings, gathered
+from experiments.studies.report import Report, report_of
 from experiments.studies.study import Study
 
 __all__ = ["as_html", "write"]
@@ -39,25 +39,21 @@ class Picture(NamedTuple):
         return f"<figure>\n{self.svg}\n<figcaption>{self.caption}</figcaption>\n</figure>\n"
 
 
-MACHINE = ("processor", "vectors", "cores", "threads")
-VERSIONS = ("python", "ctrnn", "torch", "torchdiffeq", "compiler")
-
-
 def write(folder: Path, study: Study | None = None) -> str:
     """Write the page and its files; the verdict and where the page is, in words. Raises: UsageError."""
-    found = gathered(folder, study)
+    found = report_of(folder, study)
     pictures = {name: _picture(found, name) for name in found.figures}
     try:
         for name, picture in pictures.items():
             write_atomically(folder / f"{name}.svg", with_colours(picture.svg))
-        write_atomically(folder / "table.md", f"{found.word}. {found.sentence}\n\n{found.table}\n")
+        write_atomically(folder / "table.md", f"{found.word}. {found.sentence}\n\n{found.tables}\n")
         write_atomically(folder / "index.html", _page(found, tuple(pictures.values())))
     except OSError as error:
         raise not_writable(folder, error) from None
     return f"{found.word}. {found.sentence}\n{folder / 'index.html'}"
 
 
-def _page(found: Findings, pictures: tuple[Picture, ...]) -> str:
+def _page(found: Report, pictures: tuple[Picture, ...]) -> str:
     study = found.study
     heading = Heading(
         kicker=f"ctrnn study {study.name}",
@@ -70,7 +66,7 @@ def _page(found: Findings, pictures: tuple[Picture, ...]) -> str:
     return page([_claim(found, pictures), *_choices(study)], _facts(found), heading)
 
 
-def _claim(found: Findings, pictures: tuple[Picture, ...]) -> Section:
+def _claim(found: Report, pictures: tuple[Picture, ...]) -> Section:
     good = found.verdict is not None and found.verdict.word == "reproduced"
     word = f'<b class="{"ok" if good else "no"}">{found.word}.</b>'
     numbers = found.verdict.numbers if found.verdict else {}
@@ -81,7 +77,7 @@ def _claim(found: Findings, pictures: tuple[Picture, ...]) -> Section:
         lead=Markup(f"{word} {escape(found.sentence)}"),
         body=Markup(f"<p>The claim: “{escape(found.study.claim)}”<small>{escape(found.study.source)}</small></p>")
         + (table("Our numbers", ("what", "number"), rows) if rows else "")
-        + Markup("".join(picture.html for picture in pictures) + as_html(found.table)),
+        + Markup("".join(picture.html for picture in pictures) + as_html(found.tables)),
     )
 
 
@@ -93,21 +89,21 @@ def _choices(study: Study) -> list[Section]:
     return [Section(key="choices", title="What was taken", lead=lead, body=body)]
 
 
-def _picture(found: Findings, name: str) -> Picture:
+def _picture(found: Report, name: str) -> Picture:
     if not re.fullmatch(r"[a-z0-9-]+", name):
         raise ValueError(f"a figure is named by a-z, 0-9 and '-', as its file is; got {name!r}.")
-    caption = found.study.captions.get(name, name.replace("-", " "))
+    caption = found.study.figures[name].caption
     svg = inline_svg(found.figures[name], f"{found.study.name}-{name}", caption, f"{found.word}. {found.sentence}")
     return Picture(svg, f"{escape(caption)} {escape(found.runs.capitalize())}.")
 
 
-def _facts(found: Findings) -> dict[str, str]:
+def _facts(found: Report) -> dict[str, str]:
     return {
         "Command": found.commands,
         "Date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "Runs": f"{found.runs}, {found.seconds:,.0f} s of training in all",
-        "Machine": found.made(*MACHINE),
-        "Versions": found.made(*VERSIONS),
+        "Machine": found.machine,
+        "Versions": found.versions,
         "Numbers": "runs/KEY/rows.json in the same folder, a file a run; runs/KEY also has what the training wrote down.",
         "Source": found.study.source,
     }

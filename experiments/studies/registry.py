@@ -9,16 +9,16 @@ from experiments.usage import UsageError, did_you_mean
 
 __all__ = ["STUDIES", "check_name", "loaded", "study_named"]
 
-# name: module:class, in the order in which `ctrnn study list` tells them.
+# name: module:class, in the order of `ctrnn study list`.
 STUDIES = {
-    "unwarped": "experiments.studies.unwarped:Unwarped",
-    "compressed": "experiments.studies.compressed:Compressed",
-    "compressed-recordings": "experiments.studies.compressed_recordings:CompressedRecordings",
-    "tallec-fig1": "experiments.studies.tallec_fig1:TallecFigure1",
-    "tallec-fig5": "experiments.studies.tallec_fig5:TallecFigure5",
-    "tallec-fig4": "experiments.studies.tallec_fig4:TallecFigure4",
-    "stop-and-go": "experiments.studies.stop_and_go:StopAndGoStudy",
-    "lecture-ablation": "experiments.studies.lecture_ablation:LectureAblation",
+    "unwarped": "experiments.studies.claims.unwarped:Unwarped",
+    "compressed": "experiments.studies.claims.compressed:Compressed",
+    "compressed-recordings": "experiments.studies.claims.compressed_recordings:CompressedRecordings",
+    "tallec-fig1": "experiments.studies.claims.tallec_fig1:TallecFigure1",
+    "tallec-fig5": "experiments.studies.claims.tallec_fig5:TallecFigure5",
+    "tallec-fig4": "experiments.studies.claims.tallec_fig4:TallecFigure4",
+    "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
+    "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
 }
 
 

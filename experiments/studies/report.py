@@ -1,39 +1,43 @@
-"""What a folder says: the records that are there, and what the study makes of them."""
+"""What a folder says: the records that are there, and the study's verdict, tables and figures of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.reports.spreads import NotEnoughError
 from experiments.studies.folder import records_in
-from experiments.studies.records import NotEnoughError, Record
 from experiments.studies.registry import study_named
+from experiments.studies.results import Results
 from experiments.studies.study import WORDS, Study, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Findings", "gathered"]
+__all__ = ["Report", "report_of"]
+
+MACHINE = ("processor", "vectors", "cores", "threads")
+VERSIONS = ("python", "ctrnn", "torch", "torchdiffeq", "compiler")
 
 
 @dataclass(frozen=True)
-class Findings:
-    """A study with its records, its verdict (or why there is none), its table and its figures."""
+class Report:
+    """A study with its results, its verdict (or why there is none), its tables and its figures."""
 
     study: Study
     asked: Mapping[str, Any]
-    records: Sequence[Record]
+    results: Results
     verdict: Verdict | None
     undecided: str
-    table: str
+    tables: str
     figures: Mapping[str, Figure]
 
     @property
     def runs(self) -> str:
         """ "12 of 40 runs", "all 40 runs"."""
-        done, all_ = len(self.records), len(self.asked["runs"])
+        done, all_ = len(self.results.records), len(self.asked["runs"])
         return f"all {all_} runs" if done == all_ else f"{done} of {all_} runs"
 
     @property
@@ -44,9 +48,9 @@ class Findings:
     @property
     def sentence(self) -> str:
         """What was found, or what is missing; a part of the runs is always named as one."""
-        said = self.verdict.sentence if self.verdict else self.undecided
-        partial = len(self.records) < len(self.asked["runs"])
-        return f"{said} This is from {self.runs}." if partial else said
+        words = self.verdict.sentence if self.verdict else self.undecided
+        partial = len(self.results.records) < len(self.asked["runs"])
+        return f"{words} This is from {self.runs}." if partial else words
 
     @property
     def commands(self) -> str:
@@ -55,36 +59,49 @@ class Findings:
     @property
     def seconds(self) -> float:
         """Of all trainings together, whichever ran side by side."""
-        return float(sum(record["seconds"] for record in self.records))
+        return float(sum(record["seconds"] for record in self.results.records))
 
-    def made(self, *names: str) -> str:
-        """Machines, or versions, in words: everything that was at work on some run, once."""
-        told = [
-            ", ".join(f"{name} {record['made'][name]}" for name in names if name in record["made"]) for record in self.records
-        ]
-        return "; ".join(dict.fromkeys(told)) or "no run is done"
+    @property
+    def machine(self) -> str:
+        return self._made(MACHINE)
+
+    @property
+    def versions(self) -> str:
+        return self._made(VERSIONS)
+
+    def _made(self, names: tuple[str, ...]) -> str:
+        """Everything of these names that was at work on some run, once."""
+        made = [record["made"] for record in self.results.records]
+        each = (", ".join(f"{name} {one[name]}" for name in names if name in one) for one in made)
+        return "; ".join(dict.fromkeys(each)) or "no run is done"
 
 
-def gathered(folder: Path, study: Study | None = None) -> Findings:
-    """Read a folder, and ask the study that it is of. Raises: UsageError if it is none of a study that there is."""
+def report_of(folder: Path, study: Study | None = None) -> Report:
+    """Read a folder, and the study that it is of. Raises: UsageError if it is of none that there is."""
     asked, records = records_in(folder)
     study = study_named(asked["study"]) if study is None else study
-    verdict, undecided, table, figures = None, "No run is done.", "", {}
-    if records:
-        try:
-            verdict = study.verdict(records)
-        except NotEnoughError as error:
-            undecided = _as_sentence(str(error))
-        try:
-            figures = study.figures(records)
-        except NotEnoughError:  # the table says what there is
-            figures = {}
-        try:
-            table = study.table(records)
-        except NotEnoughError as error:
-            table = _as_sentence(str(error))
-    return Findings(study, asked, records, verdict, undecided, table, figures)
+    results = Results(records)
+    if not records:
+        return Report(study, asked, results, None, "No run is done.", "", {})
+    verdict, undecided = None, ""
+    try:
+        verdict = study.verdict(results)
+    except NotEnoughError as error:
+        undecided = f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}."
+    return Report(study, asked, results, verdict, undecided, _tables(study, results), _figures(study, results))
 
 
-def _as_sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:].rstrip('.')}."
+def _tables(study: Study, results: Results) -> str:
+    tables = [table.markdown(results) for table in study.tables]
+    diverged = [f"{key}: training diverged at step {step}." for key, step in results.diverged.items()]
+    return "\n\n".join(part for part in (*tables, "\n".join(diverged)) if part)
+
+
+def _figures(study: Study, results: Results) -> dict[str, Figure]:
+    drawn = {}
+    for name, figure in study.figures.items():
+        try:
+            drawn[name] = figure.draw(results)
+        except NotEnoughError:  # the tables say what there is
+            continue
+    return drawn

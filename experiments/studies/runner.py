@@ -18,6 +18,7 @@ from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.registry import loaded
+from experiments.studies.results import Record
 from experiments.studies.study import Run, Study
 from experiments.studies.worker import BUSY, FAILED
 from experiments.studies.workers import Told, WorkerPool
@@ -39,7 +40,6 @@ def run(
     runs = study.runs(scale)
     if not runs:
         raise UsageError(f"{study.name} has nothing to run. {study.left_out()}")
-    _refuse_doubles(runs)
     ready_folder(folder)
     size = workers or cores()
     threads = max(1, cores() // size)
@@ -99,7 +99,7 @@ class _Progress:
         else:
             self.done += 1
             record = kept(self.folder, told.key, configuration_of(self.runs[told.key]))
-            headline = self.study.headline(record) if record else ""
+            headline = _headline(self.study, record) if record else ""
             _say("  ".join(filter(None, [told.key, headline, f"{record['seconds']:.3g} s" if record else ""])))
 
     def tick(self, running: Sequence[str]) -> None:
@@ -144,6 +144,10 @@ def _plan(
     return f"{words}; {size} worker{'s' * (size > 1)} with {threads} thread{'s' * (threads > 1)} each."
 
 
+def _headline(study: Study, record: Record) -> str:
+    return study.headline(record) if record["diverged"] is None else f"training diverged at step {record['diverged']}"
+
+
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
@@ -155,12 +159,6 @@ def _made(threads: int) -> dict[str, str]:
     found = facts()
     told = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")
     return {**{name: found[name] for name in told}, "threads": str(threads)}
-
-
-def _refuse_doubles(runs: Sequence[Run]) -> None:
-    keys = [run.key for run in runs]
-    if len(set(keys)) < len(keys):
-        raise ValueError(f"two runs have the key {next(key for key in keys if keys.count(key) > 1)!r}.")
 
 
 def _say(line: str) -> None:

@@ -1,35 +1,46 @@
-r"""What a study is: a claim about learning, the runs that try it, and what its records say of it.
+r"""A study: a claim about learning, a grid of points with a training each, and a verdict, tables and figures from what they gave.
 
-    runs(scale)  ->  carry_out, run by run, in any order and any process  ->  records  ->  verdict, table, figures
+    points(sizes)  ->  configuration(point, sizes)  ->  train, measure  ->  records  ->  verdict, tables, figures
 
-A run is one training (and what is asked of the trained model), whole in itself: its record is a function of its configuration
-and of nothing else. So records may come from several processes and machines, and may be a part of all: what cannot be said
-without the missing ones raises `NotEnoughError`.
+A run is one training and what is measured on its model. Its record is a function of its configuration alone and says which point
+it is of; so records may come from several processes and machines, and may be a part of all.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from experiments.studies.records import Record, measure_of, number
+from experiments.reports.spreads import number
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.models.sequence_model import SequenceModel
     from experiments.runs.configuration import Configuration
+    from experiments.studies.results import Results
+    from experiments.studies.specs import FigureSpec, Table
 
-__all__ = ["SCALES", "WORDS", "Carried", "Run", "Study", "Verdict", "Word"]
+__all__ = ["SCALES", "WORDS", "Measured", "Part", "Point", "Run", "Sizes", "Study", "Verdict", "grid"]
 
 SCALES = ("smoke", "small", "paper")
-Word = Literal["reproduced", "partly", "not"]
-WORDS: dict[Word, str] = {"reproduced": "Reproduced", "partly": "Partly reproduced", "not": "Not reproduced"}
+WORDS = {"reproduced": "Reproduced", "partly": "Partly reproduced", "not": "Not reproduced"}
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
+Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
+
+
+class Sizes(SimpleNamespace):
+    """How much of everything at a scale, by names: Sizes(hidden=64, length=200, seeds=3)."""
+
+
+def grid(**axes: Iterable[Any]) -> list[Point]:
+    """The product of the axes, the last one changing fastest."""
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class Run:
     """One training of a study. Its key names its folder: letters a to z, digits, points and hyphens."""
 
     key: str
+    point: Point
     configuration: Configuration
 
     def __post_init__(self) -> None:
@@ -47,36 +59,59 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Carried:
-    """What a run gave: the training's measures, the study's rows of numbers, and the training's seconds."""
+class Measured:
+    """What a run gave: the training's measures and seconds, the study's rows of numbers, and where the training diverged."""
 
     measures: Mapping[str, float]
     rows: Sequence[Mapping[str, Any]]
     seconds: float
+    diverged: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a claim, whether it holds (None: it was not tried), and by which numbers."""
+
+    claim: str
+    holds: bool | None
+    evidence: str = ""
+
+    def __str__(self) -> str:
+        answer = {True: "yes", False: "no", None: "not tried"}[self.holds]
+        return f"{self.claim[0].upper()}{self.claim[1:]}: {answer} ({self.evidence})."
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the claim, one sentence with our numbers in it, and these numbers."""
+    """On a claim of several parts: reproduced if all of them hold, partly if some do.
 
-    word: Word
-    sentence: str
+    Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other.
+    """
+
+    parts: Sequence[Part]
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
+    summary: str = ""
 
-    def __post_init__(self) -> None:
-        if self.word not in WORDS:
-            raise ValueError(f"a verdict is {', '.join(WORDS)}; got {self.word!r}.")
+    @property
+    def word(self) -> str:
+        held = [part.holds is True for part in self.parts]
+        return "reproduced" if held and all(held) else "partly" if any(held) else "not"
+
+    @property
+    def sentence(self) -> str:
+        return self.summary.strip() or " ".join(map(str, self.parts))
 
 
 class Study(ABC):
-    r"""A claim and how to try it. A new study is a subclass in a file of its own, and a line in registry.py.
+    r"""A claim and how to try it. A new study is a subclass in a file of its own in claims/, and a line in registry.py.
 
-    name         as in `ctrnn study run NAME`
-    question     what is asked, one sentence
-    claim        the paper's words;  source: where they stand
-    resolutions  what the paper leaves silent or contradicts itself in, and what was taken here
-    minutes      at each scale, on two cores, in all: measured where that was done, else estimated
-    captions     of the figures, by their names: what to see
+    name          as in `ctrnn study run NAME`
+    question      one sentence;  claim: the paper's words;  source: where they stand
+    resolutions   what the paper leaves open or contradicts itself in, and what was taken here
+    minutes       at each scale, on two cores, in all: measured where that was done, else estimated
+    sizes         how much of everything, at each scale
+    may_diverge   whether a training whose loss is no longer finite is a result, not a failure
+    tables, figures   of the results
     """
 
     name: ClassVar[str]
@@ -85,50 +120,75 @@ class Study(ABC):
     source: ClassVar[str]
     resolutions: ClassVar[tuple[str, ...]] = ()
     minutes: ClassVar[Mapping[str, float]]
-    captions: ClassVar[Mapping[str, str]] = {}
+    sizes: ClassVar[Mapping[str, Sizes]]
+    may_diverge: ClassVar[bool] = False
+    tables: ClassVar[Sequence[Table]] = ()
+    figures: ClassVar[Mapping[str, FigureSpec]] = {}
 
     @abstractmethod
-    def runs(self, scale: str) -> list[Run]:
-        """Every run of a scale, each with a key of its own; those to be seen first first."""
+    def points(self, sizes: Sizes) -> Iterable[Point]:
+        """The grid, each point with a "seed"; those to be seen first first."""
 
-    def measure(self, run: Run, model: SequenceModel) -> list[dict[str, Any]]:
+    @abstractmethod
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        """What is trained at a point."""
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """Rows of numbers and words beyond the training's own measures: other tests, other clocks, other steps."""
         return []
 
     @abstractmethod
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """Raises: NotEnoughError where these records do not decide."""
-
-    @abstractmethod
-    def table(self, records: Sequence[Record]) -> str:
-        """Markdown: pipe tables, and lines of text between them."""
-
-    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        """By name. Raises: NotEnoughError where there is nothing to draw."""
-        return {}
+    def verdict(self, results: Results) -> Verdict:
+        """Raises: NotEnoughError where these results do not decide."""
 
     def left_out(self) -> str:
         """What is not run because something that it needs is not there, and how to name it; "" where nothing is."""
         return ""
 
-    def headline(self, record: Record) -> str:
-        """The one number of a run that is told as soon as it is done."""
+    def headline(self, record: Mapping[str, Any]) -> str:
+        """The one number of a run that is printed as soon as it is done."""
         name = "accuracy" if "accuracy" in record["measures"] else "loss"
-        return f"{name} {number(measure_of(record, name))}" if name in record["measures"] else ""
+        return f"{name} {number(record['measures'][name])}" if name in record["measures"] else ""
 
-    def carry_out(self, run: Run, folder: Path, progress: Callable[..., None] | None = None) -> Carried:
-        """Train (or go on training) in the run's folder, then measure, with the threads that the configuration asks for.
+    def runs(self, scale: str) -> list[Run]:
+        """Every run of a scale. Raises: ValueError for two points with one key."""
+        sizes = self.sizes[scale]
+        runs = [Run(key_of(point), point, self.configuration(point, sizes)) for point in self.points(sizes)]
+        keys = [run.key for run in runs]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"two runs have the key {next(key for key in keys if keys.count(key) > 1)!r}.")
+        return runs
+
+    def carry_out(self, run: Run, folder: Path, progress: Callable[..., None] | None = None) -> Measured:
+        """Train (or go on training) in the run's folder, then measure, with the threads that the configuration says.
 
         A signal may interrupt it at any time.
         """
         import torch  # noqa: PLC0415
 
+        from experiments.runs.stopping import StoppedError  # noqa: PLC0415
         from experiments.runs.training import train  # noqa: PLC0415
 
-        before = torch.get_num_threads()
+        begin, before = time.perf_counter(), torch.get_num_threads()
         torch.set_num_threads(run.configuration.training.threads or before)
         try:
             outcome = train(run.configuration, folder, resume=True, progress=progress)
-            return Carried(outcome.measures, self.measure(run, outcome.model), outcome.seconds)
+            return Measured(outcome.measures, self.measure(run, outcome.model, folder), outcome.seconds)
+        except StoppedError as error:
+            if not self.may_diverge or error.status != "diverged":
+                raise
+            return Measured({}, [], time.perf_counter() - begin, error.step)
         finally:
             torch.set_num_threads(before)
+
+
+def key_of(point: Point) -> str:
+    """The values of a point, the seed last: "uniform-warping-40-plain-0"."""
+    words = [_word(axis, value) for axis, value in point.items() if axis != "seed"]
+    return "-".join([*words, str(point["seed"])]).lower().translate({ord(" "): "-", ord("_"): "-"})
+
+
+def _word(axis: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return axis if value else f"no-{axis}"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -30,7 +30,7 @@ from experiments.runs.stopping import StoppedError
 from experiments.runs.training import _batch, evaluate, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
-from experiments.studies.study import Carried, Run
+from experiments.studies.study import Measured, Run
 from experiments.tasks import repeated_text
 from experiments.tasks.recall import Recall
 from experiments.usage import UsageError
@@ -492,14 +492,14 @@ def test_an_engine_is_not_told_where_none_was_recorded_or_nothing_was_interrupte
 
 
 def test_a_record_of_a_study_tells_the_threads_that_the_run_was_begun_with(tmp_path):
-    run = Run("one", small("steps=1"))
+    run = Run("one", {"seed": 0}, small("steps=1"))
     place = tmp_path / "runs" / "one"
     place.mkdir(parents=True)
     kept = {}
     for threads in (None, "one", 2):
         if threads is not None:
             (place / "config.json").write_text(json.dumps({"threads": threads}))
-        keep(tmp_path, run, Carried({}, [], 0.0), {"threads": "1", "cores": "2"})
+        keep(tmp_path, run, Measured({}, [], 0.0), {"threads": "1", "cores": "2"})
         kept[threads] = json.loads((place / "rows.json").read_text())["made"]
     assert kept == {threads: {"threads": "2" if threads == 2 else "1", "cores": "2"} for threads in kept}
 

@@ -1,7 +1,6 @@
 """Clocks that compress time: the task keeps its symbols, the exact model its answers, and the studies say what records say."""
 
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -9,23 +8,24 @@ import os
 import pytest
 import torch
 from datasets import make_har, make_vowels
+from fake_studies import draws, tables_of
 from torch.testing import assert_close
 
 from experiments.__main__ import main
 from experiments.models.fields import FieldSettings
 from experiments.models.integrators import EXACT
+from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.stopping import StoppedError
 from experiments.seeds import generator
-from experiments.studies.clock_figures import accuracy_over_clocks, accuracy_over_paces
-from experiments.studies.clock_findings import RATES, TRAINED, clock_words
-from experiments.studies.compressed import CLOCKS, SIZES, Compressed, carried_or_diverged, moved
-from experiments.studies.compressed_recordings import DATA, SOURCES, CompressedRecordings
-from experiments.studies.records import NotEnoughError, number
-from experiments.studies.rollout import passed, right
-from experiments.studies.study import SCALES, Carried, Run
+from experiments.studies.claims.compressed import CLOCKS, Compressed
+from experiments.studies.claims.compressed_recordings import DATA, SOURCES, CompressedRecordings
+from experiments.studies.clocks.figures import accuracy_over_clocks, accuracy_over_g_dt, clock_words
+from experiments.studies.clocks.rollout import RATES, is_right, roll_out, ways_of
+from experiments.studies.registry import study_named
+from experiments.studies.results import Results
+from experiments.studies.study import Run
 from experiments.tasks.clocked import ClockedRecall
-from experiments.tasks.recordings import Vowels
 from experiments.tasks.registry import TASKS, task_named
 
 
@@ -47,18 +47,16 @@ def drawn(chosen, size=6, seed=3):
 # ---- the task
 
 
-@pytest.mark.parametrize("clock", CLOCKS)
-def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_one_before_is_asked_for(clock):
-    held, batch = int(16 / clock), drawn(task(clock, counted="all"))
-    symbols = batch.xs.argmax(-1)
-    assert symbols.shape == (5 * held, 6)
-    for sequence in range(6):
-        runs = [symbols[k * held, sequence].item() for k in range(5)]
-        for t in range(5 * held):
-            assert symbols[t, sequence] == runs[t // held]
-            assert batch.targets[t, sequence] == (runs[t // held - 1] if t >= held else 0)
-        assert all(a != b for a, b in itertools.pairwise(runs))
-        assert 0 not in runs
+def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_one_before():
+    for clock in CLOCKS:
+        held, batch = int(16 / clock), drawn(task(clock, counted="all"))
+        symbols, targets = batch.xs.argmax(-1), batch.targets
+        assert symbols.shape == (5 * held, 6)
+        runs = symbols[::held]
+        assert torch.equal(symbols, runs.repeat_interleave(held, 0))
+        assert torch.equal(targets, torch.cat([torch.zeros_like(runs[:1]), runs[:-1]]).repeat_interleave(held, 0))
+        assert bool((runs[1:] != runs[:-1]).all())
+        assert bool((runs != 0).all())
 
 
 def test_from_the_same_generator_come_the_same_symbols_on_every_clock():
@@ -99,9 +97,8 @@ def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
     assert_close(loss.item(), chosen.baselines()["memoryless"], rtol=0, atol=0.01)  # 200,000 answers
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_settings_that_make_no_task_are_refused_in_the_users_words():
+    refused = [
         ({"clocks": ()}, "at least one speed"),
         ({"clocks": (1.0, 32.0)}, "32 would for 16 / 32"),
         ({"clocks": (3.0,)}, "whole numbers of samples"),
@@ -110,11 +107,10 @@ def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
         ({"counted": "first"}, "'last' or 'all'"),
         ({"alphabet": 2}, "alphabet"),
         ({"characters": 0}, "characters"),
-    ],
-)
-def test_settings_that_make_no_task_are_refused_in_the_users_words(settings, words):
-    with pytest.raises(ValueError, match=words):
-        ClockedRecall(**settings)
+    ]
+    for settings, words in refused:
+        with pytest.raises(ValueError, match=words):
+            ClockedRecall(**settings)
 
 
 def test_the_task_has_a_name_and_its_settings_come_back_from_json():
@@ -130,16 +126,16 @@ def test_the_task_has_a_name_and_its_settings_come_back_from_json():
 @pytest.mark.parametrize("field", RATES.values())
 def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_all_of_them(field):
     model = model_of(field).under(EXACT)
-    model = moved(model)[EXACT]
+    model = ways_of(model)[EXACT]
     with torch.no_grad():
         model.field.rate.bias.add_(1.0)  # fast enough for paces beyond 2 on the fastest clocks
     ends, losses, largest = [], [], 0.0
     for clock in CLOCKS:
         chosen = task(clock)
-        found = passed(model, drawn(chosen), chosen.own_time(clock))
+        found = roll_out(model, drawn(chosen), chosen.own_time(clock))
         ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])
         losses.append(float(chosen.loss(found.outputs, drawn(chosen))))
-        largest = max(largest, float(found.paces.max()))
+        largest = max(largest, float(found.g_dt.max()))
     assert largest > 2
     for end, loss in zip(ends[1:], losses[1:], strict=True):
         assert_close(end, ends[0], rtol=0, atol=1e-4)  # the solver's 1e-5 a step
@@ -147,25 +143,25 @@ def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_
 
 
 def test_the_taylor_step_is_another_function_on_every_clock():
-    model = moved(model_of())["euler"]
+    model = ways_of(model_of())["euler"]
     ends = []
     for clock in (1.0, 16.0):
-        found = passed(model, drawn(task(clock)), task(clock).own_time(clock))
+        found = roll_out(model, drawn(task(clock)), task(clock).own_time(clock))
         ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])
     assert float((ends[0] - ends[1]).abs().max()) > 0.1
 
 
 def test_a_sigmoid_gates_weights_on_the_softplus_clock_are_the_same_cell_where_a_sample_takes_one_unit_and_only_there():
-    ways = moved(model_of())
+    ways = ways_of(model_of())
     assert ways["softplus-clock"].field.rate.weight_x is ways["euler"].field.rate.weight_x
     for clock in (1.0, 4.0, 16.0):
         batch = drawn(task(clock))
-        ours, theirs = (passed(ways[name], batch, 1.0).outputs for name in ("softplus-clock", "euler"))
+        ours, theirs = (roll_out(ways[name], batch, 1.0).outputs for name in ("softplus-clock", "euler"))
         if clock == 4:
             assert_close(ours, theirs, rtol=0, atol=1e-13)  # other sums: rounding
         else:
             assert float((ours - theirs).abs().max()) > 1e-2
-    assert set(moved(model_of("gated-softplus"))) == {"euler", "exponential-euler", EXACT}
+    assert set(ways_of(model_of("gated-softplus"))) == {"euler", "exponential-euler", EXACT}
 
 
 # ---- paces
@@ -174,104 +170,107 @@ def test_a_sigmoid_gates_weights_on_the_softplus_clock_are_the_same_cell_where_a
 def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
     model = model_of()
     batch = drawn(task(8.0))
-    found = passed(model, batch, 2.0)
+    found = roll_out(model, batch, 2.0)
     rate, h, paces = model.field.rate, torch.zeros(6, 7), []
     for x in batch.xs:
         gate = torch.sigmoid(x @ rate.weight_x.T + h @ rate.weight_h.T + rate.bias)
         pull = model.field.candidate
         paces.append(2.0 * gate)
         h = h + 2.0 * gate * (torch.tanh(x @ pull.weight_x.T + h @ pull.weight_h.T + pull.bias) - h)
-    assert_close(found.paces, torch.stack(paces).flatten(), rtol=0, atol=1e-12)
+    assert_close(found.g_dt, torch.stack(paces).flatten(), rtol=0, atol=1e-12)
     assert_close(found.states[-1], h, rtol=0, atol=1e-12)
 
 
 def test_samples_behind_the_end_of_a_sequence_have_no_pace():
     model = model_of()
     batch = dataclasses.replace(drawn(task(8.0)), ts=None, lengths=torch.tensor([1, 2, 3, 4, 5, 10]))
-    whole = passed(model, dataclasses.replace(batch, lengths=None), 1.0).paces.reshape(10, 6, 7)
+    whole = roll_out(model, dataclasses.replace(batch, lengths=None), 1.0).g_dt.reshape(10, 6, 7)
     expected = [whole[t, b] for t in range(10) for b in range(6) if t < batch.lengths[b]]
-    assert_close(passed(model, batch, 1.0).paces, torch.cat(expected), rtol=0, atol=1e-14)
+    assert_close(roll_out(model, batch, 1.0).g_dt, torch.cat(expected), rtol=0, atol=1e-14)
 
 
 def test_what_is_not_finite_is_never_right():
     outputs = torch.tensor([[5.0, 1.0], [math.nan, 0.0], [0.0, math.inf], [0.0, 1.0]])
-    assert right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
+    assert is_right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
 
 
 def test_a_solve_that_fails_gives_nothing_and_a_row_that_says_so():
     model = model_of("gated-exponential")
     with torch.no_grad():
         model.field.rate.bias.fill_(math.inf)
-    assert passed(moved(model)[EXACT], drawn(task(1.0)), 0.25) is None
+    assert roll_out(ways_of(model)[EXACT], drawn(task(1.0)), 0.25) is None
 
 
-@pytest.mark.parametrize(("status", "step"), [("diverged", 7), ("out of memory", 31), ("damaged", None), ("not writable", None)])
-def test_numbers_that_ran_away_are_told_from_what_else_may_stop_a_training(status, step):
-    def stops():
-        raise StoppedError("stopped", status, step)
+def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_so(monkeypatch, tmp_path):
+    def stopped(status):
+        def train(*_, **__):
+            raise StoppedError("stopped", status, 7)
 
-    if status != "diverged":
+        return train
+
+    run, unwarped = Compressed().runs("smoke")[0], study_named("unwarped")
+    monkeypatch.setattr("experiments.runs.training.train", stopped("diverged"))
+    made = Compressed().carry_out(run, tmp_path)
+    assert (made.measures, list(made.rows), made.diverged) == ({}, [], 7)
+    with pytest.raises(StoppedError):
+        unwarped.carry_out(unwarped.runs("smoke")[0], tmp_path)
+    for status in ("out of memory", "damaged", "not writable"):
+        monkeypatch.setattr("experiments.runs.training.train", stopped(status))
         with pytest.raises(StoppedError):
-            carried_or_diverged(stops)
-    else:
-        assert carried_or_diverged(stops).rows == [{"diverged": step}]
+            Compressed().carry_out(run, tmp_path)
 
 
-def test_a_training_that_diverges_is_a_finding(tmp_path):
+def test_a_training_that_diverges_is_a_result(tmp_path):
     training = TrainingSettings(steps=40, batch=4, optimizer="adam", rate=1.0, evaluation=4, threads=1)
-    run = Run("fast", Configuration(task(16.0, tau=64.0), "gated-exponential", "euler", FieldSettings(8), training=training))
-    carried = Compressed().carry_out(run, tmp_path)
-    assert carried.measures == {}
-    assert list(carried.rows[0]) == ["diverged"]
-    record = {"key": "fast", "configuration": run.configuration.to_json(), "measures": {}, "rows": carried.rows, "seconds": 1.0}
-    assert Compressed().headline(record) == f"training diverged at step {carried.rows[0]['diverged']}"
+    fast = Configuration(task(16.0, tau=64.0), "gated-exponential", "euler", FieldSettings(8), training=training)
+    made = Compressed().carry_out(Run("fast", {"seed": 0}, fast), tmp_path)
+    assert (made.measures, list(made.rows)) == ({}, [])
+    assert 0 < made.diverged <= 40
 
 
 # ---- the study
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_run_has_a_key_of_its_own_and_trains_on_clocks_that_are_tested(scale):
-    runs = Compressed().runs(scale)
-    assert len({run.key for run in runs}) == len(runs) > 0
+def test_runs_train_on_clocks_that_are_tested_and_every_way_is_tried_on_every_rate():
+    runs = Compressed().runs("small")
     assert {clock for run in runs for clock in run.configuration.task.clocks} <= set(CLOCKS)
-    told = [run for run in runs if run.configuration.task.clock_given]
-    size = SIZES[scale]
-    assert len(told) == len(size.integrators) * size.seeds * sum(map(len, size.told.values()))
+    assert sum(run.configuration.task.clock_given for run in runs) == 3 * 3 * 3
+    assert sum(not run.configuration.task.clock_given for run in runs) == 2 * 2 * 3
+    assert {run.configuration.task.counted for run in runs if run.configuration.task.clock_given} == {"last"}
 
 
 def test_a_trained_model_is_measured_in_every_way_on_every_clock(tmp_path):
-    run = next(run for run in Compressed().runs("smoke") if run.key == "told-sigmoid-exact-fast-0")
+    run = next(run for run in Compressed().runs("smoke") if run.key == "clock-given-sigmoid-fast-exact-0")
     training = dataclasses.replace(run.configuration.training, steps=2, threads=1)
-    run = Run(run.key, dataclasses.replace(run.configuration, training=training))
-    carried = Compressed().carry_out(run, tmp_path)
-    rows = {(row["as"], row["clock"]): row for row in carried.rows}
+    run = Run(run.key, run.point, dataclasses.replace(run.configuration, training=training))
+    measured = Compressed().carry_out(run, tmp_path)
+    rows = {(row["way"], row["clock"]): row for row in measured.rows}
     ways = ("euler", "exponential-euler", EXACT, "softplus-clock")
     assert set(rows) == {(way, clock) for way in ways for clock in CLOCKS}
-    assert len(rows) == len(carried.rows)
+    assert len(rows) == len(measured.rows)
     assert max(rows[EXACT, clock]["states"] for clock in CLOCKS) < 1e-3 < rows["euler", 16.0]["states"]
     assert len({rows[EXACT, clock]["accuracy"] for clock in CLOCKS}) == 1
     assert rows["euler", 4.0]["accuracy"] == rows["softplus-clock", 4.0]["accuracy"]
-    assert json.loads(json.dumps(carried.rows)) == list(carried.rows)
+    assert json.loads(json.dumps(measured.rows)) == list(measured.rows)
 
 
-def recorded(accuracies, trained="euler", on="slow", told=True, way=None, paces=None, diverged=None, field="gated"):
+def recorded(accuracies, trained="euler", on="slow", clock_given=True, diverged=None, rate="sigmoid"):
     """A record with made-up accuracies over clocks, by ways of running."""
-    run = Run(
-        f"{'told' if told else 'untold'}-{field}-{trained}-{on}",
-        Configuration(ClockedRecall(TRAINED[on], clock_given=told), field, trained),
-    )
+    point = {"clock_given": clock_given, "rate": rate, "on": on, "trained": trained, "seed": 0}
     rows = [
         {
-            "as": name, "clock": clock, "finite": True, "accuracy": value, "accuracy_all": value, "loss": 1.0,
-            "largest": (paces or [c / 4 for c in CLOCKS])[k], "median": 0.1, "states": 1e-5 if told else None,
+            "way": name, "clock": clock, "finite": True, "accuracy": value, "accuracy_all": value, "loss": 1.0,
+            "largest": clock / 4, "median": 0.1, "states": 1e-5 if clock_given else None,
         }
         for name, values in accuracies.items()
-        for k, (clock, value) in enumerate(zip(CLOCKS, values, strict=True))
+        for clock, value in zip(CLOCKS, values, strict=True)
     ]  # fmt: skip
-    rows = rows if diverged is None else [{"diverged": diverged}]
-    configuration = json.loads(json.dumps(run.configuration.to_json()))
-    return {"key": run.key, "configuration": configuration, "measures": {}, "rows": rows, "seconds": 1.0}
+    return {"key": f"{clock_given}-{rate}-{trained}-{on}", "point": point, "configuration": {}, "measures": {}, "rows": rows,
+            "seconds": 1.0, "diverged": diverged}  # fmt: skip
+
+
+def verdict_of(*records):
+    return Compressed().verdict(Results(records))
 
 
 KEEPS, BREAKS, LOW = [1.0] * 7, [1.0, 1.0, 0.99, 0.95, 0.6, 0.1, 0.1], [0.1] * 7
@@ -280,62 +279,68 @@ KEEPS, BREAKS, LOW = [1.0] * 7, [1.0, 1.0, 0.99, 0.95, 0.6, 0.1, 0.1], [0.1] * 7
 def test_the_verdict_is_that_of_the_records():
     exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
     theirs = recorded({"euler": BREAKS, EXACT: KEEPS})
-    verdict = Compressed().verdict([theirs, exact])
+    verdict = verdict_of(theirs, exact)
     assert verdict.word == "reproduced"
     assert "0.99 to 1.00 where time is stretched and 0.10 at c = 16" in verdict.sentence
     found = list(verdict.numbers.values())
     assert found[:4] == [0.0, 1e-5, 0.5, 2.0]  # kept at c = 2, and lost at c = 8, where the pace is c / 4
-    assert Compressed().verdict([recorded({"euler": KEEPS, EXACT: KEEPS}), exact]).word == "not"
-    assert Compressed().verdict([theirs, recorded({EXACT: BREAKS}, trained=EXACT)]).word == "partly"
+    assert verdict_of(recorded({"euler": KEEPS, EXACT: KEEPS}), exact).word == "not"
+    assert verdict_of(theirs, recorded({EXACT: BREAKS}, trained=EXACT)).word == "partly"
     never = recorded({"euler": [0.5, 0.5, *BREAKS[2:]], EXACT: BREAKS})
-    assert Compressed().verdict([never, recorded({EXACT: BREAKS}, trained=EXACT)]).word == "not"
+    assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not"
 
 
 def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():
     ours = recorded({EXACT: KEEPS}, trained=EXACT)
-    for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, told=False)]):
+    for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, clock_given=False)]):
         with pytest.raises(NotEnoughError, match="are needed"):
-            Compressed().verdict(records)
+            verdict_of(*records)
     with pytest.raises(NotEnoughError, match="has learned"):
-        Compressed().verdict([recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT)])
+        verdict_of(recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT))
 
 
 def test_what_models_do_that_are_not_told_is_in_the_verdict():
     records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({EXACT: KEEPS}, trained=EXACT)]
-    untold = recorded({"euler": [0.3, *BREAKS[1:]]}, told=False)
-    assert "trained on slow clocks, 0.30 at c = 0.25 and 0.10 at c = 16." in Compressed().verdict([*records, untold]).sentence
-    assert "Not told" not in Compressed().verdict(records).sentence
+    untold = recorded({"euler": [0.3, *BREAKS[1:]]}, clock_given=False)
+    assert "trained on slow clocks, 0.30 at c = 0.25 and 0.10 at c = 16." in verdict_of(*records, untold).sentence
+    assert "Not told" not in verdict_of(*records).sentence
 
 
-def test_the_table_marks_what_is_not_finite_and_names_trainings_that_diverged():
+def test_the_table_marks_what_is_not_finite_and_a_report_names_trainings_that_diverged():
     record = recorded({"euler": BREAKS, "exponential-euler": LOW})
     record["rows"][6].update(finite=False, largest=None, median=None)
-    table = Compressed().table([record, recorded({}, diverged=3, on="fast", field="gated-exponential")])
+    results = Results([record, recorded({}, diverged=3, on="fast", rate="exponential")])
+    table = tables_of(Compressed(), results)
     assert "| sigmoid | Euler | slow | Euler | 1.00 | 1.00 | 0.99 | 0.95 | 0.60 | 0.10 | 0.10 × |" in table
     assert "| sigmoid | Euler | slow | exponential | 0.10 |" in table
-    assert "0.25, 0.1" in table
-    assert "told-gated-exponential-euler-fast: training diverged at step 3." in table
-    assert "exponential" in table
-    assert "Not told" not in table
+    assert "| sigmoid | Euler | slow | 0.062, 0.10 | 0.12, 0.10 |" in table
+    assert table.count("\n\n") == 3  # the clock is given to all: two tables
+    assert tables_of(Compressed(), Results([recorded({}, diverged=3)])) == ""
+    assert results.diverged == {"True-exponential-euler-fast": 3}
 
 
 def test_figures_have_a_panel_for_each_training_and_a_line_for_each_way():
     records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({"euler": LOW, EXACT: KEEPS}, trained=EXACT, on="fast")]
-    figures = Compressed().figures(records)
-    assert set(figures) == {"told-sigmoid", "pace"}
-    axes = figures["told-sigmoid"].axes
+    drawn_ = {name: draws(figure, Results(records)) for name, figure in Compressed().figures.items()}
+    names = [name for name, figure in drawn_.items() if figure]
+    assert len(names) == 2
+    axes = drawn_[names[0]].axes
     assert len(axes) == 4
     assert [len(ax.get_lines()) for ax in axes] == [3, 1, 1, 3]
     assert axes[0].get_lines()[0].get_ydata().tolist() == BREAKS
-    marks = figures["pace"].axes[0].get_lines()[2:]
+    marks = drawn_[names[1]].axes[0].get_lines()[2:]
     assert sorted(len(mark.get_xdata()) for mark in marks) == [0, 14, 14]
+    with_diverged = [*records, recorded({}, diverged=3, trained=EXACT)]
+    axes = draws(Compressed().figures[names[0]], Results(with_diverged)).axes
+    assert [ax.texts[0].get_text() for ax in axes] == ["", "", "training diverged", ""]
 
 
 def test_there_is_no_figure_of_nothing():
-    for draw in (lambda: accuracy_over_clocks({}, ""), lambda: accuracy_over_paces({"euler": []}, "")):
+    for draw in (lambda: accuracy_over_clocks(Results([]).rows, "", {}), lambda: accuracy_over_g_dt(Results([]).rows, "")):
         with pytest.raises(NotEnoughError):
             draw()
-    assert Compressed().figures([]) == {}
+    for study in (Compressed(), CompressedRecordings()):
+        assert not any(draws(figure, Results([])) for figure in study.figures.values())
     assert [clock_words(c) for c in (0.25, 1.0, 16.0)] == ["1/4", "1", "16"]
 
 
@@ -374,40 +379,38 @@ def test_the_list_of_studies_says_what_is_left_out(monkeypatch, capsys):
     assert " 0 runs" not in told
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_runs_on_recordings_have_keys_of_their_own(data, scale):
-    keys = [run.key for run in CompressedRecordings().runs(scale)]
-    assert len(set(keys)) == len(keys) > 0
-
-
 def test_a_model_of_recordings_is_measured_told_and_untold_at_every_speed(data, tmp_path):
-    run = next(run for run in CompressedRecordings().runs("smoke") if run.key.startswith("vowels-sigmoid-euler"))
+    run = next(run for run in CompressedRecordings().runs("smoke") if run.key == "vowels-sigmoid-1-euler-0")
     training = dataclasses.replace(run.configuration.training, threads=1)
-    run = Run(run.key, dataclasses.replace(run.configuration, training=training))
-    carried = CompressedRecordings().carry_out(run, tmp_path / "run")
-    rows = {(row["told"], row["as"], row["clock"]): row for row in carried.rows}
-    assert len(rows) == len(carried.rows) == 2 * 3 * 5
+    run = Run(run.key, run.point, dataclasses.replace(run.configuration, training=training))
+    measured = CompressedRecordings().carry_out(run, tmp_path / "run")
+    rows = {(row["clock_given"], row["way"], row["clock"]): row for row in measured.rows}
+    assert len(rows) == len(measured.rows) == 2 * 3 * 5
     for way in ("euler", "exponential-euler", EXACT):  # told and untold are the same at the recording's own speed
         told, untold = rows[True, way, 1.0], rows[False, way, 1.0]
-        assert {**told, "told": None} == {**untold, "told": None}
-    assert rows[True, "euler", 1.0]["accuracy"] == pytest.approx(carried.measures["accuracy"])
+        assert {**told, "clock_given": None} == {**untold, "clock_given": None}
+    assert rows[True, "euler", 1.0]["accuracy"] == pytest.approx(measured.measures["accuracy"])
     assert rows[True, "euler", 4.0]["largest"] > 3 * rows[False, "euler", 4.0]["largest"]
 
 
-def played_record(name, trained, falls, accuracy=0.9):
-    """A record of accuracies that fall by so much at the fastest speed, told."""
-    source = SOURCES[name]
-    run = Run(f"{name}-{trained}", Configuration(source.task(data="somewhere"), "gated", trained))
+def played_record(name, trained, fall, accuracy=0.9):
+    """A record of accuracies that fall by so much at the fastest speed, the clock given."""
+    speeds = SOURCES[name].speeds
     rows = [
         {
-            "as": trained, "told": told, "clock": speed, "finite": True, "loss": 1.0, "largest": 0.5 * speed, "median": 0.1,
-            "accuracy": accuracy - (falls if speed == source.speeds[-1] else 0.0),
+            "way": trained, "clock_given": given, "clock": speed, "finite": True, "loss": 1.0, "largest": 0.5 * speed,
+            "median": 0.1, "accuracy": accuracy - (fall if speed == speeds[-1] else 0.0),
         }
-        for told in (True, False)
-        for speed in source.speeds
+        for given in (True, False)
+        for speed in speeds
     ]  # fmt: skip
-    configuration = json.loads(json.dumps(run.configuration.to_json()))
-    return {"key": run.key, "configuration": configuration, "measures": {}, "rows": rows, "seconds": 1.0}
+    point = {"recording": name, "rate": "sigmoid", "on": 1.0, "trained": trained, "seed": 0}
+    return {"key": f"{name}-{trained}", "point": point, "configuration": {}, "measures": {}, "rows": rows, "seconds": 1.0,
+            "diverged": None}  # fmt: skip
+
+
+def played_verdict(*records):
+    return CompressedRecordings().verdict(Results(records))
 
 
 @pytest.mark.parametrize(
@@ -416,40 +419,40 @@ def played_record(name, trained, falls, accuracy=0.9):
 )
 def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have(taylor, exact, word):
     records = [played_record("har", "euler", taylor), played_record("har", EXACT, exact)]
-    verdict = CompressedRecordings().verdict(records)
+    verdict = played_verdict(*records)
     assert verdict.word == word
     assert verdict.numbers["har, Euler: fall from c = 1 to 8"] == number(taylor)
     assert "vowels" not in "".join(verdict.numbers)
-    assert "left out" in CompressedRecordings().table(records)
+    assert "left out" in tables_of(CompressedRecordings(), Results(records))
     assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
 
 
 def test_taylor_steps_that_lose_where_no_pace_is_above_1_do_not_reproduce_the_claim():
     taylor, exact = played_record("har", "euler", 0.5), played_record("har", EXACT, 0.0)
-    slow = next(row for row in taylor["rows"] if row["told"] and row["clock"] == 0.5)
+    slow = next(row for row in taylor["rows"] if row["clock_given"] and row["clock"] == 0.5)
     slow["accuracy"] -= 0.1
-    assert CompressedRecordings().verdict([taylor, exact]).word == "partly"
+    assert played_verdict(taylor, exact).word == "partly"
 
 
 def test_a_recording_that_was_not_learned_is_not_judged_beside_one_that_was():
     learned = [played_record("har", way, 0.0) for way in ("euler", EXACT)]
     with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
-        CompressedRecordings().verdict([*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT))])
+        played_verdict(*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT)))
 
 
 def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from_one_kind():
     with pytest.raises(NotEnoughError, match="are needed"):
-        CompressedRecordings().verdict([played_record("har", "euler", 0.5)])
+        played_verdict(played_record("har", "euler", 0.5))
     with pytest.raises(NotEnoughError, match="has learned"):
-        CompressedRecordings().verdict([played_record("har", way, 0.1, accuracy=0.3) for way in ("euler", EXACT)])
+        played_verdict(*(played_record("har", way, 0.1, accuracy=0.3) for way in ("euler", EXACT)))
 
 
 def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
     records = [played_record("vowels", "euler", 0.5)]
-    table = CompressedRecordings().table(records)
+    table = tables_of(CompressedRecordings(), Results(records))
     assert "| told | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
-    drawn_ = CompressedRecordings().figures(records)
-    assert set(drawn_) == {"vowels"}
+    drawn_ = {name: draws(figure, Results(records)) for name, figure in CompressedRecordings().figures.items()}
+    assert drawn_["har"] is None
     assert len(drawn_["vowels"].axes) == 2
     line = drawn_["vowels"].axes[0].get_lines()[0]
     assert line.get_xdata()[-1] == 4
@@ -459,17 +462,9 @@ def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
 @pytest.mark.slow
 @pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
 def test_the_taylor_step_loses_the_vowels_that_are_played_four_times_as_fast_and_the_exact_model_does_not(tmp_path):
-    chosen = Vowels(data=os.path.join(os.environ["CTRNN_DATA"], "japanese_vowels"))
-    training = TrainingSettings(
-        steps=200, optimizer="adam", rate=4e-3, clip=1.0, evaluate_every=200, evaluation=400, checkpoint_every=200, threads=1
-    )
-    run = Run("vowels", Configuration(chosen, "gated", "euler", FieldSettings(32, "chrono", 16.0), training=training))
-    rows = {
-        (row["told"], row["as"], row["clock"]): row["accuracy"] for row in CompressedRecordings().carry_out(run, tmp_path).rows
-    }
+    study = CompressedRecordings()
+    run = next(run for run in study.runs("small") if run.key == "vowels-sigmoid-1-euler-0")
+    training = dataclasses.replace(run.configuration.training, threads=1)
+    run = dataclasses.replace(run, configuration=dataclasses.replace(run.configuration, training=training))
+    rows = {(row["clock_given"], row["way"], row["clock"]): row["accuracy"] for row in study.carry_out(run, tmp_path).rows}
     assert rows[True, EXACT, 4.0] > rows[True, "euler", 4.0] + 0.1
-
-
-def test_carried_is_what_a_training_gave():
-    carried = Carried({"loss": 1.0}, [], 2.0)
-    assert carried_or_diverged(lambda: carried) is carried

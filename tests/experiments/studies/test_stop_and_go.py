@@ -1,26 +1,26 @@
 """Clocks that stop and go: the oracle's cells, the learned clocks, and what the study says of its records."""
 
-import copy
 import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from fake_studies import draws, records_of, tables_of
 from torch import nn
 
 import ctrnn
 from discretize import DiscreteRNN
 from experiments.models.fields import FieldSettings, built_field
 from experiments.models.no_output_recurrence import remove_output_recurrence
-from experiments.reports.log_dots import zero_dots
+from experiments.reports.bands import log_dots
+from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration
-from experiments.studies import stop_and_go
-from experiments.studies.learned_clocks import at_change, elapsed_time, gate_values, on_held_symbols
-from experiments.studies.oracle import OracleCell, StopAndGo, played
-from experiments.studies.oracle_clocks import UNTOLD, symbols_of, told_clock
-from experiments.studies.records import NotEnoughError
-from experiments.studies.stop_and_go import EXACT, StopAndGoStudy
+from experiments.studies.claims.stop_and_go import EXACT, LEARNED, StopAndGoStudy
+from experiments.studies.clocks.learned_clocks import at_change, elapsed_time, gate_values, on_held_symbols
+from experiments.studies.clocks.oracle import OracleCell, StopAndGo, played
+from experiments.studies.clocks.oracle_clocks import NO_ORACLE, differences_from_unwarped, symbols_of
+from experiments.studies.results import Results
 from experiments.tasks.recall import Recall
 
 INPUTS, HIDDEN, BATCH, SYMBOLS = 4, 6, 5, 9
@@ -53,11 +53,9 @@ def test_a_random_clock_repeats_each_number_of_times_equally_often():
     np.testing.assert_allclose(np.bincount(runs)[1:] / len(runs), [0.25] * 4, atol=0.03)
 
 
-@pytest.mark.parametrize(
-    "theirs", [nn.GRUCell(INPUTS, HIDDEN), nn.LSTMCell(INPUTS, HIDDEN)], ids=lambda cell: type(cell).__name__
-)
-def test_at_step_1_an_oracle_cell_is_torchs_cell(theirs):
-    theirs = copy.deepcopy(theirs).double()
+@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell])
+def test_at_step_1_an_oracle_cell_is_torchs_cell(kind):
+    theirs = kind(INPUTS, HIDDEN).double()
     cell, x = OracleCell(ctrnn.from_torch(theirs)), torch.randn(BATCH, INPUTS)
     h, c = torch.randn(2, BATCH, HIDDEN)
     if isinstance(theirs, nn.LSTMCell):
@@ -67,13 +65,13 @@ def test_at_step_1_an_oracle_cell_is_torchs_cell(theirs):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["gated", "gated-global", "gru", "gated-power"])
-def test_at_step_0_a_product_form_stays_and_half_a_step_is_half_the_way(name):
-    field, x, h = field_named(name), torch.randn(BATCH, INPUTS), torch.randn(BATCH, HIDDEN)
-    cell = OracleCell(field)
-    assert torch.equal(cell(x, torch.zeros(BATCH), h), h)
-    halfway = (h + cell(x, torch.ones(BATCH), h)) / 2
-    torch.testing.assert_close(cell(x, torch.full((BATCH,), 0.5), h), halfway, rtol=0, atol=1e-14)
+def test_at_step_0_a_product_form_stays_and_half_a_step_is_half_the_way():
+    for name in ("gated", "gated-global", "gru", "gated-power"):
+        field, x, h = field_named(name), torch.randn(BATCH, INPUTS), torch.randn(BATCH, HIDDEN)
+        cell = OracleCell(field)
+        assert torch.equal(cell(x, torch.zeros(BATCH), h), h), name  # h + 0 d is h to the bit
+        halfway = (h + cell(x, torch.ones(BATCH), h)) / 2
+        torch.testing.assert_close(cell(x, torch.full((BATCH,), 0.5), h), halfway, rtol=0, atol=1e-14)
 
 
 def test_an_lstm_that_waits_keeps_c_and_makes_h_anew():
@@ -87,26 +85,26 @@ def test_an_lstm_that_waits_keeps_c_and_makes_h_anew():
     torch.testing.assert_close(halfway, (c + went) / 2)  # the step multiplies i and 1 - f, hence the whole change of c
 
 
-@pytest.mark.parametrize("name", ["plain", "leaky"])
-def test_a_cell_without_a_gate_has_nothing_that_an_oracle_could_multiply(name):
-    with pytest.raises(ValueError, match="has none: its rate is a constant"):
-        OracleCell(field_named(name))
+def test_a_cell_without_a_gate_has_nothing_that_an_oracle_could_multiply():
+    for name in ("plain", "leaky"):
+        with pytest.raises(ValueError, match="has none: its rate is a constant"):
+            OracleCell(field_named(name))
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("goes", ["first", "last"])
 @pytest.mark.parametrize("name", [name for name in EXACT if name not in ("plain", "leaky")])
-def test_cells_are_exact_on_the_clocks_of_the_theorem_and_on_no_other(name, goes):
+def test_cells_are_exact_on_the_clocks_of_the_theorem_and_on_no_other(name):
     field, symbols, clock = field_named(name), random_symbols(), random_clock()
     unwarped = played(field, symbols, torch.ones(SYMBOLS, BATCH))
     with_kernels, _ = DiscreteRNN(field)(symbols)
     torch.testing.assert_close(field.visible(unwarped[1:]), with_kernels, rtol=0, atol=1e-13)
-    states = played(field, clock.play(symbols), clock.step(goes))
-    expected = torch.stack([unwarped[clock.step(goes)[:, b].cumsum(0), b] for b in range(BATCH)], 1)
-    if goes in EXACT[name]:
-        assert torch.equal(states[1:], expected)
-    else:
-        assert (states[1:] - expected).abs().max() > 1e-3
+    for goes in ("first", "last"):
+        states = played(field, clock.play(symbols), clock.step(goes))
+        expected = torch.stack([unwarped[clock.step(goes)[:, b].cumsum(0), b] for b in range(BATCH)], 1)
+        if goes in EXACT[name]:  # to the bit: the same batch at every sample, so the same sums
+            assert torch.equal(states[1:], expected)
+        else:
+            assert (states[1:] - expected).abs().max() > 1e-3
 
 
 @torch.no_grad()
@@ -207,83 +205,74 @@ def configuration_of(name, warp):
     return Configuration(task, name, "euler", FieldSettings(hidden=4))
 
 
-def made_record(kind, name, rows, warp=1):
-    settings = configuration_of(name, warp).to_json()
-    return {"key": f"{kind}-{name}-0", "configuration": settings, "measures": {"accuracy": 0.9}, "rows": rows, "seconds": 1.0}
-
-
 def made_records(**instead):
     """As the theorem has it; `instead` gives a cell another difference on its first clock."""
-    records = []
-    for name, exact in EXACT.items():
-        clocks = ("first", "last", UNTOLD) if name not in ("plain", "leaky") else (UNTOLD,)
+
+    def measured(run):
+        cell, exact = run.point["cell"], EXACT[run.point["cell"]]
+        if run.point["training"] != "unwarped":
+            return None
+        clocks = ("first", "last", NO_ORACLE) if cell not in ("plain", "leaky") else (NO_ORACLE,)
         off = {clock: 0.0 if clock in exact else 0.5 for clock in clocks}
-        off[clocks[0]] = instead.get(name.replace("-", "_"), off[clocks[0]])
-        records.append(
-            made_record(
-                "told", name,
-                [
-                    {"kind": "told", "clock": clock, "dtype": dtype, "largest": largest, "differing": 0.0, "accuracy": 0.9,
-                     "unwarped_accuracy": 0.9}
-                    for clock, largest in off.items()
-                    for dtype in ("float32", "float64")
-                ],
-            )
-        )  # fmt: skip
-    return records
+        off[clocks[0]] = instead.get(cell.replace("-", "_"), off[clocks[0]])
+        shared = {"kind": "oracle", "differing": 0.0, "accuracy": 0.9, "unwarped_accuracy": 0.9}
+        return {"accuracy": 0.9}, [
+            {**shared, "clock": clock, "dtype": dtype, "largest": off[clock]}
+            for clock in clocks
+            for dtype in ("float32", "float64")
+        ]
+
+    return records_of(StopAndGoStudy(), "smoke", measured)
 
 
 def test_the_verdict_is_that_of_the_differences():
     study = StopAndGoStudy()
-    assert study.verdict(made_records()).word == "reproduced"
-    assert "9 of the 9" in study.verdict(made_records()).sentence
+    assert study.verdict(Results(made_records())).word == "reproduced"
+    assert "9 of the 9" in study.verdict(Results(made_records())).sentence
     for instead in ({"gated": 1e-16}, {"lstm": 0.0}, {"plain": 1e-6}, {"gru": math.nan}):
-        assert study.verdict(made_records(**instead)).word == "partly", instead
+        assert study.verdict(Results(made_records(**instead))).word == "partly", instead
     with pytest.raises(NotEnoughError, match="plain"):
-        study.verdict(made_records()[:-1])
-
-
-def test_what_a_cell_is_told_nothing_of_is_no_failure_of_the_theorem():
+        study.verdict(Results(made_records()[:-1]))
+    # A cell without a step may do what it likes.
     records = made_records()
     for row in records[0]["rows"]:
-        if row["clock"] == UNTOLD:
+        if row["clock"] == NO_ORACLE:
             row["largest"] = 0.0
-    assert StopAndGoStudy().verdict(records).word == "reproduced"
+    assert study.verdict(Results(records)).word == "reproduced"
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
-def test_every_run_has_a_key_of_its_own_and_every_cell_both_kinds(scale):
-    runs = StopAndGoStudy().runs(scale)
-    assert len({run.key for run in runs}) == len(runs)
-    assert {run.configuration.field for run in runs if run.key.startswith("told")} == set(EXACT)
-    assert all(run.configuration == Configuration.from_json(json.loads(json.dumps(run.configuration.to_json()))) for run in runs)
+def test_cells_learn_on_the_task_of_their_point():
+    runs = {run.key: run.configuration for run in StopAndGoStudy().runs("small")}
+    assert (runs["unwarped-gated-0"].task.warp, runs["repeated-gated-0"].task.warp) == (1, 8)
+    assert {runs[f"unwarped-{cell}-2"].field for cell in EXACT} == set(EXACT)
+    assert {runs[f"repeated-{cell}-2"].field for cell in LEARNED} == set(LEARNED)
 
 
 @pytest.fixture(scope="module")
-def measured():
+def measured(tmp_path_factory):
     """A record of each kind from untrained models of the smoke scale."""
     study = StopAndGoStudy()
     torch.set_num_threads(1)  # before `_same_start`, which is each test's
-    wanted = ("told-gated-0", "told-lstm-blind-output-0", "told-plain-0", "learned-gru-0", "learned-leaky-0")
-    records = []
-    for run in study.runs("smoke"):
-        if run.key in wanted:
-            rows = study.measure(run, run.configuration.untrained_model())
-            settings = json.loads(json.dumps(run.configuration.to_json()))
-            records.append({"key": run.key, "configuration": settings, "measures": {"accuracy": 0.5}, "seconds": 1.0,
-                            "rows": json.loads(json.dumps(rows, allow_nan=False))})  # fmt: skip
-    return records
+    wanted = ("unwarped-gated-0", "unwarped-lstm-blind-output-0", "unwarped-plain-0", "repeated-gru-0", "repeated-leaky-0")
+
+    def measured(run):
+        if run.key not in wanted:
+            return None
+        rows = study.measure(run, run.configuration.untrained_model(), tmp_path_factory.getbasetemp())
+        return {"accuracy": 0.5}, json.loads(json.dumps(rows, allow_nan=False))
+
+    return records_of(study, "smoke", measured)
 
 
 def test_what_is_measured_of_a_model_is_exact_in_both_dtypes_where_the_theorem_says_so(measured):
-    found = {(r["configuration"]["field"], row["clock"], row["dtype"]): row
-             for r in measured for row in r["rows"] if row["kind"] == "told"}  # fmt: skip
+    found = {(r["point"]["cell"], row["clock"], row["dtype"]): row
+             for r in measured for row in r["rows"] if row["kind"] == "oracle"}  # fmt: skip
     for dtype in ("float32", "float64"):
         for at in (("gated", "first"), ("gated", "last"), ("lstm-blind-output", "first")):
             assert found[*at, dtype]["largest"] == found[*at, dtype]["differing"] == 0
             # Every symbol is answered as it is unwarped, but the last ones, which a clock may not have come to.
             assert found[*at, dtype]["accuracy"] == pytest.approx(found[*at, dtype]["unwarped_accuracy"], abs=0.05)
-        for at in (("gated", UNTOLD), ("lstm-blind-output", "last"), ("plain", UNTOLD)):
+        for at in (("gated", NO_ORACLE), ("lstm-blind-output", "last"), ("plain", NO_ORACLE)):
             assert found[*at, dtype]["largest"] > 1e-3
     assert ("plain", "first", "float64") not in found
 
@@ -291,35 +280,34 @@ def test_what_is_measured_of_a_model_is_exact_in_both_dtypes_where_the_theorem_s
 def test_tables_and_figures_come_from_any_part_of_the_records(measured):
     study = StopAndGoStudy()
     for part in (measured, measured[:1], measured[-1:]):
-        assert study.figures(part)
-        assert study.table(part).count("|") > 20
+        assert tables_of(study, Results(part)).count("|") > 20
+        assert any(draws(figure, Results(part)) for figure in study.figures.values())
         assert all(study.headline(record) for record in part)
-    assert "0, every bit" in study.table(measured)
-    assert set(study.figures(measured)) == set(study.captions)
+    table = tables_of(study, Results(measured))
+    assert "| gated | first | exact | 0, every bit |" in table
+    assert "| cell | accuracy | g, first | g, others | correlation | elapsed at 3 |" in table
+    held = {row["repeats"]: row for row in measured[-1]["rows"] if row["kind"] == "held"}
+    assert "| leaky | 0.500 | 0.500 | 0.500 | 0 | 3" in table
+    assert held[3]["elapsed"] == pytest.approx(3)
+    assert all(draws(figure, Results(measured)) for figure in study.figures.values())
 
 
 def test_the_unwarped_trajectory_is_played_at_the_ends_when_nothing_is_told():
-    # With every symbol shown once, being told and being told nothing are the same.
+    # With every symbol shown once, a step that is always 1 and no step are the same.
     model = configuration_of("gated", 1).untrained_model()
     symbols, targets = symbols_of(0)
     once = StopAndGo.of(torch.ones(symbols.shape[:2], dtype=torch.long))
     with torch.no_grad():
-        rows = told_clock(model, symbols, targets, once, "float32")
-    assert {row["clock"] for row in rows} == {"first", "last", UNTOLD}
+        rows = differences_from_unwarped(model, symbols, targets, once, "float32")
+    assert {row["clock"] for row in rows} == {"first", "last", NO_ORACLE}
     assert all(row["largest"] < 1e-6 and row["accuracy"] == row["unwarped_accuracy"] for row in rows)
 
 
 def test_exact_zeros_have_a_place_of_their_own_on_a_logarithmic_axis():
-    figure = zero_dots({"a": {"x": 0.0, "y": 1e-9}, "b": {"x": 0.3, "y": math.inf}}, "label")
+    figure = log_dots({"a": {"x": 0.0, "y": 1e-9}, "b": {"x": 0.3, "y": math.inf}}, "label")
     (ax,) = figure.axes
     assert ax.get_xticklabels()[0].get_text() == "0 exactly"
     drawn = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
     assert min(drawn) == ax.get_xticks()[0] < -9
     with pytest.raises(NotEnoughError):
-        zero_dots({}, "label")
-
-
-def test_cells_learn_on_the_task_that_they_are_told_to():
-    runs = {run.key: run.configuration for run in StopAndGoStudy().runs("small")}
-    assert (runs["told-gated-0"].task.warp, runs["learned-gated-0"].task.warp) == (1, 8)
-    assert stop_and_go.LEARNED[-1] == "leaky"
+        log_dots({}, "label")

@@ -1,5 +1,6 @@
 """Studies: runs survive the death of their processes, nothing is done twice or mixed, and pages say no more than records do."""
 
+import importlib.util
 import json
 import math
 import os
@@ -14,17 +15,18 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_studies import Fake, Settings
+from fake_studies import Doubled, Fake, Settings, draws, records_of, tables_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.reports.bands import LOOKS, bands
+from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
+from experiments.studies.docs_page import filled, section
 from experiments.studies.folder import claimed, described, opened, place_of
 from experiments.studies.html_page import as_html, write
-from experiments.studies.page import filled, section
-from experiments.studies.records import NotEnoughError, Spread, grouped, markdown, measure_of, number, setting, spread, spreads
 from experiments.studies.registry import STUDIES, loaded, study_named
-from experiments.studies.report import gathered
+from experiments.studies.report import report_of
+from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.runner import cores, run
 from experiments.studies.study import SCALES, Run
 from experiments.usage import UsageError
@@ -134,7 +136,7 @@ def test_a_changed_configuration_is_refused_and_nothing_is_touched(done):
 
 def test_runs_may_come_to_a_folder_and_none_may_go(tmp_path):
     def opened_with(keys):
-        runs = [Run(key, Settings(0)) for key in keys]
+        runs = [Run(key, {"seed": 0}, Settings(0)) for key in keys]
         opened(tmp_path, "fake", "smoke", runs, {"command": "typed"})
         return list(described(tmp_path)["runs"])
 
@@ -280,7 +282,7 @@ def test_a_part_of_the_runs_is_always_called_one(done):
 
 
 def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done):
-    text = section(gathered(done, Fake()))
+    text = section(report_of(done, Fake()))
     assert "> It is < always." in text
     assert "**Partly reproduced.** Some of it <is>." in text
     assert "![The means.](figures/fake-means.svg)" in text
@@ -293,7 +295,9 @@ def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done)
 def test_a_key_is_a_plain_folder_name():
     for key in ("", "a/b", "..", "A", "a b", ".a"):
         with pytest.raises(ValueError, match="a run's key"):
-            Run(key, Settings(0))
+            Run(key, {"seed": 0}, Settings(0))
+    with pytest.raises(ValueError, match="two runs have the key 'run-0'"):
+        Doubled().runs("smoke")
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6))
@@ -337,16 +341,22 @@ def test_a_spread_is_written_with_two_digits_of_what_it_spans(values, words):
     assert str(spread(values)) == words
 
 
-def test_records_are_grouped_by_dotted_settings_in_their_order():
-    records = [{"key": str(k), "configuration": Settings(k % 2, k % 3).to_json(), "measures": {"loss": k}} for k in range(6)]
-    groups = grouped(records, "size", "training.seed")
-    assert list(groups) == [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0), (2, 1)]
-    assert spreads(records, ["training.seed"], "loss") == {(0,): Spread(2, 0, 4, 3), (1,): Spread(3, 1, 5, 3)}
-    assert spreads(records, ["size"], lambda record: -measure_of(record, "loss"))[(0,)] == Spread(-1.5, -3, 0, 2)
-    with pytest.raises(KeyError, match=r"no setting 'training.rate': at 'rate' there is seed"):
-        setting(records[0], "training.rate")
-    with pytest.raises(KeyError, match="no measure 'accuracy'; there is loss"):
-        measure_of(records[0], "accuracy")
+def test_records_are_two_frames_with_the_axes_of_their_points():
+    records = [
+        {"key": str(k), "point": {"size": k % 3, "seed": k % 2}, "configuration": {"training": {"steps": 5 + k % 2}},
+         "measures": {"loss": float(k)}, "rows": [{"x": k, "y": 1.0}, {"x": -k, "y": None}], "diverged": None}
+        for k in range(6)
+    ]  # fmt: skip
+    results = Results(records)
+    assert list(groups(results.runs, ["size", "seed"])) == [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0), (2, 1)]
+    assert spreads(results.runs, ["seed"], "loss") == {(0,): Spread(2, 0, 4, 3), (1,): Spread(3, 1, 5, 3)}
+    assert list(results.rows["x"]) == [x for k in range(6) for x in (k, -k)]
+    assert where(results.rows, size=1, seed=0)["x"].tolist() == [4, -4]
+    assert where(results.rows, colour="red").empty
+    assert results.settings("steps") == [5, 6]
+    with pytest.raises(KeyError, match="setting 'rate'"):
+        results.settings("rate")
+    assert Results([]).rows.empty
 
 
 def test_a_table_keeps_its_columns_whatever_is_in_a_cell():
@@ -398,20 +408,14 @@ def test_every_study_says_what_it_asks_and_has_its_place_in_the_docs(name):
     [((1.0, 0.995, 0.99), "reproduced"), ((0.5, 1.0, 1.0), "partly"), ((0.98, 0.989, 0.1), "not")],
 )
 def test_the_unwarped_task_is_reproduced_where_every_model_succeeds(accuracies, word):
-    study = study_named("unwarped")
-    runs = study.runs("small")
-    means = dict(zip(("plain", "leaky", "gated"), accuracies, strict=True))
-    records = [
-        {"key": one.key, "configuration": one.configuration.to_json(), "rows": [], "seconds": 1.0,
-         "measures": {"accuracy": means[one.configuration.field], "loss": 0.1}}
-        for one in runs
-    ]  # fmt: skip
-    assert study.verdict(records).word == word
-    assert study.verdict(records[:3]).word == word
+    study, means = study_named("unwarped"), dict(zip(("plain", "leaky", "gated"), accuracies, strict=True))
+    records = records_of(study, "small", lambda run: ({"accuracy": means[run.point["model"]], "loss": 0.1}, []))
+    assert study.verdict(Results(records)).word == word
+    assert study.verdict(Results(records[:3])).word == word
     with pytest.raises(NotEnoughError, match="no run of leaky, gated"):
-        study.verdict(records[:1])
-    assert study.table(records).count("\n| ") == 5
-    assert list(study.figures(records)) == list(study.captions)
+        study.verdict(Results(records[:1]))
+    assert study.tables[0].markdown(Results(records)).count("\n| ") == 5
+    assert study.figures["accuracy"].draw(Results(records[:1])).axes
 
 
 def test_wrong_usage_and_help_answer_without_torch(tmp_path):
@@ -467,3 +471,23 @@ def test_the_smallest_study_is_reproduced_with_the_same_bits_by_one_worker_and_b
 def test_an_address_is_of_a_study():
     with pytest.raises(TypeError, match="is no Study"):
         loaded("builtins:dict")
+
+
+def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
+    code = (ROOT / "CONTRIBUTING.md").read_text().partition("<!-- example: study -->\n```python\n")[2].partition("```")[0]
+    (tmp_path / "more_units.py").write_text(code)
+    spec = importlib.util.spec_from_file_location("more_units", tmp_path / "more_units.py")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    study = module.MoreUnits()
+    made = {run.key: study.carry_out(run, tmp_path / run.key) for run in study.runs("smoke")}
+    records = records_of(study, "smoke", lambda run: (made[run.key].measures, []))
+    verdict = study.verdict(Results(records))
+    assert verdict.sentence.startswith("32 units recall better than 4: ")
+    assert "| 4 | " in tables_of(study, Results(records))
+    assert draws(study.figures["accuracy"], Results(records))
+    assert draws(study.figures["accuracy"], Results([])) is None
+    with pytest.raises(NotEnoughError):
+        study.verdict(Results(records[:1]))
+    ours = {4: 0.5, 32: 0.9}
+    better = records_of(study, "smoke", lambda run: ({"accuracy": ours[run.point["units"]], "loss": 1.0}, []))
+    assert study.verdict(Results(better)).word == "reproduced"

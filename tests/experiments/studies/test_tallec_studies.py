@@ -8,27 +8,36 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
 
+from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
-from experiments.studies.records import NotEnoughError
+from experiments.studies.claims.tallec import MODELS
+from experiments.studies.claims.tallec_fig1 import PANELS
+from experiments.studies.claims.tallec_fig4 import steps_to
+from experiments.studies.claims.tallec_fig5 import slower_tests
 from experiments.studies.registry import STUDIES, study_named
+from experiments.studies.results import Results
 from experiments.studies.runner import run
-from experiments.studies.tallec import MODELS, Part, judged
-from experiments.studies.tallec_fig1 import PANELS
-from experiments.studies.tallec_fig4 import curve, reached
-from experiments.studies.tallec_fig5 import tests as slower_tests
+from experiments.studies.study import Part, Verdict
 from experiments.tasks.any_warp import AnyWarp
 from experiments.tasks.recall import Recall
 
 NAMES = ("tallec-fig1", "tallec-fig5", "tallec-fig4")
-slower_tests.__test__ = False  # it is no test, whatever its name
 
 
-def recorded(run, rows, **measures):
-    """The record of a run, as the runner would have read it."""
-    configuration = json.loads(json.dumps(run.configuration.to_json()))
-    return {"key": run.key, "configuration": configuration, "measures": measures, "rows": rows, "seconds": 1.0, "made": {}}
+def verdict_of(name, records):
+    return study_named(name).verdict(Results(records))
+
+
+def table_of(name, records):
+    return tables_of(study_named(name), Results(records))
+
+
+def figure_of(name, records):
+    (figure,) = study_named(name).figures.values()
+    return draws(figure, Results(records))
 
 
 # Sizes ---------------------------------------------------------------------------------------------------------------------
@@ -55,11 +64,11 @@ def test_the_runs_of_figure_1_are_those_printed():
     assert {one.configuration.training.seed for one in runs} == set(range(5))
 
 
-def test_figure_1_is_tested_on_ten_thousand_sequences(monkeypatch):
+def test_figure_1_is_tested_on_ten_thousand_sequences(monkeypatch, tmp_path):
     study, asked = study_named("tallec-fig1"), []
     monkeypatch.setattr("experiments.runs.training.evaluate", lambda *said: asked.append(said) or {"loss": 0.5, "accuracy": 0.9})
     one = study.runs("paper")[0]
-    (row,) = study.measure(one, "the model")
+    (row,) = study.measure(one, "the model", tmp_path)
     ((model, task, split, sequences, seed, batch),) = asked
     assert (model, task, split, sequences, seed, batch) == ("the model", one.configuration.task, "test", 10_000, 0, 32)
     assert row == {"sequences": 10_000, "loss": 0.5, "accuracy": 0.9, **one.configuration.task.baselines()}
@@ -89,18 +98,17 @@ def test_the_runs_of_figure_4_are_those_printed():
         assert field.t_max == (one.configuration.task.T if field.init == "chrono" else None)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_smaller_scales_are_smaller_in_everything_that_takes_time(name):
-    assert name in STUDIES
-    work = [
-        sum(
-            one.configuration.training.steps * getattr(one.configuration.task, "length", getattr(one.configuration.task, "T", 0))
-            for one in study_named(name).runs(scale)
-        )
-        for scale in ("smoke", "small", "paper")
-    ]
-    assert 100 * work[0] < work[1]
-    assert 5 * work[1] < work[2]
+def test_smaller_scales_are_smaller_in_everything_that_takes_time():
+    for name in NAMES:
+        work = [
+            sum(
+                one.configuration.training.steps * one.configuration.settings().get("length", one.point.get("T"))
+                for one in study_named(name).runs(scale)
+            )
+            for scale in ("smoke", "small", "paper")
+        ]
+        assert 100 * work[0] < work[1], name
+        assert 5 * work[1] < work[2], name
 
 
 # Verdicts ------------------------------------------------------------------------------------------------------------------
@@ -113,12 +121,13 @@ PRINTED = {
 
 def of_figure_1(losses=PRINTED, scale="small"):
     """Records with these losses at moderate warps, and with everything solved at warp 1."""
-    found = []
-    for one in study_named("tallec-fig1").runs(scale):
-        task, field, seed = one.configuration.task, one.configuration.field, one.configuration.training.seed
-        loss = losses[task.warping, field] * (1 + 0.02 * seed) if task.warp > 1 else 1e-3
-        found.append(recorded(one, [{"sequences": 9, "loss": loss, "accuracy": 0.5, "memoryless": 2.1}], loss=7.0))
-    return found
+
+    def measured(run):
+        warping = run.configuration.task.warping
+        loss = losses[warping, run.point["model"]] * (1 + 0.02 * run.point["seed"]) if run.point["warp"] > 1 else 1e-3
+        return {"loss": 7.0}, [{"sequences": 9, "loss": loss, "accuracy": 0.5, "memoryless": 2.1}]
+
+    return records_of(study_named("tallec-fig1"), scale, measured)
 
 
 @pytest.mark.parametrize(
@@ -133,50 +142,49 @@ def of_figure_1(losses=PRINTED, scale="small"):
     ],
 )
 def test_figure_1_is_reproduced_where_all_parts_of_the_claim_hold(changed, word):
-    verdict = study_named("tallec-fig1").verdict(of_figure_1({**PRINTED, **changed}))
+    verdict = verdict_of("tallec-fig1", of_figure_1({**PRINTED, **changed}))
     assert verdict.word == word
     assert verdict.sentence.count(": yes (") + verdict.sentence.count(": no (") == 3
 
 
 def test_a_run_as_good_as_a_worse_models_best_is_no_significant_difference():
     records = of_figure_1()
-    lucky = next(one for one in records if "uniform-warping-40-plain" in one["key"])
+    lucky = next(one for one in records if one["key"] == "40-uniform-warping-plain-0")
     lucky["rows"][0]["loss"] = 0.005
-    verdict = study_named("tallec-fig1").verdict(records)
+    verdict = verdict_of("tallec-fig1", records)
     assert "not in uniform warping 40)" in verdict.sentence
     assert verdict.word == "partly"
 
 
 def test_figure_1_takes_the_test_and_not_the_evaluation_on_the_way():
-    study, records = study_named("tallec-fig1"), of_figure_1()
-    assert "7" not in study.verdict(records).numbers.values()
-    assert study.verdict(records).numbers["loss, variable padding, warp 40, leaky"] == "0.816 (0.800–0.832)"
-    assert "| variable padding | 40 | 1.224 (1.200–1.248) | 0.816 (0.800–0.832) |" in study.table(records)
+    records = of_figure_1()
+    assert "7" not in verdict_of("tallec-fig1", records).numbers.values()
+    assert verdict_of("tallec-fig1", records).numbers["loss, variable padding, warp 40, leaky"] == "0.816 (0.800–0.832)"
+    assert "| variable padding | 40 | 1.224 (1.200–1.248) | 0.816 (0.800–0.832) |" in table_of("tallec-fig1", records)
 
 
 def test_figure_1_is_not_decided_before_every_panel_has_a_slow_clock():
-    study, records = study_named("tallec-fig1"), of_figure_1()
+    records = of_figure_1()
     with pytest.raises(NotEnoughError, match="uniform padding"):
-        study.verdict([one for one in records if "uniform-padding-" not in one["key"]])
+        verdict_of("tallec-fig1", [one for one in records if one["point"]["panel"] != "uniform padding"])
     with pytest.raises(NotEnoughError, match="10 or more"):
-        study.verdict([one for one in records if one["configuration"]["task_settings"]["warp"] == 1])
-    first = [one for one in records if "-40-" in one["key"]]
-    assert study.verdict(first).word == "reproduced"
+        verdict_of("tallec-fig1", [one for one in records if one["point"]["warp"] == 1])
+    first = [one for one in records if one["point"]["warp"] == 40]
+    assert verdict_of("tallec-fig1", first).word == "reproduced"
 
 
-def of_figure_5(inside, beyond, late=None):
-    """Records with these accuracies in the training's range and at ten times, straight between; `late` at seven times."""
-    found = []
-    for one in study_named("tallec-fig5").runs("small"):
-        model = one.configuration.field
-        rows = []
-        for times, task in slower_tests(one.configuration.task):
-            accuracy = inside[model] + (beyond[model] - inside[model]) * (times - 1) / 9
-            if times == 7 and late:
-                accuracy = late[model]
-            rows.append({"times": times, "least": task.least, "warp": task.warp, "loss": 1.0, "accuracy": accuracy})
-        found.append(recorded(one, rows))
-    return found
+def of_figure_5(inside, beyond):
+    """Records with these accuracies in the training's range and at ten times, straight between."""
+
+    def measured(run):
+        ends = inside[run.point["model"]], beyond[run.point["model"]]
+        return {}, [
+            {"times": times, "least": task.least, "warp": task.warp, "loss": 1.0,
+             "accuracy": ends[0] + (ends[1] - ends[0]) * (times - 1) / 9}
+            for times, task in slower_tests(run.configuration.task)
+        ]  # fmt: skip
+
+    return records_of(study_named("tallec-fig5"), "small", measured)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +201,7 @@ def of_figure_5(inside, beyond, late=None):
 )
 def test_figure_5_is_reproduced_where_all_parts_of_the_claim_hold(inside, beyond, word):
     inside, beyond = (dict(zip(MODELS, numbers, strict=True)) for numbers in (inside, beyond))
-    verdict = study_named("tallec-fig5").verdict(of_figure_5(inside, beyond))
+    verdict = verdict_of("tallec-fig5", of_figure_5(inside, beyond))
     assert verdict.word == word, verdict.sentence
     assert verdict.numbers["accuracy, gated, 10 times"] == f"{beyond['gated']:.3f}"
 
@@ -202,26 +210,24 @@ def test_figure_5_judges_the_reading_of_its_caption_only():
     good, bad = {"plain": 0.7, "leaky": 1.0, "gated": 1.0}, {"plain": 0.68, "leaky": 0.7, "gated": 0.72}
     records = of_figure_5(good, bad)
     for one in records:
-        if one["configuration"]["task_settings"]["per"] == "symbol":
+        if one["point"]["per"] == "symbol":
             one["rows"] = [{**row, "accuracy": 0.0} for row in one["rows"]]
-    study = study_named("tallec-fig5")
-    assert study.verdict(records).word == "reproduced"
+    assert verdict_of("tallec-fig5", records).word == "reproduced"
     with pytest.raises(NotEnoughError, match="plain, leaky, gated"):
-        study.verdict([one for one in records if one["key"].startswith("symbol")])
+        verdict_of("tallec-fig5", [one for one in records if one["point"]["per"] == "symbol"])
 
 
 def of_figure_4(steps, scale="paper", seeds=3):
     """Records of runs whose error falls to 0.005 at these steps: T -> start -> steps, None for never."""
-    found = []
-    for one in study_named("tallec-fig4").runs(scale):
-        settings = one.configuration.training
-        at = steps[one.configuration.task.T][one.configuration.field_settings.init]
-        at = None if at is None else at + 100 * settings.seed
-        if settings.seed < seeds:
-            ends = range(settings.evaluate_every, settings.steps + 1, settings.evaluate_every)
-            rows = [{"step": step, "loss": 0.005 if at is not None and step >= at else 0.16} for step in ends]
-            found.append(recorded(one, rows, loss=rows[-1]["loss"]))
-    return found
+
+    def measured(run):
+        settings, at = run.configuration.training, steps[run.point["T"]][run.point["start"]]
+        at = settings.steps + 1 if at is None else at + 100 * settings.seed
+        ends = range(settings.evaluate_every, settings.steps + 1, settings.evaluate_every)
+        rows = [{"step": step, "loss": 0.005 if step >= at else 0.16} for step in ends]
+        return ({"loss": rows[-1]["loss"]}, rows) if settings.seed < seeds else None
+
+    return records_of(study_named("tallec-fig4"), scale, measured)
 
 
 @pytest.mark.parametrize(
@@ -241,61 +247,62 @@ def test_figure_4_is_reproduced_where_chrono_is_so_many_times_faster(at_200, at_
         200: dict(zip(("standard", "chrono"), at_200, strict=True)),
         750: dict(zip(("standard", "chrono"), at_750, strict=True)),
     }
-    verdict = study_named("tallec-fig4").verdict(of_figure_4(steps))
+    verdict = verdict_of("tallec-fig4", of_figure_4(steps))
     assert verdict.word == word, verdict.sentence
 
 
 def test_standard_runs_that_stay_where_they_began_are_significantly_slower():
-    study, records = study_named("tallec-fig4"), of_figure_4({200: {"standard": None, "chrono": 4000}}, "small")
-    assert "1.2 times). 7" in study.verdict(records).sentence
-    assert "speeds up learning: yes" in study.verdict(records).sentence
-    begun = next(one for one in records if one["key"] == "standard-200-0")
+    records = of_figure_4({200: {"standard": None, "chrono": 4000}}, "small")
+    assert "1.2 times). 7" in verdict_of("tallec-fig4", records).sentence
+    assert "speeds up learning: yes" in verdict_of("tallec-fig4", records).sentence
+    begun = next(one for one in records if one["key"] == "200-standard-0")
     begun["rows"][-1]["loss"] = 0.09  # so it was on its way
-    assert "speeds up learning: no" in study.verdict(records).sentence
+    assert "speeds up learning: no" in verdict_of("tallec-fig4", records).sentence
 
 
 def test_one_standard_run_before_the_last_chrono_one_makes_the_difference_insignificant():
-    study, records = study_named("tallec-fig4"), of_figure_4({200: {"standard": None, "chrono": 1000}}, "small")
-    assert "speeds up learning: yes" in study.verdict(records).sentence
-    lucky = next(one for one in records if one["key"] == "standard-200-0")
+    records = of_figure_4({200: {"standard": None, "chrono": 1000}}, "small")
+    assert "speeds up learning: yes" in verdict_of("tallec-fig4", records).sentence
+    lucky = next(one for one in records if one["key"] == "200-standard-0")
     lucky["rows"] = [{**row, "loss": 0.005 if row["step"] >= 1100 else 0.16} for row in lucky["rows"]]
     # 3567 steps against 1100 in the mean, but the slowest chrono run takes 1200.
-    assert "speeds up learning: no" in study.verdict(records).sentence
-    assert "3.2 times" in study.verdict(records).sentence
+    assert "speeds up learning: no" in verdict_of("tallec-fig4", records).sentence
+    assert "3.2 times" in verdict_of("tallec-fig4", records).sentence
 
 
 def test_runs_that_never_get_there_are_told_as_more_steps_than_they_had():
-    study, records = study_named("tallec-fig4"), of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
-    verdict = study.verdict(records)
+    records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
+    verdict = verdict_of("tallec-fig4", records)
     # 4800 steps were given, and chrono needs 2100 in the mean.
     assert verdict.numbers == {"steps, T = 200, standard": "> 4800", "steps, T = 200, chrono": "2100 (2000–2200)"}
     assert "more than 2.3 times" in verdict.sentence
     assert verdict.word == "partly"  # T = 750 is not tried
     assert "not tried (no run has T = 750)" in verdict.sentence
-    assert "| 200 | standard | > 4800 | > 4800 | > 4800 | > 4800 | 0.160 | 3 |" in study.table(records)
+    assert "| 200 | standard | > 4800 | > 4800 | > 4800 | > 4800 | 0.160 | 3 |" in table_of("tallec-fig4", records)
 
 
 def test_the_error_compared_is_the_smallest_that_every_chrono_run_reaches():
     records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
     for one in records:
-        if one["key"] == "chrono-200-1":
+        if one["key"] == "200-chrono-1":
             one["rows"] = [{**row, "loss": max(row["loss"], 0.03)} for row in one["rows"]]
-    assert "to an error of 0.05: chrono 2100" in study_named("tallec-fig4").verdict(records).sentence
-    assert reached(next(one for one in records if one["key"] == "chrono-200-1"), 0.02) is None
+    assert "to an error of 0.05: chrono 2100" in verdict_of("tallec-fig4", records).sentence
+    assert steps_to(Results(records).rows, 0.02).loc[["200-chrono-0", "200-chrono-1"], "late"].tolist() == [False, True]
 
 
 def test_figure_4_is_not_decided_by_one_start_alone():
     records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
     with pytest.raises(NotEnoughError):
-        study_named("tallec-fig4").verdict([one for one in records if one["key"].startswith("chrono")])
+        verdict_of("tallec-fig4", [one for one in records if one["point"]["start"] == "chrono"])
 
 
 def test_a_claim_is_reproduced_by_all_of_its_parts():
     yes, no, untried = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
-    assert [judged(parts).word for parts in ([yes, yes], [yes, no], [yes, untried], [no, untried], [no])] == [
-        "reproduced", "partly", "partly", "not", "not",
+    assert [Verdict(parts).word for parts in ([yes, yes], [yes, no], [yes, untried], [no, untried], [no], [])] == [
+        "reproduced", "partly", "partly", "not", "not", "not",
     ]  # fmt: skip
-    assert judged([yes, no, untried]).sentence == "A: yes (1). B: no (2). C: not tried (3)."
+    assert Verdict([yes, no, untried]).sentence == "A: yes (1). B: no (2). C: not tried (3)."
+    assert Verdict([yes], summary="It holds. ").sentence == "It holds."
 
 
 # Figures and curves ----------------------------------------------------------------------------------------------------------
@@ -306,11 +313,13 @@ def test_the_learning_curve_is_what_the_evaluations_found(tmp_path):
     lines += [[k, 0.1 * k, 1e-3, 9.0, 1.0, 0.5 / k if k % 2 == 0 else "", ""] for k in range(1, 7)]
     with (tmp_path / "metrics.csv").open("w", newline="") as file:
         csv.writer(file).writerows(lines)
-    assert curve(tmp_path / "metrics.csv") == [{"step": k, "loss": 0.5 / k} for k in (2, 4, 6)]
+    study = study_named("tallec-fig4")
+    rows = study.measure(study.runs("smoke")[0], None, tmp_path)
+    assert rows == [{"step": k, "loss": 0.5 / k} for k in (2, 4, 6)]
 
 
 def test_figure_1_has_four_panels_and_the_guess_in_each():
-    (figure,) = study_named("tallec-fig1").figures(of_figure_1()).values()
+    figure = figure_of("tallec-fig1", of_figure_1())
     assert [ax.get_title(loc="left") for ax in figure.axes] == list(PANELS)
     for ax in figure.axes:
         lines = {line.get_label(): line for line in ax.get_lines()}
@@ -323,22 +332,19 @@ def test_figure_1_has_four_panels_and_the_guess_in_each():
 
 def test_figures_are_drawn_from_a_part_of_the_records():
     some = of_figure_1()[:1]
-    assert study_named("tallec-fig1").figures(some)
-    assert "| – |" in study_named("tallec-fig1").table(some)
-    (figure,) = (
-        study_named("tallec-fig4").figures(of_figure_4({200: {"standard": None, "chrono": 2000}}, "small", seeds=1)).values()
-    )
-    (ax,) = figure.axes
+    assert figure_of("tallec-fig1", some)
+    assert "| – |" in table_of("tallec-fig1", some)
+    (ax,) = figure_of("tallec-fig4", of_figure_4({200: {"standard": None, "chrono": 2000}}, "small", seeds=1)).axes
     chrono = next(line for line in ax.get_lines() if line.get_label() == "chrono")
     assert 12 <= len(chrono.get_xdata()) <= 24
     assert chrono.get_xdata()[-1] == 4800
     assert chrono.get_ydata()[-1] == 0.005
     accuracies = {"plain": 0.7, "leaky": 1.0, "gated": 0.9}
-    (figure,) = study_named("tallec-fig5").figures(of_figure_5(accuracies, accuracies)[:3]).values()
-    assert len(figure.axes) == 2
-    assert "| a warp for each sequence | 60–300 | 0.700 | 1 | 0.900 |" in study_named("tallec-fig5").table(
-        of_figure_5(accuracies, accuracies)
-    )
+    records = of_figure_5(accuracies, accuracies)
+    assert [len(figure_of("tallec-fig5", part).axes) for part in (records[:3], records)] == [1, 2]
+    table = table_of("tallec-fig5", records)
+    assert "trained on length 200." in table
+    assert "| a warp for each sequence | 60–300 | 0.700 | 1 | 0.900 |" in table
 
 
 # Recall at any warp ----------------------------------------------------------------------------------------------------------
@@ -379,8 +385,7 @@ def test_its_symbols_are_those_of_recall_played_slower():
         assert_close(by_symbol.targets, variable.targets)
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("per", ["sequence", "symbol"])
+@pytest.mark.parametrize(("per", "padded"), [("sequence", True), ("symbol", False)])
 def test_without_the_first_run_only_characters_are_asked_for(per, padded):
     task = AnyWarp(warp=5, length=30, per=per, padded=padded, first=False)
     batch = task.batch(50, generator(1))
@@ -439,5 +444,5 @@ def test_the_smoke_scale_runs_to_a_page_with_a_verdict(name, tmp_path):
     assert "eproduced" in page
     records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/rows.json")]
     assert len(records) == len(study.runs("smoke"))
-    assert study.verdict(records).word in ("reproduced", "partly", "not")
+    assert verdict_of(name, records).word in ("reproduced", "partly", "not")
     assert all(math.isfinite(row["loss"]) for record in records for row in record["rows"])

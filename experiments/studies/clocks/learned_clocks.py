@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import LSTMField, PowerDecay, Relaxation, VectorField
-from experiments.studies.oracle import StopAndGo, played
+from experiments.studies.clocks.oracle import StopAndGo, played
 
 __all__ = ["at_change", "elapsed_time", "gate_values", "on_held_symbols"]
 
@@ -52,7 +52,6 @@ def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...
         apart = (alone[1] - alone[1].roll(1, dims=1)).square().mean().sqrt()
         rows.append(
             {
-                "kind": "held",
                 "repeats": n,
                 "elapsed": float((passed / alone[0]).median()),
                 "least_elapsed": float((passed / alone[0]).min()),
@@ -69,7 +68,6 @@ def at_change(field: VectorField, symbols: Tensor, clock: StopAndGo) -> dict[str
     centred, goes = g - g.mean((0, 1)), (first.to(g) - first.to(g).mean())[..., None]
     together = (centred * goes).mean((0, 1)) / (centred.square().mean((0, 1)) * goes.square().mean()).sqrt()
     return {
-        "kind": "gate",
         "first": float(g[first].mean()),
         "others": float(g[~first].mean()),
         # A constant gate follows nothing: its correlation would be 0/0.

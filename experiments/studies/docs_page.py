@@ -1,7 +1,7 @@
 """Put what studies found into a page, between their markers.
 
     ctrnn study run unwarped --scale small --out DIR
-    python -m experiments.studies.page DIR ...
+    python -m experiments.studies.docs_page DIR ...
 
 A study stands between <!-- study: NAME --> and <!-- end -->; its figures are files in figures/ beside the page.
 """
@@ -18,8 +18,7 @@ import tyro
 
 from experiments.files import write_atomically
 from experiments.reports.svg import inline_svg, with_colours
-from experiments.studies.html_page import MACHINE, VERSIONS
-from experiments.studies.report import Findings, gathered
+from experiments.studies.report import Report, report_of
 from experiments.usage import UsageError
 
 __all__ = ["filled", "section"]
@@ -37,39 +36,39 @@ def filled(page: str, sections: Mapping[str, str]) -> str:
     return MARKED.sub(lambda found: f"{found[1]}{sections[found[2]]}\n{found[3]}" if found[2] in sections else found[0], page)
 
 
-def section(found: Findings) -> str:
+def section(found: Report) -> str:
     """What was asked, claimed and found, in Markdown."""
     study = found.study
     parts = [
         study.question,
         f"> {study.claim}\n>\n> {study.source}",
         f"**{found.word}.** {found.sentence}",
-        *(f"![{study.captions.get(name, name)}](figures/{_file(found, name)})" for name in found.figures),
-        found.table,
+        *(f"![{study.figures[name].caption}](figures/{_file(found, name)})" for name in found.figures),
+        found.tables,
     ]
     if study.resolutions:
         parts.append("Where the paper is silent or contradicts itself, this was taken:")
         parts.append("\n".join(f"- {words}" for words in study.resolutions))
     parts.append(
         f"`{found.commands}`: {found.runs}, {found.seconds:,.0f} s of training in all. "
-        f"Machine: {found.made(*MACHINE)}. Versions: {found.made(*VERSIONS)}."
+        f"Machine: {found.machine}. Versions: {found.versions}."
     )
     return "\n\n".join(part for part in parts if part)
 
 
-def _file(found: Findings, name: str) -> str:
+def _file(found: Report, name: str) -> str:
     return f"{found.study.name}-{name}.svg"
 
 
-def _drawn(found: Findings) -> Iterable[tuple[str, str]]:
+def _drawn(found: Report) -> Iterable[tuple[str, str]]:
     for name, figure in found.figures.items():
-        caption = found.study.captions.get(name, name)
+        caption = found.study.figures[name].caption
         yield _file(found, name), with_colours(inline_svg(figure, f"{found.study.name}-{name}", caption, found.sentence))
 
 
 def main(folders: tyro.conf.Positional[tuple[Path, ...]], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:
     """Put what the studies in these folders found into a page."""
-    found = [gathered(folder) for folder in folders]
+    found = [report_of(folder) for folder in folders]
     text = filled(page.read_text(encoding="utf-8"), {one.study.name: section(one) for one in found})
     (page.parent / "figures").mkdir(exist_ok=True)
     for one in found:
@@ -82,4 +81,4 @@ if __name__ == "__main__":
     try:
         tyro.cli(main)
     except UsageError as error:
-        sys.exit(f"experiments.studies.page: {error}")
+        sys.exit(f"experiments.studies.docs_page: {error}")

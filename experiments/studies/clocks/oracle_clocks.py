@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from experiments.seeds import generator
-from experiments.studies.oracle import STEPS, StopAndGo, has_gate, played
+from experiments.studies.clocks.oracle import STEPS, StopAndGo, has_gate, played
 from experiments.tasks.recall import Recall
 
 if TYPE_CHECKING:
     from experiments.models.sequence_model import SequenceModel
 
-__all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "UNTOLD", "UNWARPED", "accuracy_held", "symbols_of", "told_clock"]
+__all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "NO_ORACLE", "accuracy_held", "differences_from_unwarped", "symbols_of"]
 
-UNTOLD, UNWARPED = "untold", "unwarped"
+NO_ORACLE = "untold"  # the clock of a cell without a step
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 SYMBOLS, SEQUENCES = 30, 64  # of what is measured
 
@@ -32,7 +32,9 @@ def symbols_of(seed: int) -> tuple[Tensor, Tensor]:
     return batch.xs.float(), batch.targets
 
 
-def told_clock(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, dtype: str) -> list[dict[str, Any]]:
+def differences_from_unwarped(
+    model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, dtype: str
+) -> list[dict[str, Any]]:
     """On every clock: the largest difference from the unwarped trajectory, and the share of symbols recalled."""
     model = copy.deepcopy(model).to(DTYPES[dtype])
     field, symbols = model.field, symbols.to(DTYPES[dtype])
@@ -42,7 +44,7 @@ def told_clock(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: St
     xs, aims = clock.play(symbols), clock.play(targets)
 
     def row(name: str, largest: float, right: Tensor, differing: float) -> dict[str, Any]:
-        shared = {"kind": "told", "clock": name, "dtype": dtype, "unwarped_accuracy": alone}
+        shared = {"kind": "oracle", "clock": name, "dtype": dtype, "unwarped_accuracy": alone}
         return {**shared, "largest": largest, "differing": differing, "accuracy": float(right.double().mean())}
 
     def right(states: Tensor, wanted: Tensor) -> Tensor:
@@ -59,7 +61,7 @@ def told_clock(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: St
     states = played(field, xs)[1:]
     ends = clock.last
     off = (states - unwarped[clock.shown + 1, torch.arange(symbols.shape[1])]).abs()[ends]
-    rows.append(row(UNTOLD, float(off.max()), right(states, aims)[ends], float((off != 0).double().mean())))
+    rows.append(row(NO_ORACLE, float(off.max()), right(states, aims)[ends], float((off != 0).double().mean())))
     return rows
 
 

@@ -1,21 +1,16 @@
-r"""Records, and what studies say from them: groups of equal settings, spreads over seeds, numbers in words.
+r"""Numbers that differ over runs, in words: mean, least and largest, with as many digits as their spread leaves meaning to.
 
-    record    {"key", "configuration", "measures", "rows", "seconds", "made"}, as in DIR/runs/KEY/rows.json
-    spread    mean, least and largest of the same number over runs that differ only in their seed
-
-A number is written with as many digits as its spread leaves meaning to; alone, with three. What is below 1 is never rounded to 1.
+A number alone has three digits. What is below 1 is never rounded to 1.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-__all__ = ["NotEnoughError", "Record", "Spread", "grouped", "markdown", "measure_of", "number", "setting", "spread", "spreads"]
+__all__ = ["NotEnoughError", "Spread", "markdown", "number", "spread"]
 
-Record = Mapping[str, Any]
 MISSING = "–"
 
 
@@ -55,40 +50,6 @@ def spread(values: Iterable[float]) -> Spread:
     mean = sum(found) / len(found)
     # The mean of equal numbers is theirs, and of others between them, whatever the rounding of the sum.
     return Spread(min(max(mean, min(finite)), max(finite)) if math.isfinite(mean) else mean, min(finite), max(finite), len(found))
-
-
-def spreads(
-    records: Iterable[Record], by: Sequence[str], value: str | Callable[[Record], float]
-) -> dict[tuple[Any, ...], Spread]:
-    """The spread of a measure (or of a number made of a record) for each group of equal settings."""
-    ask: Callable[[Record], float] = value if callable(value) else lambda record: measure_of(record, value)
-    return {group: spread(map(ask, same)) for group, same in grouped(records, *by).items()}
-
-
-def grouped(records: Iterable[Record], *settings: str) -> dict[tuple[Any, ...], list[Record]]:
-    """Records by the values of these settings, dotted paths into the configuration, in the order of the records."""
-    groups: dict[tuple[Any, ...], list[Record]] = {}
-    for record in records:
-        groups.setdefault(tuple(setting(record, path) for path in settings), []).append(record)
-    return groups
-
-
-def setting(record: Record, path: str) -> Any:
-    """A setting by its dotted path, "field", "task.warp", "training.seed". Raises: KeyError, saying what there is."""
-    value: Any = record["configuration"]
-    for word in path.split("."):
-        if not isinstance(value, Mapping) or word not in value:
-            there = ", ".join(value) if isinstance(value, Mapping) else f"only {value!r}"
-            raise KeyError(f"there is no setting {path!r}: at {word!r} there is {there}.")
-        value = value[word]
-    return tuple(value) if isinstance(value, list) else value
-
-
-def measure_of(record: Record, name: str) -> float:
-    """A measure of the finished training. Raises: KeyError, saying what there is."""
-    if name not in record["measures"]:
-        raise KeyError(f"run {record['key']} has no measure {name!r}; there is {', '.join(record['measures'])}.")
-    return float(record["measures"][name])
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -1,0 +1,226 @@
+r"""Clocks that compress time: where the Taylor step of a gated model breaks, and what is left of the exact one.
+
+    dh/dt = g(x, h) (f(x, h) - h)       a symbol takes tau units of own time; at clock c it is held for 16 / c samples
+    g dt    dt = c' = tau c / 16 units of own time a sample, where the clock is given to the model; 1, where it is not
+
+Trained on slow clocks and tested on fast ones, and the other way round; by the Taylor step, by exponential Euler and exactly; and
+every model is then run in all three ways on the same weights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+import torch
+
+from experiments.models.integrators import EXACT
+from experiments.reports.spreads import NotEnoughError, number
+from experiments.runs.configuration import Configuration, configuration
+from experiments.seeds import generator
+from experiments.studies.clocks.accuracies import (
+    accuracy_cell,
+    accuracy_figure,
+    difference_between_clocks,
+    exponential_words,
+    g_dt_cell,
+    g_dt_figure,
+    given,
+    held_and_lost,
+    moved_numbers,
+    not_given,
+    not_given_words,
+    run_as_trained,
+    span,
+)
+from experiments.studies.clocks.figures import clock_words
+from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
+from experiments.studies.results import Results, where
+from experiments.studies.specs import Drawing, Table, across
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.tasks.clocked import ClockedRecall
+from experiments.tasks.task import Batch
+
+if TYPE_CHECKING:
+    from experiments.models.sequence_model import SequenceModel
+
+__all__ = ["CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed"]
+
+CLOCKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+TRAINED = {"slow": (0.5, 1.0), "unit": (4.0,), "fast": (8.0, 16.0)}
+KEPT, LOST = 0.9, 0.5  # accuracies that count as such
+ACCURACY = "accuracy at the last sample of each symbol; × where numbers were no longer finite."
+RUN_AS = {"rate": "rate", "trained": "trained", "on": "on", "run as": "way"}
+AT_CLOCKS = {f"c = {clock_words(c)}": c for c in CLOCKS}
+
+
+class Compressed(Study):
+    """Gated models trained on slow and on fast clocks, run on all of them, in three ways on the same weights."""
+
+    name = "compressed"
+    question = "What is left of a gated model on clocks that compress time, by its Taylor step and by its differential equation?"
+    claim = (
+        "So discrete-time gated models are invariant to time warpings that stretch time (such as interspersing the data with "
+        "blanks or having long-term dependencies), but obviously not to those that make things happen too fast for the model."
+    )
+    source = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the experiment is ours."
+    resolutions = (
+        "The paper has no such experiment. Here a symbol is held for 16 / c samples at clock c: 64 at c = 1/4, one at c = 16; "
+        "what is to be said is the symbol before, as in the paper's warped recall.",
+        "Told: a sample takes c' = 4 c / 16 units of own time, so that a symbol takes 4 on every clock, and the last sample of "
+        "each symbol counts: the same moments of own time. Untold: every sample takes one unit and counts.",
+        "Slow is c = 1/2 and 1, unit is c = 4, where a told sample takes one unit, as every cell is used, fast is c = 8 and 16.",
+        "Accuracy is that at the last sample of each symbol, the first of a sequence left out, which has none before it. "
+        "What is not finite is wrong. An accuracy of at least 0.9 is kept, one of at most 0.5 is lost.",
+        "Adam, the norm of the gradient at most 1, weights as torch draws them; exact models are trained at relative tolerance "
+        "1e-3 and run at 1e-5.",
+    )
+    minutes: ClassVar = {"smoke": 0.4, "small": 6, "paper": 2400}
+    sizes: ClassVar = {
+        "smoke": Sizes(
+            hidden=12, characters=4, steps=12, rate=4e-3, sequences=16, seeds=1, integrators=("euler", EXACT),
+            given={"rate": ["sigmoid"], "on": ["slow", "fast"]}, not_given={"rate": ["sigmoid"], "on": ["fast"]},
+        ),
+        "small": Sizes(
+            hidden=48, characters=10, steps=400, rate=4e-3, sequences=128, seeds=1, integrators=INTEGRATORS,
+            given={"rate": RATES, "on": TRAINED}, not_given={"rate": ["sigmoid", "softplus"], "on": ["slow", "fast"]},
+        ),
+        "paper": Sizes(
+            hidden=128, characters=20, steps=2000, rate=2e-3, sequences=512, seeds=5, integrators=INTEGRATORS,
+            given={"rate": RATES, "on": TRAINED}, not_given={"rate": RATES, "on": ["slow", "fast"]},
+        ),
+    }  # fmt: skip
+    may_diverge = True
+    tables = (
+        Table(
+            f"Told the clock: {ACCURACY}",
+            by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=given,
+        ),
+        Table(
+            f"Not told the clock: {ACCURACY}",
+            by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=not_given,
+        ),
+        Table(
+            "Told the clock, run as trained: largest pace c′g met, and the median.",
+            by={"rate": "rate", "trained and run": "trained", "on": "on"}, columns=across("clock", AT_CLOCKS, g_dt_cell),
+            words=WAYS, data=lambda results: run_as_trained(given(results)),
+        ),
+    )  # fmt: skip
+    figures: ClassVar = {
+        "told-sigmoid": Drawing(
+            "Sigmoid gates, told the clock: accuracy over clocks c, weights trained in one way (rows) on shaded "
+            "clocks and run in three. The dashed line is what is said without memory.",
+            lambda results: accuracy_figure(results, True, "sigmoid", TRAINED),
+        ),
+        "told-softplus": Drawing(
+            "The same with rates softplus(z), which have no largest one.",
+            lambda results: accuracy_figure(results, True, "softplus", TRAINED),
+        ),
+        "untold-sigmoid": Drawing(
+            "Sigmoid gates that are not told the clock.", lambda results: accuracy_figure(results, False, "sigmoid", TRAINED)
+        ),
+        "pace": Drawing(
+            "All weights, told the clock, that run exactly keep 0.9 on every clock: accuracy on each clock against the "
+            "largest c′ g of the exact run there. Dashed: 1 and 2, where a Taylor step begins to overshoot and to diverge.",
+            lambda results: g_dt_figure(given(results), KEPT),
+        ),
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        each = [*grid(clock_given=[True], **sizes.given, trained=sizes.integrators)]
+        each += grid(clock_given=[False], **sizes.not_given, trained=sizes.integrators)
+        return [{**point, "seed": seed} for seed in range(sizes.seeds) for point in each]
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        is_given = point["clock_given"]
+        return configuration(
+            task="clocked-recall", clocks=TRAINED[point["on"]], clock_given=is_given, counted="last" if is_given else "all",
+            characters=sizes.characters, field=RATES[point["rate"]], integrator=point["trained"], hidden=sizes.hidden,
+            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=sizes.rate, clip=1.0, evaluate_every=sizes.steps,
+            evaluation=sizes.sequences, checkpoint_every=sizes.steps,
+        )  # fmt: skip
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        task, training = run.configuration.task, run.configuration.training
+        assert isinstance(task, ClockedRecall)
+        # From the same generator, so of the same symbols.
+        batches = {c: task.at(c, "all").batch(training.evaluation, generator(training.seed, "clocks"), "test") for c in CLOCKS}
+        ways = ways_of(model)
+        reference = roll_out(ways[EXACT], batches[1.0], task.own_time(1.0))
+        return [
+            {"way": name, "clock": clock, **_row(task, clock, batch, roll_out(way, batch, task.own_time(clock)), reference)}
+            for name, way in ways.items()
+            for clock, batch in batches.items()
+        ]
+
+    def verdict(self, results: Results) -> Verdict:
+        rows = given(results)
+        exact = where(rows, trained=EXACT, on="slow", way=EXACT)
+        taylor = where(rows, trained="euler", on="slow", way="euler")
+        if exact.empty or taylor.empty:
+            raise NotEnoughError("a model trained by Euler steps and one trained exactly, on slow clocks, are needed.")
+        both = pd.concat([exact, taylor])
+        if both[both["clock"].isin(TRAINED["slow"])]["accuracy"].max() < KEPT:
+            best = number(both["accuracy"].max())
+            raise NotEnoughError(f"no model has learned the task (the best accuracy is {best}); a larger scale decides.")
+        stretched, fastest = taylor[taylor["clock"] <= 1], taylor[taylor["clock"] == taylor["clock"].max()]
+        change, states = difference_between_clocks(rows)
+        breaks = fastest["accuracy"].max() <= LOST
+        keeps = exact["accuracy"].min() >= KEPT and change <= 0.02
+        parts = [
+            Part("Taylor steps break where time is compressed, the exact model does not", bool(breaks and keeps)),
+            Part("Taylor steps break there, not where it is stretched", bool(breaks and stretched["accuracy"].min() >= KEPT)),
+        ]
+        held, lost = held_and_lost(rows, KEPT, LOST)
+        breaking = ""
+        if len(held) and len(lost):
+            bounds = [f"{number(found.min(), 2)} to {number(found.max(), 2)}" for found in (held, lost)]
+            breaking = (
+                "Weights that run exactly keep 0.9 everywhere, run by Taylor steps keep it up to a largest c′g of "
+                f"{bounds[0]}, and lose it at {bounds[1]}. "
+            )
+        summary = (
+            f"Told the clock, a model trained exactly on slow clocks and run exactly has an accuracy of {span(exact)} on every "
+            f"clock; trained and run by Taylor steps it has {span(stretched)} where time is stretched and {span(fastest)} at "
+            f"c = {fastest['clock'].iloc[0]:g}, and the same weights run exactly "
+            f"{span(where(rows, trained='euler', on='slow', way=EXACT))} on every clock; {exponential_words(rows)}{breaking}"
+            f"Whatever weights are run exactly, their accuracy differs between clocks by at most {number(change)}. "
+            f"{not_given_words(results)}"
+        )
+        numbers: dict[str, float | int | str] = {
+            "exact, told: largest difference of accuracy between clocks": change,
+            "exact, told: largest difference of a state between clocks": states,
+            "Taylor steps, told: c′g on the fastest clock with an accuracy of 0.9, median of models": median_of(held),
+            "Taylor steps, told: c′g on the first faster one with at most 0.5": median_of(lost),
+            **moved_numbers(rows, TRAINED),
+            "trainings that diverged": len(results.diverged),
+        }
+        return Verdict(parts, numbers, summary)
+
+
+def median_of(found: pd.Series) -> float | str:
+    return float(found.median()) if len(found) else "none"
+
+
+def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None, reference: Rollout | None) -> dict[str, Any]:
+    """What one way of running gave on one clock; beyond its first symbol, which has none before it."""
+    if found is None:
+        return {"finite": False, "accuracy": 0.0, "accuracy_all": 0.0, **dict.fromkeys(("loss", "largest", "median", "states"))}
+    held = task.held(clock)
+    ends = slice(2 * held - 1, None, held)
+    answers = is_right(found.outputs, batch.targets).float()
+    loss = torch.nn.functional.cross_entropy(found.outputs[ends].flatten(0, 1), batch.targets[ends].flatten())
+    apart = None
+    if reference is not None and task.clock_given:
+        every = task.held(1.0)
+        apart = largest_magnitude(found.states[held - 1 :: held] - reference.states[every - 1 :: every])
+    return {
+        "finite": found.finite,
+        "accuracy": float(answers[ends].mean()),
+        "accuracy_all": float(answers[held:].mean()),
+        "loss": float(loss) if bool(loss.isfinite()) else None,
+        "largest": largest_magnitude(found.g_dt),
+        "median": float(found.g_dt.nanmedian()) if found.finite else None,
+        "states": apart,
+    }

@@ -1,0 +1,171 @@
+r"""The lecture's picture: time scales are set by the biases, and still there after training, measured on data.
+
+    set        T of each unit, by chrono; `ctrnn.timescales` of the field at its start
+    measured   one sample replaced by a null token: how long until 1/e of what it moved is left, experiments/models/forgetting.py
+
+Both before and after training, on a text read on a warped clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+
+from experiments.reports.spreads import NotEnoughError, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.results import Results, groups
+from experiments.studies.specs import Drawing, Table
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.tasks.repeated_text import RepeatText
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from experiments.models.sequence_model import SequenceModel
+
+__all__ = ["LectureAblation"]
+
+MODELS = {"lstm": "LSTM", "gated": "gated"}
+AGREES, SOMEWHAT = 0.7, 0.3  # rank correlations of set and measured times
+DIGITS = 4
+SEQUENCES, PLACES, APART = 32, 4, 50  # of the ablation; what is looked at is three times the largest T
+
+
+def agreements(rows: pd.DataFrame, measured: str = "measured") -> list[float]:
+    """Spearman's rank correlation in each run; units that never forget are the slowest. nan where all are equal."""
+    from scipy.stats import spearmanr  # noqa: PLC0415
+
+    known = [run[run[measured].notna()] for run in groups(rows, ["key"]).values()]
+    return [float(spearmanr(run["set"], run[measured]).statistic) if run[measured].nunique() > 1 else math.nan for run in known]
+
+
+def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
+    """Over runs, the median measured time of the third of the units that was set shortest, or longest."""
+    found = []
+    for run in groups(rows, ["key"]).values():
+        units, third = run.sort_values("set", kind="stable")["measured"], max(1, len(run) // 3)
+        part = sorted(units.iloc[-third:] if longest else units.iloc[:third])
+        found.append(part[len(part) // 2])
+    return spread(found) if all(map(math.isfinite, found)) else "beyond what was looked at"
+
+
+def forgetting_of(model: str, results: Results) -> Figure:
+    """Of the first run of a model."""
+    import numpy as np  # noqa: PLC0415
+
+    from experiments.reports.forgetting_figure import forgetting_figure  # noqa: PLC0415
+
+    runs = groups(results.rows, ["model", "key"])
+    first = next((rows for (of, _), rows in runs.items() if of == model), None)
+    if first is None:
+        raise NotEnoughError(f"no run of {model} is done yet")
+    return forgetting_figure(np.array(first["influence"].tolist()).T, first["set"].to_numpy())
+
+
+def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
+    """What a sample does to each unit as time passes, on sequences that no training saw."""
+    from experiments.models.forgetting import forgetting  # noqa: PLC0415
+    from experiments.seeds import generator  # noqa: PLC0415
+
+    assert isinstance(configuration.task, RepeatText)
+    horizon = math.ceil(3 * (configuration.field_settings.t_max or 0.0))
+    places = [APART * (k + 1) for k in range(PLACES)]
+    task = dataclasses.replace(configuration.task, length=places[-1] + horizon)
+    xs = task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
+    return forgetting(model.rnn, xs, places, horizon)
+
+
+class LectureAblation(Study):
+    """Chrono networks on repeated text: rank correlation of set and measured forgetting times, before and after training."""
+
+    name = "lecture-ablation"
+    question = "Do units forget as slowly as their biases were set to, also after training?"
+    claim = (
+        "Long time scale units are ~equally affected by both ancient and recent inputs; "
+        "short time scale units are ~only affected by recent inputs."
+    )
+    source = "A. Huth, lecture slides of 2020, 'Bias controls the timescale'."
+    resolutions = (
+        "The slides' network is a language model of words that is not given: here an LSTM and a gated network on the "
+        "declaration's first article, characters repeated a random number of times, the character before to be said.",
+        "Biases by chrono at the start; all weights are trained, the biases too.",
+        "The null token is a sample of zeros. Of the LSTM the cells are looked at, of the gated network the states.",
+        "A unit has forgotten when 1/e of the largest change is left and it stays below; what does not within the samples "
+        "looked at counts as longer than all others.",
+        "Reproduced is a rank correlation of at least 0.7 between set and measured times in every trained network.",
+    )
+    minutes: ClassVar = {"smoke": 0.2, "small": 3, "paper": 120}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=16, t_max=20.0, length=60, warp=4, steps=20, seeds=1),
+        "small": Sizes(hidden=64, t_max=100.0, length=200, warp=8, steps=1500, seeds=3),
+        "paper": Sizes(hidden=256, t_max=200.0, length=500, warp=16, steps=10_000, seeds=5),
+    }
+    tables = (
+        Table(
+            "Set and measured forgetting times; medians over the units of a third. Mean (least–largest) over seeds.",
+            by={"network": "model"},
+            columns={
+                "rank correlation at the start": lambda rows: spread(agreements(rows, "measured before")),
+                "trained": lambda rows: spread(agreements(rows)),
+                "third set shortest, samples": lambda rows: middle_of_third(rows, longest=False),
+                "third set longest, samples": lambda rows: middle_of_third(rows, longest=True),
+                "accuracy": lambda rows: spread(rows.drop_duplicates("key")["accuracy"]),
+                "runs": lambda rows: rows["key"].nunique(),
+            },
+            data=lambda results: results.rows.merge(results.runs[["key", "accuracy"]], on="key"),
+            words=MODELS,
+        ),
+    )
+    figures: ClassVar = {
+        "lstm": Drawing(
+            "What is left of one sample in the cells of a trained LSTM: units by the time scale that was set, long ones on "
+            "top; below, the measured times against the set ones, and the line on which they agree.",
+            lambda results: forgetting_of("lstm", results),
+        ),
+        "gated": Drawing(
+            "The same of a trained gated network, whose units hear of the sample through one another.",
+            lambda results: forgetting_of("gated", results),
+        ),
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        return grid(seed=range(sizes.seeds), model=MODELS)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        return configuration(
+            task="repeat-text", warping="variable", warp=sizes.warp, length=sizes.length,
+            field=point["model"], integrator="euler", hidden=sizes.hidden, init="chrono", t_max=sizes.t_max,
+            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=2e-3, clip=1.0, evaluation=256, threads=1,
+        )  # fmt: skip
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
+        import ctrnn  # noqa: PLC0415
+        from experiments.models.forgetting import forgetting_times  # noqa: PLC0415
+
+        start = run.configuration.untrained_model()
+        before, after = (influence(run.configuration, each) for each in (start, model))
+        columns = {
+            "set": ctrnn.timescales(start.field).tolist(),
+            "by the trained biases": ctrnn.timescales(model.field).tolist(),
+            "measured before": forgetting_times(before).tolist(),
+            "measured": forgetting_times(after).tolist(),
+            "influence": [[float(f"{value:.{DIGITS}g}") for value in unit] for unit in after.T.tolist()],
+        }
+        return [{"unit": unit, **{name: values[unit] for name, values in columns.items()}} for unit in range(after.shape[1])]
+
+    def verdict(self, results: Results) -> Verdict:
+        found = {model: spread(agreements(rows)) for (model,), rows in groups(results.rows, ["model"]).items()}
+        if absent := [model for model in MODELS if model not in found]:
+            raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
+        every = agreements(results.rows)
+        least = min(every) if all(map(math.isfinite, every)) else -1.0  # no order at all agrees with none
+        parts = [Part(f"the rank correlation is at least {bound} in every run", least >= bound) for bound in (AGREES, SOMEWHAT)]
+        numbers: dict[str, float | int | str] = {f"rank correlation, {MODELS[model]}": str(found[model]) for model in MODELS}
+        each = ", ".join(f"{MODELS[model]} {found[model]}" for model in MODELS)
+        return Verdict(parts, numbers, f"Rank correlation of set and measured forgetting times after training: {each}.")

@@ -1,0 +1,167 @@
+r"""Figure 5 of Tallec and Ollivier 2018: trained on warps up to w, tested on slower clocks, up to ten times slower.
+
+    trained    warps 1 .. w
+    tested     warps 2w .. M for M = 2w .. 10w, on sequences of length 10 M, so that each has ten symbols at least
+    accuracy   of the answers after the first run, which is said without having seen anything; guessing is right in 1/8
+
+The caption says uniform warps, the text a variable warping task. Both readings are tried:
+
+    a warp for each sequence    uniform on 1 .. w, the same all along
+    a warp for each symbol      uniform on 1 .. w
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+
+from experiments.reports.spreads import NotEnoughError, number
+from experiments.runs.configuration import Configuration
+from experiments.studies.claims.tallec import MODELS, PAPER, STEPS, TRAINING_SET, trained
+from experiments.studies.results import Results, spreads
+from experiments.studies.specs import Bands, Table, across
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.tasks.any_warp import AnyWarp
+
+if TYPE_CHECKING:
+    from experiments.models.sequence_model import SequenceModel
+
+__all__ = ["TallecFigure5", "slower_tests"]
+
+READINGS = {"sequence": "a warp for each sequence", "symbol": "a warp for each symbol"}
+SYMBOLS = 10  # at least, in a test's sequence
+TIMES = (2, 3, 4, 5, 6, 7, 8, 9, 10)  # the slowest test in multiples of the slowest clock in training; 2 is also the fastest
+PERFECT, DECENT, PLAINS = 0.95, 0.65, 0.8
+
+
+def slower_tests(trained: AnyWarp) -> list[tuple[int, AnyWarp]]:
+    """How many times as slow, and the task; 1 is the range of the training."""
+    w = trained.warp
+    ranges = [(1, 1, w), *((k, TIMES[0] * w, k * w) for k in TIMES)]
+    return [
+        (k, replace(trained, least=least, warp=most, length=max(trained.length, SYMBOLS * most), first=False))
+        for k, least, most in ranges
+    ]
+
+
+def with_ranges(results: Results) -> pd.DataFrame:
+    rows = results.rows
+    return rows.assign(range=rows["least"].astype(str) + "–" + rows["warp"].astype(str))
+
+
+class TallecFigure5(Study):
+    """Plain, leaky and gated networks on clocks slower than any they were trained on."""
+
+    name = "tallec-fig5"
+    question = "How far beyond the clocks of its training does a network still recall the character before?"
+    claim = (
+        "All networks display reasonably good, but not perfect, generalization. Even with warps 10 times longer than the "
+        "training set warps, the networks still have decent accuracy, decreasing from 100% to around 75%. [...] overall, gated "
+        "RNNs perform better but their generalization performance decreases faster with warps eight to ten times longer than "
+        "those seen during training, while plain RNN never have perfect accuracy, below 80% even within the training set "
+        "range, but have a flatter performance when going beyond the training set warp range."
+    )
+    source = f"{PAPER}, app. A and fig. 5."
+    resolutions = (
+        "Trained on uniform warps between 1 and 50, says the caption; on a variable warping task, says the text. Both: a warp "
+        "drawn for each sequence, and one for each symbol. The verdict is on the first, which the figure is said to show.",
+        "The length of the tests is not given: ten times the slowest warp, so that at least ten symbols are heard. Accuracy is "
+        "without the first run, for which there is nothing to remember.",
+        "Up to which warp is not given: from twice to ten times the slowest one of the training, 100 to 500.",
+        "The number of runs is not given: five. Everything else is as in figure 1, also what its text leaves open.",
+        f"“100%” is at least {PERFECT}, “around 75%” and “decent” at least {DECENT}; “flatter” and “faster” compare what is lost "
+        "from the training range to warps ten times longer.",
+        "At smaller scales sequences are shorter and fresh at every step, and the slowest warp of the training is 30.",
+    )
+    minutes: ClassVar = {"smoke": 0.3, "small": 3, "paper": 60}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=16, length=24, warp=2, rate=1e-2, steps=10, every=5, held_out=16, seeds=1, batches=None),
+        "small": Sizes(hidden=64, length=200, warp=30, rate=3e-3, steps=1500, every=100, held_out=256, seeds=3, batches=None),
+        "paper": Sizes(
+            hidden=64, length=500, warp=50, rate=1e-3, steps=STEPS, every=100, held_out=1000, seeds=5, batches=TRAINING_SET
+        ),
+    }
+    tables = (
+        Table(
+            "Accuracy; mean (least–largest) over runs, trained on length {length}. Guessing has 0.125.",
+            by={"trained and tested on": "per", "warps of the test": "range"},
+            columns=across("model", MODELS, "accuracy"),
+            data=with_ranges,
+            words=READINGS,
+        ),
+    )
+    figures: ClassVar = {
+        "accuracies": Bands(
+            "Accuracy on clocks up to so many times slower than the slowest of the training (1: as in training): the "
+            "mean over runs, and a band from least to largest. Flat is a network that does not care how slow it is played.",
+            x="times", y="accuracy", panels=("per", READINGS), lines=("model", {model: model for model in MODELS}),
+            x_label="slowest warp of the test, over that of the training", y_label="accuracy", y_limits=(0.0, 1.04),
+            levels={"guess": 1 / 8},
+        )
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        return grid(seed=range(sizes.seeds), per=READINGS, model=MODELS)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        return trained(point, sizes, sizes.warp, task="recall-any-warp", warp=sizes.warp, per=point["per"])
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        """A row a test."""
+        from experiments.runs.training import evaluate  # noqa: PLC0415
+
+        task, settings = run.configuration.task, run.configuration.training
+        assert isinstance(task, AnyWarp)
+        return [
+            {
+                "times": times,
+                "least": slower.least,
+                "warp": slower.warp,
+                "length": slower.length,
+                "memoryless": slower.baseline_accuracies()["memoryless"],
+                **evaluate(model, slower, "test", settings.evaluation, settings.seed, settings.batch),
+            }
+            for times, slower in slower_tests(task)
+        ]
+
+    def headline(self, record: Mapping[str, Any]) -> str:
+        first, last = record["rows"][0], record["rows"][-1]
+        return f"accuracy {number(first['accuracy'])} as in training, {number(last['accuracy'])} at {last['times']} times slower"
+
+    def verdict(self, results: Results) -> Verdict:
+        rows = results.rows[results.rows["per"] == "sequence"]
+        if absent := [model for model in MODELS if model not in set(rows["model"])]:
+            raise NotEnoughError(f"no run of {', '.join(absent)} with a warp for each sequence is done yet")
+        found = spreads(rows, ["model", "times"], "accuracy")
+        mean = {at: value.mean for at, value in found.items()}
+        longest = TIMES[-1]
+        late = {model: mean[model, longest - 3] - mean[model, longest] for model in MODELS}
+        lost = {model: mean[model, 1] - mean[model, longest] for model in MODELS}
+        each = {k: ", ".join(f"{model} {found[model, k]}" for model in MODELS) for k in (1, longest)}
+        better = [mean["gated", k] > mean["plain", k] for k in (1, *TIMES)]
+        parts = [
+            Part(
+                f"at warps {longest} times longer accuracies are decent",
+                all(mean[model, longest] >= DECENT for model in MODELS),
+                each[longest],
+            ),
+            Part(
+                "gated and leaky are perfect within the range of the training, plain is not",
+                min(mean["leaky", 1], mean["gated", 1]) >= PERFECT and mean["plain", 1] < PLAINS,
+                each[1],
+            ),
+            Part("gated is better than plain all along", all(better), f"in {sum(better)} of {len(better)} tests"),
+            Part(
+                "plain is flatter, and gated loses more at seven to ten times",
+                lost["plain"] < lost["gated"] and late["plain"] < late["gated"],
+                f"plain loses {number(lost['plain'])}, gated {number(lost['gated'])}; "
+                f"from seven times on {number(late['plain'])} and {number(late['gated'])}",
+            ),
+        ]
+        return Verdict(
+            parts, {f"accuracy, {model}, {k} times": str(found[model, k]) for model in MODELS for k in (1, TIMES[0], longest)}
+        )

@@ -1,0 +1,80 @@
+r"""Recall without warping: every network solves it, so failures on warped sequences are due to warping. The smallest study.
+
+input   A C B A ..        output   - A C B ..        nine characters, neighbours differ
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from experiments.reports.spreads import NotEnoughError
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.results import Results, spreads
+from experiments.studies.specs import Dots, Table
+from experiments.studies.study import Part, Point, Sizes, Study, Verdict, grid
+
+__all__ = ["Unwarped"]
+
+MODELS = ("plain", "leaky", "gated")
+SUCCESS = 0.99  # of the answers on held-out sequences
+
+
+class Unwarped(Study):
+    """Plain, leaky and gated networks on recall at warp 1; success is an accuracy of at least 0.99 in every run."""
+
+    name = "unwarped"
+    question = "Do plain, leaky and gated networks all recall the character before when nothing is warped?"
+    claim = (
+        "Without time warping or padding, this is an extremely easy task and all recurrent architectures are successful. "
+        "The only difficulty will come from warping."
+    )
+    source = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 3."
+    resolutions = (
+        "Success is not defined: here it is an accuracy of at least 0.99 on held-out sequences, in every run.",
+        "The first rate is not given: 1e-3 (smoke: 5e-3), with RMSprop at 0.9 and halving when an evaluation is no new lowest.",
+        "The sizes are those of figure 1: 64 units, sequences of length 500, batches of 32, three passes through 50,000 "
+        "sequences, five runs. Smaller scales take shorter sequences, fresh ones at every step, and fewer of everything.",
+        "Leaky units have alpha = sigma(a) each, from 0.5; gates start at torch's own weights.",
+    )
+    minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 30}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=32, length=50, rate=5e-3, steps=200, evaluation=64, seeds=1, batches=None),
+        "small": Sizes(hidden=64, length=200, rate=1e-3, steps=500, evaluation=256, seeds=3, batches=None),
+        "paper": Sizes(hidden=64, length=500, rate=1e-3, steps=4689, evaluation=1000, seeds=5, batches=1563),
+    }
+    tables = (
+        Table(
+            "Recall at warp 1, length {length}; mean (least–largest) over seeds.",
+            by={"model": "model"},
+            columns={"accuracy": "accuracy", "loss, nats": "loss", "runs": len},
+        ),
+    )
+    figures: ClassVar = {
+        "accuracy": Dots(
+            "Held-out accuracy at warp 1: the mean over seeds, and a bar from the least to the largest.",
+            "accuracy", "model", "accuracy", x_limits=lambda least: (min(0.95, least - 0.02), 1.002),
+        )
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        return grid(seed=range(sizes.seeds), model=MODELS)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        return configuration(
+            task="recall", warping="uniform", warp=1, length=sizes.length,
+            field=point["model"], integrator="euler", hidden=sizes.hidden, alpha=0.5,
+            seed=point["seed"], steps=sizes.steps, rate=sizes.rate, batches=sizes.batches, schedule="plateau",
+            evaluate_every=100, evaluation=sizes.evaluation,
+            threads=1,  # with as many always, the bits are the same however the cores are shared out
+        )  # fmt: skip
+
+    def verdict(self, results: Results) -> Verdict:
+        found = {model: spread for (model,), spread in spreads(results.runs, ["model"], "accuracy").items()}
+        if absent := [model for model in MODELS if model not in found]:
+            raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
+        parts = [Part(f"{model} is successful", found[model].low >= SUCCESS, str(found[model])) for model in MODELS]
+        summary = (
+            f"{sum(part.holds is True for part in parts)} of {len(MODELS)} architectures reach an accuracy of {SUCCESS} in "
+            f"every run: {', '.join(f'{model} {found[model]}' for model in MODELS)}."
+        )
+        return Verdict(parts, {f"accuracy, {model}": str(found[model]) for model in MODELS}, summary)

@@ -1,0 +1,154 @@
+r"""What the rows of `compressed` say: accuracies over clocks and where Taylor steps break, for its verdict, tables and figures.
+
+rows    clock_given, rate, trained, on: of the training;  way, clock: how the weights are run;  accuracy, finite, largest and
+        median of g dt, states: the largest difference of a state from that at c = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from experiments.models.integrators import EXACT
+from experiments.reports.spreads import NotEnoughError, number, spread
+from experiments.studies.clocks.figures import accuracy_over_clocks, accuracy_over_g_dt
+from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, WAYS
+from experiments.studies.results import Results, groups, where
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "accuracy_cell",
+    "accuracy_figure",
+    "difference_between_clocks",
+    "exact_g_dt",
+    "exponential_words",
+    "g_dt_cell",
+    "g_dt_figure",
+    "given",
+    "held_and_lost",
+    "moved_numbers",
+    "not_given",
+    "not_given_words",
+    "run_as_trained",
+    "span",
+]
+
+
+def given(results: Results) -> pd.DataFrame:
+    """The rows of models that the clock is given to."""
+    return where(results.rows, clock_given=True)
+
+
+def not_given(results: Results) -> pd.DataFrame:
+    """The rows of models that take every sample as one unit of time."""
+    return where(results.rows, clock_given=False)
+
+
+def run_as_trained(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of weights that are run in the way in which they were trained."""
+    return rows if rows.empty else rows[rows["way"] == rows["trained"]]
+
+
+def span(rows: pd.DataFrame) -> str:
+    """The accuracies from the least to the largest."""
+    if rows.empty:
+        return "–"
+    low, high = f"{rows['accuracy'].min():.2f}", f"{rows['accuracy'].max():.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def difference_between_clocks(rows: pd.DataFrame) -> tuple[float, float]:
+    """Of weights run exactly: the largest difference between clocks, of accuracy and of a state."""
+    exact = where(rows, way=EXACT)
+    accuracies = exact.groupby("key")["accuracy"].agg(["min", "max"])
+    return float((accuracies["max"] - accuracies["min"]).max()), float(exact["states"].max())
+
+
+def exact_g_dt(rows: pd.DataFrame, kept: float) -> pd.DataFrame:
+    """Of weights that keep their accuracy on every clock where they are run exactly: key, clock, and the largest g dt there.
+
+    That of the Taylor step itself would be no measure: where it diverges, so do its gates.
+    """
+    exact = where(rows, way=EXACT)
+    able = exact[exact.groupby("key")["accuracy"].transform("min") >= kept].dropna(subset=["largest"])
+    return able[["key", "clock", "largest"]].rename(columns={"largest": "exact_largest"})
+
+
+def held_and_lost(rows: pd.DataFrame, kept: float, lost: float) -> tuple[pd.Series, pd.Series]:
+    """Of these weights run by Taylor steps: the largest g dt on the fastest clock kept, and on the first faster one lost."""
+    taylor = where(rows, way="euler").merge(exact_g_dt(rows, kept), on=["key", "clock"]).sort_values("clock")
+    good = taylor[taylor["accuracy"] >= kept].groupby("key").last()
+    beyond = taylor[(taylor["accuracy"] <= lost) & (taylor["clock"] > taylor["key"].map(good["clock"]))]
+    return good["exact_largest"], beyond.groupby("key").first()["exact_largest"]
+
+
+def exponential_words(rows: pd.DataFrame) -> str:
+    step = "exponential-euler"
+    mine = where(rows, trained=step, on="slow", way=step)
+    if mine.empty:
+        return ""
+    finite = ", always finite" if mine["finite"].all() else ""
+    ends = " and ".join(f"{span(where(mine, clock=c))} at c = {c:g}" for c in (1.0, 4.0, 16.0))
+    return f"trained and run by exponential Euler steps it is {ends}{finite}. "
+
+
+def not_given_words(results: Results) -> str:
+    """Of models that the clock is not given to, run as they were trained, on the slowest clock and on the fastest."""
+    rows = run_as_trained(not_given(results))
+    if rows.empty:
+        return ""
+    ends = sorted({rows["clock"].min(), rows["clock"].max()})
+    parts = [
+        f"trained on {on} clocks, {' and '.join(f'{span(where(mine, clock=end))} at c = {end:g}' for end in ends)}"
+        for (on,), mine in groups(rows, ["on"]).items()
+    ]
+    return f"Not told the clock, models run as trained have, {'; '.join(parts)}."
+
+
+def moved_numbers(rows: pd.DataFrame, clocks: Mapping[str, Sequence[float]]) -> dict[str, str]:
+    """Accuracy before and after a move to another way of running, at the fastest clock that was trained on."""
+    numbers = {}
+    found = groups(rows[rows["clock"] == rows["on"].map(lambda on: max(clocks[on]))], ["trained", "on", "way"])
+    for (trained, on, way), mine in found.items():
+        own = found.get((trained, on, trained))
+        known = way != SOFTPLUS_CLOCK or (trained, on) == ("euler", "unit")
+        if own is not None and known and way not in (trained, "exponential-euler"):
+            name = f"trained {WAYS[trained]} on {on}, run {WAYS[way]}, at the fastest clock of training (before the move)"
+            numbers[name] = f"{span(mine)} ({span(own)})"
+    return numbers
+
+
+def accuracy_cell(rows: pd.DataFrame) -> str:
+    found = spread(rows["accuracy"])
+    written = f"{found.mean:.2f}" if found.count == 1 else str(found)
+    return written if rows["finite"].all() else f"{written} ×"
+
+
+def g_dt_cell(rows: pd.DataFrame) -> str:
+    known = rows.dropna(subset=["largest", "median"])
+    return "×" if known.empty else f"{number(known['largest'].max(), 2)}, {number(known['median'].median(), 2)}"
+
+
+def accuracy_figure(results: Results, clock_given: bool, rate: str, clocks: Mapping[str, Sequence[float]]) -> Figure:
+    rows = where(results.rows, clock_given=clock_given, rate=rate)
+    if rows.empty:
+        raise NotEnoughError("there is no point to draw yet")
+    rows = rows[(rows["on"] != "unit") & (rows["way"] != SOFTPLUS_CLOCK)]
+    order = rows["trained"].map(list(WAYS).index)
+    rows = rows.assign(row="trained " + rows["trained"].map(WAYS), column="on " + rows["on"] + " clocks")
+    diverged = where(results.runs[results.runs["key"].isin(results.diverged)], clock_given=clock_given, rate=rate)
+    empty = {(f"trained {WAYS[trained]}", f"on {on} clocks") for trained, on in groups(diverged, ["trained", "on"])}
+    label = "speed c of the clock: a symbol is held for 16 / c samples"
+    shaded = {f"on {on} clocks": trained for on, trained in clocks.items()}
+    return accuracy_over_clocks(rows.iloc[order.argsort(kind="stable")], label, shaded, 1 / 9, empty)
+
+
+def g_dt_figure(rows: pd.DataFrame, kept: float) -> Figure:
+    if rows.empty:
+        raise NotEnoughError("there is no point to draw yet")
+    marks = rows[rows["way"] != SOFTPLUS_CLOCK].merge(exact_g_dt(rows, kept), on=["key", "clock"])
+    return accuracy_over_g_dt(marks, "largest c′ g of the exact run: own time × rate")

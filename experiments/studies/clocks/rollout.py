@@ -1,0 +1,99 @@
+r"""A trained model run on a clock and by an integrator that it was perhaps not trained with: outputs, states, and g dt.
+
+    g dt    dt the own time that a sample takes (c' in the paper), g(x, h) the rate of a unit where the sample begins
+
+A Taylor step of dh = g (f - h) keeps 1 - g dt of a state: below 0 from g dt = 1 on, larger than 1 in size from 2 on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+import ctrnn
+from discretize import DiscreteRNN, ExponentialEuler, SolverError, SolverWarning, StepError
+from experiments.models.integrators import EXACT, IntegratorSettings
+from experiments.tasks.task import Batch
+
+if TYPE_CHECKING:
+    from experiments.models.sequence_model import SequenceModel
+
+__all__ = [
+    "FINE",
+    "INTEGRATORS",
+    "RATES",
+    "SOFTPLUS_CLOCK",
+    "WAYS",
+    "Rollout",
+    "is_right",
+    "largest_magnitude",
+    "roll_out",
+    "ways_of",
+]
+
+RATES = {"sigmoid": "gated", "softplus": "gated-softplus", "exponential": "gated-exponential"}  # rate -> field
+INTEGRATORS = ("euler", "exponential-euler", EXACT)
+SOFTPLUS_CLOCK = "softplus-clock"
+WAYS = {"euler": "Euler", "exponential-euler": "exponential", EXACT: "exact", SOFTPLUS_CLOCK: "softplus clock"}
+FINE = IntegratorSettings(rtol=1e-5, atol=1e-7)  # so that what is left between clocks is not the solver's
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Shape:  outputs (time, batch, outputs); states (time, batch, hidden); g_dt (n,), over samples, sequences and units."""
+
+    outputs: Tensor
+    states: Tensor
+    g_dt: Tensor
+
+    @property
+    def finite(self) -> bool:
+        return bool(self.outputs.isfinite().all())
+
+
+@torch.no_grad()
+def roll_out(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | None:
+    """The model over a batch of which each sample takes so much own time; None where its solver cannot go on."""
+    field = model.field
+    if not isinstance(field, ctrnn.Relaxation):
+        raise TypeError(f"the rate of a {type(field).__name__} is not known; it takes a ctrnn.Relaxation.")
+    xs = batch.xs.to(model.read_out.weight)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SolverWarning)  # of costs, which are not measured here
+            states, _ = model.rnn(xs, ts=batch.ts, lengths=batch.lengths)
+    except (SolverError, StepError):
+        return None
+    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+    g_dt = own_time * field.rate(xs, before).expand_as(states)
+    if batch.lengths is not None:
+        g_dt = g_dt[torch.arange(len(xs))[:, None] < batch.lengths]
+    return Rollout(model.read_out(states), states, g_dt.flatten())
+
+
+def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:
+    r"""The same weights under every integrator, and on the softplus clock where the gate is a sigmoid.
+
+    1 - e^-softplus(z) = sigma(z)       the same cell where a sample takes one unit, another one everywhere else
+    """
+    ways = {name: model.under(name, FINE) for name in INTEGRATORS}
+    field = model.field
+    if isinstance(field, ctrnn.Relaxation) and type(field.rate) is ctrnn.GateRate:
+        ways[SOFTPLUS_CLOCK] = model.under("exponential-euler", FINE)
+        ways[SOFTPLUS_CLOCK].rnn = DiscreteRNN(ctrnn.softplus_clock(field), step=ExponentialEuler())
+    return ways
+
+
+def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the largest output is the target's; of outputs that are not finite none is."""
+    return (outputs.argmax(-1) == targets) & outputs.isfinite().all(-1)
+
+
+def largest_magnitude(values: Tensor) -> float | None:
+    """The largest absolute value; None where it is not a number, or more than float32 holds."""
+    largest = float(values.abs().max())
+    return largest if largest < float("inf") else None

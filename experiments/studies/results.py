@@ -1,0 +1,74 @@
+r"""The records of a study as two data frames.
+
+runs    a row a run: its key, the axes of its point, the training's measures
+rows    a row a row that `Study.measure` gave, of all runs: key and axes of the run, and what was measured
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from experiments.reports.spreads import Spread, spread
+
+__all__ = ["Record", "Results", "groups", "spreads", "where"]
+
+Record = Mapping[str, Any]  # as in DIR/runs/KEY/rows.json, see folder.py
+
+
+class Results:
+    """What is said of a study comes from here; the records may be a part of all."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.records = list(records)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        return pd.DataFrame([{"key": one["key"], **one["point"], **one["measures"]} for one in self.records])
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        rows = [{"key": one["key"], **one["point"], **row} for one in self.records for row in one["rows"]]
+        axes = dict.fromkeys(axis for one in self.records for axis in one["point"])
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["key", *axes])
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """Key -> step, of the trainings whose loss was no longer finite."""
+        return {one["key"]: one["diverged"] for one in self.records if one["diverged"] is not None}
+
+    def settings(self, name: str) -> list[Any]:
+        """The different values of a setting in the configurations. Raises: KeyError for one that none has."""
+        parts = [part for one in self.records for part in one["configuration"].values() if isinstance(part, dict)]
+        found = list(dict.fromkeys(part[name] for part in parts if name in part))
+        if not found:
+            raise KeyError(f"no configuration has a setting {name!r}.")
+        return found
+
+
+def where(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
+    """The rows with these values in these columns; none of a frame without them."""
+    for column, value in values.items():
+        frame = frame[frame[column] == value] if column in frame else frame.iloc[:0]
+    return frame
+
+
+def groups(frame: pd.DataFrame, by: Sequence[str]) -> dict[tuple[Any, ...], pd.DataFrame]:
+    """Rows of equal values in these columns, in the order in which they first come."""
+    if frame.empty:
+        return {}
+    found = frame.groupby(list(by), sort=False, dropna=False)
+    return {tuple(map(_plain, key)): same for key, same in found}
+
+
+def spreads(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[tuple[Any, ...], Spread]:
+    """The spread of a column in each group."""
+    return {key: spread(same[column]) for key, same in groups(frame, by).items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python's, not numpy's: `is True` and words depend on it."""
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,182 @@
+r"""Tables and figures of a study, declared by the columns of its data frames.
+
+    Table       a line for each group of equal `by`, a cell for each column: a spread, or what a function makes of the group
+    Bands       lines over x with bands from least to largest, panel above panel
+    Dots        a row and a dot for each group
+    Drawing     whatever else a function draws
+
+The frame is the results' "runs" or "rows", or what a function makes of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pandas as pd
+
+from experiments.reports.spreads import NotEnoughError, Spread, markdown, spread
+from experiments.studies.results import Results, groups, spreads
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "Table", "across"]
+
+Cell = str | Callable[[pd.DataFrame], object]
+Data = Literal["runs", "rows"] | Callable[[Results], pd.DataFrame]
+
+
+class FigureSpec(Protocol):
+    """A figure with the sentence that says what to see."""
+
+    @property
+    def caption(self) -> str: ...
+    def draw(self, results: Results) -> Figure:
+        """Raises: NotEnoughError where there is nothing to draw."""
+
+
+@dataclass(frozen=True)
+class Table:
+    r"""A Markdown table below its caption; "" where the frame is empty.
+
+    Args:    caption, headings: "{length}" is the value of that setting, or else column;  by: heading -> column;
+             columns: heading -> column, whose spread is shown, or function of the group;  sort: key of a line from the values of
+             `by`, else lines are in the order of the runs;  words: for values of `by`;  empty: in place of an empty table.
+    """
+
+    caption: str
+    by: Mapping[str, str]
+    columns: Mapping[str, Cell]
+    data: Data = "runs"
+    sort: Callable[..., Any] | None = None
+    words: Mapping[Any, str] = field(default_factory=dict)
+    empty: str = ""
+
+    def markdown(self, results: Results) -> str:
+        frame = _frame(self.data, results)
+        found = groups(frame, list(self.by.values()))
+        if not found:
+            return self.empty
+        keys, sort = list(found), self.sort
+        if sort is not None:
+            keys.sort(key=lambda key: sort(*key))
+        settings = _Settings(frame, results)
+        head = [heading.format_map(settings) for heading in (*self.by, *self.columns)]
+        lines = [
+            [*(self.words.get(value, value) for value in key), *(cell_of(found[key], cell) for cell in self.columns.values())]
+            for key in keys
+        ]
+        return f"{self.caption.format_map(settings)}\n\n{markdown(head, lines)}"
+
+
+def across(column: str, values: Iterable[Any] | Mapping[str, Any], cell: Cell) -> dict[str, Cell]:
+    """Columns for `Table`, one for each of these values of a column; with a mapping, its keys are the headings."""
+    named = values if isinstance(values, Mapping) else {str(value): value for value in values}
+
+    def among(value: Any) -> Cell:
+        return lambda group: cell_of(group[group[column] == value], cell)
+
+    return {heading: among(value) for heading, value in named.items()}
+
+
+def cell_of(group: pd.DataFrame, cell: Cell) -> object:
+    if group.empty:
+        return None
+    return cell(group) if callable(cell) else spread(group[cell])
+
+
+@dataclass(frozen=True)
+class Bands:
+    r"""Means over runs as lines, with bands from the least to the largest.
+
+    Args:    x, y: columns;  lines: column, and value -> name of a line;  panels: column, and title of a panel with "{}" for the
+             value, or value -> title;  levels: name -> y of a thin line.
+    """
+
+    caption: str
+    x: str
+    y: str
+    lines: tuple[str, Mapping[Any, str]]
+    x_label: str
+    y_label: str
+    panels: tuple[str, str | Mapping[Any, str]] | None = None
+    data: Data = "rows"
+    x_log: bool = False
+    y_log: bool = False
+    y_limits: tuple[float, float] | None = None
+    levels: Mapping[str, float] | None = None
+
+    def draw(self, results: Results) -> Figure:
+        from experiments.reports.bands import bands  # noqa: PLC0415
+
+        frame, (column, names) = _frame(self.data, results), self.lines
+        if self.panels is None:
+            return self._drawn(bands, {"": self._lines(frame, column, names)})
+        by, titles = self.panels
+        found = {key: same for (key,), same in groups(frame, [by]).items()}
+        order = {key: titles.format(key) for key in sorted(found)} if isinstance(titles, str) else titles
+        return self._drawn(bands, {title: self._lines(found[key], column, names) for key, title in order.items() if key in found})
+
+    def _lines(self, frame: pd.DataFrame, column: str, names: Mapping[Any, str]) -> dict[str, dict[float, Spread]]:
+        points = groups(frame, [column])
+        return {
+            name: {float(x): value for (x,), value in spreads(points[key,], [self.x], self.y).items()}
+            for key, name in names.items()
+            if (key,) in points
+        }
+
+    def _drawn(self, bands: Callable[..., Figure], panels: Mapping[str, Any]) -> Figure:
+        options = {"x_log": self.x_log, "y_log": self.y_log, "y_limits": self.y_limits, "levels": self.levels}
+        return bands(panels, self.x_label, self.y_label, **options)
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A row for each value of a column: a dot at the mean of `x`, with a bar from the least to the largest."""
+
+    caption: str
+    x: str
+    by: str
+    x_label: str
+    x_limits: Callable[[float], tuple[float, float]]  # from the least value
+    data: Data = "runs"
+
+    def draw(self, results: Results) -> Figure:
+        from experiments.reports.bands import dots  # noqa: PLC0415
+
+        found = {str(key): {"": value} for (key,), value in spreads(_frame(self.data, results), [self.by], self.x).items()}
+        if not found:
+            raise NotEnoughError("there is no point to draw yet")
+        return dots(found, self.x_label, x_limits=self.x_limits(min(row[""].low for row in found.values())))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that a function draws. Raises: NotEnoughError where there is nothing to draw."""
+
+    caption: str
+    drawn_by: Callable[[Results], Figure]
+
+    def draw(self, results: Results) -> Figure:
+        return self.drawn_by(results)
+
+
+class _Settings(dict[str, str]):
+    """Values for places in a text, "200" or "200, 500": of a setting, else of a column."""
+
+    def __init__(self, frame: pd.DataFrame, results: Results) -> None:
+        super().__init__()
+        self.frame, self.results = frame, results
+
+    def __missing__(self, name: str) -> str:
+        try:
+            values = self.results.settings(name)
+        except KeyError:
+            values = list(self.frame[name].dropna().unique())
+        return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _frame(data: Data, results: Results) -> pd.DataFrame:
+    return data(results) if callable(data) else results.runs if data == "runs" else results.rows
