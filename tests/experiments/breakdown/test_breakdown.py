@@ -88,7 +88,7 @@ def test_the_measured_runs_are_the_modules_own():
     stepped = discretize.DiscreteRNN(field, dt=dt)(xs)[0]
     # The state before the first sample counts too, as 0.
     expected = math.sqrt(float((stepped - exact).detach().square().sum()) / (7 * 8))
-    assert (one.field, one.step) == ("gru", "Euler")
+    assert (one.field, one.step, one.lost) == ("gru", "Euler", False)
     assert one.drift == pytest.approx(expected, rel=1e-5)
     before = torch.cat([torch.zeros(1, 1, 8), exact[:-1]])
     local = discretize.Euler()(field, xs, before, dt) - exact
@@ -141,6 +141,7 @@ def made(tmp_path_factory):
     """The parts that take seconds, run as the command runs them."""
     out, said = tmp_path_factory.mktemp("atlas"), []
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "WORKERS", 1)
         patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", power.power_section)))
         for module in (run, report):
             patch.setattr(module, "say", said.append)

@@ -4,6 +4,7 @@ import copy
 import json
 import re
 from html.parser import HTMLParser
+from itertools import islice
 from types import SimpleNamespace
 
 import matplotlib
@@ -77,14 +78,36 @@ def shorten_training(patch):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """One whole run, identities and all, on a small recording whose name is not safe in HTML."""
+def briefly():
+    """Both models after a few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_training(patch)
+        return {name: trained.train(name) for name in trained.MODELS}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """What sections compute from the small recording, computed once."""
+    recording = load(small_recording(tmp_path_factory.mktemp("played")), 12.0)
+    h = warped_runs.unwarped(recording)
+    runs = {clock.name: warped_runs.run_clock(recording, clock, h) for clock in warped_runs.clocks_for(len(h))}
+    return SimpleNamespace(recording=recording, h=h, runs=runs, stepped=steps.compare(recording))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, briefly, played):
+    """One whole run, with some of the identities, on a small recording whose name is not safe in HTML."""
     folder = tmp_path_factory.mktemp("demo")
     said = []
     with pytest.MonkeyPatch.context() as patch:
         for module in (run, report):
             patch.setattr(module, "say", said.append)
         shorten_training(patch)
+        patch.setattr(trained, "train", briefly.get)
+        patch.setattr(clocks, "run_clock", lambda recording, clock, h: played.runs[clock.name])
+        patch.setattr(steps, "compare", lambda recording: played.stepped)
+        some = list(islice(proofs.checked(), 20))  # of the paper and of ours; derivations tests them all, and the slow test here
+        patch.setattr(proofs, "checked", lambda: iter(some))
         words = ["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")]
         code = __main__.main(words)
     text = (folder / "out" / "index.html").read_text(encoding="utf-8")
@@ -225,10 +248,9 @@ def test_page_terminal_and_numbers_agree(made):
     assert made.numbers["failures"] == []
 
 
-def test_warped_states_land_on_an_independent_solution(tmp_path):
+def test_warped_states_land_on_an_independent_solution(played):
     # By SciPy, from the formula: nothing of the path, the warp, the field's flow or the solver is shared.
-    recording = load(small_recording(tmp_path), 12.0)
-    field = cell.field_for(2)
+    recording, field = played.recording, cell.field_for(2)
     W = {name: value.detach().numpy() for name, value in field.named_parameters()}
     samples = np.arange(len(recording.xs))
 
@@ -242,13 +264,11 @@ def test_warped_states_land_on_an_independent_solution(tmp_path):
     for s in samples[:-1]:
         solved = solve_ivp(f, (s, s + 1), expected[-1], rtol=1e-11, atol=1e-12, method="DOP853")
         expected.append(solved.y[:, -1])
-    h = warped_runs.unwarped(recording)
-    np.testing.assert_allclose(h, expected, rtol=0, atol=warped_runs.allowed_deviation())
-    for clock in warped_runs.clocks_for(len(recording.xs)):
-        ran = warped_runs.run_clock(recording, clock, h)
-        assert np.abs(ran.with_speed - expected).max() < warped_runs.allowed_deviation(), clock.name
-        assert ran.largest_without > 0.05, clock.name
-        np.testing.assert_allclose(ran.largest, np.abs(ran.with_speed - h).max())
+    np.testing.assert_allclose(played.h, expected, rtol=0, atol=warped_runs.allowed_deviation())
+    for name, ran in played.runs.items():
+        assert np.abs(ran.with_speed - expected).max() < warped_runs.allowed_deviation(), name
+        assert ran.largest_without > 0.05, name
+        np.testing.assert_allclose(ran.largest, np.abs(ran.with_speed - played.h).max())
 
 
 def test_four_clocks_show_every_sample():
@@ -262,31 +282,23 @@ def test_variable_repeats_last_1_to_5_units():
     assert sorted(lasts.unique().tolist()) == [1, 2, 3, 4, 5]
 
 
-def test_stepped_states_are_euler_steps_with_the_gate_divided_by_n(tmp_path):
-    recording = load(small_recording(tmp_path), 12.0)
-    _, runs, _ = steps.compare(recording)
+@torch.no_grad()
+def test_stepped_states_are_euler_steps_with_the_gate_divided_by_n(played):
+    _, runs, _ = played.stepped
     field = cell.field_for(2)
     for n, states in ((ran.n, ran.states) for ran in runs):
         h = torch.zeros(1, cell.UNITS, dtype=torch.float64)
-        for x in torch.from_numpy(recording.xs):
+        for x in torch.from_numpy(played.recording.xs):
             for _ in range(n):
                 g = field.rate(x[None], h) / n
                 h = g * field.candidate(x[None], h) + (1 - g) * h
-        np.testing.assert_allclose(states[-1], h[0].detach().numpy(), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(states[-1], h[0].numpy(), rtol=0, atol=1e-12)
 
 
-def test_euler_steps_come_to_the_solution_as_one_over_n(tmp_path):
-    _, runs, gate = steps.compare(load(small_recording(tmp_path), 12.0))
+def test_euler_steps_come_to_the_solution_as_one_over_n(played):
+    _, runs, gate = played.stepped
     assert 0 < gate < 1
     assert steps.observed_orders(runs)[-1] == pytest.approx(1, abs=0.1)
-
-
-@pytest.fixture(scope="module")
-def briefly():
-    """Both models after a few steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        shorten_training(patch)
-        return {name: trained.train(name).model for name in trained.MODELS}
 
 
 def test_both_models_start_from_the_same_weights_and_are_moved_by_training(monkeypatch, briefly):
@@ -294,7 +306,7 @@ def test_both_models_start_from_the_same_weights_and_are_moved_by_training(monke
     start = {name: trained.train(name).model.state_dict() for name in trained.MODELS}
     for name, weights in start["euler"].items():
         assert torch.equal(weights, start["exact"][name])
-        ends = [briefly[integrator].state_dict()[name] for integrator in trained.MODELS]
+        ends = [briefly[integrator].model.state_dict()[name] for integrator in trained.MODELS]
         assert not torch.equal(*ends)
         assert not any(torch.equal(weights, end) for end in ends)
 
@@ -314,17 +326,17 @@ def by_hand(model, n):
 
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_a_discretized_model_given_its_clock_takes_steps_as_long_as_its_samples(briefly, n):
-    f, xs = by_hand(briefly["euler"], n)
+    f, xs = by_hand(briefly["euler"].model, n)
     h = np.zeros(trained.HIDDEN)
     for x in xs[:, 5]:
         h = h + trained.OWN_TIME / n * f(x, h)
-    got = trained.clock_given(briefly["euler"], "euler", n)
+    got = trained.clock_given(briefly["euler"].model, "euler", n)
     np.testing.assert_allclose(got.states[-1, 5], h, rtol=0, atol=1e-10)
 
 
 def test_the_largest_gate_is_that_of_the_states_from_which_steps_begin(briefly):
     """A gate that is 1/2 at the start and falls as the state rises to its constant candidate."""
-    model = copy.deepcopy(briefly["euler"])
+    model = copy.deepcopy(briefly["euler"].model)
     with torch.no_grad():
         for weights in model.field.parameters():
             weights.zero_()
@@ -335,16 +347,17 @@ def test_the_largest_gate_is_that_of_the_states_from_which_steps_begin(briefly):
 
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_a_solved_model_given_its_clock_is_the_solution_in_which_every_symbol_lasts_as_long_as_ever(briefly, n):
-    f, xs = by_hand(briefly["exact"], 1)
-    got = trained.clock_given(briefly["exact"], "exact", n)
+    f, xs = by_hand(briefly["exact"].model, 1)
+    got = trained.clock_given(briefly["exact"].model, "exact", n)
     h = np.zeros(trained.HIDDEN)
     for k, x in enumerate(xs[:3, 5]):
         h = solve_ivp(lambda _, h: f(x, h), (0, trained.OWN_TIME), h, rtol=1e-10, atol=1e-12, method="DOP853").y[:, -1]  # noqa: B023
         np.testing.assert_allclose(got.states[k, 5], h, rtol=0, atol=warped_runs.allowed_deviation())
 
 
-def test_a_model_that_did_not_learn_fails_and_so_do_states_that_depend_on_the_clock(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(trained, "STEPS", 1)
+def test_a_model_that_did_not_learn_fails_and_so_do_states_that_depend_on_the_clock(tmp_path, monkeypatch, capsys, briefly):
+    monkeypatch.setattr(trained, "train", briefly.get)  # after 30 steps they have learned nothing yet
+    monkeypatch.setattr(trained, "SAMPLES", (1, 3))
     monkeypatch.setattr(trained, "allowed_deviation", lambda: 1e-16)
     assert main_on(tmp_path, monkeypatch, trained.section) == 1
     failures = json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]
@@ -356,7 +369,9 @@ def test_a_share_below_all_is_never_told_as_all():
     assert [trained.at_least(share) for share in (1.0, 0.99999, 0.951)] == ["all", "at least 99.9 %", "at least 95.1 %"]
 
 
-def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, monkeypatch, capsys):
+def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, monkeypatch, capsys, played):
+    monkeypatch.setattr(clocks, "unwarped", lambda recording: played.h)
+    monkeypatch.setattr(clocks, "run_clock", lambda recording, clock, h: played.runs[clock.name])
     monkeypatch.setattr(clocks, "allowed_deviation", lambda: 1e-16)
     assert main_on(tmp_path, monkeypatch, clocks.section) == 1
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
@@ -388,7 +403,9 @@ def test_a_misprint_that_suddenly_holds_fails(monkeypatch, tmp_path):
     assert main_on(tmp_path, monkeypatch, proofs.section) == 1
 
 
-def test_a_slope_that_is_not_one_fails(tmp_path, monkeypatch):
+def test_a_slope_that_is_not_one_fails(tmp_path, monkeypatch, played):
+    monkeypatch.setattr(steps, "compare", lambda recording: played.stepped)
+    monkeypatch.setattr(steps, "slowed_exactly", lambda recording, exact: 0.0)
     monkeypatch.setattr(steps, "ORDER_LIMITS", (1.9, 2.1))
     assert main_on(tmp_path, monkeypatch, steps.section) == 1
 
