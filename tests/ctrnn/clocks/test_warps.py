@@ -277,6 +277,10 @@ def test_a_smooth_clock_is_positive_between_the_points_of_any_grid():
     for a in (1.0, 1.01, -1.5):
         with pytest.raises(ValueError, match=r"stand still or run back.*make the coefficients smaller"):
             narrow(a)
+    # Below 0 only halfway between two of the grid's 1024 points: the bound between them refuses it.
+    phase = math.pi / 1024
+    with pytest.raises(ValueError, match="its speed is not safely above 0"):
+        SmoothWarp(1.0, [1.000001 * math.cos(phase)], [1.000001 * math.sin(phase)])
 
 
 class Late(Warp):
