@@ -1,1 +1,1 @@
-"""What things cost, side by side in one run against what a user would take instead."""
+"""Times, memory and first use of this toolkit, side by side with other libraries."""

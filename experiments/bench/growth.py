@@ -1,70 +1,62 @@
-r"""How cost grows: forward + backward over one size at a time, all else held, with the exponent of the power law that fits.
+r"""Cost of forward + backward over one size at a time, all else held, and the exponent of the power law that fits.
 
     seconds ~ x^p      p is the slope of log(seconds) over log(x), least squares over all points of the sweep
 
-Cells over length, batch and hidden size; solves over these, over the error asked for, and over stiffness: the ratio of the
-largest to the smallest rate of a leaky field. Every solve is at the loosest tolerance that meets its error, here too.
+Cells over length, batch and hidden size; solves over these, over the error wanted, and over stiffness: the ratio of the
+largest to the smallest rate of a leaky field. Every solve is at the loosest tolerance that meets its error.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 
 import ctrnn
-from experiments.bench import cells, solves
-from experiments.bench.cells import CellSizes
-from experiments.bench.rows import BACKWARD, Row
-from experiments.bench.solves import Candidate, Problem
+from experiments.bench.cells import CellSizes, cell_rows
+from experiments.bench.rows import BACKWARD, Row, medians
+from experiments.bench.session import Session
+from experiments.bench.solves import TARGET, Problem, SolveCandidate, solve_rows
 
 __all__ = ["Sweep", "cell_growth", "exponent", "solve_growth", "stiff_problem", "sweeps"]
 
-Words = Callable[[str], None]
+LETTERS = {"time": "T", "batch": "B", "hidden": "H"}
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A name, what x is, and the points; a word of `Problem.gated` and `CellSizes` is varied, or "error" or "stiffness"."""
+    """Points of one size: a name of `Problem.gated` or `CellSizes`, or "error" or "stiffness"."""
 
     varied: str
     points: tuple[float, ...]
 
 
-def cell_growth(
-    sweep: Sweep, base: CellSizes, peers: Sequence[str], rounds: int, *, device: str, skip: Callable[[str, str], None],
-    tell: Words, settle: Callable[[], None],
-) -> Iterator[Row]:  # fmt: skip
-    """The gated cell by every engine, torch.nn.GRU, and the loop."""
-    for point in sweep.points:
-        sizes = replace(base, **{sweep.varied: int(point)})
-        x = cells.samples(sizes, device)
-        found = cells.candidates(sizes, x, ("gated",), peers, skip=skip)
-        facts = {"sweep": f"cells over {sweep.varied}", "x": point, "base": str(base)}
-        yield from cells.measured(sizes, found, x, rounds, tell, (BACKWARD,), "growth", facts, settle)
+def cell_growth(session: Session, sweep: Sweep, base: CellSizes) -> Iterator[Row]:
+    """Times of the gated cell by every engine, of torch.nn.GRU, and of the loop."""
+    for x in sweep.points:
+        sizes = replace(base, **{sweep.varied: int(x)})
+        facts = {"sweep": f"cells over {sweep.varied}", "x": x, "base": str(base)}
+        yield from cell_rows(session, sizes, ("gated",), "growth", (BACKWARD,), **facts)
 
 
-def solve_growth(
-    sweep: Sweep, base: dict[str, int], candidates: Sequence[Candidate], rounds: int, *, device: str,
-    skip: Callable[[str, str], None], tell: Words, settle: Callable[[], None],
-) -> Iterator[Row]:  # fmt: skip
-    """The candidates at equal measured error."""
-    for point in sweep.points:
-        target = point if sweep.varied == "error" else 1e-6
+def solve_growth(session: Session, sweep: Sweep, base: Mapping[str, int], candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
+    """Times of the candidates at equal measured error."""
+    words = ", ".join(f"{LETTERS[key]} {value}" for key, value in base.items())
+    for x in sweep.points:
+        target = x if sweep.varied == "error" else TARGET
         if sweep.varied == "stiffness":
-            problem = stiff_problem(point, **base, device=device)
+            problem = stiff_problem(x, **base, device=session.device)
         else:
-            varied = {} if sweep.varied == "error" else {sweep.varied: int(point)}
-            problem = Problem.gated(**{**base, **varied}, device=device)
-        facts: dict[str, Any] = {"sweep": f"solves over {sweep.varied}", "x": point, "base": _words(base)}
-        yield from solves.measured(
-            replace(problem, name=f"{problem.name}, error {target:g}"), candidates, rounds,
-            skip=skip, tell=tell, target=target, works=(BACKWARD,), part="growth", facts=facts, settle=settle,
-        )  # fmt: skip
+            sizes = {key: int(x) if key == sweep.varied else size for key, size in base.items()}
+            problem = Problem.gated(**sizes, device=session.device)
+        problem = replace(problem, name=f"{problem.name}, error {target:g}")
+        facts = {"sweep": f"solves over {sweep.varied}", "x": x, "base": words}
+        yield from solve_rows(session, problem, candidates, target, "growth", (BACKWARD,), **facts)
 
 
 def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
@@ -78,23 +70,15 @@ def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str 
     return Problem.of(name, field.to(device), xs.to(device))
 
 
-def sweeps(rows: Iterable[Row]) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """sweep -> candidate -> (x, median seconds), by x."""
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if row.part == "growth":
-            lines = found.setdefault(row.facts["sweep"], {})
-            lines.setdefault(row.candidate, []).append((row.facts["x"], row.median))
-    return {sweep: {name: sorted(points) for name, points in lines.items()} for sweep, lines in found.items()}
+def sweeps(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Median seconds, candidates by x, for each sweep."""
+    growing = rows[rows["part"] == "growth"]
+    return {str(sweep): medians(same, "x") for sweep, same in growing.groupby("sweep", sort=False)} if len(growing) else {}
 
 
-def exponent(points: Sequence[tuple[float, float]]) -> float | None:
-    """p of seconds ~ x^p; None for fewer than two points."""
-    if len({x for x, _ in points}) < 2:
+def exponent(seconds: pd.Series) -> float | None:
+    """p of seconds ~ x^p for seconds by x; None for fewer than two points."""
+    known = seconds.dropna()
+    if len(known) < 2:
         return None
-    return statistics.linear_regression([math.log(x) for x, _ in points], [math.log(y) for _, y in points]).slope
-
-
-def _words(base: dict[str, int]) -> str:
-    letters = {"time": "T", "batch": "B", "hidden": "H"}
-    return ", ".join(f"{letters[key]} {value}" for key, value in base.items())
+    return float(np.polyfit(np.log(known.index.to_numpy(float)), np.log(known.to_numpy(float)), 1)[0])

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import gc
 import random
-import statistics
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from experiments.interruption import checkpoint
 
-__all__ = ["Ratio", "interleaved", "ratio"]
+__all__ = ["interleaved"]
 
 K = TypeVar("K", bound=Hashable)
-Seconds = list[float | None]
 
 
 def interleaved(
@@ -31,57 +29,44 @@ def interleaved(
     patience: float = 60.0,
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
-    tell: Callable[[K], None] = lambda key: None,
-) -> dict[K, Seconds]:
-    """Seconds of each candidate, a number for each round, None for rounds it had no part in.
+    before_each: Callable[[K], None] = lambda key: None,
+) -> dict[K, list[float | None]]:
+    """Seconds of each candidate, a number for each round, None for rounds that it sat out.
 
-    Everyone runs once before the first round, but for those in `warm`; whoever has spent more than `patience` seconds in
-    rounds so far sits out the rest.
+    All run once before the first round, except those in `warm`; a candidate whose rounds have taken more than `patience`
+    seconds sits out the rest.
     """
-    times: dict[K, Seconds] = {key: [] for key in candidates}
-    order, chance = list(candidates), random.Random(seed)
-    gc.collect()
-    gc.freeze()  # so that looking for garbage between the runs is quick
-    collecting = gc.isenabled()
-    try:
-        gc.disable()
+    times: dict[K, list[float | None]] = {key: [] for key in candidates}
+    order, generator = list(candidates), random.Random(seed)
+    with _without_garbage_collection():
         for key in order:
             if key not in warm:
-                tell(key)
+                before_each(key)
                 candidates[key]()
         for _ in range(rounds):
-            chance.shuffle(order)
+            generator.shuffle(order)
             for key in order:
                 checkpoint()
                 if sum(filter(None, times[key])) > patience:
                     times[key].append(None)
                     continue
-                tell(key)
+                before_each(key)
                 gc.collect()
                 begin = clock()
                 candidates[key]()
                 times[key].append(clock() - begin)
+    return times
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.freeze()  # so that collecting between the runs is quick
+    try:
+        gc.disable()
+        yield
     finally:
         gc.unfreeze()
         if collecting:
             gc.enable()
-    return times
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Median and quartiles of ratios taken within rounds, and how many."""
-
-    median: float
-    low: float
-    high: float
-    rounds: int
-
-
-def ratio(times: Sequence[float | None], reference: Sequence[float | None]) -> Ratio | None:
-    """How many times as long as the reference; None where no round had both."""
-    found = [a / b for a, b in zip(times, reference, strict=True) if a is not None and b is not None]
-    if not found:
-        return None
-    low, middle, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else 3 * found
-    return Ratio(middle, low, high, len(found))

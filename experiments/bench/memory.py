@@ -1,4 +1,4 @@
-r"""Peak memory of forward + backward, each in a process of its own: how far it grew over what was there before the call.
+r"""Peak memory of forward + backward, each in a process of its own: growth over what was there before the call.
 
     growth = peak during the call - resident before it
 
@@ -11,111 +11,114 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import ctrnn
 from discretize import Checkpointed
-from experiments.bench import cells
-from experiments.bench.cells import CellSizes
-from experiments.bench.children import asked
+from experiments.bench.cells import CellSizes, cell_candidates, samples
+from experiments.bench.children import call_in_process
 from experiments.bench.peers.engines import COMPILED, STEPS
-from experiments.bench.peers.names import absent
+from experiments.bench.peers.names import PEERS, absent
 from experiments.bench.peers.registry import OURS, of_peer
 from experiments.bench.rows import BACKWARD, Row
-from experiments.bench.solves import Candidate, Problem, checked, ours
+from experiments.bench.session import Session
+from experiments.bench.solves import Problem, SolveCandidate, ours, tuned_solvers
 from experiments.interruption import checkpoint
 
-__all__ = ["MEMORY", "cell_growth_in_bytes", "memory_rows", "solve_growth_in_bytes"]
+__all__ = ["cell_growth_in_bytes", "memory_rows", "peak_growth", "solve_growth_in_bytes"]
 
-HERE = "experiments.bench.memory"
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MEMORY = 2**24  # bytes, for `integrate(..., gradient=Checkpointed(...))`
 METHOD = "tsit5"
-FEW, LONG = 3, 1000  # samples: to begin with, and as many as are gone through one by one
+FEW, LONG = 3, 1000  # samples: to begin with, and the most that are solved sample by sample
 BATCH, INPUTS, CELL_HIDDEN, SOLVE_HIDDEN = 32, 10, 64, 32
 PEER_SOLVES = {"torchdiffeq": "torchdiffeq dopri5, `jump_t`", "torchode": "torchode tsit5", "diffrax": "diffrax tsit5"}
 
 
 def memory_rows(
-    lengths: Sequence[int], long: Sequence[int], peers: Sequence[str], *, device: str, threads: int,
-    skip: Callable[[str, str], None], tell: Callable[[str], None], few: bool = False, begin: tuple[str, ...] = ("",),
-) -> Iterator[Row]:  # fmt: skip
-    """Cells and solves over `lengths`; over `long` ones ours, where they are compiled, or bounded and not too long. `begin`:
-    how names of peers' solves may begin; `few`: one solve, nothing else."""
-    common = {"device": device, "threads": threads}
-    with torch.no_grad():
-        x = cells.samples(CellSizes(2, 2, INPUTS, CELL_HIDDEN), device)
-        unrolled = cells.candidates(CellSizes(2, 2, INPUTS, CELL_HIDDEN), x, ("gated",), peers, skip=skip)
-        engines = [engine for engine in (COMPILED, STEPS) if _engine_there(engine, device, skip)]
-    names = [candidate.name for candidate in unrolled]
-    solves = [(OURS, engine, bounded) for engine in engines for bounded in (False, True)]
-    solves += [
-        (peer, name, False) for peer, name in PEER_SOLVES.items() if peer in peers and not absent(peer) and name.startswith(begin)
-    ]
+    session: Session, lengths: Sequence[int], long: Sequence[int], few: bool = False, peer_solves: tuple[str, ...] = ("",)
+) -> Iterator[Row]:
+    """Cells and solves over `lengths`; over `long` ones ours, where they are compiled, or bounded and not too long.
+
+    `peer_solves`: how names of peers' solves may begin; `few`: one solve, nothing else.
+    """
+    cells, solves = _cell_names(session), _solves(session, peer_solves)
     if few:
-        names, solves = [], solves[:1]
+        cells, solves = [], solves[:1]
     for time in lengths:
-        for name in names:
-            problem = f"cell, T {time}, B {BATCH}, H {CELL_HIDDEN}"
-            yield from _row(problem, name, time, "cell_growth_in_bytes", {"name": name, **common}, skip, tell)
+        for name in cells:
+            yield from _row(session, "cell", time, CELL_HIDDEN, name, {"name": name})
     for time in (*lengths, *long):
-        for peer, name, bounded in solves:
-            if time in lengths or name == COMPILED or (bounded and time <= LONG):
-                problem = f"solve, T {time}, B {BATCH}, H {SOLVE_HIDDEN}"
-                mine = f"`integrate`, {METHOD}, {name}" + (f", Checkpointed({MEMORY >> 20} MiB)" if bounded else "")
-                arguments = {"peer": peer, "name": name, "bounded": bounded, **common}
-                label = mine if peer == OURS else name
-                yield from _row(problem, label, time, "solve_growth_in_bytes", arguments, skip, tell)
+        for label, solve in solves:
+            if time in lengths or solve["name"] == COMPILED or (solve["bounded"] and time <= LONG):
+                yield from _row(session, "solve", time, SOLVE_HIDDEN, label, solve)
 
 
-def _engine_there(engine: str, device: str, skip: Callable[[str, str], None]) -> bool:
-    return checked(_solve(OURS, engine, False), Problem.gated(1, 1, 2, 2, device), 1.0, "memory", skip) is not None
+def _cell_names(session: Session) -> list[str]:
+    sizes = CellSizes(2, 2, INPUTS, CELL_HIDDEN)
+    return [candidate.name for candidate in cell_candidates(session, sizes, samples(sizes, session.device), ("gated",))]
 
 
-def _row(
-    problem: str, name: str, time: int, function: str, arguments: dict, skip: Callable[[str, str], None],
-    tell: Callable[[str], None],
-) -> Iterator[Row]:  # fmt: skip
+def _solves(session: Session, peer_solves: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """Labels, and arguments of `solve_growth_in_bytes`."""
+    problem, found = Problem.gated(1, 1, 2, 2, session.device), []
+    for engine in (COMPILED, STEPS):
+        if list(tuned_solvers(session, "memory", problem, [_candidate(OURS, engine, False)], 1.0)):
+            label = f"`integrate`, {METHOD}, {engine}"
+            found.append((label, {"peer": OURS, "name": engine, "bounded": False}))
+            found.append((f"{label}, Checkpointed({MEMORY >> 20} MiB)", {"peer": OURS, "name": engine, "bounded": True}))
+    for peer, name in PEER_SOLVES.items():
+        if peer in session.peers and not absent(peer) and name.startswith(peer_solves):
+            found.append((name, {"peer": peer, "name": name, "bounded": False}))
+    return found
+
+
+def _row(session: Session, kind: str, time: int, hidden: int, label: str, given: Mapping[str, Any]) -> Iterator[Row]:
+    """Growth in bytes, from a process of its own; nothing where that fails."""
     checkpoint()
-    tell(f"memory: {problem}: {name}")
+    problem = f"{kind}, T {time}, B {BATCH}, H {hidden}"
+    session.show(f"memory: {problem}: {label}")
+    arguments = {"time": time, **given, "device": session.device, "threads": torch.get_num_threads()}
     try:
-        grown = asked(HERE, function, {"time": time, **arguments})
+        growth = call_in_process(__name__, f"{kind}_growth_in_bytes", arguments)
     except RuntimeError as error:
-        skip(f"memory: {problem}: {name}", str(error))
+        session.skip(f"memory: {problem}: {label}", str(error))
         return
-    kind = problem.partition(",")[0]
-    yield Row("memory", problem, name, BACKWARD, [grown], "bytes", {"kind": kind, "x": time})
+    yield Row("memory", problem, label, BACKWARD, [growth], "bytes", {"kind": kind, "x": time})
 
 
 def cell_growth_in_bytes(name: str, time: int, device: str, threads: int) -> int:
-    """Of a cell by its name, in this process."""
+    """Growth of this process during a cell's forward + backward, by the cell's name."""
     torch.set_num_threads(threads)
 
-    def run(length: int) -> Callable[[], object]:
+    def call(length: int) -> Callable[[], object]:
+        session = Session(PEERS, device)
         sizes = CellSizes(length, BATCH, INPUTS, CELL_HIDDEN)
-        x = cells.samples(sizes, device)
-        reasons: dict[str, str] = {}
-        found = cells.candidates(sizes, x, ("gated",), skip=reasons.__setitem__)
-        chosen = next((candidate for candidate in found if candidate.name == name), None)
+        x = samples(sizes, device)
+        chosen = {candidate.name: candidate for candidate in cell_candidates(session, sizes, x, ("gated",))}.get(name)
         if chosen is None:
-            raise RuntimeError("; ".join(reasons.values()) or f"there is no {name}")
+            raise RuntimeError("; ".join(session.skipped.values()) or f"there is no {name}")
         cotangent = torch.randn(length, BATCH, CELL_HIDDEN, device=device)
         return lambda: chosen.backward(x, cotangent)
 
-    run(FEW)()
-    return _peak(run(time), device)
+    call(FEW)()
+    return peak_growth(call(time), device)
 
 
 def solve_growth_in_bytes(peer: str, name: str, bounded: bool, time: int, device: str, threads: int) -> int:
-    """Of a solve by whose it is and its name, or the engine of ours, in this process; at the tolerance it needs for 1e-6."""
-    torch.set_num_threads(threads)
-    chosen = _solve(peer, name, bounded)
+    """Growth of this process during a solve's forward + backward, at the tolerance it needs for 1e-6.
 
-    def run(length: int) -> Callable[[], object]:
+    `name`: the engine of ours, or how a peer's solve is named; `bounded`: with checkpointing.
+    """
+    torch.set_num_threads(threads)
+    chosen = _candidate(peer, name, bounded)
+
+    def call(length: int) -> Callable[[], object]:
         generator = torch.Generator().manual_seed(0)
         field = ctrnn.gated(INPUTS, SOLVE_HIDDEN, dtype=torch.float64, generator=generator).to(device)
         xs = torch.randn(length, BATCH, INPUTS, dtype=torch.float64, generator=generator).to(device)
@@ -126,35 +129,35 @@ def solve_growth_in_bytes(peer: str, name: str, bounded: bool, time: int, device
         solver.prepare()
         return lambda: solver.gradients(chosen.expected)
 
-    run(FEW)()
-    return _peak(run(time), device)
+    call(FEW)()
+    return peak_growth(call(time), device)
 
 
-def _solve(peer: str, name: str, bounded: bool) -> Candidate:
+def _candidate(peer: str, name: str, bounded: bool) -> SolveCandidate:
     if peer == OURS:
         settings = {"gradient": Checkpointed(MEMORY)} if bounded else {}
         return ours(METHOD, name == COMPILED, **settings)
     return next(candidate for candidate in of_peer(peer) if candidate.name.startswith(name))
 
 
-def _peak(run: Callable[[], object], device: str) -> int:
-    """Bytes by which this process, or the GPU, grows while that runs."""
+def peak_growth(call: Callable[[], object], device: str) -> int:
+    """Bytes by which the memory of this process, or of the GPU, grows during a call."""
     if device == "cuda":
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-        run()
+        call()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
     with suppress(OSError):
         CLEAR.write_text("5")
     before = _resident("VmRSS")
-    run()
+    call()
     return _resident("VmHWM") - before
 
 
 def _resident(name: str) -> int:
-    """A line of /proc/self/status, in bytes; without one, the peak so far for both."""
+    """A line of /proc/self/status, in bytes; without one, the peak so far."""
     with suppress(OSError):
         for line in STATUS.read_text().splitlines():
             if line.startswith(f"{name}:"):

@@ -1,61 +1,70 @@
-"""What was measured, as rows: the one form that tables, figures and the JSON file are made of.
+r"""Measurements as rows, the one form that tables, figures and the JSON file are made of.
 
 part       cells, solves, growth, stiff, memory, first use
 problem    what was computed, in words and with its sizes; rows of one problem were run in the same rounds
-candidate  who computed it;  work  forward, or forward + backward
+candidate  what computed it;  work  forward, or forward + backward
 values     seconds of each round, null where it sat out; or bytes
+facts      what else is known: engine, tolerance, error, evaluations, x of a sweep
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from experiments.bench.interleaved import Ratio, ratio
+import numpy as np
+import pandas as pd
 
-__all__ = ["BACKWARD", "FORWARD", "Row", "find", "from_json", "grouped"]
+__all__ = ["BACKWARD", "FORWARD", "WORKS", "Quartiles", "Row", "data_frame", "medians", "quartiles", "ratio"]
 
-FORWARD, BACKWARD = "forward", "forward + backward"
+FORWARD, BACKWARD = WORKS = ("forward", "forward + backward")
+Values = Sequence[float | None]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A candidate on a problem; `facts` are what else is known: engine, tolerance, error, evaluations, x of a sweep."""
+    """A candidate on a problem."""
 
     part: str
     problem: str
     candidate: str
     work: str
-    values: list[float | None]
+    values: Values
     unit: str = "s"
     facts: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def median(self) -> float:
-        return statistics.median(value for value in self.values if value is not None)
 
-    def over(self, other: Row) -> Ratio | None:
-        """How many times the other's, round by round."""
-        return ratio(self.values, other.values)
+class Quartiles(NamedTuple):
+    """Quartiles of values, and how many there are."""
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    low: float
+    median: float
+    high: float
+    rounds: int
 
 
-def from_json(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
-    return [Row(**row) for row in rows]
+def quartiles(values: Values) -> Quartiles | None:
+    """Quartiles over rounds; None where the candidate sat out all of them."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, median, high = np.quantile(known, [0.25, 0.5, 0.75]).tolist()
+    return Quartiles(low, median, high, len(known))
 
 
-def find(rows: Iterable[Row], **wanted: str) -> Row | None:
-    """The first row with these words in these places."""
-    return next((row for row in rows if all(getattr(row, key) == word for key, word in wanted.items())), None)
+def ratio(values: Values, reference: Values) -> Quartiles | None:
+    """Ratios to the reference within each round; None where no round has both."""
+    pairs = zip(values, reference, strict=True)
+    return quartiles([None if a is None or b is None else a / b for a, b in pairs])
 
 
-def grouped(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
-    """Rows by one of their words, in the order in which the words first come."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(getattr(row, key), []).append(row)
-    return found
+def data_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """The rows of a record with their facts as columns, and the median of their values."""
+    frame = pd.DataFrame([{**row, **row["facts"]} for row in rows])
+    return frame.assign(median=[np.median([value for value in values if value is not None]) for values in frame["values"]])
+
+
+def medians(rows: pd.DataFrame, over: str) -> pd.DataFrame:
+    """Medians by candidate, in the order of the rows, and by another column, sorted."""
+    return rows.pivot(index="candidate", columns=over, values="median").reindex(rows["candidate"].unique())

@@ -1,65 +1,47 @@
-"""Measure part after part, and write down what was found in the form asked for."""
+"""Run a comparison part by part, and write its record in the form that the output file's ending names."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from discretize import KernelWarning, SolverWarning
-from experiments.bench import cells, solves
+from experiments.bench.cells import cell_rows
 from experiments.bench.first_use import first_rows
 from experiments.bench.growth import cell_growth, solve_growth
 from experiments.bench.memory import memory_rows
-from experiments.bench.output import tables
 from experiments.bench.output.files import write
+from experiments.bench.output.tables import document
 from experiments.bench.peers.registry import named, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
-from experiments.bench.solves import Problem
+from experiments.bench.session import Session
+from experiments.bench.solves import Problem, solve_rows
 from experiments.bench.stiff import stiff_rows
 from experiments.reports import machine
 from experiments.usage import UsageError
 
 __all__ = ["measure", "run"]
 
-FEWER = 2  # rounds are enough for what is told without quartiles
-
-
-@dataclass
-class _Notes:
-    """What is said on the way, and what was left out, each word once."""
-
-    skipped: dict[str, str] = field(default_factory=dict)
-
-    def tell(self, line: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{line[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]}", end="", file=sys.stderr, flush=True)
-
-    def skip(self, name: str, why: str) -> None:
-        self.skipped.setdefault(name, why)
-
-    def clear(self) -> None:
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+FEWER = 2  # rounds are enough for what is shown without quartiles
 
 
 def run(
     peers: tuple[str, ...], out: Path | None, scale: str, threads: int | None, repeats: int | None, device: str, command: str
 ) -> bool:
-    """Measure; then a table on stdout, or the file."""
+    """Measure, and write the file, or the tables to stdout."""
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device cuda: torch finds no GPU here; leave it out to measure on the CPU.")
     record = measure(peers, scale, threads, repeats, device, command)
     if out is None:
-        print(tables.document(record), end="")
+        print(document(record), end="")
     else:
         write(out, record)
         print(f"Written to {out}.", file=sys.stderr)
@@ -69,72 +51,61 @@ def run(
 def measure(
     peers: tuple[str, ...], scale: str, threads: int | None, repeats: int | None, device: str, command: str
 ) -> dict[str, Any]:
-    """Everything, as it goes into the JSON file."""
-    notes, rows, seconds = _Notes(), [], {}
-    with machine.limited(threads):
-        rounds = repeats or SCALES[scale].rounds
-        record = {"command": command, "scale": scale, "repeats": rounds, "machine": machine.facts(device)}
-        parts = _parts(peers, SCALES[scale], rounds, device, notes)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SolverWarning)  # that a stiff field takes many steps is the point
-                warnings.simplefilter("ignore", KernelWarning)  # without a compiler: said among what is left out
-                for part, found in parts.items():
-                    begin = time.perf_counter()
-                    rows += [row.as_json() for row in found]
-                    seconds[part] = time.perf_counter() - begin
-        finally:
-            notes.clear()
-    return {**record, "seconds": seconds, "skipped": list(notes.skipped.items()), "rows": rows}
-
-
-def _parts(peers: tuple[str, ...], scale: Scale, rounds: int, device: str, notes: _Notes) -> dict[str, Iterable[Row]]:
-    """Each part as rows to come."""
-    settle: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else lambda: None
-    common: dict[str, Any] = {"device": device, "skip": notes.skip, "tell": notes.tell, "settle": settle}
-    quick: dict[str, Any] = {"skip": notes.skip, "tell": notes.tell}
+    """The record of a comparison, as it goes into the JSON file."""
+    session = Session(peers, device, repeats or SCALES[scale].rounds)
+    rows, seconds = [], {}
     if device == "cuda" and "diffrax" in peers:
-        peers = tuple(peer for peer in peers if peer != "diffrax")
-        notes.skip("diffrax", "on a GPU it is not compared here")
-
-    fewer = min(rounds, FEWER)
-
-    def unrolled() -> Iterator[Row]:
-        for sizes, fields in scale.cells:
-            x = cells.samples(sizes, device)
-            found = cells.candidates(sizes, x, fields, peers, skip=notes.skip)
-            yield from cells.measured(sizes, found, x, rounds, notes.tell, settle=settle)
-
-    def solved() -> Iterator[Row]:
-        found = named(solver_candidates(peers, scale.methods, notes.skip), "`integrate`", *scale.peer_solves)
-        problem = Problem.gated(*scale.solve, device=device)
-        yield from solves.measured(problem, found, rounds, **quick, settle=settle)
-
-    def grown() -> Iterator[Row]:
-        for sweep in scale.cell_sweeps:
-            yield from cell_growth(sweep, scale.cell_base, peers, fewer, **common)
-        found = named(solver_candidates(peers, ("tsit5",), notes.skip), *scale.swept)
-        for sweep in scale.solve_sweeps:
-            yield from solve_growth(sweep, scale.solve_base, found, fewer, **common)
-        methods = ("tsit5",) if scale.few else ("tsit5", "rodas5p")
-        found = named(solver_candidates(peers, methods, notes.skip, stiff=True), *scale.swept)
-        yield from solve_growth(scale.stiffness, scale.stiff_base, found, fewer, **common)
-
-    def mixed() -> Iterator[Row]:
-        found = named(solver_candidates(peers, ("tsit5",), notes.skip, stiff=True), *scale.swept)
-        found = [candidate for candidate in found if "kvaerno" not in candidate.name]  # it does not share its pace either
-        yield from stiff_rows(scale.stiff, found, fewer, **common)
-
-    threads = torch.get_num_threads()
+        session.peers = tuple(peer for peer in peers if peer != "diffrax")
+        session.skip("diffrax", "on a GPU it is not compared here")
+    with machine.limited(threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolverWarning)  # a stiff field is meant to take many steps
+        warnings.simplefilter("ignore", KernelWarning)  # engines without a compiler are listed as left out
+        facts = machine.facts(device)
+        try:
+            for part, found in _parts(session, SCALES[scale]).items():
+                begin = time.perf_counter()
+                rows += [vars(row) for row in found]
+                seconds[part] = time.perf_counter() - begin
+        finally:
+            session.show()
     return {
-        "cells": unrolled(),
-        "solves": solved(),
-        "growth": grown(),
-        "stiff": mixed(),
-        "memory": memory_rows(
-            scale.lengths, scale.long, peers, device=device, threads=threads, few=scale.few, begin=scale.swept, **quick
-        ),
-        "first use": first_rows(
-            min(rounds, scale.first_rounds), peers, scale.first_calls, device=device, threads=threads, tell=notes.tell
-        ),
+        "command": command, "scale": scale, "repeats": session.rounds, "machine": facts, "seconds": seconds,
+        "skipped": list(session.skipped.items()), "rows": rows,
+    }  # fmt: skip
+
+
+def _parts(session: Session, scale: Scale) -> dict[str, Iterable[Row]]:
+    """The rows of each part, measured when they are iterated over."""
+    quick = replace(session, rounds=min(session.rounds, FEWER))  # shares what is skipped
+
+    def cells() -> Iterator[Row]:
+        for sizes, fields in scale.cells:
+            yield from cell_rows(session, sizes, fields)
+
+    def solves() -> Iterator[Row]:
+        found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
+        yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)
+
+    def growth() -> Iterator[Row]:
+        for sweep in scale.cell_sweeps:
+            yield from cell_growth(quick, sweep, scale.cell_base)
+        found = named(solver_candidates(session, ("tsit5",)), *scale.swept)
+        for sweep in scale.solve_sweeps:
+            yield from solve_growth(quick, sweep, scale.solve_base, found)
+        methods = ("tsit5",) if scale.few else ("tsit5", "rodas5p")
+        found = named(solver_candidates(session, methods, stiff=True), *scale.swept)
+        yield from solve_growth(quick, scale.stiffness, scale.stiff_base, found)
+
+    def stiff() -> Iterator[Row]:
+        found = named(solver_candidates(session, ("tsit5",), stiff=True), *scale.swept)
+        found = [candidate for candidate in found if "kvaerno" not in candidate.name]  # explicit methods: these are slowed down
+        yield from stiff_rows(quick, scale.stiff, found)
+
+    return {
+        "cells": cells(),
+        "solves": solves(),
+        "growth": growth(),
+        "stiff": stiff(),
+        "memory": memory_rows(session, scale.lengths, scale.long, scale.few, scale.swept),
+        "first use": first_rows(replace(session, rounds=min(session.rounds, scale.first_rounds)), scale.first_calls),
     }

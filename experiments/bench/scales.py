@@ -1,4 +1,4 @@
-"""How much of it is measured: sizes, sweeps and rounds of a smoke test, a small run, and the table in the docs."""
+"""Sizes, sweeps and rounds of a comparison: a smoke test, a small run, and the tables in the docs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["SCALES", "Scale"]
 
 @dataclass(frozen=True)
 class Scale:
-    """cells: sizes and which fields there; solve: time, batch, hidden; sweeps over their bases; stiff sizes; lengths for
-    memory, and long ones for ours alone; rounds."""
+    """Cells: sizes and the fields compared there; a solve: time, batch, hidden; sweeps around their bases; the batch with a
+    stiff sample; lengths for memory, and long ones for this project's solves alone."""
 
     rounds: int
     cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
@@ -33,7 +33,7 @@ class Scale:
     swept: tuple[str, ...] = ("`integrate`", "torchdiffeq dopri5, `jump_t`")  # in sweeps, and beside a stiff sample
     first_calls: tuple[str, ...] = ("cell", "solve")
     first_rounds: int = 2
-    few: bool = False  # processes of their own take seconds each
+    few: bool = False  # no more than one measurement of memory: each takes a process and seconds
 
 
 ALL = tuple(FIELDS)

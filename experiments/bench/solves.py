@@ -1,4 +1,4 @@
-r"""Exact solves of held inputs to the same measured error: every candidate at the loosest tolerance that gets it there.
+r"""Exact solves of held inputs to the same measured error: every candidate at the loosest tolerance that meets it.
 
     forward              the states at the edges of the samples
     forward + backward   and gradients to the field's parameters, of the sum of all states
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -19,22 +19,24 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from experiments.bench.interleaved import interleaved
 from experiments.bench.peers.engines import COMPILED, STEPS, wrong_engine
-from experiments.bench.rows import BACKWARD, FORWARD, Row
+from experiments.bench.rows import FORWARD, WORKS, Row
+from experiments.bench.session import Job, Session
 
 __all__ = [
-    "Candidate", "Problem", "Solved", "Solver", "Tuned", "checked", "edges", "in_torch", "measured", "ours",
-    "timed", "tune",
+    "TARGET", "Problem", "Solution", "SolveCandidate", "Solver", "Tuned", "edges", "in_torch", "ours", "solve_job", "solve_rows",
+    "tune", "tuned_solvers",
 ]  # fmt: skip
 
 TOLERANCES = [10 ** (-k / 2) for k in range(4, 25)]  # from 1e-2 to 1e-12
 EXPECTED = {"dopri8": 1e-2, "tsit5": 1e-4, "dopri5": 1e-5, "rodas5p": 1e-5}  # of ours, for an error of 1e-6
+TARGET = 1e-6
+PATIENCE = 20.0  # seconds
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A field, its held input, a start; and the states after each sample, solved far more tightly."""
+    """A field, its held input and an initial state; and the states after each sample, solved far more tightly."""
 
     name: str
     field: ctrnn.VectorField
@@ -46,15 +48,13 @@ class Problem:
     def of(cls, name: str, field: ctrnn.VectorField, xs: Tensor) -> Problem:
         h0 = field.initial_state(xs.shape[1])
         settings: dict[str, Any] = {"method": "dopri8", "rtol": 1e-11, "atol": 1e-12}
-        with torch.no_grad():  # step by step: the judge is none of those judged
+        with torch.no_grad():  # step by step: the reference is none of those compared
             solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), fused=False, **settings)
         return cls(name, field, xs, h0, solved.hs)
 
     @classmethod
-    def gated(
-        cls, time: int = 100, batch: int = 32, hidden: int = 64, inputs: int = 10, device: str = "cpu", seed: int = 0
-    ) -> Problem:
-        generator = torch.Generator().manual_seed(seed)
+    def gated(cls, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
+        generator = torch.Generator().manual_seed(0)
         field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
         xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
         return cls.of(f"T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs.to(device))
@@ -68,36 +68,26 @@ class Problem:
 
 
 def edges(xs: Tensor) -> Tensor:
+    """Times at which the samples of a held input begin and end."""
     return torch.arange(len(xs) + 1, dtype=torch.float64, device=xs.device)
 
 
 @dataclass(frozen=True)
-class Solved:
-    """States, evaluations of the field (calls for the whole batch), and whether another engine made them than was asked for."""
+class Solution:
+    """States, evaluations of the field (calls for the whole batch), and why another engine made them than intended."""
 
     hs: Tensor
     evaluations: int
     wrong: str | None = None
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """Where a candidate was found to meet the target."""
-
-    tolerance: float
-    error: float
-    evaluations: int
-    wrong: str | None = None
-
-
 class Solver(Protocol):
-    """A problem made ready: `states` by a tolerance, and `gradients` to the parameters, in the field's order; `prepare` compiles
-    ahead what they would compile when first called."""
+    """A way to solve one problem; gradients are to the parameters, in the field's order, and `prepare` compiles ahead."""
 
     compile_seconds: float
 
     def prepare(self) -> None: ...
-    def states(self, tolerance: float) -> Solved: ...
+    def states(self, tolerance: float) -> Solution: ...
     def gradients(self, tolerance: float) -> list[Tensor]: ...
 
 
@@ -106,13 +96,13 @@ class InTorch:
     """A solver in torch, (problem, tolerance) -> states, differentiated by autograd."""
 
     problem: Problem
-    solve: Callable[[Problem, float], Solved]
+    solve: Callable[[Problem, float], Solution]
     compile_seconds: float = 0.0
 
     def prepare(self) -> None:
         """Nothing is compiled ahead."""
 
-    def states(self, tolerance: float) -> Solved:
+    def states(self, tolerance: float) -> Solution:
         with torch.no_grad():
             return self.solve(self.problem, tolerance)
 
@@ -121,9 +111,9 @@ class InTorch:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A way to solve. `own`: ours; `expected`: the tolerance it is known to need on the problem of the table, where to look
-    first; `slow`: not warmed up, and no looser tolerance is tried than the one expected."""
+class SolveCandidate:
+    """A way to solve. `own`: this project's; `expected`: the tolerance at which the search begins; `slow`: not warmed up, and
+    no looser tolerance is tried than the expected one."""
 
     name: str
     ready: Callable[[Problem], Solver]
@@ -132,35 +122,51 @@ class Candidate:
     slow: bool = False
 
 
-def in_torch(name: str, solve: Callable[[Problem, float], Solved], **more: Any) -> Candidate:
-    return Candidate(name, lambda problem: InTorch(problem, solve), **more)
+def in_torch(name: str, solve: Callable[[Problem, float], Solution], **more: Any) -> SolveCandidate:
+    """A candidate whose solves are differentiated by autograd."""
+    return SolveCandidate(name, lambda problem: InTorch(problem, solve), **more)
 
 
-def ours(method: str, fused: bool, **settings: Any) -> Candidate:
+def ours(method: str, fused: bool, **settings: Any) -> SolveCandidate:
+    """`discretize.integrate`, by kernels or step by step."""
     engine = COMPILED if fused else STEPS
 
-    def solve(problem: Problem, tolerance: float) -> Solved:
+    def solve(problem: Problem, tolerance: float) -> Solution:
         path, ts = ctrnn.HeldPath(problem.xs), edges(problem.xs)
         solved = discretize.integrate(
             problem.field, path, problem.h0, ts, method=method, rtol=tolerance, atol=tolerance, fused=fused, **settings
         )
-        return Solved(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
+        return Solution(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
 
     return in_torch(f"`integrate`, {method}, {engine}", solve, expected=EXPECTED.get(method, 1e-5), own=True)
 
 
-def tune(solver: Solver, problem: Problem, target: float, expected: float, loosen: bool = True) -> Tuned:
-    """The loosest tolerance of the list that meets the target, as far as errors fall with it, looked for from the one
-    expected (and not beyond that unless `loosen`); the tightest where none does."""
+@dataclass(frozen=True)
+class Tuned:
+    """A solver, and the tolerance found for it."""
+
+    candidate: SolveCandidate
+    solver: Solver
+    tolerance: float
+    error: float
+    solution: Solution
+
+
+def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
+    """The loosest tolerance of the list that meets the target, as far as errors fall with it; the tightest where none does.
+
+    The search begins at the expected tolerance, and for a slow candidate does not go beyond it.
+    """
+    solver = candidate.ready(problem)
 
     def at(k: int) -> Tuned:
-        solved = solver.states(TOLERANCES[k])
-        return Tuned(TOLERANCES[k], problem.error(solved.hs), solved.evaluations, solved.wrong)
+        solution = solver.states(TOLERANCES[k])
+        return Tuned(candidate, solver, TOLERANCES[k], problem.error(solution.hs), solution)
 
-    k = min(range(len(TOLERANCES)), key=lambda k: abs(math.log(TOLERANCES[k] / expected)))
+    k = min(range(len(TOLERANCES)), key=lambda k: abs(math.log(TOLERANCES[k] / candidate.expected)))
     found = at(k)
     if found.error < target:
-        while loosen and k and (looser := at(k - 1)).error < target:
+        while not candidate.slow and k and (looser := at(k - 1)).error < target:
             k, found = k - 1, looser
         return found
     while not found.error < target and k + 1 < len(TOLERANCES):
@@ -169,67 +175,42 @@ def tune(solver: Solver, problem: Problem, target: float, expected: float, loose
     return found
 
 
-def measured(
-    problem: Problem,
-    candidates: Sequence[Candidate],
-    rounds: int,
-    *,
-    skip: Callable[[str, str], None],
-    tell: Callable[[str], None],
-    target: float = 1e-6,
-    works: Sequence[str] = (FORWARD, BACKWARD),
-    part: str = "solves",
-    facts: dict[str, Any] | None = None,
-    settle: Callable[[], None] = lambda: None,
-    patience: float = 20.0,
-) -> Iterator[Row]:
-    """All that meet the target, in the same rounds. `settle` waits for the device."""
-    ready: dict[str, tuple[Solver, Tuned]] = {}
+def tuned_solvers(
+    session: Session, part: str, problem: Problem, candidates: Sequence[SolveCandidate], target: float
+) -> Iterator[Tuned]:
+    """The candidates that meet the target; the others are skipped, with the reason."""
     for candidate in candidates:
-        tell(f"{part}: {problem.name}: looking for the tolerance of {candidate.name}")
-        found = checked(candidate, problem, target, part, skip)
-        if found is not None:
-            ready[candidate.name] = found
-    slow = [candidate.name for candidate in candidates if candidate.slow]
-    jobs = {(name, work): timed(*ready[name], work, settle) for name in ready for work in works}
-    warm = [key for key in jobs if key[0] in slow]
-    times = interleaved(
-        jobs, rounds, warm=warm, patience=patience, tell=lambda key: tell(f"{part}: {problem.name}: {', '.join(key)}")
-    )
-    for (name, work), values in times.items():
-        solver, tuned = ready[name]
-        told = {"tolerance": tuned.tolerance, "error": tuned.error, "evaluations": tuned.evaluations}
-        told |= {"compile_seconds": solver.compile_seconds, **(facts or {})}
-        yield Row(part, problem.name, name, work, values, facts=told)
+        session.show(f"{part}: {problem.name}: looking for the tolerance of {candidate.name}")
+        try:
+            tuned = tune(candidate, problem, target)
+        except Exception as error:
+            if candidate.own:  # ours must not fail unseen
+                raise
+            why: str | None = f"it fails here: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        else:
+            missed = f"at no tolerance was its error below {target:g}"
+            why = tuned.solution.wrong if tuned.error < target else missed
+        if why:
+            session.skip(f"{part}: {candidate.name}", why)
+        else:
+            yield tuned
 
 
-def checked(
-    candidate: Candidate, problem: Problem, target: float, part: str, skip: Callable[[str, str], None]
-) -> tuple[Solver, Tuned] | None:
-    """The candidate ready and tuned; or None and a word why not."""
-    try:
-        solver = candidate.ready(problem)
-        tuned = tune(solver, problem, target, candidate.expected, not candidate.slow)
-    except Exception as error:
-        if candidate.own:  # ours must not fail unseen
-            raise
-        skip(f"{part}: {candidate.name}", f"it fails here: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-        return None
-    if not tuned.error < target:
-        skip(f"{part}: {candidate.name}", f"at no tolerance was its error below {target:g}")
-    elif tuned.wrong:
-        skip(f"{part}: {candidate.name}", tuned.wrong)
-    else:
-        return solver, tuned
-    return None
+def solve_rows(
+    session: Session, problem: Problem, candidates: Sequence[SolveCandidate], target: float = TARGET, part: str = "solves",
+    works: Sequence[str] = WORKS, **facts: Any,
+) -> Iterator[Row]:  # fmt: skip
+    """Times of all candidates that meet the target."""
+    tuned, jobs = list(tuned_solvers(session, part, problem, candidates, target)), []
+    for each in tuned:
+        found = {"tolerance": each.tolerance, "error": each.error, "evaluations": each.solution.evaluations}
+        jobs += [solve_job(each, each.solver, work, **found, **facts) for work in works]
+    solvers = [each.solver for each in tuned for _ in works]
+    for row, solver in zip(session.rows(part, problem.name, jobs, PATIENCE), solvers, strict=True):
+        yield replace(row, facts={**row.facts, "compile_seconds": solver.compile_seconds})  # known once all have run
 
 
-def timed(solver: Solver, tuned: Tuned, work: str, settle: Callable[[], None]) -> Callable[[], None]:
+def solve_job(tuned: Tuned, solver: Solver, work: str, **facts: Any) -> Job:
+    """A solve at the tuned tolerance."""
     call = solver.states if work == FORWARD else solver.gradients
-
-    def run() -> None:
-        settle()
-        call(tuned.tolerance)
-        settle()
-
-    return run
+    return Job(tuned.candidate.name, work, lambda: call(tuned.tolerance), facts, warm=tuned.candidate.slow)

@@ -8,27 +8,28 @@ Where all samples share their steps, all of them take the steps of the stiff one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 import ctrnn
-from experiments.bench.interleaved import interleaved
-from experiments.bench.rows import BACKWARD, FORWARD, Row
-from experiments.bench.solves import Candidate, Problem, checked, timed
+from experiments.bench.rows import WORKS, Row
+from experiments.bench.session import Session
+from experiments.bench.solves import Problem, SolveCandidate, solve_job, tuned_solvers
 
 __all__ = ["VARIANTS", "StiffSizes", "batches", "stiff_rows"]
 
-VARIANTS = ("without", "with", "alone")
+VARIANTS = {"without": slice(1, None), "with": slice(0, None), "alone": slice(0, 1)}  # samples of the batch
 TARGET = 1e-5
 PATIENCE = 10.0  # seconds
-WORKS = (FORWARD, BACKWARD)
 
 
 @dataclass(frozen=True)
 class StiffSizes:
+    """Sizes of the batch and of the field, and the rate of the stiff sample."""
+
     time: int
     batch: int
     hidden: int
@@ -49,35 +50,19 @@ def batches(sizes: StiffSizes, device: str = "cpu") -> dict[str, Problem]:
     xs = torch.randn(sizes.time, sizes.batch, 4, dtype=torch.float64, generator=generator)
     xs[..., -1] = 0.0
     xs[:, 0, -1] = math.log(sizes.rate)
-    field, xs = field.to(device), xs.to(device)
-    whole = Problem.of(str(sizes), field, xs)
-    rest, first = slice(1, None), slice(0, 1)
-    cut = {"without": rest, "alone": first}
-    return {"with": whole} | {name: _part(whole, samples) for name, samples in cut.items()}
+    whole = Problem.of(str(sizes), field.to(device), xs.to(device))
+    return {
+        variant: replace(whole, xs=whole.xs[:, part], h0=whole.h0[part], exact=whole.exact[:, part])
+        for variant, part in VARIANTS.items()
+    }
 
 
-def _part(whole: Problem, samples: slice) -> Problem:
-    return replace(whole, xs=whole.xs[:, samples], h0=whole.h0[samples], exact=whole.exact[:, samples])
-
-
-def stiff_rows(
-    sizes: StiffSizes, candidates: Sequence[Candidate], rounds: int, *, device: str, skip: Callable[[str, str], None],
-    tell: Callable[[str], None], settle: Callable[[], None],
-) -> Iterator[Row]:  # fmt: skip
-    """Each at the loosest tolerance that meets the error with the stiff sample, in all three batches; all in the same rounds."""
-    problems, ready = batches(sizes, device), {}
-    for candidate in candidates:
-        tell(f"stiff: looking for the tolerance of {candidate.name}")
-        found = checked(candidate, problems["with"], TARGET, "stiff", skip)
-        if found is not None:
-            ready[candidate.name] = candidate, found[1]
-    jobs: dict[tuple[str, str, str], Callable[[], object]] = {}
-    for name, (candidate, tuned) in ready.items():
-        for variant in VARIANTS:
-            solver = candidate.ready(problems[variant])
-            jobs |= {(name, variant, work): timed(solver, tuned, work, settle) for work in WORKS}
-    times = interleaved(jobs, rounds, patience=PATIENCE, tell=lambda key: tell(f"stiff: {', '.join(key)}"))
-    for (name, variant, work), values in times.items():
-        tuned = ready[name][1]
-        facts: dict[str, Any] = {"tolerance": tuned.tolerance, "error": tuned.error, "variant": variant}
-        yield Row("stiff", str(sizes), name, work, values, facts=facts)
+def stiff_rows(session: Session, sizes: StiffSizes, candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
+    """Times in all three batches, at the loosest tolerance that meets the target with the stiff sample."""
+    problems, jobs = batches(sizes, session.device), []
+    for tuned in tuned_solvers(session, "stiff", problems["with"], candidates, TARGET):
+        for variant, problem in problems.items():
+            facts = {"tolerance": tuned.tolerance, "error": tuned.error, "variant": variant}
+            solver = tuned.candidate.ready(problem)
+            jobs += [solve_job(tuned, solver, work, **facts) for work in WORKS]
+    yield from session.rows("stiff", str(sizes), jobs, PATIENCE)

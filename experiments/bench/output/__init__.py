@@ -1,1 +1,1 @@
-"""What a comparison is written as: tables, figures, pages, files."""
+"""Tables, figures and files of a comparison."""

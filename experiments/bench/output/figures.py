@@ -1,20 +1,19 @@
-"""The comparison as one figure, from the rows alone: cells and solves as ratios, growth as lines, and what to see."""
+"""A comparison as one figure: cells and solves as ratios, growth as lines, and how to read them."""
 
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
 from experiments.bench.growth import exponent, sweeps
-from experiments.bench.rows import BACKWARD, Row, find, from_json, grouped
+from experiments.bench.rows import BACKWARD, data_frame, ratio
 from experiments.files import write_atomically
 from experiments.reports import plots
 from experiments.reports.colours import COLOURS
@@ -43,11 +42,14 @@ AXES = {
 
 def overview(record: Mapping[str, Any]) -> Figure:
     """A panel for each size of cells, one for solves, one for each sweep; smaller is faster everywhere."""
-    rows = from_json(record["rows"])
-    compared = [(f"Cells, {name}", same, "torch.nn.GRU") for name, same in _problems(rows, "cells")]
-    compared += [(f"Exact solves, {name}", same, same[0].candidate) for name, same in _problems(rows, "solves")]
+    rows = data_frame(record["rows"])
+    compared = [
+        (f"{title}, {name}", _with_lines(same), "torch.nn.GRU")
+        for part, title in (("cells", "Cells"), ("solves", "Exact solves"))
+        for name, same in rows[(rows["part"] == part) & (rows["work"] == BACKWARD)].groupby("problem", sort=False)
+    ]
     growing = list(sweeps(rows).items())
-    heights = [0.22 * len(_lines(same)) + 0.85 for _, same, _ in compared]
+    heights = [0.22 * same["line"].nunique() + 0.85 for _, same, _ in compared]
     below = 3.4 * -(-len(growing) // 2)
     colours = {key: LIGHT[value] for key, value in plots.STYLE.items() if isinstance(value, str) and value in LIGHT}
     paper = COLOURS["paper"][1]
@@ -72,21 +74,9 @@ def save(figure: Figure, out: Path) -> None:
     if out.suffix == ".svg":
         write_atomically(out, standalone_svg(figure))
         return
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getvalue())
-        os.chmod(name, 0o644)
-        os.replace(name, out)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _problems(rows: Sequence[Row], part: str) -> list[tuple[str, list[Row]]]:
-    return list(grouped([row for row in rows if row.part == part], "problem").items())
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=150)
+    write_atomically(out, image.getvalue())
 
 
 def _column(figure: SubFigure, heights: Sequence[float]) -> list[Axes]:
@@ -102,60 +92,54 @@ def _pairs(figure: SubFigure, n: int) -> list[Axes]:
 
 
 def _caption(record: Mapping[str, Any]) -> str:
-    told = record["machine"]
+    facts = record["machine"]
     return (
         f"Time for {BACKWARD}: further left, and lower, is faster; a line's slope is the exponent in its legend.\n"
-        f"Marks are medians of ratios within rounds, whiskers their quartiles. {told['processor']}, {told['vectors']},\n"
-        f"{told['threads']} thread(s), torch {told['torch']}, {told['date']}."
+        f"Marks are medians of ratios within rounds, whiskers their quartiles. {facts['processor']}, {facts['vectors']},\n"
+        f"{facts['threads']} thread(s), torch {facts['torch']}, {facts['date']}."
     )
 
 
-def _lines(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Lines of a panel: a field with its engines, or a peer alone."""
-    lines: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.work == BACKWARD:
-            name, _, engine = row.candidate.rpartition(", ")
-            lines.setdefault(name if engine in ENGINES else row.candidate, []).append(row)
-    return list(lines.items())
+def _with_lines(rows: pd.DataFrame) -> pd.DataFrame:
+    """The line of the panel for each row: a field for all its engines, or a peer alone."""
+    names = rows["candidate"].str.rpartition(", ")
+    return rows.assign(line=names[0].where(names[2].isin(ENGINES), rows["candidate"]), ending=names[2])
 
 
-def _ratios(ax: Axes, title: str, rows: Sequence[Row], reference: str) -> None:
-    base = find(rows, work=BACKWARD, candidate=reference) or next(row for row in rows if row.work == BACKWARD)
-    lines = _lines(rows)
-    for k, (_, own) in enumerate(lines):
-        for row in own:
-            ratio = row.over(base)
-            if ratio is not None:
-                colour, marker, _ = ENGINES.get(row.candidate.rpartition(", ")[2], THEIRS)
-                spread = [[ratio.median - ratio.low], [ratio.high - ratio.median]]
-                ax.errorbar(ratio.median, k, xerr=spread, fmt=marker, color=colour, markersize=5, linewidth=1)
+def _ratios(ax: Axes, title: str, rows: pd.DataFrame, reference: str) -> None:
+    values = rows.set_index("candidate")["values"]
+    base = reference if reference in values else rows["candidate"].iloc[0]
+    lines = list(rows["line"].unique())
+    for row in rows.to_dict("records"):
+        if found := ratio(row["values"], values[base]):
+            colour, marker, _ = ENGINES.get(row["ending"], THEIRS)
+            spread = [[found.median - found.low], [found.high - found.median]]
+            ax.errorbar(found.median, lines.index(row["line"]), xerr=spread, fmt=marker, color=colour, markersize=5, linewidth=1)
     ax.axvline(1.0, color=MUTED, linewidth=0.8)
     ax.set_xscale("log")
-    ax.set_yticks(range(len(lines)), [_plain(name) for name, _ in lines])
+    ax.set_yticks(range(len(lines)), [_plain(name) for name in lines])
     ax.invert_yaxis()
     ax.grid(axis="x")
     ax.set_axisbelow(True)
     ax.set_title(title)
-    ax.set_xlabel(f"times {_plain(base.candidate)}")
+    ax.set_xlabel(f"times {_plain(base)}")
     ticks = _ticks(*ax.get_xlim())
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
 
 
-def _curves(ax: Axes, sweep: str, curves: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+def _curves(ax: Axes, sweep: str, curves: pd.DataFrame) -> None:
     theirs = iter((PURPLE, INK, MUTED, PURPLE, INK, MUTED))
-    for k, (name, points) in enumerate(curves.items()):
-        engine, p = name.rpartition(", ")[2], exponent(points)
+    for k, (name, own) in enumerate(curves.iterrows()):
+        engine, points, p = str(name).rpartition(", ")[2], own.dropna(), exponent(own)
         colour = ENGINES[engine][0] if engine in ENGINES else next(theirs)
-        label = _plain(name) + ("" if p is None else f": {p:.2f}")
-        ax.plot(*zip(*points, strict=True), "o", linestyle=DASHES[k % 4], color=colour, markersize=3, label=label)
+        label = _plain(str(name)) + ("" if p is None else f": {p:.2f}")
+        ax.plot(points.index, points, "o", linestyle=DASHES[k % 4], color=colour, markersize=3, label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ticks = _ticks(*ax.get_ylim())
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    xs = sorted({x for points in curves.values() for x, _ in points})
-    ax.set_xticks(xs, [f"{x:g}" for x in xs])
+    ax.set_xticks(curves.columns, [f"{x:g}" for x in curves.columns])
     ax.minorticks_off()
     if sweep.endswith("error"):
         ax.invert_xaxis()

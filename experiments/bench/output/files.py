@@ -1,4 +1,4 @@
-"""The file that a run is written to: what its ending means, and whether it can be written, asked before minutes of work."""
+"""The output file of a comparison: its ending chooses the form, and it is checked before minutes of work."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from experiments.files import write_atomically
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
-__all__ = ["ENDINGS", "refuse", "write"]
+__all__ = ["refuse", "write"]
 
 ENDINGS = (".json", ".md", ".svg", ".png")
 
 
 def refuse(out: Path) -> None:
-    """Raises: UsageError for a file that could not be written in the end."""
+    """Raises: UsageError for a file that cannot be written."""
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file in it.")
-    if out.suffix not in ENDINGS:
-        hint = did_you_mean(out.suffix, ENDINGS) or f"; there is {', '.join(ENDINGS)}."
-        raise UsageError(f"there is no file ending {out.suffix!r}{hint}")
+    check_word("file ending", out.suffix, ENDINGS)
     if not out.parent.is_dir():
         raise UsageError(f"--out {out}: there is no folder {out.parent}.")
     try:
@@ -32,7 +30,7 @@ def refuse(out: Path) -> None:
 
 
 def write(out: Path, record: dict[str, Any]) -> None:
-    """By the file's ending: everything, the tables, or the figure."""
+    """By the file's ending: the whole record, the tables, or the figure."""
     if out.suffix == ".json":
         write_atomically(out, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     elif out.suffix == ".md":

@@ -1,4 +1,4 @@
-"""Put the tables of a run into a page, between their markers.
+"""Put the tables of a comparison into a page, between their markers.
 
     ctrnn bench --scale full --out speed.json
     python -m experiments.bench.output.page speed.json
@@ -15,23 +15,23 @@ from typing import Annotated, Any
 import tyro
 
 from experiments.bench.output.tables import PARTS, machine, part_of
-from experiments.bench.rows import from_json
+from experiments.bench.rows import data_frame
 from experiments.files import write_atomically
 from experiments.reports.marked import fill, names
 
-__all__ = ["filled"]
+__all__ = ["PAGE", "filled"]
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "speed.md"
 
 
 def filled(page: str, record: dict[str, Any]) -> str:
     """The page with every table put in. Raises: ValueError for a marker that names no part."""
-    rows, texts = from_json(record["rows"]), {}
-    for name in names(page, "bench"):
-        if name != "machine" and name not in PARTS:
-            raise ValueError(f"there is no part {name!r} to put into the page; there is machine, {', '.join(PARTS)}.")
-        texts[name] = (machine(record) if name == "machine" else part_of(rows, name)) or "Not measured."
-    return fill(page, "bench", texts)
+    rows = data_frame(record["rows"])
+    texts = {"machine": machine(record)} | {part: part_of(rows, part) or "Not measured." for part in PARTS}
+    wanted = names(page, "bench")
+    if unknown := [name for name in wanted if name not in texts]:
+        raise ValueError(f"there is no part {unknown[0]!r} to put into the page; there is machine, {', '.join(PARTS)}.")
+    return fill(page, "bench", {name: texts[name] for name in wanted})
 
 
 def main(run: tyro.conf.Positional[Path], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:

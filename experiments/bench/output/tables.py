@@ -1,35 +1,33 @@
-"""What was measured, in Markdown, from the rows alone: one function a part, and all of them with where it was measured."""
+"""Markdown tables of a comparison, from its rows: a function for each part, and where it was measured."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.bench.cells import COUNTERPARTS
+import pandas as pd
+
+from experiments.bench.cells import COUNTERPARTS, LOOP
 from experiments.bench.growth import exponent, sweeps
-from experiments.bench.interleaved import Ratio
-from experiments.bench.rows import BACKWARD, FORWARD, Row, find, from_json, grouped
+from experiments.bench.peers.engines import ENGINES
+from experiments.bench.rows import BACKWARD, WORKS, data_frame, medians, quartiles, ratio
 
 __all__ = ["PARTS", "document", "machine", "part_of"]
 
-WORKS = (FORWARD, BACKWARD)
 NONE = "–"
-COLUMNS = ("compiled", "torch", "steps")
-LOOP = "loop over torch.nn.GRUCell"
+Values = Sequence[float | None]
 
 
 def document(record: Mapping[str, Any]) -> str:
-    """Every part that was measured, and the machine."""
-    rows = from_json(record["rows"])
-    parts = [f"## {title}\n\n{part_of(rows, part)}" for part, (title, _) in PARTS.items() if part_of(rows, part)]
+    """The tables of every part that was measured, and the machine."""
+    rows = data_frame(record["rows"])
+    parts = [f"## {title}\n\n{text}" for part, (title, _) in PARTS.items() if (text := part_of(rows, part))]
     return "\n\n".join([*parts, f"## Where\n\n{machine(record)}"]) + "\n"
 
 
-def part_of(rows: Sequence[Row], part: str) -> str:
-    """The tables of one part; nothing if it was not measured."""
-    mine = [row for row in rows if row.part == part]
-    return "\n\n".join(PARTS[part][1](mine)) if mine else ""
+def part_of(rows: pd.DataFrame, part: str) -> str:
+    """The tables of one part; empty if it was not measured."""
+    return "\n\n".join(PARTS[part][1](rows[rows["part"] == part]))
 
 
 def machine(record: Mapping[str, Any]) -> str:
@@ -42,123 +40,109 @@ def machine(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cells(rows: Sequence[Row]) -> list[str]:
+def _cells(rows: pd.DataFrame) -> Iterator[str]:
     """A table for each of the sizes and works: fields by engine, as ratios to torch.nn.GRU (or milliseconds, without it)."""
-    found = []
-    for sizes, same in grouped(rows, "problem").items():
-        for work in WORKS:
-            base = find(same, work=work, candidate="torch.nn.GRU")
-            gru = f"; torch.nn.GRU takes {_seconds(base.median)}" if base else ""
-            unit = "times torch.nn.GRU" if base else "milliseconds"
-
-            def cell(name: str, work: str = work, same: list[Row] = same, base: Row | None = base) -> str:
-                row = find(same, work=work, candidate=name)
-                if row is None:
-                    return NONE
-                return _ratio(row.over(base)) if base else f"{1000 * row.median:.3g}"
-
-            lines = []
-            for name in _field_names(same):
-                lines.append([name, cell(f"torch.nn.{COUNTERPARTS.get(name)}"), *(cell(f"{name}, {e}") for e in COLUMNS)])
-            if find(same, candidate=LOOP):
-                lines.append(["torch.nn.GRUCell in a loop", NONE, NONE, NONE, cell(LOOP)])
-            if (theirs := find(same, work=work, candidate="torch.nn.LSTM")) is not None:
-                own = [find(same, work=work, candidate=f"LSTM, {engine}") for engine in COLUMNS]
-                lines.append(["LSTM, times torch.nn.LSTM", "1", *(_ratio(row.over(theirs)) if row else NONE for row in own)])
-            header = ["cell", "torch.nn", "compiled", "plain torch", "step by step"]
-            found.append(f"**{sizes}, {work}**, {unit}{gru}\n\n{_table(header, lines)}")
-    return found
+    for (sizes, work), same in rows.groupby(["problem", "work"], sort=False):
+        values = dict(zip(same["candidate"], same["values"], strict=True))
+        gru, lstm = values.get("torch.nn.GRU"), values.get("torch.nn.LSTM")
+        if gru is None:
+            unit = "milliseconds"
+            shown = {name: f"{1000 * _median(own):.3g}" for name, own in values.items()}
+        else:
+            unit = f"times torch.nn.GRU; torch.nn.GRU takes {_seconds(_median(gru))}"
+            shown = {name: _ratio(own, gru) for name, own in values.items()}
+        endings = tuple(f", {engine}" for engine in ENGINES)
+        names = dict.fromkeys(name.rpartition(", ")[0] for name in values if name.endswith(endings))
+        columns = {name: [f"torch.nn.{COUNTERPARTS.get(name)}", *(name + ending for ending in endings)] for name in names}
+        lines = [[name, *(shown.get(column, NONE) for column in columns[name])] for name in names]
+        if LOOP in values:
+            lines.append(["torch.nn.GRUCell in a loop", NONE, NONE, NONE, shown[LOOP]])
+        if lstm is not None:
+            lines.append(["LSTM, times torch.nn.LSTM", "1", *(_ratio(values.get(f"LSTM{ending}"), lstm) for ending in endings)])
+        yield _table(f"**{sizes}, {work}**, {unit}", ["cell", "torch.nn", "compiled", "plain torch", "step by step"], lines)
 
 
-def _field_names(rows: Sequence[Row]) -> list[str]:
-    names = [row.candidate.rpartition(", ")[0] for row in rows if row.candidate.endswith(tuple(f", {e}" for e in COLUMNS))]
-    return list(dict.fromkeys(names))
-
-
-def _solves(rows: Sequence[Row]) -> list[str]:
-    """A line for each candidate: what it needed to get there, seconds, and how many times those of the first line."""
-    found = []
-    for problem, same in grouped(rows, "problem").items():
-        lines = []
-        for name, own in grouped(same, "candidate").items():
-            facts = own[0].facts
-            line = [name, f"{facts['tolerance']:.0e}", f"{facts['error']:.1e}", f"{facts['evaluations']:,}"]
+def _solves(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each candidate: its tolerance, error and evaluations, seconds, and ratios to the first candidate."""
+    header = ["candidate", "tolerance", "error", "evaluations"]
+    header += ["forward, s", "ratio", "with backward, s", "ratio", "to compile, s"]
+    for problem, same in rows.groupby("problem", sort=False):
+        lines, first = [], same.drop_duplicates("work").set_index("work")
+        for name, own in same.groupby("candidate", sort=False):
+            facts, at = own.iloc[0], own.set_index("work")
+            line = [str(name), f"{facts['tolerance']:.0e}", f"{facts['error']:.1e}", f"{facts['evaluations']:,.0f}"]
             for work in WORKS:
-                row, first = find(own, work=work), find(same, work=work)
-                line += [f"{row.median:.3g}", _ratio(row.over(first))] if row and first else [NONE, NONE]
+                line += [_number(at["median"].get(work)), _ratio(at["values"].get(work), first["values"].get(work))]
             lines.append([*line, f"{facts['compile_seconds']:.1f}" if facts["compile_seconds"] else NONE])
-        header = ["candidate", "tolerance", "error", "evaluations"]
-        header += ["forward, s", "ratio", "with backward, s", "ratio", "to compile, s"]
-        found.append(f"**{problem}**\n\n{_table(header, lines)}")
-    return found
+        yield _table(f"**{problem}**", header, lines)
 
 
-def _growth(rows: Sequence[Row]) -> list[str]:
+def _growth(rows: pd.DataFrame) -> Iterator[str]:
     """A table for each sweep: seconds at each point, and the exponent."""
-    bases = {row.facts["sweep"]: row.facts["base"] for row in rows}
-    found = []
-    for sweep, lines in sweeps(rows).items():
-        xs = sorted({x for points in lines.values() for x, _ in points})
-        table = []
-        for name, points in lines.items():
-            p, at = exponent(points), dict(points)
-            table.append([name, *(f"{at[x]:.3g}" if x in at else NONE for x in xs), NONE if p is None else f"{p:.2f}"])
-        header = [f"{sweep.rpartition(' ')[2]}, seconds", *(f"{x:g}" for x in xs), "exponent"]
-        found.append(f"**{sweep[0].upper()}{sweep[1:]}**, {BACKWARD}, else {bases[sweep]}\n\n{_table(header, table)}")
-    return found
+    bases = dict(zip(rows["sweep"], rows["base"], strict=True)) if len(rows) else {}
+    for sweep, seconds in sweeps(rows).items():
+        header = [f"{sweep.rpartition(' ')[2]}, seconds", *(f"{x:g}" for x in seconds.columns), "exponent"]
+        lines = [[str(name), *map(_number, own), _number(exponent(own), ".2f")] for name, own in seconds.iterrows()]
+        yield _table(f"**{_capital(sweep)}**, {BACKWARD}, else {bases[sweep]}", header, lines)
 
 
-def _stiff(rows: Sequence[Row]) -> list[str]:
-    """Seconds in the three batches, and what the stiff sample multiplies them by."""
-    found = []
-    for problem, same in grouped(rows, "problem").items():
-        for work in WORKS:
-            lines = []
-            for name, own in grouped([row for row in same if row.work == work], "candidate").items():
-                at = {row.facts["variant"]: row for row in own}
-                seconds = [f"{at[variant].median:.3g}" for variant in ("without", "with", "alone")]
-                facts = at["with"].facts
-                lines.append([name, f"{facts['error']:.1e}", *seconds, _ratio(at["with"].over(at["without"]))])
-            header = ["candidate", "error", "without it, s", "with it, s", "it alone, s", "with / without"]
-            found.append(f"**{problem[0].upper()}{problem[1:]}, {work}**\n\n{_table(header, lines)}")
-    return found
-
-
-def _memory(rows: Sequence[Row]) -> list[str]:
-    """Megabytes over the length, a table for cells and one for solves."""
-    found = []
-    for kind in dict.fromkeys(row.facts["kind"] for row in rows):
-        mine = [row for row in rows if row.facts["kind"] == kind]
-        xs = sorted({row.facts["x"] for row in mine})
+def _stiff(rows: pd.DataFrame) -> Iterator[str]:
+    """Seconds in the three batches, and the ratio of those with the stiff sample to those without."""
+    header = ["candidate", "error", "without it, s", "with it, s", "it alone, s", "with / without"]
+    for (problem, work), same in rows.groupby(["problem", "work"], sort=False):
         lines = []
-        for name, own in grouped(mine, "candidate").items():
-            at = {row.facts["x"]: row.median / 1e6 for row in own}
-            lines.append([name, *(f"{at[x]:,.3g}" if x in at else NONE for x in xs)])
-        sizes = mine[0].problem.partition(", ")[2].partition(", ")[2]
-        found.append(f"**{kind.capitalize()}s**, {sizes}, MB\n\n{_table(['T', *(f'{x:,}' for x in xs)], lines)}")
-    return found
+        for name, own in same.groupby("candidate", sort=False):
+            at = own.set_index("variant")
+            seconds = [_number(at["median"][variant]) for variant in ("without", "with", "alone")]
+            change = _ratio(at["values"]["with"], at["values"]["without"])
+            lines.append([str(name), f"{at['error']['with']:.1e}", *seconds, change])
+        yield _table(f"**{_capital(problem)}, {work}**", header, lines)
 
 
-def _first_use(rows: Sequence[Row]) -> list[str]:
-    found = []
-    for problem, same in grouped(rows, "problem").items():
-        engines = {row.facts["engine"] for row in same if "engine" in row.facts}
-        by = f", by {' and '.join(sorted(engines))}" if engines else ""
-        lines = [[row.candidate, _seconds(row.median), _spread(row)] for row in same]
-        found.append(f"**{problem[0].upper()}{problem[1:]}**{by}\n\n{_table(['what', 'time', 'quartiles'], lines)}")
-    return found
+def _memory(rows: pd.DataFrame) -> Iterator[str]:
+    """Megabytes over the length, a table for cells and one for solves."""
+    if rows.empty:
+        return
+    for kind, same in rows.groupby("kind", sort=False):
+        sizes = same["problem"].iloc[0].split(", ", 2)[2]  # after the kind and the length
+        megabytes = medians(same, "x") / 1e6
+        lines = [[str(name), *(_number(value, ",.3g") for value in own)] for name, own in megabytes.iterrows()]
+        yield _table(f"**{str(kind).capitalize()}s**, {sizes}, MB", ["T", *(f"{x:,.0f}" for x in megabytes.columns)], lines)
 
 
-def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def _first_use(rows: pd.DataFrame) -> Iterator[str]:
+    """Seconds of imports and of first calls."""
+    for problem, same in rows.groupby("problem", sort=False):
+        engines = sorted(same["engine"].dropna().unique()) if "engine" in same else []
+        by = f", by {' and '.join(engines)}" if engines else ""
+        lines = [[row["candidate"], _seconds(row["median"]), _spread(row["values"])] for row in same.to_dict("records")]
+        yield _table(f"**{_capital(problem)}**{by}", ["what", "time", "quartiles"], lines)
+
+
+def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     rows = [header, ["---"] * len(header), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([f"{title}\n", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _ratio(ratio: Ratio | None) -> str:
-    """The median, and the quartiles where there are some."""
-    if ratio is None:
+def _capital(text: Any) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _median(values: Values) -> float:
+    found = quartiles(values)
+    return found.median if found else float("nan")
+
+
+def _number(value: float | None, form: str = ".3g") -> str:
+    return NONE if pd.isna(value) else f"{value:{form}}"
+
+
+def _ratio(values: Values | None, reference: Values | None) -> str:
+    """The median of the ratios, and the quartiles where they differ."""
+    found = None if values is None or reference is None else ratio(values, reference)
+    if found is None:
         return NONE
-    middle, low, high = (_short(value) for value in (ratio.median, ratio.low, ratio.high))
+    low, middle, high = map(_short, found[:3])
     return middle if low == high else f"{middle} ({low}–{high})"
 
 
@@ -171,15 +155,12 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.3g} ms"
 
 
-def _spread(row: Row) -> str:
-    values = [value for value in row.values if value is not None]
-    if len(values) < 2:
-        return NONE
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return f"{_seconds(low)} – {_seconds(high)}"
+def _spread(values: Values) -> str:
+    found = quartiles(values)
+    return f"{_seconds(found.low)} – {_seconds(found.high)}" if found and found.rounds > 1 else NONE
 
 
-PARTS: dict[str, tuple[str, Callable[[Sequence[Row]], list[str]]]] = {
+PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
     "solves": ("Exact solves", _solves),
     "growth": ("How cost grows", _growth),

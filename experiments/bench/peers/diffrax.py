@@ -1,7 +1,7 @@
-r"""diffrax on held inputs: compiled by JAX, piece by piece under `lax.scan`, the step size carried over.
+r"""diffrax on held inputs: compiled by JAX, sample by sample under `lax.scan`, the step size carried over.
 
-One step size for the whole batch and the largest error for a norm: measured faster here than a step size for each sample
-under `vmap`, and than one solve told of the edges. Gradients by `RecursiveCheckpointAdjoint`, diffrax's own choice; with
+One step size for the whole batch and the largest error as norm: measured faster here than a step size for each sample
+under `vmap`, and than one solve given the edges. Gradients by `RecursiveCheckpointAdjoint`, diffrax's own choice; with
 `DirectAdjoint` they took four times as long. Compiled ahead, and timed without that.
 """
 
@@ -23,11 +23,11 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import ConstantRate, ExponentialRate, GateRate
-from experiments.bench.solves import Candidate, Problem, Solved
+from experiments.bench.solves import Problem, Solution, SolveCandidate
 
 __all__ = ["diffrax_candidates", "stiff_candidates"]
 
-SOLVERS: dict[str, tuple[Callable[[], Any], float, int]] = {  # its expected tolerance, and evaluations a step
+SOLVERS: dict[str, tuple[Callable[[], Any], float, int]] = {  # and its expected tolerance, and evaluations a step
     "tsit5": (diffrax.Tsit5, 3e-6, 6),
     "dopri8": (diffrax.Dopri8, 1e-2, 13),
     "kvaerno5": (diffrax.Kvaerno5, 1e-6, 7),  # for stiff fields; an evaluation is a Newton iteration or more
@@ -36,22 +36,24 @@ GATES: dict[type[Part], Callable[..., Any] | None] = {GateRate: jax.nn.sigmoid, 
 FIRST = 0.3  # of a sample, the first step of all
 
 
-def diffrax_candidates(names: Sequence[str] = ("tsit5", "dopri8"), max_steps: int = 64) -> list[Candidate]:
-    """At most so many steps a sample: with room for more its gradients take longer."""
+def diffrax_candidates(names: Sequence[str] = ("tsit5", "dopri8"), max_steps: int = 64) -> list[SolveCandidate]:
+    """Candidates by these methods; the more steps a sample may take, the longer gradients take."""
 
-    def candidate(name: str) -> Candidate:
-        return Candidate(f"diffrax {name}, jitted", lambda problem: _Jitted(problem, name, max_steps), expected=SOLVERS[name][1])
+    def candidate(name: str) -> SolveCandidate:
+        return SolveCandidate(
+            f"diffrax {name}, jitted", lambda problem: _Jitted(problem, name, max_steps), expected=SOLVERS[name][1]
+        )
 
     return [candidate(name) for name in names]
 
 
-def stiff_candidates() -> list[Candidate]:
-    """With room for as many steps a sample as a stiff field asks for."""
+def stiff_candidates() -> list[SolveCandidate]:
+    """Candidates for stiff fields, which take many steps a sample."""
     return diffrax_candidates(("tsit5", "kvaerno5"), max_steps=4096)
 
 
 class _Carried(diffrax.AbstractAdaptiveStepSizeController):
-    """A PID controller that keeps the longest step taken or proposed, for the next piece to begin with."""
+    """A PID controller that keeps the longest step taken or proposed, with which the next sample begins."""
 
     inner: diffrax.PIDController
 
@@ -77,9 +79,9 @@ class _Carried(diffrax.AbstractAdaptiveStepSizeController):
 
 
 class _Jitted:
-    """The solve of a problem, and its gradients, compiled when first asked for; the tolerance is an argument."""
+    """The solve of a problem, and its gradients, compiled at the first call; the tolerance is an argument."""
 
-    compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # by what it is of: one compilation for problems alike
+    compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # one compilation for problems of equal shapes
 
     def __init__(self, problem: Problem, name: str, max_steps: int) -> None:
         make, _, self.evaluations = SOLVERS[name]
@@ -92,9 +94,9 @@ class _Jitted:
     def prepare(self) -> None:
         self._ready(1)
 
-    def states(self, tolerance: float) -> Solved:
+    def states(self, tolerance: float) -> Solution:
         hs, steps = self._call(0, tolerance)
-        return Solved(torch.from_dlpack(hs), self.evaluations * int(np.asarray(steps).sum()) + len(steps))
+        return Solution(torch.from_dlpack(hs), self.evaluations * int(np.asarray(steps).sum()) + len(steps))
 
     def gradients(self, tolerance: float) -> list[Tensor]:
         return [torch.from_dlpack(gradient) for gradient in self._call(1, tolerance)]
@@ -151,7 +153,7 @@ def _functions(field: ctrnn.VectorField, solver: Any, max_steps: int) -> tuple[C
 
 
 def _rate(field: ctrnn.VectorField) -> type[Part]:
-    """By it the fields are known that are written out here: tanh relaxations with a gate for each unit or constant rates."""
+    """The type of a field's rate. Written for JAX are tanh relaxations with a gate for each unit or constant rates."""
     if isinstance(field, ctrnn.Relaxation):
         rate: Part = field.rate
         if type(field.candidate) is TanhCandidate and type(field.decay) is LinearDecay and type(rate) in GATES:

@@ -1,4 +1,4 @@
-"""How this toolkit runs what it runs: in compiled kernels, in one function of plain torch, or step by step in Python.
+"""Engines of this toolkit: compiled kernels, one function of plain torch, or single steps in Python.
 
 compiled   DiscreteRNN(..., fused=True), integrate(..., fused=True)      where there is a compiler
 torch      the same sequence function in plain torch                     without one
@@ -25,14 +25,14 @@ NAMES = {discretize.Euler: "euler", discretize.ExponentialEuler: "exponential"}
 
 
 def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
-    """In words, where something else ran than what was wanted."""
+    """Which other engine ran, and why; None if the wanted one did."""
     if stats["engine"] == wanted:
         return None
     return f"it ran by {stats['engine']!r}" + (f": {stats['engine_why']}" if stats["engine_why"] else "")
 
 
 def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x: Tensor) -> Callable[[Tensor], Tensor] | str:
-    """x (time, batch, input) -> output (time, batch, hidden) by that engine; or in words why there is none."""
+    """x (time, batch, input) -> output (time, batch, hidden) by that engine; or the reason why there is none."""
     if engine == TORCH:
         return _plain_torch(field, step)
     rnn = discretize.DiscreteRNN(field, step, fused=engine == COMPILED)
@@ -41,12 +41,12 @@ def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x:
         return rnn(x)[0]
 
     with torch.no_grad():
-        run(x[:2, :2])  # compiles, where it is to be
+        run(x[:2, :2])  # compiles, if the engine does
     return wrong_engine(rnn.stats, engine) or run
 
 
 def _plain_torch(field: ctrnn.VectorField, step: discretize.Step) -> Callable[[Tensor], Tensor] | str:
-    """What is left without a compiler, called directly: with one, nobody takes it."""
+    """The engine for machines without a compiler, called directly: `DiscreteRNN` prefers kernels where it can."""
     kind = kernel_spec.kind_of(field)
     if isinstance(kind, str) or type(step) not in NAMES:
         return kind if isinstance(kind, str) else f"{step!r} has no fused form"

@@ -1,4 +1,4 @@
-"""What a user would take instead, by name; and whether it is here. Imports none of them.
+"""Names of the libraries compared, and whether each is installed; imports none of them.
 
 torch        torch.nn.RNN, GRU, LSTM                         loop       a loop in Python over torch.nn.GRUCell
 torchdiffeq  as users write it, and with its best flags      torchode   a batch whose samples step on their own
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
 __all__ = ["PEERS", "absent", "chosen"]
 
-# What must be importable, and how it is had; torchode's own requirements contradict those of tyro, and are not needed.
+# What must be importable, and how to install it; torchode's own requirements contradict those of tyro, and are not needed.
 NEEDS: dict[str, tuple[tuple[str, ...], str]] = {
     "torch": (("torch",), "pip install torch"),
     "loop": (("torch",), "pip install torch"),
@@ -25,21 +25,19 @@ PEERS = tuple(NEEDS)
 
 
 def chosen(against: str | None) -> tuple[str, ...]:
-    """The peers that "name,name" names, in our order; all if nothing is named. Raises: UsageError."""
+    """The peers of a list "name,name", in the order of `PEERS`; all without a list. Raises: UsageError."""
     if against is None:
         return PEERS
     names = [name.strip() for name in against.split(",") if name.strip()]
     for name in names:
-        if name not in PEERS:
-            hint = did_you_mean(name, PEERS) or f"; there is {', '.join(PEERS)}."
-            raise UsageError(f"there is no peer {name!r}{hint}")
+        check_word("peer", name, PEERS)
     if not names:
         raise UsageError(f"--against names nobody; there is {', '.join(PEERS)}.")
     return tuple(name for name in PEERS if name in names)
 
 
 def absent(name: str) -> str | None:
-    """Why a peer cannot take part here, and what to do; None if it can."""
+    """Why a peer cannot be compared here, and what to install; None if it can."""
     modules, how = NEEDS[name]
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     return f"{' and '.join(missing)} not installed: {how}" if missing else None

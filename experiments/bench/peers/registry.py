@@ -1,35 +1,33 @@
-"""Every way to solve, by whose it is: ours, and those of the peers that are here. A peer is imported when it is asked for."""
+"""All candidates for solves: this project's, and those of installed peers, which are imported on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from experiments.bench.peers.names import absent
-from experiments.bench.solves import Candidate, ours
+from experiments.bench.session import Session
+from experiments.bench.solves import SolveCandidate, ours
 
-__all__ = ["OURS", "SOLVERS", "named", "of_peer", "solver_candidates"]
+__all__ = ["OURS", "named", "of_peer", "solver_candidates"]
 
 OURS = "ours"
 SOLVERS = ("torchdiffeq", "torchode", "diffrax")  # the peers that solve
 
-Skip = Callable[[str, str], None]
 
-
-def solver_candidates(peers: Sequence[str], methods: Sequence[str], skip: Skip, *, stiff: bool = False) -> list[Candidate]:
-    """Ours by these methods, then those of the peers; a word for peers that are not installed."""
+def solver_candidates(session: Session, methods: Sequence[str], *, stiff: bool = False) -> list[SolveCandidate]:
+    """Ours by these methods, then those of the peers; peers that are not installed are skipped."""
     found = [ours(method, fused) for method in methods for fused in (True, False)]
     for peer in SOLVERS:
-        if peer in peers:
-            why = absent(peer)
-            if why is None:
-                found += of_peer(peer, stiff)
+        if peer in session.peers:
+            if why := absent(peer):
+                session.skip(peer, why)
             else:
-                skip(peer, why)
+                found += of_peer(peer, stiff)
     return found
 
 
-def of_peer(peer: str, stiff: bool = False) -> list[Candidate]:
-    """All of that peer's; for stiff problems those that can take enough steps, and its stiff method if it has one."""
+def of_peer(peer: str, stiff: bool = False) -> list[SolveCandidate]:
+    """A peer's candidates; for stiff problems those that can take enough steps, and its stiff method if it has one."""
     if peer == "torchdiffeq":
         from experiments.bench.peers.torchdiffeq import torchdiffeq_candidates  # noqa: PLC0415
 
@@ -43,6 +41,6 @@ def of_peer(peer: str, stiff: bool = False) -> list[Candidate]:
     return stiff_candidates() if stiff else diffrax_candidates()
 
 
-def named(candidates: Sequence[Candidate], *names: str) -> list[Candidate]:
-    """Those whose names begin like this."""
+def named(candidates: Sequence[SolveCandidate], *names: str) -> list[SolveCandidate]:
+    """The candidates whose names begin so."""
     return [candidate for candidate in candidates if candidate.name.startswith(names)]

@@ -1,8 +1,8 @@
-r"""torchdiffeq on held inputs: as one would write it, and three better ways.
+r"""torchdiffeq on held inputs: as users write it, and with its best options.
 
-sample found in the field      x[int(t)] inside the right side: steps run into edges that the solver does not know of
-`jump_t`                       projected once, told of every edge, the largest error for a norm, as is done here
-a call for each sample         the same, with the step size carried from call to call as far as torchdiffeq tells it
+sample found in the field      x[int(t)] inside the right side: steps cross edges that the solver does not know of
+`jump_t`                       projected once, every edge given, the largest error as norm, as `integrate` does
+a call for each sample         the same, with the step size carried from call to call as far as torchdiffeq reports it
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import torch
 import torchdiffeq
 from torch import Tensor
 
-from experiments.bench.solves import Candidate, Problem, Solved, edges, in_torch
+from experiments.bench.solves import Problem, Solution, SolveCandidate, edges, in_torch
 
-__all__ = ["as_users_write_it", "piece_by_piece", "torchdiffeq_candidates", "with_flags"]
+__all__ = ["torchdiffeq_candidates"]
 
 
-def torchdiffeq_candidates() -> list[Candidate]:
+def torchdiffeq_candidates() -> list[SolveCandidate]:
     return [
-        as_users_write_it("dopri5"),
-        *(with_flags(method, expected) for method, expected in (("dopri5", 1e-6), ("dopri8", 3e-9))),
-        *(piece_by_piece(method, expected) for method, expected in (("dopri5", 1e-6), ("dopri8", 1e-2))),
+        _as_users_write_it("dopri5"),
+        *(_with_flags(method, expected) for method, expected in (("dopri5", 1e-6), ("dopri8", 3e-9))),
+        *(_piece_by_piece(method, expected) for method, expected in (("dopri5", 1e-6), ("dopri8", 1e-2))),
     ]
 
 
-def as_users_write_it(method: str) -> Candidate:
-    def solve(problem: Problem, tolerance: float) -> Solved:
+def _as_users_write_it(method: str) -> SolveCandidate:
+    def solve(problem: Problem, tolerance: float) -> Solution:
         field, xs, calls = problem.field, problem.xs, 0
 
         def slope(t: Tensor, h: Tensor) -> Tensor:
@@ -34,13 +34,13 @@ def as_users_write_it(method: str) -> Candidate:
             return field(xs[min(int(t), len(xs) - 1)], h)
 
         hs = torchdiffeq.odeint(slope, problem.h0, edges(xs), rtol=tolerance, atol=tolerance, method=method)
-        return Solved(hs, calls)
+        return Solution(hs, calls)
 
     return in_torch(f"torchdiffeq {method}, sample found in the field", solve, expected=3e-10, slow=True)
 
 
-def with_flags(method: str, expected: float = 1e-6) -> Candidate:
-    def solve(problem: Problem, tolerance: float) -> Solved:
+def _with_flags(method: str, expected: float) -> SolveCandidate:
+    def solve(problem: Problem, tolerance: float) -> Solution:
         field, ts, calls = problem.field, edges(problem.xs), 0
         projected = field.project(problem.xs).unbind(0)
 
@@ -51,13 +51,13 @@ def with_flags(method: str, expected: float = 1e-6) -> Candidate:
 
         options = {"jump_t": ts[1:-1], "norm": lambda errors: errors.abs().max()}
         hs = torchdiffeq.odeint(slope, problem.h0, ts, rtol=tolerance, atol=tolerance, method=method, options=options)
-        return Solved(hs, calls)
+        return Solution(hs, calls)
 
     return in_torch(f"torchdiffeq {method}, `jump_t`", solve, expected=expected)
 
 
-def piece_by_piece(method: str, expected: float = 1e-6) -> Candidate:
-    def solve(problem: Problem, tolerance: float) -> Solved:
+def _piece_by_piece(method: str, expected: float) -> SolveCandidate:
+    def solve(problem: Problem, tolerance: float) -> Solution:
         field, calls, first, steps = problem.field, 0, 0.01, [0.0]
         h, hs = problem.h0, [problem.h0]
         clock = torch.tensor([0.0, 1.0], dtype=torch.float64, device=h.device)
@@ -74,6 +74,6 @@ def piece_by_piece(method: str, expected: float = 1e-6) -> Candidate:
             h = torchdiffeq.odeint(slope, h, clock, rtol=tolerance, atol=tolerance, method=method, options=options)[-1]
             first = max(steps)
             hs.append(h)
-        return Solved(torch.stack(hs), calls)
+        return Solution(torch.stack(hs), calls)
 
     return in_torch(f"torchdiffeq {method}, a call for each sample", solve, expected=expected)

@@ -1,6 +1,6 @@
-r"""torchode on held inputs: a call for each sample, every sequence with steps of its own, their sizes carried over.
+r"""torchode on held inputs: a call for each sample, each sequence with its own step sizes, which are carried over.
 
-Projected once, the largest error for a norm, no gradients through the step size, no statistics. Compiling the solver with
+Projected once, the largest error as norm, no gradients through the step size, no statistics. Compiling the solver with
 TorchScript, which its authors recommend, fails in torch 2.13.
 """
 
@@ -13,18 +13,18 @@ import torchode
 from torch import Tensor
 from torchode.step_size_controllers import max_norm
 
-from experiments.bench.solves import Candidate, Problem, Solved, in_torch
+from experiments.bench.solves import Problem, Solution, SolveCandidate, in_torch
 
 __all__ = ["torchode_candidates"]
 
 
-def torchode_candidates() -> list[Candidate]:
+def torchode_candidates() -> list[SolveCandidate]:
     methods = {"dopri5": (torchode.Dopri5, 1e-6), "tsit5": (torchode.Tsit5, 3e-6)}
     return [_piece_by_piece(name, method, expected) for name, (method, expected) in methods.items()]
 
 
-class _Noting(torchode.IntegralController):
-    """Remembers for every sequence the longest step it has taken or was about to take."""
+class _RecordingController(torchode.IntegralController):
+    """An integral controller that records each sequence's longest step, taken or proposed."""
 
     longest: Tensor
 
@@ -35,11 +35,11 @@ class _Noting(torchode.IntegralController):
         return accept, following, *others
 
 
-def _piece_by_piece(name: str, method: Any, expected: float) -> Candidate:
-    def solve(problem: Problem, tolerance: float) -> Solved:
+def _piece_by_piece(name: str, method: Any, expected: float) -> SolveCandidate:
+    def solve(problem: Problem, tolerance: float) -> Solution:
         field, h, hs = problem.field, problem.h0, [problem.h0]
         term = torchode.ODETerm(lambda t, h, projected: field.flow(projected, h), with_stats=False, with_args=True)
-        controller = _Noting(atol=tolerance, rtol=tolerance, term=term, norm=max_norm)
+        controller = _RecordingController(atol=tolerance, rtol=tolerance, term=term, norm=max_norm)
         stepper = method(term=term).to(h)
         solver = torchode.AutoDiffAdjoint(stepper, controller.to(h), backprop_through_step_size_control=False)
         begin = h.new_zeros(len(h))
@@ -51,6 +51,6 @@ def _piece_by_piece(name: str, method: Any, expected: float) -> Candidate:
             steps += int(solved.stats["n_steps"].max())
             hs.append(h)
         # Of 7 stages the first is the last one of the step before.
-        return Solved(torch.stack(hs), 6 * steps + len(problem.xs))
+        return Solution(torch.stack(hs), 6 * steps + len(problem.xs))
 
     return in_torch(f"torchode {name}, a call for each sample", solve, expected=expected)
