@@ -21,7 +21,7 @@ from experiments.studies.registry import loaded
 from experiments.studies.results import Record
 from experiments.studies.study import Run, Study
 from experiments.studies.worker import BUSY, FAILED
-from experiments.studies.workers import Told, WorkerPool
+from experiments.studies.workers import RunEnd, WorkerPool
 from experiments.usage import UsageError
 
 __all__ = ["cores", "run"]
@@ -51,11 +51,11 @@ def run(
     if study.left_out():
         _say(study.left_out())
     progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing), min(size, len(missing)))
-    crew = WorkerPool(size, (address, scale, folder, made, threads), progress.tick, 1.0 if sys.stderr.isatty() else None)
+    pool = WorkerPool(size, (address, scale, folder, made, threads), progress.tick, 1.0 if sys.stderr.isatty() else None)
     try:
-        with closing(crew.carry_out(missing)) as becoming:
-            for told in becoming:
-                progress.heard(told)
+        with closing(pool.carry_out(missing)) as ends:
+            for end in ends:
+                progress.report(end)
     except Interrupted:
         progress.clear()
         done = sum(kept(folder, run.key, configuration_of(run)) is not None for run in mine)
@@ -77,7 +77,7 @@ def cores() -> int:
 
 @dataclass
 class _Progress:
-    """What is told on the way: a line a run on stdout, the state of things on stderr where that is a terminal."""
+    """A line a run on stdout, and the state of all on stderr where that is a terminal."""
 
     folder: Path
     study: Study
@@ -89,18 +89,18 @@ class _Progress:
     failed: dict[str, str] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
-    def heard(self, told: Told) -> None:
+    def report(self, end: RunEnd) -> None:
         self.clear()
-        if told.what == FAILED:
-            self.failed[told.key] = told.words
-            _say(f"{told.key}  FAILED: {told.words}")
-        elif told.what == BUSY:
-            self.busy.append(told.key)
+        if end.what == FAILED:
+            self.failed[end.key] = end.words
+            _say(f"{end.key}  FAILED: {end.words}")
+        elif end.what == BUSY:
+            self.busy.append(end.key)
         else:
             self.done += 1
-            record = kept(self.folder, told.key, configuration_of(self.runs[told.key]))
+            record = kept(self.folder, end.key, configuration_of(self.runs[end.key]))
             headline = _headline(self.study, record) if record else ""
-            _say("  ".join(filter(None, [told.key, headline, f"{record['seconds']:.3g} s" if record else ""])))
+            _say("  ".join(filter(None, [end.key, headline, f"{record['seconds']:.3g} s" if record else ""])))
 
     def tick(self, running: Sequence[str]) -> None:
         checkpoint()
@@ -111,7 +111,7 @@ class _Progress:
         print(f"\r\x1b[K{words[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]}", end="", file=sys.stderr, flush=True)
 
     def _left(self) -> str:
-        """From the runs that are done, whose pace the others are taken to have."""
+        """From the mean time of the runs that are done."""
         rest = self.missing - self.done - len(self.failed) - len(self.busy)
         if not self.done or not rest:
             return ""
@@ -157,8 +157,8 @@ def _made(threads: int) -> dict[str, str]:
     from experiments.reports.machine import facts  # noqa: PLC0415
 
     found = facts()
-    told = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")
-    return {**{name: found[name] for name in told}, "threads": str(threads)}
+    names = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")
+    return {**{name: found[name] for name in names}, "threads": str(threads)}
 
 
 def _say(line: str) -> None:

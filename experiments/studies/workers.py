@@ -22,15 +22,15 @@ from typing import Any
 
 from experiments.studies.worker import FAILED, GRACE, READY, work
 
-__all__ = ["WorkerPool", "Told"]
+__all__ = ["RunEnd", "WorkerPool"]
 
 TRIES = 2
 STARTS = 3  # in a row that may come to nothing
 
 
 @dataclass(frozen=True)
-class Told:
-    """What became of a run: "done", "busy" or "failed", and of a failed one, why."""
+class RunEnd:
+    """How a run ended: "done", "busy" (another call is at it) or "failed", and then why."""
 
     what: str
     key: str
@@ -65,33 +65,33 @@ class WorkerPool:
     every: float | None = None
     _workers: list[_Worker] = field(default_factory=list, init=False)
 
-    def carry_out(self, keys: Sequence[str]) -> Generator[Told, None, None]:
-        """What becomes of each run, as it is known. However this is left, no process is."""
-        waiting, died, vain = deque(keys), Counter[str](), 0
+    def carry_out(self, keys: Sequence[str]) -> Generator[RunEnd, None, None]:
+        """How each run ends, as it is known. However this is left, no process is."""
+        waiting, died, failed_starts = deque(keys), Counter[str](), 0
         try:
             while waiting or self._at_work():
-                self._engage(waiting)
+                self._assign(waiting)
                 self.tick(self._at_work())
-                for worker in self._heard():
+                for worker in self._with_messages():
                     message = self._message(worker)
                     if message is None:
-                        words = self._bury(worker)
+                        words = self._remove(worker)
                         if not worker.ready:
-                            vain += 1
+                            failed_starts += 1
                         elif worker.key is not None:
                             died[worker.key] += 1
                             if died[worker.key] < TRIES:
                                 waiting.appendleft(worker.key)
                             else:
-                                yield Told(FAILED, worker.key, f"its process {words}, {TRIES} times")
-                        if vain == STARTS:
-                            yield from (Told(FAILED, key, f"no worker process comes up: it {words}") for key in waiting)
+                                yield RunEnd(FAILED, worker.key, f"its process {words}, {TRIES} times")
+                        if failed_starts == STARTS:
+                            yield from (RunEnd(FAILED, key, f"no worker process comes up: it {words}") for key in waiting)
                             waiting.clear()
                     elif message[0] == READY:
-                        worker.ready, vain = True, 0
+                        worker.ready, failed_starts = True, 0
                     else:
                         worker.key = None
-                        yield Told(*message)
+                        yield RunEnd(*message)
             self._dismiss()
         finally:
             self._stop()
@@ -99,8 +99,8 @@ class WorkerPool:
     def _at_work(self) -> list[str]:
         return [worker.key for worker in self._workers if worker.key is not None]
 
-    def _engage(self, waiting: deque[str]) -> None:
-        """Give runs to those who are free, and start processes for the rest, as many as there is place for."""
+    def _assign(self, waiting: deque[str]) -> None:
+        """Give runs to idle workers, and start processes for the rest, up to `size`."""
         for worker in self._workers:
             if worker.ready and worker.key is None and waiting:
                 worker.give(waiting.popleft())
@@ -112,24 +112,24 @@ class WorkerPool:
             theirs.close()  # only the worker has it now, so that its end is seen here
             self._workers.append(_Worker(process, ours))
 
-    def _heard(self) -> list[_Worker]:
-        """Those who said something or died."""
+    def _with_messages(self) -> list[_Worker]:
+        """Workers with a message, or that died."""
         about: dict[Any, _Worker] = {}
         for worker in self._workers:
             about[worker.connection] = about[worker.process.sentinel] = worker
-        heard = [about[thing] for thing in wait(list(about), self.every)]
-        return [worker for k, worker in enumerate(heard) if worker not in heard[:k]]
+        found = [about[thing] for thing in wait(list(about), self.every)]
+        return [worker for k, worker in enumerate(found) if worker not in found[:k]]
 
     @staticmethod
     def _message(worker: _Worker) -> tuple[str, str, str] | None:
-        """What it said; None of a dead one that has nothing left to say."""
+        """Its message; None of a dead one without any left."""
         try:
-            # A dead one may have spoken before.
+            # A dead one may have sent one before.
             return worker.connection.recv() if worker.connection.poll() else None
         except (EOFError, OSError):
             return None
 
-    def _bury(self, worker: _Worker) -> str:
+    def _remove(self, worker: _Worker) -> str:
         """How it ended."""
         worker.process.join(GRACE)
         self._workers.remove(worker)

@@ -68,9 +68,9 @@ class Compressed(Study):
     resolutions = (
         "The paper has no such experiment. Here a symbol is held for 16 / c samples at clock c: 64 at c = 1/4, one at c = 16; "
         "what is to be said is the symbol before, as in the paper's warped recall.",
-        "Told: a sample takes c' = 4 c / 16 units of own time, so that a symbol takes 4 on every clock, and the last sample of "
-        "each symbol counts: the same moments of own time. Untold: every sample takes one unit and counts.",
-        "Slow is c = 1/2 and 1, unit is c = 4, where a told sample takes one unit, as every cell is used, fast is c = 8 and 16.",
+        "Clock given: a sample takes c' = 4 c / 16 units of own time, so that a symbol takes 4 on every clock, and the last "
+        "sample of each symbol counts: the same moments of own time. Clock hidden: every sample takes one unit and counts.",
+        "Slow is c = 1/2 and 1, unit is c = 4, where a sample takes one unit, as every cell is used, fast is c = 8 and 16.",
         "Accuracy is that at the last sample of each symbol, the first of a sequence left out, which has none before it. "
         "What is not finite is wrong. An accuracy of at least 0.9 is kept, one of at most 0.5 is lost.",
         "Adam, the norm of the gradient at most 1, weights as torch draws them; exact models are trained at relative tolerance "
@@ -94,34 +94,34 @@ class Compressed(Study):
     may_diverge = True
     tables = (
         Table(
-            f"Told the clock: {ACCURACY}",
+            f"Given the clock: {ACCURACY}",
             by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=given,
         ),
         Table(
-            f"Not told the clock: {ACCURACY}",
+            f"Not given the clock: {ACCURACY}",
             by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=not_given,
         ),
         Table(
-            "Told the clock, run as trained: largest pace c′g met, and the median.",
+            "Given the clock, run as trained: largest c′g met, and the median.",
             by={"rate": "rate", "trained and run": "trained", "on": "on"}, columns=across("clock", AT_CLOCKS, g_dt_cell),
             words=WAYS, data=lambda results: run_as_trained(given(results)),
         ),
     )  # fmt: skip
     figures: ClassVar = {
-        "told-sigmoid": Drawing(
-            "Sigmoid gates, told the clock: accuracy over clocks c, weights trained in one way (rows) on shaded "
+        "clock-given-sigmoid": Drawing(
+            "Sigmoid gates, given the clock: accuracy over clocks c, weights trained in one way (rows) on shaded "
             "clocks and run in three. The dashed line is what is said without memory.",
             lambda results: accuracy_figure(results, True, "sigmoid", TRAINED),
         ),
-        "told-softplus": Drawing(
+        "clock-given-softplus": Drawing(
             "The same with rates softplus(z), which have no largest one.",
             lambda results: accuracy_figure(results, True, "softplus", TRAINED),
         ),
-        "untold-sigmoid": Drawing(
-            "Sigmoid gates that are not told the clock.", lambda results: accuracy_figure(results, False, "sigmoid", TRAINED)
+        "clock-hidden-sigmoid": Drawing(
+            "Sigmoid gates that are not given the clock.", lambda results: accuracy_figure(results, False, "sigmoid", TRAINED)
         ),
-        "pace": Drawing(
-            "All weights, told the clock, that run exactly keep 0.9 on every clock: accuracy on each clock against the "
+        "g-dt": Drawing(
+            "All weights, given the clock, that run exactly keep 0.9 on every clock: accuracy on each clock against the "
             "largest c′ g of the exact run there. Dashed: 1 and 2, where a Taylor step begins to overshoot and to diverge.",
             lambda results: g_dt_figure(given(results), KEPT),
         ),
@@ -181,7 +181,7 @@ class Compressed(Study):
                 f"{bounds[0]}, and lose it at {bounds[1]}. "
             )
         summary = (
-            f"Told the clock, a model trained exactly on slow clocks and run exactly has an accuracy of {span(exact)} on every "
+            f"Given the clock, a model trained exactly on slow clocks and run exactly has an accuracy of {span(exact)} on every "
             f"clock; trained and run by Taylor steps it has {span(stretched)} where time is stretched and {span(fastest)} at "
             f"c = {fastest['clock'].iloc[0]:g}, and the same weights run exactly "
             f"{span(where(rows, trained='euler', on='slow', way=EXACT))} on every clock; {exponential_words(rows)}{breaking}"
@@ -189,10 +189,10 @@ class Compressed(Study):
             f"{not_given_words(results)}"
         )
         numbers: dict[str, float | int | str] = {
-            "exact, told: largest difference of accuracy between clocks": change,
-            "exact, told: largest difference of a state between clocks": states,
-            "Taylor steps, told: c′g on the fastest clock with an accuracy of 0.9, median of models": median_of(held),
-            "Taylor steps, told: c′g on the first faster one with at most 0.5": median_of(lost),
+            "exact, clock given: largest difference of accuracy between clocks": change,
+            "exact, clock given: largest difference of a state between clocks": states,
+            "Taylor steps, clock given: c′g on the fastest clock with an accuracy of 0.9, median of models": median_of(held),
+            "Taylor steps, clock given: c′g on the first faster one with at most 0.5": median_of(lost),
             **moved_numbers(rows, TRAINED),
             "trainings that diverged": len(results.diverged),
         }

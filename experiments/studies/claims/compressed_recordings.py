@@ -82,11 +82,11 @@ def accuracy_and_g_dt(rows: pd.DataFrame) -> str:
 
 def table_of(name: str, source: Source) -> Table:
     return Table(
-        f"{source.title}: test accuracy, and in brackets the largest pace c′g met.",
+        f"{source.title}: test accuracy, and in brackets the largest c′g met.",
         by={"clock": "clock_given", "rate": "rate", "trained": "trained", "at c": "speed", "run as": "way"},
         columns=across("clock", {f"c = {clock_words(c)}": c for c in source.speeds}, accuracy_and_g_dt),
         data=lambda results: where(results.rows.assign(speed=results.rows["on"].map(clock_words)), recording=name),
-        words={True: "told", False: "untold", **WAYS},
+        words={True: "given", False: "hidden", **WAYS},
         empty=f"{source.title}: left out; `--data DIR` names the folder with {source.folder}/ in it.",
     )
 
@@ -95,9 +95,9 @@ def figure_of(name: str, results: Results) -> Figure:
     rows = where(results.rows, recording=name, rate="sigmoid", on=1.0)
     if rows.empty:
         raise NotEnoughError("there is no point to draw yet")
-    told = rows["clock_given"].map({True: "told", False: "untold"})
-    titled = rows.assign(row="trained " + rows["trained"].map(WAYS), column=told)
-    return accuracy_over_clocks(titled, "speed c at which the recording is played", {"told": (1.0,), "untold": (1.0,)})
+    titles = {True: "clock given", False: "clock hidden"}
+    titled = rows.assign(row="trained " + rows["trained"].map(WAYS), column=rows["clock_given"].map(titles))
+    return accuracy_over_clocks(titled, "speed c at which the recording is played", dict.fromkeys(titles.values(), (1.0,)))
 
 
 class CompressedRecordings(Study):
@@ -113,13 +113,14 @@ class CompressedRecordings(Study):
     resolutions = (
         "The folder with uci_har/ and japanese_vowels/ is named by --data DIR; what is not in it is left out. UCI HAR: Anguita "
         "et al. 2012; JapaneseVowels: Kudo, Toyama and Shimbo 1999.",
-        "Played c times as fast, the mean of c samples is one sample; told, it takes c units of own time, untold one.",
-        "Trained at the recording's own speed, where told and untold are the same. With sigmoid gates also, told, at half speed "
-        "and at the fastest: the latter show what can still be known there.",
+        "Played c times as fast, the mean of c samples is one sample; with the clock given it takes c units of own time, else "
+        "one.",
+        "Trained at the recording's own speed, where given and hidden clocks are the same. With sigmoid gates also, clock "
+        "given, at half speed and at the fastest: the latter show what can still be known there.",
         "Adam, 300 batches of 32 (small), the norm of the gradient at most 1; gates start by chrono, up to 64 samples (HAR) and "
         "16 (vowels). Tested on the whole test split: one standard error is at most 0.009 (HAR) and 0.026 (vowels).",
         "A loss is a fall by 0.05 and more from the accuracy at the speed of training. Reproduced means, of every recording and "
-        "told the clock: Taylor steps lose at the fastest speed, but nowhere where the largest c′g is at most 1, and the exact "
+        "given the clock: Taylor steps lose at the fastest speed, but nowhere where the largest c′g is at most 1, and the exact "
         "model does not lose at the fastest speed either.",
     )
     minutes: ClassVar = {"smoke": 0.5, "small": 3, "paper": 1200}
@@ -204,7 +205,7 @@ class CompressedRecordings(Study):
             parts.append(Part(f"Taylor steps lose {title} at the fastest speed", loses))
             parts.append(Part(f"they do where g dt is above 1, and the exact model does not lose {title}", bool(loses and kept)))
         summary = (
-            "Told how fast it is played, models trained and run in one way at c = 1 lose accuracy (over rates and seeds): "
+            "Given how fast it is played, models trained and run in one way at c = 1 lose accuracy (over rates and seeds): "
             f"{'; '.join(falls_in_words)}. {breaking_words(where(rows, trained='euler'))}"
         )
         return Verdict(parts, numbers, summary)
@@ -216,7 +217,7 @@ def breaking_words(taylor: pd.DataFrame) -> str:
     lost, held = (faster[which]["largest"] for which in (faster["fall"] >= FALL, faster["fall"] < FALL))
     if lost.empty:
         return "Taylor steps lose less than 0.05 everywhere. "
-    kept = f"keep a largest pace c′g of up to {number(held.max(), 2)} and " if len(held) else ""
+    kept = f"keep a largest c′g of up to {number(held.max(), 2)} and " if len(held) else ""
     return f"Taylor steps {kept}lose 0.05 and more from {number(lost.min(), 2)} on. "
 
 

@@ -1,4 +1,4 @@
-r"""Clocks that stop and go: which discrete cells can wait exactly, told when, and how well learned gates find out.
+r"""Clocks that stop and go: which discrete cells can wait exactly, and how well learned gates find out when.
 
 unwarped    trained without repetitions, run on repeated symbols with the gate times 0 or 1: h + 0 (f - h) is h, to the bit
 repeated    cells trained on repeated symbols, without such a step, and the clock that their gates have made
@@ -84,7 +84,7 @@ def difference_dots(results: Results) -> Figure:
     from experiments.reports.bands import log_dots  # noqa: PLC0415
 
     found = differences(where(results.rows, dtype="float64"))
-    clocks = {"first": "goes at the first", "last": "goes at the last", NO_ORACLE: "told nothing"}
+    clocks = {"first": "goes at the first", "last": "goes at the last", NO_ORACLE: "no step"}
     rows = {
         NAMES.get(cell, cell): {words: found[cell, clock] for clock, words in clocks.items() if (cell, clock) in found}
         for cell in EXACT
@@ -97,7 +97,7 @@ class StopAndGoStudy(Study):
     """Eight cells under oracle gates, and six that learn theirs."""
 
     name = "stop-and-go"
-    question = "Which discrete cells can wait exactly when told that their clock stands, and how near do learned gates come?"
+    question = "Which discrete cells can wait exactly while their clock stands, and how near do learned gates come?"
     claim = (
         "The gated RNN, the GRU (its z gated) and the gated power-decay cell are exactly invariant to a clock that stops and "
         "goes; the LSTM only without the recurrent weights of its output gate; the plain RNN and the leaky cell with a fixed "
@@ -130,7 +130,7 @@ class StopAndGoStudy(Study):
     tables = (
         Table(
             "Trained unwarped, played on repeated symbols. Largest difference of any unit from the unwarped trajectory, over "
-            "both dtypes and all seeds; accuracy where the clock goes (untold: at last repetitions), and unwarped.",
+            "both dtypes and all seeds; accuracy where the clock goes (no step: at last repetitions), and unwarped.",
             by={"cell": "cell", "clock goes at the": "clock"},
             columns={
                 "by the theorem": theorem,
@@ -142,7 +142,7 @@ class StopAndGoStudy(Study):
             words=NAMES,
         ),
         Table(
-            "Trained on symbols repeated 1 to {most} times, told nothing. Gate (1 - f of the LSTM) at a symbol's first "
+            "Trained on symbols repeated 1 to {most} times, no step given. Gate (1 - f of the LSTM) at a symbol's first "
             "repetition and at the others, the best unit's correlation with the clock that goes at the first; time elapsed "
             "within a symbol by that at one repetition, the median and the least over units (invariant: 1; a constant gate: "
             "the number of repetitions); deviation from the states at one repetition (1: as far as other sequences).",
@@ -165,7 +165,7 @@ class StopAndGoStudy(Study):
         ),
     )
     figures: ClassVar = {
-        "told": Drawing(
+        "oracle": Drawing(
             "Largest difference of a unit's state from the unwarped trajectory, over all samples, in float64. Exactly zero "
             "is left of the dashed line.",
             difference_dots,
@@ -225,8 +225,8 @@ class StopAndGoStudy(Study):
         parts = [Part(f"{cell} is exact, going at the {clock}", largest == 0) for (cell, clock), largest in exact.items()]
         parts += [Part(f"{cell} is not exact, {clock}", largest > MOVED) for (cell, clock), largest in others.items()]
         summary = (
-            f"Told the clock, {sum(largest == 0 for largest in exact.values())} of the {len(exact)} pairs of cell and clock that "
-            "should be exact are so to the bit, in float32 and float64; those that should not be differ by at least "
+            f"Given the clock, {sum(largest == 0 for largest in exact.values())} of the {len(exact)} pairs of cell and clock "
+            "that should be exact are so to the bit, in float32 and float64; those that should not be differ by at least "
             f"{number(min(others.values()))}. {learned_in_words(where(results.rows, kind='held'))}"
         )
         return Verdict(parts, {f"{cell}, {clock}": largest for (cell, clock), largest in judged.items()}, summary)

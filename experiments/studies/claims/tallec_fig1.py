@@ -43,7 +43,7 @@ def with_memoryless(results: Results) -> pd.DataFrame:
     """The loss without memory as if it were of one more model, once for each clock."""
     rows = results.rows
     baseline = rows.drop_duplicates(["panel", "warp"])
-    return pd.concat([rows, baseline.assign(model="memoryless guess", loss=baseline["memoryless"])])
+    return pd.concat([rows, baseline.assign(model="memoryless", loss=baseline["memoryless"])])
 
 
 class TallecFigure1(Study):
@@ -99,7 +99,7 @@ class TallecFigure1(Study):
             "Held-out loss over maximum_warping: the mean over runs, a band from least to largest, and what is lost "
             "without any memory. Where gates are worth something, their line stays on the ground.",
             x="warp", y="loss", panels=("panel", {panel: panel for panel in PANELS}),
-            lines=("model", {name: name for name in (*MODELS, "memoryless guess")}), data=with_memoryless,
+            lines=("model", {name: name for name in (*MODELS, "memoryless")}), data=with_memoryless,
             x_label="maximum_warping", y_label="test loss, nats", y_limits=(-0.08, 2.4),
         )
     }  # fmt: skip

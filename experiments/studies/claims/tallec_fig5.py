@@ -2,7 +2,7 @@ r"""Figure 5 of Tallec and Ollivier 2018: trained on warps up to w, tested on sl
 
     trained    warps 1 .. w
     tested     warps 2w .. M for M = 2w .. 10w, on sequences of length 10 M, so that each has ten symbols at least
-    accuracy   of the answers after the first run, which is said without having seen anything; guessing is right in 1/8
+    accuracy   of the answers after the first run, which is said without having seen anything; without memory it is 1/8
 
 The caption says uniform warps, the text a variable warping task. Both readings are tried:
 
@@ -87,7 +87,7 @@ class TallecFigure5(Study):
     }
     tables = (
         Table(
-            "Accuracy; mean (least–largest) over runs, trained on length {length}. Guessing has 0.125.",
+            "Accuracy; mean (least–largest) over runs, trained on length {length}. Without memory it is 0.125.",
             by={"trained and tested on": "per", "warps of the test": "range"},
             columns=across("model", MODELS, "accuracy"),
             data=with_ranges,
@@ -100,7 +100,7 @@ class TallecFigure5(Study):
             "mean over runs, and a band from least to largest. Flat is a network that does not care how slow it is played.",
             x="times", y="accuracy", panels=("per", READINGS), lines=("model", {model: model for model in MODELS}),
             x_label="slowest warp of the test, over that of the training", y_label="accuracy", y_limits=(0.0, 1.04),
-            levels={"guess": 1 / 8},
+            levels={"without memory": 1 / 8},
         )
     }  # fmt: skip
 

@@ -106,7 +106,7 @@ def not_given_words(results: Results) -> str:
         f"trained on {on} clocks, {' and '.join(f'{span(where(mine, clock=end))} at c = {end:g}' for end in ends)}"
         for (on,), mine in groups(rows, ["on"]).items()
     ]
-    return f"Not told the clock, models run as trained have, {'; '.join(parts)}."
+    return f"Not given the clock, models run as trained have, {'; '.join(parts)}."
 
 
 def moved_numbers(rows: pd.DataFrame, clocks: Mapping[str, Sequence[float]]) -> dict[str, str]:

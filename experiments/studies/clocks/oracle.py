@@ -1,4 +1,4 @@
-r"""Clocks that stop and go, and cells that are told them.
+r"""Clocks that stop and go, and cells whose gates are multiplied by them.
 
     shown     A A A B C C ..      each symbol once or several times
     first     1 0 0 1 1 0 ..      the step of a clock that goes at a symbol's first repetition: a causal function of what is shown
@@ -12,7 +12,6 @@ A cell is invariant if after every sample its state is that of the unwarped sequ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -109,7 +108,6 @@ def played(field: VectorField, xs: Tensor, steps: Tensor | None = None) -> Tenso
             states.append(states[-1] + field(x, states[-1]))
     else:
         cell = OracleCell(field)
-        told: Sequence[Tensor] = steps.unbind()
-        for x, step in zip(xs.unbind(), told, strict=True):
+        for x, step in zip(xs.unbind(), steps.unbind(), strict=True):
             states.append(cell(x, step, states[-1]))
     return torch.stack(states)

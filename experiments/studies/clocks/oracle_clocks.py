@@ -1,7 +1,7 @@
-r"""Cells trained unwarped, played on clocks that stop and go: told by an oracle when to go, and told nothing.
+r"""Cells trained unwarped, run on clocks that stop and go: with the step of an oracle, and without.
 
 difference    between the state after a sample and the unwarped state after as many symbols as the clock has read
-untold        no step; at a symbol's last repetition, from the unwarped state after that symbol
+no step       at a symbol's last repetition, from the unwarped state after that symbol
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "NO_ORACLE", "accuracy_held", "differences_from_unwarped", "symbols_of"]
 
-NO_ORACLE = "untold"  # the clock of a cell without a step
+NO_ORACLE = "no step"  # the clock of a cell without a step
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 SYMBOLS, SEQUENCES = 30, 64  # of what is measured
 

@@ -413,18 +413,16 @@ def played_verdict(*records):
     return CompressedRecordings().verdict(Results(records))
 
 
-@pytest.mark.parametrize(
-    ("taylor", "exact", "word"),
-    [(0.5, 0.02, "reproduced"), (0.8, 0.4, "partly"), (0.5, 0.06, "partly"), (0.0, 0.0, "not"), (0.04, 0.0, "not")],
-)
-def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have(taylor, exact, word):
-    records = [played_record("har", "euler", taylor), played_record("har", EXACT, exact)]
-    verdict = played_verdict(*records)
-    assert verdict.word == word
-    assert verdict.numbers["har, Euler: fall from c = 1 to 8"] == number(taylor)
-    assert "vowels" not in "".join(verdict.numbers)
-    assert "left out" in tables_of(CompressedRecordings(), Results(records))
-    assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
+def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have():
+    cases = [(0.5, 0.02, "reproduced"), (0.8, 0.4, "partly"), (0.5, 0.06, "partly"), (0.0, 0.0, "not"), (0.04, 0.0, "not")]
+    for taylor, exact, word in cases:
+        records = [played_record("har", "euler", taylor), played_record("har", EXACT, exact)]
+        verdict = played_verdict(*records)
+        assert verdict.word == word
+        assert verdict.numbers["har, Euler: fall from c = 1 to 8"] == number(taylor)
+        assert "vowels" not in "".join(verdict.numbers)
+        assert "left out" in tables_of(CompressedRecordings(), Results(records))
+        assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
 
 
 def test_taylor_steps_that_lose_where_no_pace_is_above_1_do_not_reproduce_the_claim():
@@ -450,7 +448,7 @@ def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from
 def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
     records = [played_record("vowels", "euler", 0.5)]
     table = tables_of(CompressedRecordings(), Results(records))
-    assert "| told | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
+    assert "| given | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
     drawn_ = {name: draws(figure, Results(records)) for name, figure in CompressedRecordings().figures.items()}
     assert drawn_["har"] is None
     assert len(drawn_["vowels"].axes) == 2
