@@ -3,7 +3,7 @@
 import problems
 import pytest
 import torch
-from each import each
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn

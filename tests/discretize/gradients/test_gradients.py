@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from each import each
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from each import each
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn

@@ -5,7 +5,7 @@ import copy
 import problems
 import pytest
 import torch
-from each import each
+from cases import each
 from torch import nn
 from torch.testing import assert_close
 

@@ -12,7 +12,7 @@ import problems
 import pytest
 import references
 import torch
-from each import each
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from each import each
+from cases import each
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 from torch.testing import assert_close

@@ -6,7 +6,7 @@ import problems
 import pytest
 import references
 import torch
-from each import each
+from cases import each
 from torch import nn
 from torch.testing import assert_close
 

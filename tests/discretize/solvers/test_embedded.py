@@ -8,7 +8,7 @@ import numpy as np
 import problems
 import pytest
 import torch
-from each import each
+from cases import each
 from scipy.integrate._ivp.rk import RK45
 from torch.testing import assert_close
 from torchdiffeq._impl.adaptive_heun import _ADAPTIVE_HEUN_TABLEAU

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 import torch
-from each import each
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn

@@ -9,7 +9,7 @@ import problems
 import pytest
 import references
 import torch
-from each import each
+from cases import each
 
 import ctrnn
 from discretize import integrate

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import references
 import torch
-from each import each
+from cases import each
 from scipy.integrate import solve_ivp
 from scipy.special import jv
 from torch.testing import assert_close
