@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from experiments.bench.first_use import first_rows
 from experiments.bench.growth import cell_growth, solve_growth
 from experiments.bench.memory import memory_rows
 from experiments.bench.output.files import write
-from experiments.bench.output.tables import document
+from experiments.bench.output.tables import PARTS, document
 from experiments.bench.peers.registry import named, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
@@ -53,7 +53,7 @@ def measure(
 ) -> dict[str, Any]:
     """The record of a comparison, as it goes into the JSON file."""
     session = Session(peers, device, repeats or SCALES[scale].rounds)
-    rows, seconds = [], {}
+    rows, seconds = [], dict.fromkeys(PARTS, 0.0)
     if device == "cuda" and "diffrax" in peers:
         session.peers = tuple(peer for peer in peers if peer != "diffrax")
         session.skip("diffrax", "on a GPU it is not compared here")
@@ -62,10 +62,11 @@ def measure(
         warnings.simplefilter("ignore", KernelWarning)  # engines without a compiler are listed as left out
         facts = machine.facts(device)
         try:
-            for part, found in _parts(session, SCALES[scale]).items():
+            begin = time.perf_counter()
+            for row in _rows(session, SCALES[scale]):
+                rows.append(vars(row))
+                seconds[row.part] += time.perf_counter() - begin
                 begin = time.perf_counter()
-                rows += [vars(row) for row in found]
-                seconds[part] = time.perf_counter() - begin
         finally:
             session.show()
     return {
@@ -74,38 +75,27 @@ def measure(
     }  # fmt: skip
 
 
-def _parts(session: Session, scale: Scale) -> dict[str, Iterable[Row]]:
-    """The rows of each part, measured when they are iterated over."""
+def _rows(session: Session, scale: Scale) -> Iterator[Row]:
+    """The rows of all parts, in turn."""
     quick = replace(session, rounds=min(session.rounds, FEWER))  # shares what is skipped
+    for sizes, fields in scale.cells:
+        yield from cell_rows(session, sizes, fields)
 
-    def cells() -> Iterator[Row]:
-        for sizes, fields in scale.cells:
-            yield from cell_rows(session, sizes, fields)
+    found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
+    yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)
 
-    def solves() -> Iterator[Row]:
-        found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
-        yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)
+    for sweep in scale.cell_sweeps:
+        yield from cell_growth(quick, sweep, scale.cell_base)
+    found = named(solver_candidates(session, ("tsit5",)), *scale.swept)
+    for sweep in scale.solve_sweeps:
+        yield from solve_growth(quick, sweep, scale.solve_base, found)
+    methods = ("tsit5",) if scale.few else ("tsit5", "rodas5p")
+    found = named(solver_candidates(session, methods, stiff=True), *scale.swept)
+    yield from solve_growth(quick, scale.stiffness, scale.stiff_base, found)
 
-    def growth() -> Iterator[Row]:
-        for sweep in scale.cell_sweeps:
-            yield from cell_growth(quick, sweep, scale.cell_base)
-        found = named(solver_candidates(session, ("tsit5",)), *scale.swept)
-        for sweep in scale.solve_sweeps:
-            yield from solve_growth(quick, sweep, scale.solve_base, found)
-        methods = ("tsit5",) if scale.few else ("tsit5", "rodas5p")
-        found = named(solver_candidates(session, methods, stiff=True), *scale.swept)
-        yield from solve_growth(quick, scale.stiffness, scale.stiff_base, found)
+    found = named(solver_candidates(session, ("tsit5",), stiff=True), *scale.swept)
+    explicit = [candidate for candidate in found if "kvaerno" not in candidate.name]  # these are slowed by the stiff sample
+    yield from stiff_rows(quick, scale.stiff, explicit)
 
-    def stiff() -> Iterator[Row]:
-        found = named(solver_candidates(session, ("tsit5",), stiff=True), *scale.swept)
-        found = [candidate for candidate in found if "kvaerno" not in candidate.name]  # explicit methods: these are slowed down
-        yield from stiff_rows(quick, scale.stiff, found)
-
-    return {
-        "cells": cells(),
-        "solves": solves(),
-        "growth": growth(),
-        "stiff": stiff(),
-        "memory": memory_rows(session, scale.lengths, scale.long, scale.few, scale.swept),
-        "first use": first_rows(replace(session, rounds=min(session.rounds, scale.first_rounds)), scale.first_calls),
-    }
+    yield from memory_rows(session, scale.lengths, scale.long, scale.few, scale.swept)
+    yield from first_rows(replace(session, rounds=min(session.rounds, scale.first_rounds)), scale.first_calls)

@@ -44,12 +44,12 @@ def overview(record: Mapping[str, Any]) -> Figure:
     """A panel for each size of cells, one for solves, one for each sweep; smaller is faster everywhere."""
     rows = data_frame(record["rows"])
     compared = [
-        (f"{title}, {name}", _with_lines(same), "torch.nn.GRU")
+        (f"{title}, {name}", _with_lines(same))
         for part, title in (("cells", "Cells"), ("solves", "Exact solves"))
         for name, same in rows[(rows["part"] == part) & (rows["work"] == BACKWARD)].groupby("problem", sort=False)
     ]
     growing = list(sweeps(rows).items())
-    heights = [0.22 * same["line"].nunique() + 0.85 for _, same, _ in compared]
+    heights = [0.22 * same["line"].nunique() + 0.85 for _, same in compared]
     below = 3.4 * -(-len(growing) // 2)
     colours = {key: LIGHT[value] for key, value in plots.STYLE.items() if isinstance(value, str) and value in LIGHT}
     paper = COLOURS["paper"][1]
@@ -106,9 +106,10 @@ def _with_lines(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(line=names[0].where(names[2].isin(ENGINES), rows["candidate"]), ending=names[2])
 
 
-def _ratios(ax: Axes, title: str, rows: pd.DataFrame, reference: str) -> None:
+def _ratios(ax: Axes, title: str, rows: pd.DataFrame) -> None:
+    """Ratios to torch.nn.GRU, else to the first candidate."""
     values = rows.set_index("candidate")["values"]
-    base = reference if reference in values else rows["candidate"].iloc[0]
+    base = "torch.nn.GRU" if "torch.nn.GRU" in values else rows["candidate"].iloc[0]
     lines = list(rows["line"].unique())
     for row in rows.to_dict("records"):
         if found := ratio(row["values"], values[base]):

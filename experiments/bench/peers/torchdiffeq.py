@@ -7,73 +7,76 @@ a call for each sample         the same, with the step size carried from call to
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torchdiffeq
 from torch import Tensor
 
+from ctrnn import VectorField
 from experiments.bench.solves import Problem, Solution, SolveCandidate, edges, in_torch
 
 __all__ = ["torchdiffeq_candidates"]
 
 
 def torchdiffeq_candidates() -> list[SolveCandidate]:
-    return [
-        _as_users_write_it("dopri5"),
-        *(_with_flags(method, expected) for method, expected in (("dopri5", 1e-6), ("dopri8", 3e-9))),
-        *(_piece_by_piece(method, expected) for method, expected in (("dopri5", 1e-6), ("dopri8", 1e-2))),
-    ]
+    """Candidates with the tolerances at which the search begins."""
+    name, first = "torchdiffeq dopri5, sample found in the field", partial(_as_users_write_it, "dopri5")
+    found = [in_torch(name, first, expected=3e-10, slow=True)]
+    for method, expected in (("dopri5", 1e-6), ("dopri8", 3e-9)):
+        found.append(in_torch(f"torchdiffeq {method}, `jump_t`", partial(_with_jumps, method), expected=expected))
+    for method, expected in (("dopri5", 1e-6), ("dopri8", 1e-2)):
+        name = f"torchdiffeq {method}, a call for each sample"
+        found.append(in_torch(name, partial(_sample_by_sample, method), expected=expected))
+    return found
 
 
-def _as_users_write_it(method: str) -> SolveCandidate:
-    def solve(problem: Problem, tolerance: float) -> Solution:
-        field, xs, calls = problem.field, problem.xs, 0
+class _Counted:
+    """A right-hand side, dh/dt of t and h, that counts its calls and keeps the longest step."""
 
-        def slope(t: Tensor, h: Tensor) -> Tensor:
-            nonlocal calls
-            calls += 1
-            return field(xs[min(int(t), len(xs) - 1)], h)
+    def __init__(self, slope: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.slope, self.calls, self.longest = slope, 0, 0.0
 
-        hs = torchdiffeq.odeint(slope, problem.h0, edges(xs), rtol=tolerance, atol=tolerance, method=method)
-        return Solution(hs, calls)
+    def __call__(self, t: Tensor, h: Tensor) -> Tensor:
+        self.calls += 1
+        return self.slope(t, h)
 
-    return in_torch(f"torchdiffeq {method}, sample found in the field", solve, expected=3e-10, slow=True)
-
-
-def _with_flags(method: str, expected: float) -> SolveCandidate:
-    def solve(problem: Problem, tolerance: float) -> Solution:
-        field, ts, calls = problem.field, edges(problem.xs), 0
-        projected = field.project(problem.xs).unbind(0)
-
-        def slope(t: Tensor, h: Tensor) -> Tensor:
-            nonlocal calls
-            calls += 1
-            return field.flow(projected[min(int(t), len(projected) - 1)], h)
-
-        options = {"jump_t": ts[1:-1], "norm": lambda errors: errors.abs().max()}
-        hs = torchdiffeq.odeint(slope, problem.h0, ts, rtol=tolerance, atol=tolerance, method=method, options=options)
-        return Solution(hs, calls)
-
-    return in_torch(f"torchdiffeq {method}, `jump_t`", solve, expected=expected)
+    def callback_step(self, t: Tensor, h: Tensor, step: Tensor) -> None:  # a name that torchdiffeq looks for
+        self.longest = max(self.longest, float(step))
 
 
-def _piece_by_piece(method: str, expected: float) -> SolveCandidate:
-    def solve(problem: Problem, tolerance: float) -> Solution:
-        field, calls, first, steps = problem.field, 0, 0.01, [0.0]
-        h, hs = problem.h0, [problem.h0]
-        clock = torch.tensor([0.0, 1.0], dtype=torch.float64, device=h.device)
-        for projected in field.project(problem.xs).unbind(0):
+def _largest(errors: Tensor) -> Tensor:
+    return errors.abs().max()
 
-            def slope(t: Tensor, h: Tensor, projected: Tensor = projected) -> Tensor:
-                nonlocal calls
-                calls += 1
-                return field.flow(projected, h)
 
-            steps.clear()
-            slope.callback_step = lambda t, h, step: steps.append(float(step))  # type: ignore[attr-defined]
-            options = {"step_t": clock[1:], "norm": lambda errors: errors.abs().max(), "first_step": first}
-            h = torchdiffeq.odeint(slope, h, clock, rtol=tolerance, atol=tolerance, method=method, options=options)[-1]
-            first = max(steps)
-            hs.append(h)
-        return Solution(torch.stack(hs), calls)
+def _as_users_write_it(method: str, problem: Problem, tolerance: float) -> Solution:
+    field, xs = problem.field, problem.xs
+    slope = _Counted(lambda t, h: field(xs[min(int(t), len(xs) - 1)], h))
+    hs = torchdiffeq.odeint(slope, problem.h0, edges(xs), rtol=tolerance, atol=tolerance, method=method)
+    return Solution(hs, slope.calls)
 
-    return in_torch(f"torchdiffeq {method}, a call for each sample", solve, expected=expected)
+
+def _with_jumps(method: str, problem: Problem, tolerance: float) -> Solution:
+    field, ts = problem.field, edges(problem.xs)
+    projected = field.project(problem.xs).unbind(0)
+    slope = _Counted(lambda t, h: field.flow(projected[min(int(t), len(projected) - 1)], h))
+    options = {"jump_t": ts[1:-1], "norm": _largest}
+    hs = torchdiffeq.odeint(slope, problem.h0, ts, rtol=tolerance, atol=tolerance, method=method, options=options)
+    return Solution(hs, slope.calls)
+
+
+def _held(field: VectorField, projected: Tensor, t: Tensor, h: Tensor) -> Tensor:
+    return field.flow(projected, h)
+
+
+def _sample_by_sample(method: str, problem: Problem, tolerance: float) -> Solution:
+    h, hs, calls, first = problem.h0, [problem.h0], 0, 0.01
+    ts = torch.tensor([0.0, 1.0], dtype=torch.float64, device=h.device)
+    for projected in problem.field.project(problem.xs).unbind(0):
+        slope = _Counted(partial(_held, problem.field, projected))
+        options = {"step_t": ts[1:], "norm": _largest, "first_step": first}
+        h = torchdiffeq.odeint(slope, h, ts, rtol=tolerance, atol=tolerance, method=method, options=options)[-1]
+        calls, first = calls + slope.calls, slope.longest
+        hs.append(h)
+    return Solution(torch.stack(hs), calls)
