@@ -33,17 +33,15 @@ def torchdiffeq_candidates() -> list[SolveCandidate]:
 
 
 class _Counted:
-    """A right-hand side, dh/dt of t and h, that counts its calls and keeps the longest step."""
+    """A right-hand side, dh/dt of t and h, that counts its calls."""
 
     def __init__(self, slope: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self.slope, self.calls, self.longest = slope, 0, 0.0
+        self.slope, self.calls = slope, 0
+        self.callback_step: Callable[[Tensor, Tensor, Tensor], None] = lambda t, h, step: None  # by torchdiffeq
 
     def __call__(self, t: Tensor, h: Tensor) -> Tensor:
         self.calls += 1
         return self.slope(t, h)
-
-    def callback_step(self, t: Tensor, h: Tensor, step: Tensor) -> None:  # a name that torchdiffeq looks for
-        self.longest = max(self.longest, float(step))
 
 
 def _largest(errors: Tensor) -> Tensor:
@@ -71,12 +69,14 @@ def _held(field: VectorField, projected: Tensor, t: Tensor, h: Tensor) -> Tensor
 
 
 def _sample_by_sample(method: str, problem: Problem, tolerance: float) -> Solution:
-    h, hs, calls, first = problem.h0, [problem.h0], 0, 0.01
+    h, hs, calls, first, steps = problem.h0, [problem.h0], 0, 0.01, [0.0]
     ts = torch.tensor([0.0, 1.0], dtype=torch.float64, device=h.device)
     for projected in problem.field.project(problem.xs).unbind(0):
         slope = _Counted(partial(_held, problem.field, projected))
+        steps.clear()
+        slope.callback_step = lambda t, h, step: steps.append(float(step))
         options = {"step_t": ts[1:], "norm": _largest, "first_step": first}
         h = torchdiffeq.odeint(slope, h, ts, rtol=tolerance, atol=tolerance, method=method, options=options)[-1]
-        calls, first = calls + slope.calls, slope.longest
+        calls, first = calls + slope.calls, max(steps)
         hs.append(h)
     return Solution(torch.stack(hs), calls)
