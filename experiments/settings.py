@@ -8,6 +8,7 @@ evaluated.
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import types
@@ -61,9 +62,12 @@ def settings_from(kind: type[T], values: Mapping[str, Any], *, as_text: bool = F
         raise UsageError(str(error)) from error
 
 
-def setting_types(kind: type) -> dict[str, Any]:
+_type_hints = functools.cache(get_type_hints)  # a study makes hundreds of configurations
+
+
+def setting_types(kind: type) -> Mapping[str, Any]:
     """The types of a dataclass's fields, by name."""
-    hints = get_type_hints(kind)
+    hints = _type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
 
 

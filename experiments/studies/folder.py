@@ -14,11 +14,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from filelock import FileLock, Timeout
 
 from experiments.files import write_atomically
-from experiments.studies.results import Record
-from experiments.studies.study import Measured, Run
+from experiments.studies.study import Measured, Record, Run
 from experiments.usage import UsageError
 
 __all__ = ["claimed", "configuration_of", "described", "fail", "keep", "kept", "opened", "place_of", "records_in"]
@@ -140,22 +141,18 @@ def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
 def claimed(place: Path) -> Iterator[bool]:
     """Whether this process is the one that works on a run; the claim ends with the process, however that ends."""
     place.mkdir(parents=True, exist_ok=True)
-    with (place / ".claim").open("w") as file:
-        yield _locked(file)
-
-
-def _locked(file: IO[str]) -> bool:
+    lock = FileLock(place / ".claim", timeout=0)
     try:
-        import fcntl  # noqa: PLC0415
-    except ImportError:  # not on this system: two calls on one folder do the same work twice, and write the same
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: likewise
-        return True
-    return True
+        lock.acquire()
+    except Timeout:
+        yield False
+    except (OSError, NotImplementedError):  # no locks in this file system: two calls may do the same work, and write the same
+        yield True
+    else:
+        try:
+            yield True
+        finally:
+            lock.release()
 
 
 def _write(folder: Path, asked: Mapping[str, Any]) -> None:

@@ -14,15 +14,13 @@ import pandas as pd
 
 from experiments.reports.spreads import Spread, spread
 
-__all__ = ["Record", "Results", "groups", "spreads", "where"]
-
-Record = Mapping[str, Any]  # as in DIR/runs/KEY/rows.json, see folder.py
+__all__ = ["Results", "groups", "spreads", "where"]
 
 
 class Results:
     """What is said of a study comes from here; the records may be a part of all."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self.records = list(records)
 
     @cached_property

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from tqdm import tqdm
 
 from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.registry import loaded
-from experiments.studies.results import Record
-from experiments.studies.study import Run, Study
+from experiments.studies.study import Record, Run, Study
 from experiments.studies.worker import BUSY, FAILED
 from experiments.studies.workers import RunEnd, WorkerPool
 from experiments.usage import UsageError
@@ -50,19 +49,16 @@ def run(
     _say(_plan(study, scale, runs, mine, missing, min(size, len(missing)), threads))
     if study.left_out():
         _say(study.left_out())
-    progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing), min(size, len(missing)))
+    progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing))
     pool = WorkerPool(size, (address, scale, folder, made, threads), progress.tick, 1.0 if sys.stderr.isatty() else None)
     try:
-        with closing(pool.carry_out(missing)) as ends:
+        with progress.bar, closing(pool.carry_out(missing)) as ends:
             for end in ends:
                 progress.report(end)
     except Interrupted:
-        progress.clear()
         done = sum(kept(folder, run.key, configuration_of(run)) is not None for run in mine)
         print(f"{done} of {len(mine)} runs are done and kept, those begun are saved. To go on: {command}", file=sys.stderr)
         raise
-    finally:
-        progress.clear()
     progress.conclude()
     from experiments.studies.html_page import write  # noqa: PLC0415
 
@@ -75,52 +71,30 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass
 class _Progress:
-    """A line a run on stdout, and the state of all on stderr where that is a terminal."""
+    """A line a run on stdout, and a bar on stderr where that is a terminal."""
 
-    folder: Path
-    study: Study
-    runs: Mapping[str, Run]
-    missing: int
-    workers: int
-    done: int = 0
-    busy: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    began: float = field(default_factory=time.monotonic)
+    def __init__(self, folder: Path, study: Study, runs: Mapping[str, Run], missing: int) -> None:
+        self.folder, self.study, self.runs = folder, study, runs
+        self.busy: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.bar = tqdm(total=len(runs), initial=len(runs) - missing, unit="run", leave=False, disable=None)
 
     def report(self, end: RunEnd) -> None:
-        self.clear()
         if end.what == FAILED:
             self.failed[end.key] = end.words
             _say(f"{end.key}  FAILED: {end.words}")
         elif end.what == BUSY:
             self.busy.append(end.key)
         else:
-            self.done += 1
             record = kept(self.folder, end.key, configuration_of(self.runs[end.key]))
             headline = _headline(self.study, record) if record else ""
             _say("  ".join(filter(None, [end.key, headline, f"{record['seconds']:.3g} s" if record else ""])))
+            self.bar.update()
 
     def tick(self, running: Sequence[str]) -> None:
         checkpoint()
-        if not sys.stderr.isatty():
-            return
-        ahead = len(self.runs) - self.missing
-        words = f"{ahead + self.done}/{len(self.runs)} runs done, at work: {', '.join(running) or 'starting'}{self._left()}"
-        print(f"\r\x1b[K{words[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]}", end="", file=sys.stderr, flush=True)
-
-    def _left(self) -> str:
-        """From the mean time of the runs that are done."""
-        rest = self.missing - self.done - len(self.failed) - len(self.busy)
-        if not self.done or not rest:
-            return ""
-        seconds = (time.monotonic() - self.began) * rest / (self.done + len(self.failed))
-        return f", about {_duration(seconds)} left"
-
-    def clear(self) -> None:
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.bar.set_postfix_str(", ".join(running) or "starting")
 
     def conclude(self) -> None:
         for key, words in self.failed.items():
@@ -148,10 +122,6 @@ def _headline(study: Study, record: Record) -> str:
     return study.headline(record) if record["diverged"] is None else f"training diverged at step {record['diverged']}"
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def _made(threads: int) -> dict[str, str]:
     """The machine and versions, in words."""
     from experiments.reports.machine import facts  # noqa: PLC0415
@@ -162,5 +132,7 @@ def _made(threads: int) -> dict[str, str]:
 
 
 def _say(line: str) -> None:
+    """Above a bar, if there is one."""
     checkpoint()
-    print(line, flush=True)
+    tqdm.write(line)
+    sys.stdout.flush()

@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import pandas as pd
-
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, spread
-from experiments.studies.results import Results, groups, spreads
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pandas takes longer to import than a worker's other needs, and no worker makes a table
+    import pandas as pd
     from matplotlib.figure import Figure
+
+    from experiments.studies.results import Results
 
 __all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "Table", "across"]
 
-Cell = str | Callable[[pd.DataFrame], object]
-Data = Literal["runs", "rows"] | Callable[[Results], pd.DataFrame]
+Cell = str | Callable[["pd.DataFrame"], object]
+Data = Literal["runs", "rows"] | Callable[["Results"], "pd.DataFrame"]
 
 
 class FigureSpec(Protocol):
@@ -55,6 +55,8 @@ class Table:
     empty: str = ""
 
     def markdown(self, results: Results) -> str:
+        from experiments.studies.results import groups  # noqa: PLC0415
+
         frame = _frame(self.data, results)
         found = groups(frame, list(self.by.values()))
         if not found:
@@ -110,6 +112,7 @@ class Bands:
 
     def draw(self, results: Results) -> Figure:
         from experiments.reports.bands import bands  # noqa: PLC0415
+        from experiments.studies.results import groups  # noqa: PLC0415
 
         frame, (column, names) = _frame(self.data, results), self.lines
         if self.panels is None:
@@ -120,6 +123,8 @@ class Bands:
         return self._drawn(bands, {title: self._lines(found[key], column, names) for key, title in order.items() if key in found})
 
     def _lines(self, frame: pd.DataFrame, column: str, names: Mapping[Any, str]) -> dict[str, dict[float, Spread]]:
+        from experiments.studies.results import groups, spreads  # noqa: PLC0415
+
         points = groups(frame, [column])
         return {
             name: {float(x): value for (x,), value in spreads(points[key,], [self.x], self.y).items()}
@@ -145,6 +150,7 @@ class Dots:
 
     def draw(self, results: Results) -> Figure:
         from experiments.reports.bands import dots  # noqa: PLC0415
+        from experiments.studies.results import spreads  # noqa: PLC0415
 
         found = {str(key): {"": value} for (key,), value in spreads(_frame(self.data, results), [self.by], self.x).items()}
         if not found:

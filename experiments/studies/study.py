@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
 
-__all__ = ["SCALES", "WORDS", "Measured", "Part", "Point", "Run", "Sizes", "Study", "Verdict", "grid"]
+__all__ = ["SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid"]
 
 SCALES = ("smoke", "small", "paper")
 WORDS = {"reproduced": "Reproduced", "partly": "Partly reproduced", "not": "Not reproduced"}
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
+Record = Mapping[str, Any]  # of a run that is done, as in DIR/runs/KEY/rows.json, see folder.py
 Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
 
 
@@ -145,7 +146,7 @@ class Study(ABC):
         """What is not run because something that it needs is not there, and how to name it; "" where nothing is."""
         return ""
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         """The one number of a run that is printed as soon as it is done."""
         name = "accuracy" if "accuracy" in record["measures"] else "loss"
         return f"{name} {number(record['measures'][name])}" if name in record["measures"] else ""

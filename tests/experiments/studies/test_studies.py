@@ -69,6 +69,7 @@ def test_records_do_not_depend_on_how_many_workers_there_are(whole, tmp_path):
     assert results(tmp_path) == results(whole)
     assert list(results(whole)) == KEYS
     draw = random.Random(4)  # the numbers themselves, drawn a second time
+    assert results(whole)["run-4"]["point"] == {"kind": "run", "seed": 4}
     assert results(whole)["run-4"]["measures"] == {"loss": draw.random()}
     assert [row["x"] for row in results(whole)["run-4"]["rows"]] == [draw.random() for _ in range(3)]
 
