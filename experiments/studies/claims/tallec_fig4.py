@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -63,14 +63,14 @@ class Race:
     standard: pd.DataFrame
     chrono: pd.DataFrame
 
-    @property
+    @cached_property
     def error(self) -> float | None:
         return next((error for error in ERRORS if not steps_to(self.chrono, error)["late"].any()), None)
 
     def steps(self, start: str) -> str:
         return steps_in_words(getattr(self, start), self.error or ERRORS[-1])
 
-    @property
+    @cached_property
     def ratio(self) -> float:
         if self.error is None:
             return 0.0
