@@ -25,7 +25,7 @@ VECTORS = {"avx512f": "AVX512", "avx2": "AVX2", "avx": "AVX", "asimd": "NEON"}
 def facts(device: str = "cpu") -> dict[str, str]:
     """In words, by what they are; absent packages and unknowns are named as such."""
     model, flags = _processor()
-    told = {
+    known = {
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": model,
         "vectors": ", ".join(word for flag, word in VECTORS.items() if flag in flags) or "unknown",
@@ -38,8 +38,8 @@ def facts(device: str = "cpu") -> dict[str, str]:
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }
     if device == "cuda":
-        told["device"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-    return told
+        known["device"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    return known
 
 
 @contextmanager
