@@ -290,6 +290,13 @@ def test_the_verdict_is_that_of_the_records():
     assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not"
 
 
+def test_weights_that_fail_on_one_clock_run_exactly_say_nothing_of_where_taylor_steps_break():
+    exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
+    unable = [recorded({"euler": KEEPS, EXACT: [0.8, *KEEPS[1:]]}, rate=rate) for rate in ("softplus", "exponential")]
+    found = list(verdict_of(recorded({"euler": BREAKS, EXACT: KEEPS}), exact, *unable).numbers.values())
+    assert found[2:4] == [0.5, 2.0]  # as without them; they keep their accuracy up to c = 16
+
+
 def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():
     ours = recorded({EXACT: KEEPS}, trained=EXACT)
     for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, clock_given=False)]):
