@@ -1,11 +1,11 @@
 # The public names in the order one would learn them; __init__.py imports each when it is first used.
 # ruff: noqa: I001
 
-from ctrnn.fields.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm
-from ctrnn.fields.conversion import from_torch as from_torch, to_torch as to_torch
+from ctrnn.cells.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm
+from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
 from ctrnn.fields.field import VectorField as VectorField
 from ctrnn.fields.relaxation import Relaxation as Relaxation
-from ctrnn.fields.stack import Stack as Stack
+from ctrnn.cells.stack import Stack as Stack
 from ctrnn.fields.candidates import TanhCandidate as TanhCandidate, ResetCandidate as ResetCandidate
 from ctrnn.fields.rates import FixedRate as FixedRate, ConstantRate as ConstantRate, SigmoidConstantRate as SigmoidConstantRate
 from ctrnn.fields.rates import GateRate as GateRate, GlobalGateRate as GlobalGateRate, SoftplusRate as SoftplusRate
@@ -14,8 +14,8 @@ from ctrnn.fields.rates import GlobalExponentialRate as GlobalExponentialRate, S
 from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
-from ctrnn.fields.lstm import LSTMField as LSTMField
-from ctrnn.fields.network_gate import NetworkGated as NetworkGated
+from ctrnn.cells.lstm import LSTMField as LSTMField
+from ctrnn.cells.network_gate import NetworkGated as NetworkGated
 from ctrnn.inputs.held import HeldPath as HeldPath
 from ctrnn.inputs.linear import LinearPath as LinearPath
 from ctrnn.inputs.path import Path as Path
@@ -28,5 +28,5 @@ from ctrnn.clocks.smooth import SmoothWarp as SmoothWarp
 from ctrnn.clocks.warp import Warp as Warp
 from ctrnn.clocks.warped_path import WarpedPath as WarpedPath
 from ctrnn.driven import Driven as Driven
-from ctrnn.fields.timescales import timescales as timescales
+from ctrnn.cells.timescales import timescales as timescales
 from ctrnn import init as init  # a module, as in torch.nn: ctrnn.init.chrono_

@@ -25,12 +25,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from ctrnn import checks
-from ctrnn.fields.lstm import LSTMField
-from ctrnn.fields.network_gate import NetworkGated
+from ctrnn.cells.lstm import LSTMField
+from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.stack import Stack
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
-from ctrnn.fields.stack import Stack
 
 __all__ = ["chrono_", "gate_bias_", "slow_decay_"]
 

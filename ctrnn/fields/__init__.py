@@ -1,1 +1,1 @@
-"""Vector fields: the interface, parts and their compositions, the named cells, conversion to and from torch.nn, time scales."""
+"""Vector fields and the parts they are made of: candidates, rates, decays, and the product form."""

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
+from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import LinearDecay, PowerDecay
-from ctrnn.fields.lstm import LSTMField
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import RATES, FixedRate, Gate
 from ctrnn.fields.relaxation import Relaxation

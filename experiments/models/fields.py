@@ -1,6 +1,6 @@
 r"""Fields by name, as the experiments train them, and their initialization.
 
-    plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.fields.named
+    plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.cells.named
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.cells.timescales import remembered
 from ctrnn.fields.field import check_input
-from ctrnn.fields.timescales import remembered
 from discretize import ContinuousRNN, DiscreteRNN
 
 __all__ = ["forgetting", "forgetting_times"]

@@ -115,7 +115,7 @@ def test_an_interrupted_run_says_so_and_leaves_the_old_page(tmp_path, small, num
     command = [sys.executable, "-m", "experiments", "demo", "--input", str(small), "--rate", "10", "--out", str(out)]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None
-    while "Identities" not in (line := running.stdout.readline()):
+    while "Equations" not in (line := running.stdout.readline()):
         assert line, running.communicate()[1]
     running.send_signal(number)
     _, stderr = running.communicate()

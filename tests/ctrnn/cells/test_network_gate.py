@@ -7,7 +7,7 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.fields.network_gate import NetworkGated
+from ctrnn.cells.network_gate import NetworkGated
 
 
 def affine(part, x, h):

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from ctrnn.fields import named
+from ctrnn.cells import named
+from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.lstm import LSTMField
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation

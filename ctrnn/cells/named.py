@@ -22,15 +22,15 @@ from typing import TypeVar, Unpack
 import torch
 
 from ctrnn import checks
+from ctrnn.cells.lstm import LSTMField
+from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.stack import Stack
 from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import Decay, LinearDecay
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.lstm import LSTMField
-from ctrnn.fields.network_gate import NetworkGated
 from ctrnn.fields.parts import Part, WeightSettings
 from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
-from ctrnn.fields.stack import Stack
 
 __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 

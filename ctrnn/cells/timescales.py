@@ -14,11 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn.cells.lstm import LSTMField
+from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.stack import Stack
 from ctrnn.fields.field import VectorField, check_field
-from ctrnn.fields.lstm import LSTMField
-from ctrnn.fields.network_gate import NetworkGated
 from ctrnn.fields.relaxation import Relaxation
-from ctrnn.fields.stack import Stack
 
 __all__ = ["timescales", "remembered"]
 

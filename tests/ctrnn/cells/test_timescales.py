@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from ctrnn.fields.timescales import remembered
+from ctrnn.cells.timescales import remembered
 
 
 def alone(field, bias=None):
