@@ -376,7 +376,7 @@ every_stiff = pytest.mark.parametrize("name", ["pulled", "robertson", pytest.par
 
 
 @every_stiff
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_stiff_problems_are_solved_within_tolerance_in_few_steps(name, tolerance):
     trajectory = stiffly(name, "rodas5p", tolerance)
     expected = stiff_reference(name)
