@@ -752,3 +752,11 @@ def test_the_real_recordings_are_as_many_as_they_are(tmp_path):
         assert tuple(sum(batch.size for batch in batches) for batches in found) == expected
     assert torch.bincount(vowels.recorded("validation").labels).tolist() == [6] * 9
     assert vowels.recorded("train").lengths.min() == 7
+
+
+def test_a_clock_of_half_the_speed_holds_a_symbol_for_twice_as_many_samples():
+    task = ClockedRecall(repeats=4, clocks=(0.5,), characters=3)
+    xs = task.batch(2, generator(0)).xs
+    assert len(xs) == 3 * 8
+    assert_close(xs, xs[::8].repeat_interleave(8, 0), rtol=0, atol=0)
+    assert len(task.at(2.0).batch(2, generator(0)).xs) == 3 * 2
