@@ -12,7 +12,7 @@ from torch import Tensor
 import discretize
 from discretize import Step
 
-__all__ = ["FAMILIES", "MAPS", "Limits", "limits"]
+__all__ = ["FAMILIES", "GATES", "MAPS", "Limits", "limits"]
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "Taylor and Runge-Kutta": ("Euler", "Taylor2", "Midpoint", "Heun", "RungeKutta4"),
