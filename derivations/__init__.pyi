@@ -6,7 +6,8 @@ from derivations.book import ledger as ledger
 from derivations.claim import Claim as Claim
 from derivations.closure import closed_under as closed_under, Closure as Closure, UnknownRate as UnknownRate
 from derivations.argument.core import core_identities as core_identities, check_all as check_all
-from derivations.prover.identity import Identity as Identity, check as check, Verdict as Verdict
+from derivations.prover.identity import Identity as Identity, check as check
+from derivations.prover.verdict import Verdict as Verdict
 from derivations.twins.fields import SymbolicField as SymbolicField
 from derivations.argument.clocks import change_of_time as change_of_time, clock as clock, Clock as Clock
 from derivations.argument.taylor import euler_step as euler_step, dropped as dropped

@@ -24,7 +24,8 @@ import ctrnn
 from ctrnn.fields.field import VectorField
 from derivations.operations import OPERATIONS, Entries, exact
 from derivations.prover import symbols
-from derivations.prover.identity import Identity, Verdict, check
+from derivations.prover.identity import Identity, check
+from derivations.prover.verdict import Verdict
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 

@@ -4,8 +4,9 @@ r"""A claim: what a text says, how it is decided, and what is right where the te
     Claim     what was found: the entry's verdict with its evidence
 
 An entry's printed statements must all be proved for it to hold; one refuted statement refutes it. An entry found false
-comes with a correction, itself proved. A mutation is a change of the formula that must turn the verdict: it shows that
-the check can fail. Where the print is wrong, the corrected statement is that mutation.
+comes with a correction, itself proved; where a kinder reading of the same words saves it, with that reading, itself proved.
+A mutation is a change of the formula that must turn the verdict: it shows that the check can fail. Where the print is
+wrong, the corrected statement is that mutation.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from time import perf_counter
 from typing import Any
 
 from derivations.prover.formulas import Formula, written
-from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 from derivations.prover.statements import Statement
+from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict
 
 __all__ = ["Claim", "Correction", "Entry", "Mutation", "decided", "flips"]
 
 LONGEST_FORMULA = 400
+ALL_SIZES = "all sizes"
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class Entry:
     Args:    source: stem of the literature file, or "this project"; label: "eq. 21", "footnote 7", "sec. 3, copy"; words:
              what the text says; statements: the same, to be decided as printed; assumptions: what must be assumed
              beyond what the letters carry by nature; mutation: must flip the verdict (a corrected entry needs none);
-             correction: where the print is wrong; remark: on the text (a garbled extraction, a reading chosen);
-             recorded: the verdict expected, where the fields above do not say it (undecided entries, say).
+             correction: where the print is wrong; reading: where the print is wrong as it stands and right as a kinder
+             reader takes it, that reading; remark: on the text (a garbled extraction, a reading chosen);
+             recorded: the verdict expected, where the fields above do not say it (undecided entries, say);
+             quote: the span of the text that is judged, as the literature file has it but for line breaks;
+             sizes: where the text speaks of every size and the statements of some, which: "2 units, 1 input".
     Source:  this project.
     """
 
@@ -64,20 +69,34 @@ class Entry:
     correction: Correction | None = None
     remark: str = ""
     recorded: str = ""
+    quote: str = ""
+    sizes: str = ""
+    reading: Correction | None = None
 
     def __post_init__(self) -> None:
         if not self.statements:
             raise ValueError(f"{self.source}, {self.label}: an entry needs at least one statement.")
-        if self.expected != UNDECIDED and self.mutation is None and self.correction is None:
+        if self.correction is not None and self.reading is not None:
+            raise ValueError(f"{self.source}, {self.label}: a print is saved by a reading or corrected, not both.")
+        if self.expected != UNDECIDED and self.mutation is None and self.right is None:
             raise ValueError(f"{self.source}, {self.label}: name a mutation that must flip the verdict.")
 
     @property
     def expected(self) -> str:
         if self.recorded:
             return self.recorded
-        if self.correction is not None:
-            return FAILS
-        return HOLDS_ASSUMING if self.assumptions else HOLDS
+        if self.right is not None:
+            return FAILS if self.reading is None else REINTERPRETED
+        return self.word_for_proved
+
+    @property
+    def right(self) -> Correction | None:
+        """What is right where the print as it stands is not: the correction, or the reading."""
+        return self.correction or self.reading
+
+    @property
+    def word_for_proved(self) -> str:
+        return AT_SIZES if self.sizes else HOLDS_ASSUMING if self.assumptions else HOLDS
 
 
 @dataclass(frozen=True)
@@ -106,6 +125,13 @@ class Claim:
     recorded: str = ""
     mutation: str = ""
     counterexample: dict[Any, Any] = field(default_factory=dict)
+    quote: str = ""
+    scope: str = ALL_SIZES
+
+    @property
+    def provided(self) -> tuple[str, ...]:
+        """What the verdict is for: the assumptions, and the sizes if there are any."""
+        return self.assumptions if self.scope == ALL_SIZES else (*self.assumptions, self.scope)
 
     @property
     def as_recorded(self) -> bool:
@@ -123,23 +149,26 @@ def decided(entry: Entry) -> Claim:
     found = [statement.decide() for statement in entry.statements]
     verdict, evidence = _verdict(entry, found), _evidence(entry.statements, found)
     refuted = next((v for v in found if v.holds is False), None)
-    numbers = dict(refuted.counterexample or {}) if refuted else {}
+    numbers = {} if refuted is None else dict(refuted.counterexample or {})
     if numbers:
         evidence += "; counterexample: " + ", ".join(f"{k} = {v}" for k, v in numbers.items())
     correction: str | None = None
     right: tuple[Formula, ...] = ()
-    if entry.correction is not None:
-        proofs = [statement.decide() for statement in entry.correction.statements]
-        right = _formulas(entry.correction.statements)
-        correction = _said(entry.correction.words, right)
-        if not all(proof.holds for proof in proofs):
+    if entry.right is not None:
+        proofs = [statement.decide() for statement in entry.right.statements]
+        right = _formulas(entry.right.statements)
+        correction = _said(entry.right.words, right)
+        if not all(proofs):
             verdict = UNDECIDED
-        evidence += "; correction: " + _evidence(entry.correction.statements, proofs)
+        elif entry.reading is not None and verdict == FAILS:
+            verdict = REINTERPRETED
+        evidence += f"; {'reading' if entry.reading else 'correction'}: " + _evidence(entry.right.statements, proofs)
     formulas = _formulas(entry.statements)
     return Claim(
         entry.source, entry.label, _said(entry.words, formulas), entry.assumptions, verdict, correction,
         evidence + (f"; {entry.remark}" if entry.remark else ""), perf_counter() - start, entry.words, formulas, right,
-        entry.expected, entry.mutation.words if entry.mutation else "as corrected" if entry.correction else "", numbers,
+        entry.expected, entry.mutation.words if entry.mutation else "as corrected" if entry.right else "", numbers,
+        entry.quote, entry.sizes or ALL_SIZES,
     )  # fmt: skip
 
 
@@ -148,10 +177,10 @@ def flips(entry: Entry) -> bool:
     if entry.expected == UNDECIDED:
         return True
     if entry.mutation is not None:
-        wanted = entry.expected == FAILS
+        wanted = entry.expected in (FAILS, REINTERPRETED)
         return entry.mutation.statement.decide().holds is wanted
-    assert entry.correction is not None
-    return all(statement.decide().holds for statement in entry.correction.statements)
+    assert entry.right is not None
+    return all(statement.decide() for statement in entry.right.statements)
 
 
 def _verdict(entry: Entry, found: Iterable[Verdict]) -> str:
@@ -160,7 +189,7 @@ def _verdict(entry: Entry, found: Iterable[Verdict]) -> str:
         return FAILS
     if None in answers:
         return UNDECIDED
-    return HOLDS_ASSUMING if entry.assumptions else HOLDS
+    return entry.word_for_proved
 
 
 def _evidence(statements: Iterable[Statement], found: Iterable[Verdict]) -> str:

@@ -33,7 +33,7 @@ from sympy import (
     sign,
 )
 
-from derivations.prover.identity import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from derivations.slots import EXPONENTIAL, SIGMOID, FieldReading, Slot, speed
 from derivations.twins.fields import SymbolicField
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from time import perf_counter
 
-from derivations.prover.identity import Identity, Verdict, check
+from derivations.prover.identity import Identity, check
+from derivations.prover.verdict import Verdict
 
 __all__ = ["check_all", "core_identities"]
 

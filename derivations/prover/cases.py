@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 from sympy import Basic, Expr, Float, Rational, Symbol
 
-from derivations.prover.identity import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
 __all__ = ["Every", "Measured"]
 

@@ -34,13 +34,9 @@ from sympy import (
 
 from derivations.prover import symbols
 from derivations.prover.refutation import free_values, refuted_at
+from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 
-__all__ = ["DIFFERENCE", "HOLDS", "HOLDS_ASSUMING", "FAILS", "UNDECIDED", "Identity", "Verdict", "check", "column"]
-
-HOLDS = "holds"
-HOLDS_ASSUMING = "holds under the stated assumptions"
-FAILS = "does not hold as printed"
-UNDECIDED = "undecided"
+__all__ = ["DIFFERENCE", "Identity", "check", "column"]
 
 # A few points before the costly proofs, which a wrong identity should not have to wait for; more after they failed.
 TRIALS_BEFORE, TRIALS_AFTER = 3, 24
@@ -84,23 +80,6 @@ class Identity:
     def holds(self) -> bool | None:
         """True if proved, False if refuted, None if neither."""
         return check(self).holds
-
-
-@dataclass(frozen=True)
-class Verdict:
-    r"""What was found about an identity, in how many seconds, by what evidence; the numbers that refute it, if any.
-
-    Source:  this project.
-    """
-
-    verdict: str
-    seconds: float
-    evidence: str
-    counterexample: Mapping[Expr, Rational] | None = None
-
-    @property
-    def holds(self) -> bool | None:
-        return {HOLDS: True, HOLDS_ASSUMING: True, FAILS: False}.get(self.verdict)
 
 
 def check(identity: Identity) -> Verdict:

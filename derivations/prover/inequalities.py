@@ -28,9 +28,10 @@ from sympy import (
     together,
 )
 
-from derivations.prover.identity import DIFFERENCE, FAILS, HOLDS, UNDECIDED, Identity, Verdict, check
+from derivations.prover.identity import DIFFERENCE, Identity, check
 from derivations.prover.limits import limit_or_none
 from derivations.prover.refutation import NOTICEABLE, certain_value, random_rational
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
 __all__ = ["Less"]
 

@@ -43,9 +43,10 @@ from sympy import (
     zoo,
 )
 
-from derivations.prover.identity import DIFFERENCE, FAILS, HOLDS, UNDECIDED, Identity, Verdict, check, column
+from derivations.prover.identity import DIFFERENCE, Identity, check, column
 from derivations.prover.limits import limit_or_none
 from derivations.prover.refutation import certain_value
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
 __all__ = ["Equal", "Expands", "Fails", "Rounds", "Solves", "Statement", "Tends"]
 

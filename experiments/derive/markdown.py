@@ -9,6 +9,7 @@ from pathlib import Path
 
 from derivations import ledger
 from derivations.claim import Claim
+from derivations.prover.verdict import REINTERPRETED
 from experiments.derive.table import summary
 from experiments.files import write_atomically
 from experiments.reports.marked import fill
@@ -35,15 +36,15 @@ def filled(page: str, claims: Sequence[Claim]) -> str:
 def _table(claims: Sequence[Claim]) -> str:
     lines = ["| where | claim | for | verdict |", "|---|---|---|---|"]
     for claim in claims:
-        cells = (claim.label, claim.words, ", ".join(claim.assumptions), claim.verdict)
+        cells = (claim.label, claim.words, ", ".join(claim.provided), claim.verdict)
         lines.append("| " + " | ".join(map(_escaped, cells)) + " |")
     return "\n".join(lines)
 
 
 def _wrong(claim: Claim) -> str:
     numbers = ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items())
-    right = (claim.correction or "").partition(" | ")[0]
-    return f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(numbers)}. *Right is:* {_escaped(right)}"
+    right, says = (claim.correction or "").partition(" | ")[0], "Read as" if claim.verdict == REINTERPRETED else "Right is"
+    return f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(numbers)}. *{says}:* {_escaped(right)}"
 
 
 def _escaped(text: str) -> str:

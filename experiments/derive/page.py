@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from derivations.claim import Claim
-from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
+from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 from experiments.derive.table import summary
 from experiments.reports.templates import ENVIRONMENT
 
@@ -25,7 +25,14 @@ TITLES = {
     "this project": "Results of this project",
 }
 # The CSS class of a verdict, and the mark before it.
-KINDS = {HOLDS: ("holds", "✓"), HOLDS_ASSUMING: ("assuming", "✓"), FAILS: ("fails", "✗"), UNDECIDED: ("undecided", "?")}
+KINDS = {
+    HOLDS: ("holds", "✓"),
+    HOLDS_ASSUMING: ("assuming", "✓"),
+    AT_SIZES: ("sizes", "✓"),
+    REINTERPRETED: ("reread", "≈"),
+    FAILS: ("fails", "✗"),
+    UNDECIDED: ("undecided", "?"),
+}
 
 
 def page(claims: Sequence[Claim]) -> str:

@@ -19,6 +19,7 @@ from experiments.usage import UsageError
 __all__ = ["KEYS", "as_json", "run"]
 
 KEYS = ("source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds")
+MORE_KEYS = ("quote", "mutation", "scope")
 WORKERS = 2
 WIDTH = 120  # of a table that no terminal sets the width of
 
@@ -48,8 +49,10 @@ def run(source: str | None, form: str, out: Path | None) -> bool:
 
 
 def as_json(claim: Claim) -> dict[str, Any]:
-    """The claim's public fields, by their names."""
-    return {key: list(value) if isinstance(value := getattr(claim, key), tuple) else value for key in KEYS}
+    """The claim's public fields, by their names; its formulas as LaTeX and the counterexample as text."""
+    named = {key: list(value) if isinstance(value := getattr(claim, key), tuple) else value for key in (*KEYS, *MORE_KEYS)}
+    numbers = {str(letter): str(value) for letter, value in claim.counterexample.items()}
+    return {**named, "latex": [formula.latex for formula in claim.formulas], "counterexample": numbers}
 
 
 def _text(claims: list[Claim], form: str) -> str:

@@ -7,11 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from derivations.claim import Claim
-from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
+from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 
 __all__ = ["lines", "summary"]
 
-SHORT = {HOLDS: "holds", HOLDS_ASSUMING: "holds if", FAILS: "NOT SO", UNDECIDED: "undecided"}
+SHORT = {
+    HOLDS: "holds",
+    HOLDS_ASSUMING: "holds if",
+    AT_SIZES: "at sizes",
+    REINTERPRETED: "reread",
+    FAILS: "NOT SO",
+    UNDECIDED: "undecided",
+}
 
 
 def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
@@ -24,7 +31,8 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
         mark = "" if claim.as_recorded else f"  !! recorded was: {claim.recorded}"
         yield from _hanging(f"  {SHORT[claim.verdict]:<9} {claim.label:<22} ", claim.words + _provided(claim) + mark, width)
         if claim.correction is not None:
-            yield from _hanging(f"{'':12}right is: ", claim.correction.partition(" | ")[0], width)
+            says = "read as: " if claim.verdict == REINTERPRETED else "right is:"
+            yield from _hanging(f"{'':12}{says} ", claim.correction.partition(" | ")[0], width)
             yield from _hanging(f"{'':12}because:  ", ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items()), width)
 
 
@@ -40,13 +48,15 @@ def summary(claims: Sequence[Claim]) -> str:
 NAMES = {
     HOLDS: "hold",
     HOLDS_ASSUMING: "hold under the stated assumptions",
+    AT_SIZES: "hold at the sizes computed",
+    REINTERPRETED: "hold after reinterpretation",
     FAILS: "do not hold as printed",
     UNDECIDED: "undecided",
 }
 
 
 def _provided(claim: Claim) -> str:
-    return f" [{', '.join(claim.assumptions)}]" if claim.assumptions else ""
+    return f" [{', '.join(claim.provided)}]" if claim.provided else ""
 
 
 def _hanging(start: str, text: str, width: int) -> list[str]:

@@ -14,8 +14,8 @@ from derivations.book import chapters_of, decide_all, entries
 from derivations.claim import flips
 from derivations.contents import SOURCES
 from derivations.prover.cases import Measured
-from derivations.prover.identity import FAILS, UNDECIDED
 from derivations.prover.statements import Fails
+from derivations.prover.verdict import FAILS, UNDECIDED
 from experiments.derive import markdown
 
 FILES = sorted(Path(derivations.__file__).parent.rglob("*.py"))

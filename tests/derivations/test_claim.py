@@ -4,9 +4,9 @@ import pytest
 from sympy import Function, Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided, flips
-from derivations.prover.identity import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal
+from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 
 x = Symbol("x", real=True)
 g = Symbol("g", positive=True)
@@ -42,6 +42,32 @@ def test_what_is_false_has_numbers_and_what_is_right():
 def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
     claim = decided(entry(FALSE, correction=Correction("Wrong again.", (wrong,))))
     assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)
+
+
+def test_a_kinder_reading_saves_what_is_false_as_printed_and_must_be_proved():
+    saved = entry(FALSE, reading=Correction("x is meant to be 0.", (ALSO_TRUE,)))
+    claim = decided(saved)
+    assert (claim.verdict, claim.as_recorded) == (REINTERPRETED, True)
+    assert claim.correction.startswith("x is meant to be 0. | ")
+    assert claim.counterexample
+    assert flips(saved)
+    assert decided(entry(FALSE, reading=Correction("Wrong too.", (FALSE,)))).verdict == UNDECIDED
+    assert decided(entry(TRUE, reading=Correction("Not needed.", (TRUE,)))).verdict == HOLDS
+    with pytest.raises(ValueError, match="by a reading or corrected, not both"):
+        entry(FALSE, reading=Correction("One.", (TRUE,)), correction=Correction("Two.", (TRUE,)))
+
+
+def test_what_is_computed_at_some_sizes_says_so():
+    claim = decided(entry(TRUE, sizes="2 units", assumptions=("x > 0",), mutation=MUTATION))
+    assert (claim.verdict, claim.scope, claim.as_recorded) == (AT_SIZES, "2 units", True)
+    assert claim.provided == ("x > 0", "2 units")
+    assert decided(entry(TRUE, mutation=MUTATION)).scope == "all sizes"
+
+
+def test_only_what_is_proved_is_true():
+    assert TRUE.decide()
+    assert not FALSE.decide()
+    assert not OPEN.decide()
 
 
 def test_a_verdict_other_than_recorded_is_seen():

@@ -4,9 +4,9 @@ import numpy as np
 from sympy import Abs, Eq, Function, ImmutableDenseMatrix, Integral, Rational, S, Symbol, cos, exp, floor, log, oo, sin, symbols
 
 from derivations.prover.cases import Every, Measured
-from derivations.prover.identity import FAILS, HOLDS, UNDECIDED
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Fails, Rounds, Solves, Tends
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED
 
 g, a, b = symbols("g a b", positive=True)
 x, y = symbols("x y", real=True)

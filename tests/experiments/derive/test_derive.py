@@ -13,9 +13,9 @@ import pytest
 from sympy import Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided
-from derivations.prover.identity import UNDECIDED
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal
+from derivations.prover.verdict import UNDECIDED
 from experiments import __main__
 from experiments.derive import latex, markdown, page, run, table
 from experiments.reports import marked
@@ -67,9 +67,8 @@ def test_no_line_is_wider_than_the_terminal(claims):
 def test_json_is_alone_on_stdout_with_stable_keys(small, capsys):
     assert __main__.main(["derive", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [list(claim) for claim in found] == [
-        ["source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds"]
-    ] * len(ENTRIES)
+    stable = ["source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds"]
+    assert [list(claim) for claim in found] == [[*stable, "quote", "mutation", "scope", "latex", "counterexample"]] * len(ENTRIES)
     assert found[1]["assumptions"] == ["x > 0"]
     assert found[0]["correction"] is None
     assert found[2]["verdict"] == "does not hold as printed"

@@ -1,0 +1,42 @@
+r"""What can be found about a statement: the words of the verdicts, and a verdict with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sympy import Basic, Expr
+
+__all__ = ["AT_SIZES", "FAILS", "HOLDS", "HOLDS_ASSUMING", "REINTERPRETED", "UNDECIDED", "Verdict"]
+
+HOLDS = "holds"
+HOLDS_ASSUMING = "holds under the stated assumptions"
+AT_SIZES = "holds at the sizes computed"
+REINTERPRETED = "holds after reinterpretation"
+FAILS = "does not hold as printed"
+UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    r"""What was found about a statement, in how many seconds, by what evidence; true only if it is proved.
+
+    Args:    verdict: one of the words above; seconds; evidence: in words; counterexample: numbers for letters that refute
+             it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:
+             outside of it the verdict says nothing.
+    Source:  this project.
+    """
+
+    verdict: str
+    seconds: float
+    evidence: str
+    counterexample: Mapping[Expr, Expr] | None = None
+    defined_on: tuple[Basic, ...] = ()
+
+    @property
+    def holds(self) -> bool | None:
+        """True if proved, False if refuted, None if neither."""
+        return {HOLDS: True, HOLDS_ASSUMING: True, AT_SIZES: True, FAILS: False}.get(self.verdict)
+
+    def __bool__(self) -> bool:
+        return self.holds is True
