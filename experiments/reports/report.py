@@ -12,10 +12,9 @@ from pathlib import Path
 
 from experiments.files import not_writable, write_atomically
 from experiments.interruption import checkpoint
-from experiments.reports.page import page
-from experiments.reports.section import Section
+from experiments.reports.section import Section, page
 
-__all__ = ["conclude", "facts", "failures_of", "progress", "say", "versions"]
+__all__ = ["conclude", "facts", "failures_of", "now", "progress", "say", "versions"]
 
 
 def say(line: str) -> None:
@@ -39,6 +38,11 @@ def progress(label: str) -> Iterator[None]:
         sys.stderr.flush()
 
 
+def now() -> str:
+    """Date and time."""
+    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+
+
 def versions(*packages: str) -> dict[str, str]:
     """Of Python and these packages."""
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
@@ -48,7 +52,7 @@ def facts(command: str, credit: str, seconds: Mapping[str, float], packages: Seq
     """How a page was made, for its foot."""
     return {
         "Command": command,
-        "Date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        "Date": now(),
         "Time": ", ".join(f"{key} {value:.1f} s" for key, value in seconds.items()),
         "Versions": ", ".join(f"{name} {number}" for name, number in versions(*packages).items()),
         "Data": credit,
@@ -65,7 +69,7 @@ def conclude(
 ) -> bool:
     """Write the page and its files, say what failed and where the page is; whether all checks passed. Raises: UsageError."""
     try:
-        for name, text in {**files, "index.html": page(sections, facts, template=template)}.items():
+        for name, text in {**files, "index.html": page(sections, facts, template)}.items():
             write_atomically(out / name, text)
     except OSError as error:
         raise not_writable(out, error) from None

@@ -1,4 +1,4 @@
-r"""A section of a page: figures, numbers and failed checks from code, and all of its words from a template.
+r"""Sections and the page of them: figures, numbers and failed checks from code, and all of its words from a template.
 
 A section's template sets `title`, `lead` and `verdict` in blocks ({% set title %}...{% endset %}); the rest of it is the body.
 It shows figures by {% call figure(name, title, description) %}caption{% endcall %}, and tables by `table` of parts.html.jinja.
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import ENVIRONMENT
 
-__all__ = ["Section", "SectionMaker"]
+__all__ = ["Section", "SectionMaker", "page"]
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,8 @@ class Section:
 
 # Makes a section from the recording, given a function that prints a line in the terminal.
 SectionMaker = Callable[[Any, Callable[[str], None]], Section]
+
+
+def page(sections: Sequence[Section], facts: Mapping[str, str], template: str, **values: Any) -> str:
+    """One HTML file that loads nothing, by a template that extends reports/page.html.jinja; `facts` by name are its footer."""
+    return ENVIRONMENT.get_template(template).render(sections=sections, facts=facts, **values)

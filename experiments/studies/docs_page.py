@@ -8,32 +8,22 @@ A study stands between <!-- study: NAME --> and <!-- end -->; its figures are fi
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from experiments.files import write_atomically
+from experiments.reports.marked import fill
 from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.report import Report, report_of
 from experiments.usage import UsageError
 
-__all__ = ["filled", "section"]
+__all__ = ["section"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "studies.md"
-MARKED = re.compile(r"(<!-- study: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def filled(page: str, sections: Mapping[str, str]) -> str:
-    """The page with the sections of these studies put in. Raises: ValueError for one that has no place in it."""
-    places = {found[2] for found in MARKED.finditer(page)}
-    for name in sections:
-        if name not in places:
-            raise ValueError(f"the page has no place for {name!r}: put <!-- study: {name} --> and <!-- end --> into it.")
-    return MARKED.sub(lambda found: f"{found[1]}{sections[found[2]]}\n{found[3]}" if found[2] in sections else found[0], page)
 
 
 def section(found: Report) -> str:
@@ -69,7 +59,7 @@ def _drawn(found: Report) -> Iterable[tuple[str, str]]:
 def main(folders: tyro.conf.Positional[tuple[Path, ...]], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:
     """Put what the studies in these folders found into a page."""
     found = [report_of(folder) for folder in folders]
-    text = filled(page.read_text(encoding="utf-8"), {one.study.name: section(one) for one in found})
+    text = fill(page.read_text(encoding="utf-8"), "study", {one.study.name: section(one) for one in found})
     (page.parent / "figures").mkdir(exist_ok=True)
     for one in found:
         for name, drawn in _drawn(one):

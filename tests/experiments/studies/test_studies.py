@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.reports.bands import LOOKS, bands
+from experiments.reports.marked import fill
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
-from experiments.studies.docs_page import filled, section
+from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, described, opened, place_of
 from experiments.studies.html_page import as_html, write
 from experiments.studies.registry import STUDIES, loaded, study_named
@@ -288,9 +289,9 @@ def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done)
     assert "**Partly reproduced.** Some of it <is>." in text
     assert "![The means.](figures/fake-means.svg)" in text
     page = "before\n<!-- study: other -->\nold\n<!-- end -->\n<!-- study: fake -->\nold\n<!-- end -->\nafter\n"
-    assert filled(page, {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
+    assert fill(page, "study", {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
     with pytest.raises(ValueError, match="no place for 'another'"):
-        filled(page, {"another": text})
+        fill(page, "study", {"another": text})
 
 
 def test_a_key_is_a_plain_folder_name():
