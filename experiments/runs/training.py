@@ -1,6 +1,6 @@
 r"""The training loop, evaluations, and the state that a checkpoint keeps.
 
-    batch -> outputs -> loss -> gradient -> clip -> step;  now and then  evaluate -> schedule, and checkpoint
+    batch -> outputs -> loss -> gradient -> clip -> step;  now and then  evaluate -> rate, and checkpoint
 
 Everything a step reads is in the state or a function of (seed, step), so a run that goes on from a checkpoint is the run that
 was never interrupted, to the bit, on the same machine and number of threads.
@@ -26,7 +26,6 @@ from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.record import Record
-from experiments.runs.schedules import SCHEDULES
 from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
@@ -78,7 +77,7 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
                 except StoppedError:
                     record.save(run.state())
                     raise
-                rate, found = run.schedule.rate, run.validate()
+                rate, found = run.rate, run.validate()
                 run.seconds += time.perf_counter() - begin
                 record.write_row(run.step, run.seconds, rate, loss, norm, found)
                 if run.step % settings.checkpoint_every == 0:
@@ -121,7 +120,7 @@ class _Training:
         with _failures_explained(0):
             self.model = configuration.untrained_model()
         self.parameters = list(self.model.parameters())
-        self.schedule = SCHEDULES[self.settings.schedule](self.settings.rate)
+        self.rate = self.settings.rate  # of the next step
         self.optimizer = _optimizer(self.settings, self.parameters)
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, float] = {}
@@ -140,7 +139,7 @@ class _Training:
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.schedule.rate
+            group["lr"] = self.rate
         self.optimizer.step()
         self.step += 1
         self.note_engine(self.model.rnn.stats["engine"])
@@ -156,13 +155,18 @@ class _Training:
         self.engines.append(engine)
 
     def validate(self) -> dict[str, float]:
-        """The measures on "validation" after every `evaluate_every` steps, which the schedule observes; {} after the others."""
+        """The measures on "validation" after every `evaluate_every` steps, by which a plateau is seen; {} after the others.
+
+        Source:  Tallec and Ollivier 2018, sec. 3: "divided by 2 each time the evaluation loss has not decreased after 100
+                 batches", read as: looked at every 100 batches, compared with the lowest.
+        """
         if self.step % self.settings.evaluate_every:
             return {}
         found = self.measured("validation")
-        self.schedule.observe(found["loss"])
         if found["loss"] < self.best.get("loss", math.inf):
             self.best = {"step": self.step, **found}
+        elif self.settings.schedule == "plateau":
+            self.rate /= 2
         return found
 
     def measured(self, split: str) -> dict[str, float]:
@@ -179,7 +183,7 @@ class _Training:
             "seconds": self.seconds,
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state(),
+            "schedule": {"rate": self.rate},
             "best": self.best,
             "engines": self.engines,
         }
@@ -192,7 +196,7 @@ class _Training:
             self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
-            self.schedule.load(state["schedule"])
+            self.rate = state["schedule"]["rate"]
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
 
 

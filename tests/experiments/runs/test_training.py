@@ -5,6 +5,7 @@ import errno
 import functools
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -26,7 +27,6 @@ from experiments.interruption import Interrupted, deferred, interruptible
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.folder import held_folder, load, read_result
-from experiments.runs.schedules import Constant, Plateau
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import _batch, evaluate, train
 from experiments.seeds import generator
@@ -140,31 +140,24 @@ def test_rmsprop_is_the_papers(tmp_path):
         assert_close(read_state(tmp_path / "checkpoint.pt")["model"][name], value, rtol=0, atol=2e-6)  # float32, another order
 
 
-def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest():
-    schedule = Plateau(1.0)
-    rates = []
-    for loss in (3.0, 2.0, 2.0, 1.0, 5.0, 1.5, 0.9):
-        schedule.observe(loss)
-        rates.append(schedule.rate)
-    assert rates == [1, 1, 0.5, 0.5, 0.25, 0.125, 0.125]
-    again = Plateau(7.0)
-    again.load(schedule.state())
-    again.observe(0.95)
-    assert again.rate == 0.0625
-    constant = Constant(0.3)
-    constant.observe(9.0)
-    constant.observe(9.0)
-    assert constant.rate == 0.3
-
-
-def test_the_rates_in_the_table_are_those_of_the_losses_in_it(tmp_path):
+def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest(tmp_path):
     train(CONFIGURATIONS["plateau"], tmp_path)
-    schedule = Plateau(1.0)
+    rate, lowest, halved = 1.0, math.inf, []
     for row in table(tmp_path):
-        assert float(row["rate"]) == schedule.rate
+        assert float(row["rate"]) == rate
         if row["evaluation_loss"]:
-            schedule.observe(float(row["evaluation_loss"]))
-    assert schedule.rate < 1
+            halved.append(not float(row["evaluation_loss"]) < lowest)
+            rate, lowest = (rate / 2 if halved[-1] else rate), min(lowest, float(row["evaluation_loss"]))
+    assert rate < 1
+    assert halved[0] is False
+
+
+def test_a_constant_rate_stays_whatever_the_evaluations_find(tmp_path):
+    train(small("evaluate_every=1", "rate=0.5", "steps=6"), tmp_path)
+    rows = table(tmp_path)
+    losses = [float(row["evaluation_loss"]) for row in rows]
+    assert any(later >= earlier for earlier, later in itertools.pairwise(losses))
+    assert {float(row["rate"]) for row in rows} == {0.5}
 
 
 def test_a_clipped_gradient_moves_the_weights_less(tmp_path):
