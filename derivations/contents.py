@@ -6,7 +6,7 @@ __all__ = ["SOURCES"]
 
 OWN = "this project"
 SOURCES: dict[str, tuple[str, ...]] = {
-    "tallec-ollivier-2018": ("tallec_ollivier", "tallec_ollivier_gates"),
+    "tallec-ollivier-2018": ("tallec_ollivier", "tallec_ollivier_gates", "tallec_ollivier_tasks", "tallec_ollivier_appendix"),
     "tallec-ollivier-2018-summary": ("tallec_ollivier_summary",),
     "huth-2020-lecture-slides": ("lecture",),
     "ohno-kumagai-2021": ("ohno_kumagai",),

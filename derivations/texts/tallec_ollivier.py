@@ -1,53 +1,106 @@
-r"""Tallec and Ollivier 2018, section 1: from time warping invariance to gating.
+r"""Tallec and Ollivier 2018, introduction and section 1 in continuous time: from time warping invariance to a learned speed.
 
     h' = tanh(Wx x + Wh h + b) - h            (3)    unit Euler step: the RNN (2)
     on the clock alpha t: alpha (...)         (4)    the leaky RNN (5)
-    on a clock c(t): c'(t) (...)              (6)    c' learned as g: (7), the gated RNN (8), with g = sigma(...) (9)
-    a gate for each unit                             (10)
+    on a clock c(t): c'(t) (...)              (6)    c' learned as g: (7)
 
-The identities are those of `leaky`, `gated` and `clocks`; here each gets what must turn its verdict.
+The identities are those of `leaky`, `gated` and `clocks`, for two units with a letter for every weight; beside them the same
+is said of a unit of a network of any size, which is pulled to any function of the input, of itself and of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
-from sympy import Eq, Expr, Integral, Rational, S, Symbol, exp, oo, sqrt, tanh
+from sympy import Eq, Expr, Integral, Rational, S, Symbol, exp, oo, tanh
 
-from derivations.argument import clocks, gated, leaky, lstm
+from derivations.argument import clocks, gated, leaky
 from derivations.argument.clocks import change_of_time, right_sides
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
+from derivations.prover.cases import Every
 from derivations.prover.identity import Identity, column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Solves
+from derivations.prover.statements import Equal, Fails, Solves, Tends
 from derivations.twins import fields
-from derivations.twins.fields import sigma
 
-__all__ = ["entries"]
+__all__ = ["AT_TWO_UNITS", "any_unit", "entries", "from_identity", "of_paper"]
 
 PAPER = "tallec-ollivier-2018"
-t, alpha, dt, h0 = symbols.t, symbols.alpha, symbols.dt, symbols.h0
-g, z, f = Symbol("g", positive=True), Symbol("z", real=True), Symbol("f", real=True)
+t, alpha, h0, u = symbols.t, symbols.alpha, symbols.h0, Symbol("u", positive=True)
 POSITIVE = "alpha > 0"
+AT_TWO_UNITS = "2 units, 1 input"
+h, x, others = (symbols.signal(letter)(t) for letter in "hxk")
+pull = symbols.flow(x, h, others)
 
 
 def entries() -> Iterator[Entry]:
-    return chain(rescaling(), warping(), gates(), discrete_time())
+    return chain(introduction(), rescaling(), invariant_classes(), warping(), learned_speed(), forgetting())
 
 
 def of_paper(*chapters: list[Identity]) -> dict[str, Identity]:
     return {identity.label: identity for chapter in chapters for identity in chapter if identity.source == PAPER}
 
 
-def from_identity(identity: Identity, words: str, wrong: Expr) -> Entry:
-    """The identity as an entry, and a right side that must be refuted."""
+def from_identity(identity: Identity, words: str, wrong: Expr, *any_size: Equal, quote: str) -> Entry:
+    """The identity as an entry, a right side that must be refuted, and the same for networks of any size."""
     return Entry(
-        PAPER, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs),), identity.assumptions,
-        Mutation(words, Equal(identity.lhs, wrong)),
+        PAPER, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs), *any_size), identity.assumptions,
+        Mutation(words, Equal(identity.lhs, wrong)), quote=quote,
+    )  # fmt: skip
+
+
+def any_unit(rate: Expr = S.One) -> list[Eq]:
+    """h' = rate (F(x, h, others) - h): a unit of a network of any size."""
+    return [Eq(h.diff(t), rate * (pull - h), evaluate=False)]
+
+
+def introduction() -> Iterator[Entry]:
+    """What stability costs, and what invariance needs."""
+    c, k = symbols.c(t), Symbol("k", positive=True)
+    slow = h0 / (1 + 2 * h0**2 * u) ** Rational(1, 2)
+    memory = (1 + 2 * h0**2 * u) ** Rational(-3, 2)
+    yield Entry(
+        PAPER, "intro, stability",
+        "In a stable system gradients decay exponentially: faster than some e^(-k t), k > 0.",
+        (Tends(memory.subs(h0, 1) * exp(k * u), u, oo, S.Zero),),
+        reading=Correction(
+            "Of exponential stability, as h' = -k h has it. h' = -h^3 is stable too, and its gradient (1 + 2 h0^2 t)^(-3/2) "
+            "decays as a power of t.",
+            (Tends(exp(-2 * k * u) * exp(k * u), u, oo, S.Zero), Equal(slow.diff(u), -slow**3), Equal(slow.diff(h0), memory),
+             Tends(slow.subs(h0, 1), u, oo, S.Zero)),
+        ),
+        quote="stability of a dynamical system comes at the price of exponential decay of the gradient signals used for "
+              "learning",
+    )  # fmt: skip
+    level = symbols.signal("x")
+    driven, played = Eq(h.diff(t), h * level(t).diff(t)), Eq(h.diff(t), h * level(c).diff(t))
+    yield Entry(
+        PAPER, "intro, necessarily",
+        "Invariance necessarily leads to gates: a model without them does not follow its input to another clock.",
+        (Fails(Solves((played,), {h: h0 * exp(level(c))})),),
+        reading=Correction(
+            "Of fields dh/dt = F(x, h), which read the input and not its rate of change: on a clock they become c' F, and a "
+            "class that has F must have c' F. Without a gate dh/dt = h dx/dt is invariant: h0 e^x solves it, h0 e^x(c) on "
+            "any clock.",
+            (Equal(right_sides(change_of_time(any_unit(), c)), column(c.diff(t) * (pull - h))), Closes(fields.plain(), NONE),
+             Solves((driven,), {h: h0 * exp(level(t))}), Solves((played,), {h: h0 * exp(level(c))})),
+        ),
+        quote="postulating invariance to time transformations in the data (taking invariance to time warping as an axiom) "
+              "necessarily leads to a gate-like mechanism in recurrent models",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "intro, forget biases",
+        "Forget gate biases 1 and 2 are forgetting times of 1 + e = 3.7 and 1 + e^2 = 8.4 steps.",
+        (Equal(1 / (1 - fields.sigma(S.One)), 1 + exp(1)), Equal(1 / (1 - fields.sigma(S(2))), 1 + exp(2)),
+         Less(exp(2) + 1, S(9)), Less(S(3), exp(1) + 1)),
+        ("inputs and states are 0",), Mutation("bias 2 read as 3", Less(exp(3) + 1, S(9))),
+        remark='called medium term here; the appendix says of text8, with T_max = 8, that "short term dependencies dominate"',
+        quote="setting the bias of the forget gate of LSTMs to 1 or 2 provides overall good performance",
     )  # fmt: skip
 
 
@@ -56,149 +109,211 @@ def rescaling() -> Iterator[Entry]:
     known = of_paper(leaky.identities(), clocks.identities())
     plain, half = fields.plain(), Rational(1, 2)
     clock, n = clocks.clock(alpha * t), Symbol("n", positive=True)
-    h = column(*plain.state)
-    leaky_step = known["eq. 5"]
+    states = column(*plain.state)
+    leaky_step, closed = known["eq. 5"], known["below eq. 5"]
+    scaled = change_of_time(any_unit(), alpha * t)
     yield Entry(
-        PAPER, "eq. 1", "c(t) = alpha t maps [0, oo) onto itself and increases; a character every 10 steps is alpha = 0.1.",
+        PAPER, "eq. 1", "c(t) = alpha t maps [0, oo) onto itself and increases; a character every 10 steps is alpha = "
+                        "0.1.",
         (Less(S.Zero, clock.speed, True), Equal(alpha * clock.inverse, t), Equal((alpha * t).subs({alpha: Rational(1, 10),
          t: 10 * n}), n)),
         (POSITIVE,), Mutation("alpha = 0.1 read as alpha = 10", Equal((alpha * t).subs({alpha: 10, t: 10 * n}), n)),
+        quote=r"receiving a new input character every 10 time steps only, would correspond to $\alpha = 0.1$",
     )  # fmt: skip
-    yield from_identity(known["eq. 2"], "with half a step", euler_step(plain, half))
-    yield Entry(
-        PAPER, "eq. 3", "(3) is the field of which (2) is the Taylor expansion with dt = 1: (2) minus h_t, per unit of time.",
-        (Equal(plain.flow, column(*(leaky.candidate(plain, i) for i in range(2))) - h),),
-        mutation=Mutation("- h read as + h", Equal(plain.flow, column(*(leaky.candidate(plain, i) for i in range(2))) + h)),
-    )  # fmt: skip
-    yield from_identity(known["footnote 2"], "c'(t) left out", known["footnote 2"].rhs / symbols.c(t).diff(t))
-    yield from_identity(known["eq. 4"], "alpha before tanh only", known["eq. 4"].rhs + (alpha - 1) * h)
-    yield from_identity(leaky_step, "1 - alpha read as 1 + alpha", leaky_step.rhs + 2 * alpha * h)
     yield from_identity(
-        known["below eq. 5"], "alpha beta read as alpha + beta", fields.leaky(1, 2).substitute(alpha=alpha + symbols.beta).flow
+        known["eq. 2"], "with half a step", euler_step(plain, half),
+        Equal(euler_step(any_unit()), column(pull)),
+        quote=r"$$h_{t+1} = \tanh(W_x x_t + W_h h_t + b) \tag{2}$$",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 3", "(3) is the field of which (2) is the Taylor expansion with dt = 1: (2) minus h_t, per unit of "
+                        "time.",
+        (Equal(plain.flow, column(*(leaky.candidate(plain, i) for i in range(2))) - states),
+         Equal(right_sides(any_unit()), column(pull - h))),
+        mutation=Mutation("- h read as + h",
+                          Equal(plain.flow, column(*(leaky.candidate(plain, i) for i in range(2))) + states)),
+        quote=r"namely, (2) is the Taylor expansion $h(t + \delta t) \approx h(t) + \delta t \frac{dh(t)}{dt}$ with "
+              r"discretization step $\delta t = 1$",
+    )  # fmt: skip
+    yield from_identity(
+        known["footnote 2"], "c'(t) left out", known["footnote 2"].rhs / symbols.c(t).diff(t),
+        quote=r"set the model and data with variable $T$ to $H(T) := h(c(T))$ and $X(T) := x(c(T))$ .",
+    )  # fmt: skip
+    yield from_identity(
+        known["eq. 4"], "alpha before tanh only", known["eq. 4"].rhs + (alpha - 1) * states,
+        Equal(right_sides(scaled), column(alpha * pull - alpha * h)),
+        quote=r"$$\frac{dh(t)}{dt} = \alpha \tanh(W_x x(t) + W_h h(t) + b) - \alpha h(t). \tag{4}$$",
+    )  # fmt: skip
+    yield from_identity(
+        leaky_step, "1 - alpha read as 1 + alpha",
+        leaky_step.rhs + 2 * alpha * states, Equal(euler_step(scaled), column(alpha * pull + (1 - alpha) * h)),
+        quote=r"$$h_{t+1} = \alpha \tanh(W_x x_t + W_h h_t + b) + (1 - \alpha)h_t \tag{5}$$",
+    )  # fmt: skip
+    yield from_identity(
+        closed, "alpha beta read as alpha + beta", fields.leaky(1, 2).substitute(alpha=alpha + symbols.beta).flow,
+        Equal(right_sides(change_of_time(any_unit(alpha), symbols.beta * t)),
+              right_sides(any_unit(alpha * symbols.beta))),
+        quote=r"is to take a leaky model in which $\alpha > 0$ is a learnable parameter, corresponding to the coefficient "
+              r"of the time rescaling",
+    )  # fmt: skip
+    yield from_identity(
+        known["footnote 3"],
+        "the rate doubled",
+        column(1, 1) * h0,
+        quote=r"the solution of (4) is $h(t) = e^{-\alpha(t-t_0)}h(t_0)$",
     )
-    yield from_identity(known["footnote 3"], "the rate doubled", column(1, 1) * h0)
+
+
+def invariant_classes() -> Iterator[Entry]:
+    """Which of the classes (2) and (5) are invariant to time rescaling."""
+    plain = fields.plain()
     yield Entry(
         PAPER, "sec. 1, ordinary RNNs", "The class of ordinary recurrent networks is not invariant to time rescaling.",
         (Closes(plain, NONE),), mutation=Mutation("not invariant read as invariant", Closes(plain, RESCALING)),
-        remark="decided for the fields (3), as the paper does",
+        remark="decided for the fields (3), as the paper does", sizes=AT_TWO_UNITS,
+        quote="the class of ordinary recurrent networks is not invariant to time rescaling",
     )  # fmt: skip
-    slower = 1 - sqrt(1 / (1 + g))
+    kept, state = Symbol("k", positive=True), Symbol("h", real=True)
+
+    def step(a: Expr, before: Expr) -> Expr:
+        return a * tanh(before) + (1 - a) * before
+
     yield Entry(
-        PAPER, "sec. 1, leaky RNNs", "The class of leaky RNNs (5) is invariant to time rescaling, as that of the fields (4) is.",
-        (Closes(fields.leaky(), RESCALING), Equal((1 - slower) ** 2, 1 - g / (1 + g)), Less(S.Zero, slower, True,
-         rising=(g,))),
-        ("in continuous time", "of (5) itself: an input given a whole number of times, and Wh = 0"),
-        Mutation("alpha/2 for an input given twice", Equal((1 - g / (1 + g) / 2) ** 2, 1 - g / (1 + g))),
-        remark="alpha = g/(1 + g); given twice, (5) with 1 - sqrt(1 - alpha) keeps and takes in as much as alpha does once. With "
-               "recurrence the candidate moves between the two steps, and (5) follows (4) to first order only",
+        PAPER, "sec. 1, leaky RNNs",
+        "The class of leaky RNNs (5) is invariant to time rescaling: with every input given twice, 1 - sqrt(1 - alpha) does "
+        "as alpha did.",
+        (Equal(step(1 - kept, step(1 - kept, state)), step(1 - kept**2, state)),),
+        reading=Correction(
+            "The class of the fields (4) is, in continuous time. Of (5) itself no alpha and no weight do in two steps what "
+            "alpha = 3/4 and weight 1 do in one, not even for one unit without input and bias.",
+            (Equal(right_sides(change_of_time(any_unit(alpha), symbols.beta * t)),
+                   right_sides(any_unit(alpha * symbols.beta))),
+             Every("alpha and weight that agree for large h and to first order at 0, compared to third order",
+                   one_step_in_two)),
+        ),
+        remark="alpha = 1 - k^2; without recurrence, Wh = 0, 1 - sqrt(1 - alpha) is exact",
+        quote="while the class of leaky RNNs (5) is.",
     )  # fmt: skip
+
+
+def one_step_in_two() -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """a tanh(w h) + (1 - a) h twice against once with a = 3/4, w = 1, which keeps 1/4 of a large h and has slope 1 at 0."""
+    once = Rational(3, 4)
+    for kept in (Rational(1, 2), -Rational(1, 2)):
+        for slope in (S.One, -S.One):
+            a = 1 - kept
+            w = (slope - kept) / a
+            yield {"alpha": a, "weight": w}, a * w**3 * slope * (1 + slope**2) != once
 
 
 def warping() -> Iterator[Entry]:
-    """Eqs. (6) and (7), footnotes 4 and 6."""
+    """Eqs. (6) and (7), footnote 4."""
     known = of_paper(gated.identities())
-    c, s = symbols.c, Symbol("s", real=True)
-    plain = fields.plain()
+    plain, c, speed = fields.plain(), symbols.c(t), symbols.g
     six, seven = known["eq. 6"], known["eq. 7"]
-    speed = symbols.g
-    yield from_identity(six, "the decay not multiplied", six.rhs + column(*((c(t).diff(t) - 1) * h for h in plain.state)))
-    yield from_identity(seven, "g before tanh only", seven.rhs + column(*((speed(t) - 1) * h for h in plain.state)))
-    learned = Integral(speed(s), (s, 0, t))
+    warped = change_of_time(any_unit(), c)
+    yield from_identity(
+        six, "the decay not multiplied", six.rhs + column(*((c.diff(t) - 1) * unit for unit in plain.state)),
+        Equal(right_sides(warped), column(c.diff(t) * pull - c.diff(t) * h)),
+        quote=r"$$\frac{dh(t)}{dt} = \frac{dc(t)}{dt} \tanh(W_x x(t) + W_h h(t) + b) - \frac{dc(t)}{dt} h(t). \quad (6)$$",
+    )  # fmt: skip
+    learned = column(*(equation.rhs.xreplace({c.diff(t): speed(t)}) for equation in warped))
+    yield from_identity(
+        seven, "g before tanh only",
+        seven.rhs + column(*((speed(t) - 1) * unit for unit in plain.state)),
+        Equal(learned, column(speed(t) * pull - speed(t) * h)),
+        quote=r"$$\frac{dh(t)}{dt} = g(t) \tanh(W_x x(t) + W_h h(t) + b) - g(t) h(t) \quad (7)$$",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "sec. 1, ordinary RNNs, warps", "A fortiori the class of ordinary networks is not invariant to time warpings.",
+        (Closes(plain, NONE),), mutation=Mutation("none read as every warp", Closes(plain, EVERY_WARP)),
+        sizes=AT_TWO_UNITS,
+        quote="A fortiori, this model class is not invariant to time warpings either.",
+    )  # fmt: skip
+    s, late = Symbol("s", real=True), t + 1
+    shown = Integral(speed(s), (s, 0, t))
     yield Entry(
         PAPER, "footnote 4",
-        "Learning the speed g or the clock itself is equivalent: the clock is the integral of g from 0 to t.",
-        (Equal(learned.diff(t), speed(t)), Equal(learned.subs(t, 0), S.Zero), Equal((alpha * t).diff(t), alpha)),
-        mutation=Mutation("the integral of g read as that of g^2", Equal(Integral(speed(s) ** 2, (s, 0, t)).diff(t), speed(t))),
-        remark="a rescaling is the clock of constant speed",
+        "Learning the speed of a clock or the clock itself is equivalent: the speed gives the clock.",
+        (Equal(Integral(late.diff(t).subs(t, s), (s, 0, t)).doit(), late),),
+        reading=Correction(
+            "Of clocks that start at c(0) = 0: the integral of g from 0 to t. t and t + 1 are warpings of one speed.",
+            (Equal(shown.diff(t), speed(t)), Equal(shown.subs(t, 0), S.Zero), Equal(late.diff(t), t.diff(t))),
+        ),
+        quote=r"algebraically equivalent to introduce a function $g$ that learns the derivative of $c$ , or to introduce a "
+              r"function $G$ that learns $c$",
     )  # fmt: skip
-    free, (h, *_), rate = Symbol("h_0", real=True), symbols.state(1), symbols.g
-    memory = free * exp(-learned)
+    yield Entry(
+        PAPER, "footnote 4, rescaling", "A time rescaling is the clock whose speed is a constant, alpha.",
+        (Equal((alpha * t).diff(t), alpha),), (POSITIVE,),
+        Mutation("alpha t read as alpha t^2", Equal((alpha * t**2).diff(t), alpha)),
+        quote="the simplest case of a time warping is a time rescaling",
+    )  # fmt: skip
+    p, q = Symbol("p", real=True), Symbol("q", positive=True)
+    yield Entry(
+        PAPER, "footnote 4, positive", "A clock that increases has a positive speed, at t = 1 too: c(t) = 1 + (t - 1)^3.",
+        (Less(S.Zero, (1 + (t - 1) ** 3).diff(t).subs(t, 1), True),),
+        reading=Correction(
+            "g >= 0: an increasing differentiable clock may stand still for a moment, as this one does at t = 1 and nowhere "
+            "turns back.",
+            (Less(S.Zero, (1 + (t - 1) ** 3).diff(t)),
+             Less(p**3, (p + q) ** 3, True, rewritten=q * (3 * (p + q / 2) ** 2 + q**2 / 4))),
+        ),
+        quote=r"Time warpings $c$ are increasing by definition: this translates as $g > 0$ .",
+    )  # fmt: skip
+
+
+def learned_speed() -> Iterator[Entry]:
+    """What a gate must know: the quasi-invariance of (7), and footnote 6."""
+    plain, c, g = fields.plain(), symbols.c(t), symbols.g(t)
+    again = right_sides(change_of_time(any_unit(g), c))
+    yield Entry(
+        PAPER, "sec. 1, quasi-invariance",
+        "The class (7) is perfectly invariant to time warpings if g may be any function of the data: c' g is a gate again.",
+        (Equal(again, right_sides(any_unit(c.diff(t) * g))), Closes(fields.gated(gate="global"), EVERY_WARP)),
+        ("c' is a function of the data so far", "g may be any positive function of the data",
+         "c' g < 1 for a sigmoid g"),
+        Mutation("c' g read as g", Equal(again, right_sides(any_unit(g)))),
+        quote=r"a function $g$ that can represent any function of the data would define a class of recurrent models that is "
+              r"perfectly invariant to time warpings",
+    )  # fmt: skip
+    warped = right_sides(change_of_time(plain, c))
+    biased = column(*(
+        leaky.candidate(plain, i).subs(plain.parameters["b"][i], c.diff(t) * plain.parameters["b"][i]) - unit
+        for i, unit in enumerate(plain.state)
+    ))  # fmt: skip
+    yield Entry(
+        PAPER, "footnote 6", "The weights (Wx, Wh, b) are the same for h(t) in (3) and h(c(t)) in (6).",
+        (Equal(warped / c.diff(t), plain.flow),
+         Equal(right_sides(change_of_time(any_unit(), c)) / c.diff(t), right_sides(any_unit()))),
+        ("c' > 0",), Mutation("c' taken into the weights", Equal(warped, biased)),
+        quote=r"the weights $(W_x, W_h, b)$ are the same for $h(t)$ in (3) and $h(c(t))$ in (6)",
+    )  # fmt: skip
+    ramp = symbols.c(t)
+    yield Entry(
+        PAPER, "footnote 6, same model",
+        "The same model does before and after warping: without input, h is e^(-t) and must be e^(-2 t) on the clock 2 t.",
+        (Equal(h0 * exp(-t), h0 * exp(-2 * t)),),
+        reading=Correction(
+            "Where the data tell the speed of the clock, as a ramp x = t does: played on c, its slope is c'. Data that are "
+            "constant are the same on every clock, and one model cannot forget at two speeds.",
+            (Equal(ramp.diff(t), c.diff(t)), Solves((Eq(h.diff(t), -2 * h),), {h: h0 * exp(-2 * t)}, (S.Zero, {h: h0})),
+             Solves((Eq(h.diff(t), -h),), {h: h0 * exp(-t)}, (S.Zero, {h: h0}))),
+        ),
+        remark="footnote 5 says that the warping is learned from the data seen so far",
+        quote="the definition of time warping invariance could be strengthened to use the *same* model before and after "
+              "warping",
+    )  # fmt: skip
+
+
+def forgetting() -> Iterator[Entry]:
+    """1/g as a forgetting time."""
+    s, free, rate = Symbol("s", real=True), Symbol("h_0", real=True), symbols.g
+    memory = free * exp(-Integral(rate(s), (s, 0, t)))
     yield Entry(
         PAPER, "sec. 1, local forgetting",
         "1/g(t0) is the local forgetting time: what is kept of the past decays at the rate g(t).",
         (Solves((Eq(h.diff(t), -rate(t) * h),), {h: memory}, (S.Zero, {h: free})), Equal(-memory.diff(t) / memory, rate(t))),
         ("x = 0", "b = 0", "Wh = 0"), Mutation("1/g read as g", Equal(-memory.diff(t) / memory, 1 / rate(t))),
-    )  # fmt: skip
-    warped = right_sides(change_of_time(plain, c(t)))
-    yield Entry(
-        PAPER, "footnote 6", "The weights (Wx, Wh, b) are the same for h(t) in (3) and h(c(t)) in (6).",
-        (Equal(warped / c(t).diff(t), plain.flow),), ("c' > 0",),
-        Mutation("c' taken into the weights", Equal(warped, column(*(leaky.candidate(plain, i).subs(plain.parameters["b"][i],
-                 c(t).diff(t) * plain.parameters["b"][i]) - u for i, u in enumerate(plain.state))))),
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 1, ordinary RNNs, warps", "A fortiori the class of ordinary networks is not invariant to time warpings.",
-        (Closes(plain, NONE),), mutation=Mutation("none read as every warp", Closes(plain, EVERY_WARP)),
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 1, quasi-invariance", "The class (7) is invariant to time warpings as far as g can learn their speed.",
-        (Closes(fields.gated(gate="global"), EVERY_WARP),),
-        ("c' is a function of the data so far", "g may be any function of the data in its range", "c' g < 1 for a sigmoid g"),
-        Mutation("every warp read as rescaling", Closes(fields.gated(gate="global"), RESCALING)),
-    )  # fmt: skip
-
-
-def gates() -> Iterator[Entry]:
-    """Eqs. (8) to (10)."""
-    known = of_paper(gated.identities())
-    eight, nine, ten = known["eq. 8"], known["eq. 9"], known["eq. 10"]
-    network = fields.gated(gate="network")
-    units, states = range(2), column(*fields.plain().state)
-    rate = symbols.g(t)
-    yield from_identity(eight, "1 - g read as 1 + g", eight.rhs + 2 * rate * states)
-    own = sigma(sum(
-        (network.parameters["W_gh"][0, j] * network.state[2 + j] for j in units),
-        network.parameters["W_gx"][0, 0] * network.inputs[0] + network.parameters["b_g"][0],
-    ))  # fmt: skip
-    shared = change_of_time(fields.plain(), symbols.c(t))
-    main = column(*(e.rhs.xreplace({symbols.c(t).diff(t): own}) for e in shared))
-    yield Entry(
-        PAPER, "eq. 9",
-        "(7) with g = sigma(Wgx x + Wgh h^g + b_g), h^g a recurrent network of its own, is the field on [h, h^g].",
-        (Equal(main, column(*network.flow[:2])),),
-        mutation=Mutation("g read as 1 - g", Equal((1 / own - 1) * main, column(*network.flow[:2]))),
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 9, reused", "Current architectures reuse for h^g the states h of the main network.",
-        (Equal(nine.lhs, nine.rhs),), mutation=Mutation("g read as 1 - g", Equal(nine.lhs, nine.lhs - nine.rhs)),
-        remark="the global gated field",
-    )  # fmt: skip
-    yield from_identity(
-        ten, "1 - g^i read as 1 + g^i", ten.rhs + 2 * column(*(gated.gate(fields.gated(), i) * states[i] for i in units))
-    )
-    cell = of_paper(lstm.identities())["below eq. 10"]
-    yield from_identity(cell, "the right side doubled", 2 * cell.rhs)
-
-
-def discrete_time() -> Iterator[Entry]:
-    """How far (8) is from (7), and the range of g."""
-    kept, step = exp(-g), 1 - g
-    yield Entry(
-        PAPER, "sec. 1, Taylor",
-        "The Taylor expansion is valid, and (8) close to (7), when g is not much above 1: with the candidate held, what a step "
-        "keeps differs by less than g^2/2, and by 1/e at g = 1.",
-        (Less(S.Zero, kept - step, True, rising=(g,)), Less(kept - step, g**2 / 2, True, rising=(g,)),
-         Expands(kept - step, g, g**2 / 2, 3), Equal((kept - step).subs(g, 1), exp(-1))),
-        ("g > 0", "the candidate is constant over the step"),
-        Mutation("g^2/2 read as g^3/2", Less(kept - step, g**3 / 2)),
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 1, too fast",
-        "Warpings that make things happen too fast are beyond discrete gated models: for g > 1 a step passes its candidate, and "
-        "for g > 2 it ends further away than it began, where the field comes closer for every g.",
-        (Less(step, S.Zero, True, {g: (1, oo)}), Less(step, -S.One, True, {g: (2, oo)}), Less(kept, S.One, True, rising=(g,))),
-        mutation=Mutation("g > 2 read as g > 1", Less(step, -S.One, True, {g: (1, oo)})),
-    )  # fmt: skip
-    u = Symbol("u", positive=True)
-    yield Entry(
-        PAPER, "sec. 1, stretching",
-        "Discrete gated models are invariant to warpings that stretch time: where c' <= 1, c' g is a sigmoid gate again.",
-        (Less(u * g, S.One, True, {u: (0, 1), g: (0, 1)}), Less(S.Zero, u * g, True)),
-        ("c' <= 1", "0 < g < 1"), Mutation("c' <= 1 read as c' <= 2", Less(u * g, S.One, True, {u: (0, 2), g: (0, 1)})),
-        remark="of the gate's range; a discrete sequence is stretched by repeating, see result 11 of this project",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 1, sigmoid", "The constraints g > 0 and g < 1 square with a sigmoid.",
-        (Less(S.Zero, sigma(z), True), Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z)))),
-        mutation=Mutation("sigma read as tanh", Less(S.Zero, tanh(z))),
+        quote=r"$1/g(t_0)$ represents the local forgetting time of the network at time $t_0$",
     )  # fmt: skip

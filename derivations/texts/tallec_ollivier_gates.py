@@ -1,9 +1,8 @@
-r"""Tallec and Ollivier 2018, sections 2 and 3 and appendix A: gates, biases, and the tasks' own arithmetic.
+r"""Tallec and Ollivier 2018, section 1 in discrete time, and section 2: gates, their range, and their biases.
 
+(7) in steps of 1: (8), the gated RNN, with g = sigma(...) (9); a gate for each unit (10)
 g in [1/Tmax, 1/Tmin]             b = -log(T - 1), for sigma(-log(T - 1)) = 1/T
 LSTM (11)-(15)                    chrono (16): b_f = log u, u in [1, Tmax - 1], is T = u + 1 in [2, Tmax]
-copy: T + 20 characters           10 log 8/(T + 20) with one bit of memory, more without any
-adding: variance of a sum         1/6 = 0.167
 """
 
 from __future__ import annotations
@@ -11,24 +10,174 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Expr, Integral, Rational, S, Sum, Symbol, cosh, diff, exp, expand_log, log, oo, tanh
+from sympy import Eq, Expr, Rational, S, Symbol, cosh, diff, exp, log, oo, tanh
 
-from derivations.argument import lstm
+from derivations.argument import gated, lstm
+from derivations.argument.clocks import change_of_time
+from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
+from derivations.prover import symbols
+from derivations.prover.cases import Every
+from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Rounds, Tends
+from derivations.prover.statements import Equal, Expands, Fails, Tends
+from derivations.texts.tallec_ollivier import AT_TWO_UNITS, any_unit, from_identity, of_paper
+from derivations.twins import fields
 from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 
 PAPER = "tallec-ollivier-2018"
-T, u, x, z = Symbol("T", positive=True), Symbol("u", positive=True), Symbol("x", positive=True), Symbol("z", real=True)
-LONGEST, SHORTEST = Symbol("T_max", positive=True), Symbol("T_min", positive=True)
+t = symbols.t
+g, z = Symbol("g", positive=True), Symbol("z", real=True)
+u, x = Symbol("u", positive=True), Symbol("x", positive=True)
+T, LONGEST, SHORTEST = (Symbol(name, positive=True) for name in ("T", "T_max", "T_min"))
 CENTRED = "x = h = 0"
 
 
 def entries() -> Iterator[Entry]:
-    return chain(ranges(), networks(), copying(), adding(), appendix())
+    return chain(gates(), reused(), discrete_time(), ranges(), unknown_ranges(), networks(), chrono())
+
+
+def gates() -> Iterator[Entry]:
+    """Eqs. (8) to (10)."""
+    known = of_paper(gated.identities(), lstm.identities())
+    eight, ten, cell = known["eq. 8"], known["eq. 10"], known["below eq. 10"]
+    network, states = fields.gated(gate="network"), column(*fields.plain().state)
+    (h, pull), rate = (any_unit()[0].lhs.expr, any_unit()[0].rhs + any_unit()[0].lhs.expr), symbols.g(t)
+    gate = symbols.signal("G")(*pull.args)
+    yield from_identity(
+        eight, "1 - g read as 1 + g",
+        eight.rhs + 2 * rate * states, Equal(euler_step(any_unit(rate)), column(rate * pull + (1 - rate) * h)),
+        quote=r"$$h_{t+1} = g_t \tanh(W_x x_t + W_h h_t + b) + (1 - g_t) h_t. \quad (8)$$",
+    )  # fmt: skip
+    own = own_gate(network)
+    shared = change_of_time(fields.plain(), symbols.c(t))
+    main = column(*(e.rhs.xreplace({symbols.c(t).diff(t): own}) for e in shared))
+    yield Entry(
+        PAPER, "eq. 9",
+        "(7) with g = sigma(Wgx x + Wgh h^g + b_g), h^g a recurrent network of its own, is the field on [h, h^g].",
+        (Equal(main, column(*network.flow[:2])),),
+        mutation=Mutation("g read as 1 - g", Equal((1 / own - 1) * main, column(*network.flow[:2]))),
+        sizes=AT_TWO_UNITS,
+        quote=r"$$g_t = \sigma(W_{gx} x_t + W_{gh} h_t^g + b_g) \quad (9)$$",
+    )  # fmt: skip
+    yield from_identity(
+        ten, "1 - g^i read as 1 + g^i",
+        ten.rhs + 2 * column(*(gated.gate(fields.gated(), i) * states[i] for i in range(2))),
+        Equal(euler_step(any_unit(gate)), column(gate * pull + (1 - gate) * h)),
+        quote=r"$$h_{t+1}^i = g_t^i \tanh(W_x^i x_t + W_h^i h_t + b^i) + (1 - g_t^i) h_t^i \quad (10)$$",
+    )  # fmt: skip
+    f, i, before, new = (Symbol(letter, real=True) for letter in ("f", "i", "c", "n"))
+    yield from_identity(
+        cell, "the right side doubled", 2 * cell.rhs,
+        Equal((f * before + i * new).subs(f, 1 - i), i * new + (1 - i) * before),
+        quote="closely resembles the evolution equation of *cell* units in LSTMs, and of hidden units in GRUs",
+    )  # fmt: skip
+
+
+def own_gate(network: fields.SymbolicField) -> Expr:
+    """sigma(Wgx x + Wgh h^g + b_g)."""
+    p = network.parameters
+    from_state = sum((p["W_gh"][0, j] * network.state[2 + j] for j in range(2)), S.Zero)
+    return sigma(from_state + p["W_gx"][0, 0] * network.inputs[0] + p["b_g"][0])
+
+
+def reused() -> Iterator[Entry]:
+    """Which states the gate reads."""
+    nine, network = of_paper(gated.identities())["eq. 9"], fields.gated(gate="network")
+    yield Entry(
+        PAPER, "eq. 9, reused", "Current architectures reuse for h^g the states h of the main network.",
+        (Equal(nine.lhs, nine.rhs),), mutation=Mutation("g read as 1 - g", Equal(nine.lhs, nine.lhs - nine.rhs)),
+        remark="the global gated field", sizes=AT_TWO_UNITS,
+        quote=r"Current architectures just reuse for $h^g$ the states $h$ of the main network",
+    )  # fmt: skip
+    own, gates_network = own_gate(network), column(*network.flow[2:])
+    gate, (h, pull) = symbols.signal("G"), (any_unit()[0].lhs.expr, any_unit()[0].rhs + any_unit()[0].lhs.expr)
+    mixed = gate(*pull.args)
+    yield Entry(
+        PAPER, "eq. 9, union", "Calling the union of both networks h is equivalent: then h^g too moves by (7).",
+        (Equal(gates_network, own * gates_network),),
+        reading=Correction(
+            "In form: with h for the union each unit moves by (8), with a gate that reads all of it. As a network it is "
+            "another one: in (9) nothing slows h^g down, in the union its own gate does.",
+            (Equal(euler_step(any_unit(mixed)), column(mixed * pull + (1 - mixed) * h)),
+             Fails(Equal(gates_network, own * gates_network))),
+        ),
+        quote=r"or, equivalently, relabel $h \leftarrow (h, h^g)$ to be the union of both recurrent networks and do not "
+              r"make the distinction",
+    )  # fmt: skip
+
+
+def discrete_time() -> Iterator[Entry]:
+    """How far (8) is from (7), and the range of g."""
+    kept, step, tenth = exp(-g), 1 - g, Rational(1, 10)
+    yield Entry(
+        PAPER, "sec. 1, Taylor",
+        "(8) and (7) are close for g up to 1: what a step keeps of h - candidate differs by less than a tenth.",
+        (Less(kept - step, tenth, region={g: (0, 1)}),),
+        reading=Correction(
+            "For g well below 1: with the candidate held the difference is less than g^2/2, a tenth for g up to 0.44. At g "
+            "= 1 (8) keeps nothing where (7) keeps 1/e, 37 %.",
+            (Less(S.Zero, kept - step, True, rising=(g,)), Less(kept - step, g**2 / 2, True, rising=(g,)),
+             Expands(kept - step, g, g**2 / 2, 3), Less(g**2 / 2, tenth, region={g: (0, Rational(11, 25))}),
+             Equal((kept - step).subs(g, 1), exp(-1))),
+        ),
+        quote=r"say, when $\alpha \lesssim 1$ or $g_t \lesssim 1$ (then (8) and (7) are close)",
+    )  # fmt: skip
+    increment, speed = Symbol("dt", positive=True), Symbol("v", positive=True)
+    yield Entry(
+        PAPER, "sec. 1, increment",
+        "Data of the form sin(v t) change little in a step, v dt < 1, if the increment of time is smaller than their speed, "
+        "dt < v.",
+        (Less(speed * increment, S.One, True, {increment: (0, speed)}),),
+        correction=Correction(
+            "The increment must be smaller than the time in which the data change, dt < 1/v; an increment and a speed have "
+            "different units, and as printed fast data would allow long steps.",
+            (Less(speed * increment, S.One, True, {increment: (0, 1 / speed)}),),
+        ),
+        quote=r"should be smaller than the speed at which the data changes, otherwise the situation is hopeless",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "sec. 1, too fast",
+        "Warpings that make things happen too fast are beyond discrete gated models: for g > 1 a step passes its candidate, "
+        "and for g > 2 it ends further away than it began, where the field comes closer for every g.",
+        (Less(step, S.Zero, True, {g: (1, oo)}), Less(step, -S.One, True, {g: (2, oo)}),
+         Less(kept, S.One, True, rising=(g,))),
+        mutation=Mutation("g > 2 read as g > 1", Less(step, -S.One, True, {g: (1, oo)})),
+        quote="but obviously not to those that make things happen too fast for the model",
+    )  # fmt: skip
+    h, new = Symbol("h", real=True), Symbol("n", real=True)
+
+    def moved(gate: Expr) -> Expr:
+        return gate * new + (1 - gate) * h
+
+    yield Entry(
+        PAPER, "sec. 1, stretching",
+        "Discrete gated models are invariant to warpings that stretch time: a gate that is 0 at repeated inputs holds the "
+        "state.",
+        (Equal(moved(S.Zero), h), Tends(sigma(-u), u, oo, S.Zero), Less(S.Zero, sigma(z), True)),
+        ("the gate can tell a repeated input from a new one", "g = 0 is admitted, which a sigmoid reaches in the limit only"),
+        Mutation("g = 0 read as g = 1", Equal(moved(S.One), h)),
+        remark="of (8) and (10), whose gates read the data; a constant gate, (5), is invariant to first order only",
+        quote="So discrete-time gated models are invariant to time warpings that stretch time",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "sec. 1, sigmoid", "The constraints g > 0 and g < 1 square with a sigmoid.",
+        (Less(S.Zero, sigma(z), True), Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z)))),
+        mutation=Mutation("sigma read as tanh", Less(S.Zero, tanh(z))),
+        quote=r"The two constraints $g_t > 0$ and $g_t < 1$ square nicely with the use of a sigmoid for the gate function "
+              r"$g$ .",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "intro, contraction", "Gate values are coefficients of time contraction, c' > 1, or of time dilation.",
+        (Fails(Less(sigma(z), S.One)),),
+        reading=Correction(
+            "In continuous time, where g is any positive function. A sigmoid gate is below 1 and can only dilate.",
+            (Less(S.One, g, True, {g: (1, oo)}), Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z)))),
+        ),
+        quote="gate values appear as time contraction or time dilation coefficients",
+    )  # fmt: skip
 
 
 def bias(scale: Expr) -> Expr:
@@ -37,7 +186,7 @@ def bias(scale: Expr) -> Expr:
 
 
 def ranges() -> Iterator[Entry]:
-    """Section 2 and footnote 7."""
+    """Section 2: from a range of times to a range of gates and of biases."""
     b, spread = Symbol("b_g", real=True), Symbol("s", positive=True)
     above, longer = SHORTEST + u, SHORTEST + u + x
     yield Entry(
@@ -45,54 +194,87 @@ def ranges() -> Iterator[Entry]:
         (Less(1 / longer, 1 / above, True), Less(1 / above, 1 / SHORTEST, True)),
         ("0 < Tmin < T < Tmax",), Mutation("1/Tmin read as 1/Tmax", Less(1 / above, 1 / longer, True)),
         remark="with T = Tmin + u and Tmax = T + x, u and x positive",
+        quote=r"this amounts to having values of $g$ in the range $\left[\frac{1}{T_{\max}}, \frac{1}{T_{\min}}\right]$",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 2, biases", "sigma(b_g) is in [1/Tmax, 1/Tmin] for b_g from -log(Tmax - 1) to -log(Tmin - 1).",
         (Equal(sigma(bias(1 + u)), 1 / (1 + u)), Less(S.Zero, diff(sigma(z), z), True)), ("T > 1",),
         Mutation("-log(T - 1) read as -log(T)", Equal(sigma(-log(T)), 1 / T)),
         remark="T = 1 + u, u > 0; sigma increases, so that the ends go to the ends",
+        quote=r"are obtained by choosing the biases $b_g$ between $-\log(T_{\max} - 1)$ and $-\log(T_{\min} - 1)$ .",
     )  # fmt: skip
     yield Entry(
-        PAPER, "sec. 2, shortest scale", "The biases -log(T - 1) need T > 1: at T -> 1 the bias grows beyond all bounds.",
-        (Tends(bias(T), T, 1, oo),), mutation=Mutation("T -> 1 read as T -> 2", Tends(bias(T), T, 2, oo)),
-        remark="not said in print, where Tmin may be any time",
+        PAPER, "sec. 2, shortest scale",
+        "For every range of times the biases are -log(T - 1): T - 1 > 0 for all times T > 0.",
+        (Less(S.Zero, T - 1, True),),
+        reading=Correction(
+            "Of times above 1: at T -> 1 the bias grows beyond all bounds, and a sigmoid is never 1/T for T below 1.",
+            (Tends(bias(T), T, 1, oo), Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z))),
+             Less(S.Zero, T - 1, True, {T: (1, oo)})),
+        ),
+        quote=r"initialize the biases of $g$ as $-\log(\mathcal{U}([T_{\min}, T_{\max}]) - 1)$ where $\mathcal{U}$ is the "
+              r"uniform distribution",
     )  # fmt: skip
     mean = (sigma(b + spread) + sigma(b - spread)) / 2
     B, E = Symbol("B", positive=True), Symbol("E", positive=True)
     lifted = (E / (E + B) + 1 / (1 + B * E)) / 2
     yield Entry(
         PAPER, "sec. 2, centre",
-        "With centred inputs and states g(t) takes values centred around sigma(b_g): their median, not their mean.",
-        (Less(S.Zero, diff(sigma(z), z), True), Fails(Equal(mean, sigma(b))), Equal(mean.subs({b: -log(B), spread: log(E)}),
-         lifted),
-         Less(1 / (1 + B), lifted, True, {B: (1, oo), E: (1, oo)}), Equal(mean.subs(b, 0), Rational(1, 2))),
-        ("the gate's argument is symmetric about b_g",), Mutation("their mean", Equal(mean, sigma(b))),
-        remark="sigma increases, so that it takes medians to medians. For an argument that is b + s or b - s with equal chance, "
-               "b = -log B and s = log E, the mean is larger for b < 0, where long memories are, and equal at 0",
+        "With centred inputs and states, b_g + s or b_g - s by equal chance, the centre of g is sigma(b_g).",
+        (Equal(mean, sigma(b)),),
+        reading=Correction(
+            "Their median is, if the gate's argument is symmetric about b_g: sigma increases and takes medians to medians. "
+            "Their mean is larger for b_g < 0, where long memories are, and equal at 0.",
+            (Less(S.Zero, diff(sigma(z), z), True), Equal(mean.subs({b: -log(B), spread: log(E)}), lifted),
+             Less(1 / (1 + B), lifted, True, {B: (1, oo), E: (1, oo)}), Equal(mean.subs(b, 0), Rational(1, 2))),
+        ),
+        remark="b_g = -log B and s = log E",
+        quote=r"If the values of both inputs and hidden layers are centered over time, $g(t)$ will typically take values",
     )  # fmt: skip
+
+
+def unknown_ranges() -> Iterator[Entry]:
+    """Footnote 7."""
     yield Entry(
         PAPER, "footnote 7", "With T drawn at random the gates' biases are initialized to log(T).",
         (Equal(sigma(log(1 + u)), 1 / (1 + u)),),
         correction=Correction(
             "A gate of time range T has bias -log(T - 1), as in the text; log(T) makes it T/(T + 1), which forgets at once. "
             "log(T - 1) is right for a forget gate, 1 - 1/T.",
-            (Equal(sigma(bias(1 + u)), 1 / (1 + u)), Equal(sigma(log(T)), T / (1 + T)), Equal(sigma(log(u)), 1 - 1 / (1 + u))),
+            (Equal(sigma(bias(1 + u)), 1 / (1 + u)), Equal(sigma(log(T)), T / (1 + T)),
+             Equal(sigma(log(u)), 1 - 1 / (1 + u))),
         ),
-        remark="T = 1 + u, u > 0",
+        remark="T = 1 + u, u > 0", quote=r"and initialize biases to $\log(T)$ .",
     )  # fmt: skip
     law = 1 / (x * log(x) ** 2)
     yield Entry(
         PAPER, "footnote 7, distribution", "P(T = k) proportional to 1/(k log(k + 1)^2) is a distribution with slow decay.",
         (Equal(-diff(1 / log(x), x), law), Tends(1 / log(x), x, oo, S.Zero), Less(log(1 + x), log(2 + x), True,
          rewritten=log(1 + 1 / (1 + x))), Tends(x / log(x + 1), x, oo, oo)),
-        mutation=Mutation("log^2 read as log", Equal(-diff(1 / log(x), x), 1 / (x * log(x)))),
+        ("k >= 1",), mutation=Mutation("log^2 read as log", Equal(-diff(1 / log(x), x), 1 / (x * log(x)))),
         remark="it sums: each term from k = 2 on is less than 1/(k log(k)^2), whose integral is -1/log; and k P(T > k) is "
                "unbounded, as k/log(k + 1) is, so that T has no mean",
+        quote=r"with slow decay (such as $\mathbb{P}(T = k) \propto \frac{1}{k \log(k+1)^2}$ )",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "footnote 7, zero", "The weights 1/(k log(k + 1)^2) are a distribution on N = {0, 1, 2, ...}.",
+        (Every("k = 0 to 9: the weight is a number", lambda: (({"k": k}, weighs(k)) for k in range(10))),),
+        reading=Correction(
+            "On {1, 2, 3, ...}: at k = 0 the weight is 1/0, and so is the bias log 0.",
+            (Every("k = 1 to 9: the weight is a number", lambda: (({"k": k}, weighs(k)) for k in range(1, 10))),
+             Tends(1 / (x * log(x + 1) ** 2), x, 0, oo)),
+        ),
+        quote=r"a random time range $T$ according to some probability distribution on $\mathbb{N}$",
     )  # fmt: skip
 
 
+def weighs(k: int) -> bool:
+    """Whether 1/(k log(k + 1)^2) is a number."""
+    return bool((1 / (S(k) * log(S(k) + 1) ** 2)).is_finite)
+
+
 def networks() -> Iterator[Entry]:
-    """Eqs. (11) to (16)."""
+    """Eqs. (11) to (15)."""
     known = {identity.label: identity for identity in lstm.identities()}
     weights = {name: Symbol(name, real=True) for name in ("W_x", "W_h", "x", "h")}
     argument = weights["W_x"] * weights["x"] + weights["W_h"] * weights["h"]
@@ -106,123 +288,70 @@ def networks() -> Iterator[Entry]:
         PAPER, "eq. 11", "The input gate i = sigma(Wxi x + Whi h + b_i) lies around 1/T for b_i = -log(T - 1).",
         (Equal(gate(-log(scale - 1)), 1 / scale),), (CENTRED, "T > 1"),
         Mutation("b_i = log(T - 1)", Equal(gate(log(scale - 1)), 1 / scale)),
+        quote=r"$$i_t = \sigma(W_{xi} x_t + W_{hi} h_{t-1} + b_i) \quad (11)$$",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 12", "The forget gate f = sigma(Wxf x + Whf h + b_f) lies around 1 - 1/T for b_f = log(T - 1).",
         (Equal(gate(log(scale - 1)), 1 - 1 / scale),), (CENTRED, "T > 1"),
         Mutation("b_f = log(T)", Equal(gate(log(scale)), 1 - 1 / scale)),
+        quote=r"$$f_t = \sigma(W_{xf} x_t + W_{hf} h_{t-1} + b_f) \quad (12)$$",
     )  # fmt: skip
-    for label in ("eq. 13", "eq. 15"):
-        found = known[label]
-        yield Entry(
-            PAPER, label, found.statement, (Equal(found.lhs, found.rhs),), found.assumptions,
-            Mutation("the right side doubled", Equal(found.lhs, 2 * found.rhs)),
-        )  # fmt: skip
+    h, c, reads = (symbols.signal(letter)(t) for letter in "hcx")
+    f, i, o, new = (symbols.signal(letter)(reads, h) for letter in "fion")
+    step = euler_step([Eq(c.diff(t), (f - 1) * c + i * tanh(new)), Eq(h.diff(t), o * tanh(f * c + i * tanh(new)) - h)])
+    display = {
+        "eq. 13": (
+            r"$$c_t = f_t c_{t-1} + i_t \tanh(W_{xc} x_t + W_{hc} h_{t-1} + b_c) \quad (13)$$",
+            step[0],
+            f * c + i * tanh(new),
+        ),
+        "eq. 15": (r"$$h_t = o_t \tanh(c_t), \quad (15)$$", step[1], o * tanh(f * c + i * tanh(new))),
+    }
+    for label, (quote, ours, printed) in display.items():
+        yield from_identity(known[label], "the right side doubled", 2 * known[label].rhs, Equal(ours, printed), quote=quote)
     cell = Symbol("c", real=True)
     yield Entry(
         PAPER, "eq. 14", "The output gate o = sigma(...) keeps |h| = o |tanh(c)| below 1 in (15), whatever the cell.",
         (Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z))), Less(S.Zero, 1 - tanh(cell) ** 2, True,
          rewritten=1 / cosh(cell) ** 2)),
         mutation=Mutation("tanh(c) read as c", Less(sigma(z) * cell, S.One)),
+        quote=r"$$o_t = \sigma(W_{xo} x_t + W_{ho} h_{t-1} + b_o) \quad (14)$$",
     )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 2, tied", "1 - g corresponds to f and g to i: with b_i = -b_f the two gates add to 1 at the start.",
-        (Equal(sigma(z) + sigma(-z), S.One),), (CENTRED,), Mutation("b_i = b_f", Equal(2 * sigma(z), S.One)),
-    )  # fmt: skip
+
+
+def chrono() -> Iterator[Entry]:
+    """The gates of (10) and of (13), and the chrono initialization (16)."""
     scale = u + 1
     yield Entry(
-        PAPER, "eq. 16", "b_f = log(u), u uniform on [1, Tmax - 1], and b_i = -b_f give time ranges T = u + 1 from 2 to Tmax.",
+        PAPER, "sec. 2, tied",
+        "1 - g corresponds to f and g to i: with b_i = -b_f the two gates add to 1 at the start.",
+        (Equal(sigma(z) + sigma(-z), S.One),), (CENTRED,), Mutation("b_i = b_f", Equal(2 * sigma(z), S.One)),
+        quote=r"$1 - g_t$ corresponds to $f_t$ , and $g_t$ to $i_t$ .",
+    )  # fmt: skip
+    f, i, j, before, new = (Symbol(letter, real=True) for letter in ("f", "i", "j", "c", "n"))
+
+    def twice(gate: Expr) -> Expr:
+        return f * (f * before + gate * new) + gate * new
+
+    yield Entry(
+        PAPER, "sec. 2, both gates",
+        "For a time range T both gates must be set, f and i: the memory dc_t/dc_0 is another with another input gate.",
+        (Fails(Equal(twice(i).diff(before), twice(j).diff(before))),),
+        reading=Correction(
+            "The time range is the forget gate's alone, f^n after n steps; i around 1/T = 1 - f besides keeps the cell in "
+            "the range of what it takes in: a constant n is its own fixed point.",
+            (Equal(twice(i).diff(before), f**2), Equal((f * new + i * new).subs(i, 1 - f), new)),
+        ),
+        remark="two steps, gates held",
+        quote=r"To obtain a time range around $T$ for unit $i$ , we must both ensure that $f_t^i$ lies around $1 - 1/T$ , "
+              r"and that $i_t$ lies around $1/T$ .",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "eq. 16", "b_f = log(u), u uniform on [1, Tmax - 1], and b_i = -b_f give time ranges T = u + 1 from 2 "
+                         "to Tmax.",
         (Equal(sigma(log(u)), 1 - 1 / scale), Equal(sigma(-log(u)), 1 / scale), Equal(scale.subs(u, 1), S(2)),
          Equal(scale.subs(u, LONGEST - 1), LONGEST)),
         ("Tmax > 2", CENTRED), Mutation("[1, Tmax - 1] read as [1, Tmax]", Equal(scale.subs(u, LONGEST), LONGEST)),
         remark="the same draw as b_g = -log(U - 1) of the text with Tmin = 2",
-    )  # fmt: skip
-
-
-def copying() -> Iterator[Entry]:
-    """The copy task: lengths, delays, baselines."""
-    n, place = Symbol("T", integer=True, positive=True), Symbol("k", integer=True)
-    yield Entry(
-        PAPER, "sec. 3, copy", "Input and target have T + 20 characters: 10 + (T - 1) + 1 + 10, and (T + 10) + 10.",
-        (Equal(10 + (n - 1) + 1 + 10, n + 20), Equal((n + 10) + 10, n + 20)),
-        mutation=Mutation("T - 1 dummies read as T", Equal(10 + n + 1 + 10, n + 20)),
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, copy, delay",
-        "The task is about remembering a sequence for exactly T timesteps: from its end to the signal.",
-        (Equal((10 + n - 1) - 9, n), Equal((n + 10 + place) - place, n + 10)),
-        mutation=Mutation("each character for T steps", Equal((n + 10 + place) - place, n)),
-        remark="steps counted from 0: the last character is read at step 9, the signal at T + 9; each character itself is "
-               "written T + 10 steps after it was read",
-    )  # fmt: skip
-    blind = ((T - 1) * log((T + 9) / (T - 1)) + 10 * log(8 * (T + 9) / 10)) / (T + 20)
-    told = 10 * log(8) / (T + 20)
-    later = 1 + u
-    extra = (T - 1) * log((T + 9) / (T - 1)) + 10 * log((T + 9) / 10)
-    yield Entry(
-        PAPER, "sec. 3, copy, baseline", "The best that a memoryless model can do is a loss of 10 log(8)/(T + 20).",
-        (Less(blind.subs(T, later), told.subs(T, later)),),
-        correction=Correction(
-            "That is the best of a model that remembers one bit, whether the signal has come: log 8 at 10 of T + 20 places. "
-            "Without any memory the dummies before and after the signal look the same, and the best is more, by ((T - 1) log((T "
-            "+ 9)/(T - 1)) + 10 log((T + 9)/10))/(T + 20).",
-            (Equal(-Sum(Rational(1, 8) * log(Rational(1, 8)), (Symbol("k"), 1, 8)).doit() * 10 / (T + 20), told),
-             Equal(expand_log(((blind - told) * (T + 20)).subs(T, later), force=True), expand_log(extra.subs(T, later),
-             force=True)),
-             Less(S.Zero, log((10 + u) / u), True, rewritten=log(1 + 10 / u)),
-             Less(S.Zero, log((10 + u) / 10), True, rewritten=log(1 + u / 10))),
-        ),
-        remark="a memoryless model gives each input character a distribution; on the dummy, T - 1 targets are dummies and 10 are "
-               "letters",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, copy, T_max", "T_max = 3T/2 is a bit larger than the input length T + 20, for the T of the figure.",
-        (Less(S(520), Rational(3 * 500, 2), True), Less(S(2020), Rational(3 * 2000, 2), True)), ("T > 40",),
-        Mutation("T = 500 read as T = 30", Less(S(50), Rational(3 * 30, 2), True)),
-    )  # fmt: skip
-
-
-def adding() -> Iterator[Entry]:
-    """The adding task's baseline."""
-    y = Symbol("y", positive=True)
-
-    def expected(e: Expr) -> Expr:
-        return Integral(e, (x, 0, 1), (y, 0, 1))
-
-    yield Entry(
-        PAPER, "sec. 3, adding, mean", "The best a memoryless model can do on the adding task is to predict the mean, namely 1.",
-        (Equal(expected(x + y), S.One), Equal(diff(expected((x + y - z) ** 2).doit(), z).subs(z, 1), S.Zero)),
-        mutation=Mutation("1 read as 2", Equal(expected(x + y), S(2))),
-        remark="printed as the mean of 2 x U([0, 1]); the sum of two draws is meant, see the error below",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, adding, baseline", "Such a model reaches a mean squared error of 0.167.",
-        (Equal(expected((x + y - 1) ** 2), Rational(1, 6)), Rounds(Rational(1, 6), "0.167")),
-        mutation=Mutation("the sum of two draws read as twice one draw", Rounds(Rational(1, 3), "0.167")),
-    )  # fmt: skip
-
-
-def appendix() -> Iterator[Entry]:
-    """Appendix A: images and highway networks."""
-    yield Entry(
-        PAPER, "app. A, MNIST", "T_max = 784 is the length of an image of 28 by 28 pixels read one by one.",
-        (Equal(S(28) ** 2, S(784)),), mutation=Mutation("28 read as 27", Equal(S(27) ** 2, S(784))),
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "app. A, RHN, average", "T_max = 11 gives an average bias log(U(1, T_max)) close to 2.",
-        (Equal(Integral(log(x), (x, 1, 11)) / 10, (11 * log(11) - 10) / 10), Rounds((11 * log(11) - 10) / 10, "2")),
-        mutation=Mutation("close to 2 read as 2.0", Rounds((11 * log(11) - 10) / 10, "2.0")),
-        remark="it is 1.64, which is 2 to the digit printed",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "app. A, RHN", "With b = log(u), u in (1, T_max), carry gates get the bias -b and transform gates b.",
-        (Less(Rational(1, 2), sigma(-log(u)), region={u: (1, oo)}),),
-        correction=Correction(
-            "The signs are exchanged: the carry gate keeps the state and must be near 1, u/(u + 1) with bias b; the transform "
-            "gate writes, 1/(u + 1) with bias -b. As printed more than half is forgotten at every step.",
-            (Equal(sigma(log(u)), u / (u + 1)), Equal(sigma(-log(u)), 1 / (u + 1)),
-             Less(Rational(1, 2), u / (u + 1), True, {u: (1, oo)})),
-        ),
-        remark="in a highway step s = t (new) + c s the carry gate c multiplies the old state; such a sign convention may be "
-               "hidden in the code that was used",
+        quote=r"b_f &\sim \log(\mathcal{U}([1, T_{\max} - 1])) \\ b_i &= -b_f",
     )  # fmt: skip
