@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
 
-__all__ = ["SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid"]
+__all__ = ["SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid", "words_beside"]
 
 SCALES = ("smoke", "small", "paper")
 WORDS = {"reproduced": "Reproduced", "partly": "Partly reproduced", "not": "Not reproduced"}
@@ -42,6 +42,12 @@ class Sizes(SimpleNamespace):
 def grid(**axes: Iterable[Any]) -> list[Point]:
     """The product of the axes, the last one changing fastest."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def words_beside(file: str) -> list[str]:
+    """Question, claim, source and resolutions of a study: the paragraphs of the Markdown file beside its declaration."""
+    paragraphs = Path(file).with_suffix(".md").read_text(encoding="utf-8").split("\n\n")
+    return [" ".join(words.split()).lstrip("#>- ") for words in paragraphs]
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class Study(ABC):
     question: ClassVar[str]
     claim: ClassVar[str]
     source: ClassVar[str]
-    resolutions: ClassVar[tuple[str, ...]] = ()
+    resolutions: ClassVar[Sequence[str]] = ()
     minutes: ClassVar[Mapping[str, float]]
     sizes: ClassVar[Mapping[str, Sizes]]
     may_diverge: ClassVar[bool] = False

@@ -38,7 +38,7 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
 
@@ -59,23 +59,7 @@ class Compressed(Study):
     """Gated models trained on slow and on fast clocks, run on all of them, in three ways on the same weights."""
 
     name = "compressed"
-    question = "What is left of a gated model on clocks that compress time, by its Taylor step and by its differential equation?"
-    claim = (
-        "So discrete-time gated models are invariant to time warpings that stretch time (such as interspersing the data with "
-        "blanks or having long-term dependencies), but obviously not to those that make things happen too fast for the model."
-    )
-    source = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the experiment is ours."
-    resolutions = (
-        "The paper has no such experiment. Here a symbol is held for 16 / c samples at clock c: 64 at c = 1/4, one at c = 16; "
-        "what is to be said is the symbol before, as in the paper's warped recall.",
-        "Clock given: a sample takes c' = 4 c / 16 units of own time, so that a symbol takes 4 on every clock, and the last "
-        "sample of each symbol counts: the same moments of own time. Clock hidden: every sample takes one unit and counts.",
-        "Slow is c = 1/2 and 1, unit is c = 4, where a sample takes one unit, as every cell is used, fast is c = 8 and 16.",
-        "Accuracy is that at the last sample of each symbol, the first of a sequence left out, which has none before it. "
-        "What is not finite is wrong. An accuracy of at least 0.9 is kept, one of at most 0.5 is lost.",
-        "Adam, the norm of the gradient at most 1, weights as torch draws them; exact models are trained at relative tolerance "
-        "1e-3 and run at 1e-5.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.4, "small": 6, "paper": 2400}
     sizes: ClassVar = {
         "smoke": Sizes(

@@ -26,7 +26,7 @@ from experiments.studies.clocks.figures import accuracy_over_clocks, clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, is_right, roll_out, ways_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.recordings import Recorded
 
 if TYPE_CHECKING:
@@ -104,25 +104,7 @@ class CompressedRecordings(Study):
     """Gated models trained on recordings at one speed, and run at others in three ways on the same weights."""
 
     name = "compressed-recordings"
-    question = "What is left of a gated model on a recording that is played faster, by its Taylor step and by its equation?"
-    claim = (
-        "The Taylor expansion is valid when the derivative of the time warping is not too large, say, when α ≲ 1 or g_t ≲ 1 "
-        "(then (8) and (7) are close)."
-    )
-    source = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 1; the experiment is ours."
-    resolutions = (
-        "The folder with uci_har/ and japanese_vowels/ is named by --data DIR; what is not in it is left out. UCI HAR: Anguita "
-        "et al. 2012; JapaneseVowels: Kudo, Toyama and Shimbo 1999.",
-        "Played c times as fast, the mean of c samples is one sample; with the clock given it takes c units of own time, else "
-        "one.",
-        "Trained at the recording's own speed, where given and hidden clocks are the same. With sigmoid gates also, clock "
-        "given, at half speed and at the fastest: the latter show what can still be known there.",
-        "Adam, 300 batches of 32 (small), the norm of the gradient at most 1; gates start by chrono, up to 64 samples (HAR) and "
-        "16 (vowels). Tested on the whole test split: one standard error is at most 0.009 (HAR) and 0.026 (vowels).",
-        "A loss is a fall by 0.05 and more from the accuracy at the speed of training. Reproduced means, of every recording and "
-        "given the clock: Taylor steps lose at the fastest speed, but nowhere where the largest c′g is at most 1, and the exact "
-        "model does not lose at the fastest speed either.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 3, "paper": 1200}
     sizes: ClassVar = {  # other_rates are also trained at half speed and at the fastest
         "smoke": Sizes(

@@ -19,7 +19,7 @@ from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Drawing, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.repeated_text import RepeatText
 
 if TYPE_CHECKING:
@@ -84,21 +84,7 @@ class LectureAblation(Study):
     """Chrono networks on repeated text: rank correlation of set and measured forgetting times, before and after training."""
 
     name = "lecture-ablation"
-    question = "Do units forget as slowly as their biases were set to, also after training?"
-    claim = (
-        "Long time scale units are ~equally affected by both ancient and recent inputs; "
-        "short time scale units are ~only affected by recent inputs."
-    )
-    source = "A. Huth, lecture slides of 2020, 'Bias controls the timescale'."
-    resolutions = (
-        "The slides' network is a language model of words that is not given: here an LSTM and a gated network on the "
-        "declaration's first article, characters repeated a random number of times, the character before to be said.",
-        "Biases by chrono at the start; all weights are trained, the biases too.",
-        "The null token is a sample of zeros. Of the LSTM the cells are looked at, of the gated network the states.",
-        "A unit has forgotten when 1/e of the largest change is left and it stays below; what does not within the samples "
-        "looked at counts as longer than all others.",
-        "Reproduced is a rank correlation of at least 0.7 between set and measured times in every trained network.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 3, "paper": 120}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, t_max=20.0, length=60, warp=4, steps=20, seeds=1),

@@ -30,7 +30,7 @@ from experiments.studies.clocks.oracle_clocks import (
 )
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Drawing, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,27 +97,7 @@ class StopAndGoStudy(Study):
     """Eight cells under oracle gates, and six that learn theirs."""
 
     name = "stop-and-go"
-    question = "Which discrete cells can wait exactly while their clock stands, and how near do learned gates come?"
-    claim = (
-        "The gated RNN, the GRU (its z gated) and the gated power-decay cell are exactly invariant to a clock that stops and "
-        "goes; the LSTM only without the recurrent weights of its output gate; the plain RNN and the leaky cell with a fixed "
-        "alpha are not. The gate equal to floor c(t + 1) - floor c(t) reproduces the unwarped trajectory exactly."
-    )
-    source = "This project, results 10 and 11, proved in the ledger for two units; here with trained weights."
-    resolutions = (
-        "Exact means bit for bit: after every sample the state is, in float32 and in float64, that of the unwarped sequence "
-        "after as many symbols as the clock has read.",
-        "Two clocks: going at a symbol's first repetition, which is causal, and at its last, as result 11 has it. While the "
-        "second waits, the next symbol is shown already, and an output gate that reads it moves h: so the LSTM without output "
-        "recurrence is exact on the first only.",
-        "Plain and leaky cells have no gate that an oracle could multiply: shown is what they make of repeated symbols, at "
-        "their last repetition. A leaky alpha multiplied by the step would be a gate.",
-        "The exponent of the power decay is 0.5. With 2 its Euler step throws states beyond the square root of 2 further out: at "
-        "the rates tried, 1e-2 and 2e-3, the loss was not finite in 6 of 7 trainings within 300 steps, and 6e6 in the other.",
-        "The GLNN of result 10 is no cell of this library and is left out.",
-        "Learned gates are those after training on symbols repeated 1 to 8 times at random (smoke: 1 to 3, paper: 1 to 10). They "
-        f"are measured with every symbol repeated 1 to 16 times, on {SEQUENCES} sequences of {SYMBOLS} symbols.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 2, "paper": 900}
     sizes: ClassVar = {  # unwarped: length, steps; repeated at most so often: length, steps
         "smoke": Sizes(hidden=16, unwarped=(12, 30), most=3, repeated=(24, 30), held_out=32, seeds=1, learning=ADAM),

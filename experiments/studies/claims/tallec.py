@@ -14,9 +14,8 @@ from typing import Any
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.study import Point, Sizes
 
-__all__ = ["MODELS", "PAPER", "STEPS", "TRAINING_SET", "trained"]
+__all__ = ["MODELS", "STEPS", "TRAINING_SET", "trained"]
 
-PAPER = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018"
 MODELS = ("plain", "leaky", "gated")
 TRAINING_SET = 1563  # batches of 32 in 50,000 sequences
 STEPS = 3 * TRAINING_SET

@@ -20,10 +20,10 @@ import pandas as pd
 
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.runs.configuration import Configuration
-from experiments.studies.claims.tallec import MODELS, PAPER, STEPS, TRAINING_SET, trained
+from experiments.studies.claims.tallec import MODELS, STEPS, TRAINING_SET, trained
 from experiments.studies.results import Results, groups, spreads
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
 if TYPE_CHECKING:
     from experiments.models.sequence_model import SequenceModel
@@ -50,28 +50,7 @@ class TallecFigure1(Study):
     """Plain, leaky and gated networks on uniform and variable warps, repeated or padded."""
 
     name = "tallec-fig1"
-    question = "Which of plain, leaky and gated networks learn to recall a character on a clock that is slower, or irregular?"
-    claim = (
-        "Gated architectures significantly outperform RNNs as soon as moderate warping coefficients are involved. As expected "
-        "from theory, leaky RNNs perfectly solve uniform time warpings, but fail to achieve optimal behavior with variable "
-        "warpings, to which they are not invariant. Gated RNNs, which are quasi invariant to general time warpings, achieve "
-        "perfect performance in both setups for all values of maximum_warping."
-    )
-    source = f"{PAPER}, sec. 3 and fig. 1."
-    resolutions = (
-        "The first rate is not given: 1e-3 (small: 3e-3, smoke: 1e-2).",
-        "“Divided by 2 each time the evaluation loss has not decreased after 100 batches” is read as: looked at every 100 "
-        "batches, on 1000 held-out sequences, and halved where it is no new lowest.",
-        "How gates start is not given for these tasks: as sec. 2 suggests, at 1/T, with T uniform on 2 to maximum_warping for "
-        "each unit, and the leaky units' alpha = sigma(a) likewise.",
-        "Which warps are tried is not printed but for the axis: 1, 10, 20, ..., 100.",
-        "In padded sequences only the answers at characters count (“each time the input is nonzero”).",
-        f"“Perfect” and “solve” are a mean loss of at most {SOLVED} nats; “moderate” is a warp of {MODERATE} or more; "
-        "“significantly” is less than half of the loss, with no run of the better as high as any of the other, which has not "
-        "solved it.",
-        "At smaller scales sequences are shorter and fresh at every step. The small one stops after 1000 steps; leaky and plain "
-        "networks go on learning the padded tasks after that, and what is compared is how far each has come.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 12, "paper": 990}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=24, warps=[10], rate=1e-2, steps=10, every=5, held_out=32, seeds=1, batches=None),

@@ -21,10 +21,9 @@ import pandas as pd
 
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.tallec import PAPER
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
 if TYPE_CHECKING:
     from experiments.models.sequence_model import SequenceModel
@@ -116,21 +115,7 @@ class TallecFigure4(Study):
     """LSTMs on the adding task, with forget biases of 1 and with chrono initialization."""
 
     name = "tallec-fig4"
-    question = "Does an LSTM whose gates start at the time scales of the task learn to add sooner?"
-    claim = (
-        "For all T's, chrono initialization significantly speeds up learning. Notably it converges 7 times faster for T = 750."
-    )
-    source = f"{PAPER}, sec. 3 and fig. 4."
-    resolutions = (
-        "The batch size and the number of sequences are not given: 50, fresh at every step.",
-        f"“Converges” is an error of {SOLVED} on held-out sequences. Where not every chrono run gets there, the smallest of "
-        f"{', '.join(map(str, ERRORS[1:]))} that all of them reach is compared.",
-        f"“Significantly speeds up” is at least {SPEEDUP:g} times as fast, with every chrono run there before any standard one; "
-        f"or that no standard run comes to {ERRORS[-1]} at all in the steps that it is given, and every chrono run does.",
-        f"“{PRINTED:g} times” is judged as at least {PRINTED:g} times, of the mean numbers of steps.",
-        "How long is trained is not given: 20,000 steps. How often is not given: three runs.",
-        "At the small scale only T = 200 is tried, with 64 units in place of 128.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 430}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, Ts=[12], steps=40, every=10, held_out=100, seeds=1),

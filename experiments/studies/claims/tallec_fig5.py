@@ -21,10 +21,10 @@ import pandas as pd
 
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration
-from experiments.studies.claims.tallec import MODELS, PAPER, STEPS, TRAINING_SET, trained
+from experiments.studies.claims.tallec import MODELS, STEPS, TRAINING_SET, trained
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.any_warp import AnyWarp
 
 if TYPE_CHECKING:
@@ -57,26 +57,7 @@ class TallecFigure5(Study):
     """Plain, leaky and gated networks on clocks slower than any they were trained on."""
 
     name = "tallec-fig5"
-    question = "How far beyond the clocks of its training does a network still recall the character before?"
-    claim = (
-        "All networks display reasonably good, but not perfect, generalization. Even with warps 10 times longer than the "
-        "training set warps, the networks still have decent accuracy, decreasing from 100% to around 75%. [...] overall, gated "
-        "RNNs perform better but their generalization performance decreases faster with warps eight to ten times longer than "
-        "those seen during training, while plain RNN never have perfect accuracy, below 80% even within the training set "
-        "range, but have a flatter performance when going beyond the training set warp range."
-    )
-    source = f"{PAPER}, app. A and fig. 5."
-    resolutions = (
-        "Trained on uniform warps between 1 and 50, says the caption; on a variable warping task, says the text. Both: a warp "
-        "drawn for each sequence, and one for each symbol. The verdict is on the first, which the figure is said to show.",
-        "The length of the tests is not given: ten times the slowest warp, so that at least ten symbols are heard. Accuracy is "
-        "without the first run, for which there is nothing to remember.",
-        "Up to which warp is not given: from twice to ten times the slowest one of the training, 100 to 500.",
-        "The number of runs is not given: five. Everything else is as in figure 1, also what its text leaves open.",
-        f"“100%” is at least {PERFECT}, “around 75%” and “decent” at least {DECENT}; “flatter” and “faster” compare what is lost "
-        "from the training range to warps ten times longer.",
-        "At smaller scales sequences are shorter and fresh at every step, and the slowest warp of the training is 30.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 3, "paper": 60}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=24, warp=2, rate=1e-2, steps=10, every=5, held_out=16, seeds=1, batches=None),

@@ -11,7 +11,7 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Part, Point, Sizes, Study, Verdict, grid
+from experiments.studies.study import Part, Point, Sizes, Study, Verdict, grid, words_beside
 
 __all__ = ["Unwarped"]
 
@@ -23,19 +23,7 @@ class Unwarped(Study):
     """Plain, leaky and gated networks on recall at warp 1; success is an accuracy of at least 0.99 in every run."""
 
     name = "unwarped"
-    question = "Do plain, leaky and gated networks all recall the character before when nothing is warped?"
-    claim = (
-        "Without time warping or padding, this is an extremely easy task and all recurrent architectures are successful. "
-        "The only difficulty will come from warping."
-    )
-    source = "C. Tallec and Y. Ollivier, Can recurrent neural networks warp time?, ICLR 2018, sec. 3."
-    resolutions = (
-        "Success is not defined: here it is an accuracy of at least 0.99 on held-out sequences, in every run.",
-        "The first rate is not given: 1e-3 (smoke: 5e-3), with RMSprop at 0.9 and halving when an evaluation is no new lowest.",
-        "The sizes are those of figure 1: 64 units, sequences of length 500, batches of 32, three passes through 50,000 "
-        "sequences, five runs. Smaller scales take shorter sequences, fresh ones at every step, and fewer of everything.",
-        "Leaky units have alpha = sigma(a) each, from 0.5; gates start at torch's own weights.",
-    )
+    question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 30}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=32, length=50, rate=5e-3, steps=200, evaluation=64, seeds=1, batches=None),
