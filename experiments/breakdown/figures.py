@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from experiments.breakdown.maps import FAMILIES
 from experiments.reports import plots
-from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, WIDTH
+from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PURPLE
 
 __all__ = ["by_family", "growths", "played", "region_bars"]
 
@@ -25,8 +24,7 @@ REGION_HATCHES = {"monotone": "", "overshooting": "///", "marginal": "", "diverg
 def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: str) -> Figure:
     """A bar for each step map, from region to region; (start, end, region) with g dt on a logarithmic axis."""
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 0.75 + 0.235 * len(bars)), layout="constrained")
-        ax = figure.add_subplot()
+        figure, (ax,) = plots.panels(1, 0.75 + 0.235 * len(bars))
         for row, pieces in enumerate(bars.values()):
             for start, end, region in pieces:
                 ax.barh(row, end - start, left=start, height=0.72, color=REGION_COLOURS[region], alpha=0.55, linewidth=0)
@@ -38,8 +36,7 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         ax.set_xscale("log")
         first, last = next(iter(bars.values()))[0][0], next(iter(bars.values()))[-1][1]
         ax.set_xlim(first, last)
-        _ticks(ax.xaxis, first, last)
-        ax.minorticks_off()
+        plots.log_ticks(ax.xaxis)
         for mark in (1, 2):
             ax.axvline(mark, color=INK, linewidth=0.8)
         ax.tick_params(left=False)
@@ -67,8 +64,7 @@ def by_family(
         families = {name: [m for m in maps if m in values] for name, maps in FAMILIES.items()}
         # A family below the panel is exact: an empty panel would say less than none.
         families = {name: maps for name, maps in families.items() if any(max(values[m]) > limits[0] for m in maps)}
-        figure = Figure(figsize=(WIDTH, 0.45 + 1.62 * len(families)), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(len(families), 1, sharex=True, sharey=True))
+        figure, axes = plots.panels(len(families), 0.45 + 1.62 * len(families), sharex=True, sharey=True)
         for ax, (family, maps) in zip(axes, families.items(), strict=True):
             for name, colour, dashes in zip(maps, COLOURS, LINES, strict=False):
                 at = xs if ends is None else ends[name]
@@ -85,14 +81,12 @@ def by_family(
                 ax.axvline(mark, color=GRID, linewidth=1)
             ax.set_ylim(*limits)
             ax.grid(axis="y")
-            ax.set_axisbelow(True)
             ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=1.9)
             plots.decades(ax)
             ax.tick_params(which="minor", bottom=False)
         if ends is None:
-            low, high = min(xs), max(xs)
-            _ticks(axes[-1].xaxis, low, high, (0.01, 0.1, 1, 2, 10, 50))
-            axes[-1].set_xlim(low, high)
+            axes[-1].set_xlim(min(xs), max(xs))
+            plots.log_ticks(axes[-1].xaxis, (0.01, 0.1, 1, 2, 10, 50))
         axes[-1].set_xlabel(x_label)
         figure.supylabel(y_label, fontsize=10)
         return figure
@@ -102,8 +96,7 @@ def growths(curves: pd.DataFrame) -> Figure:
     """For each field a panel: the largest spectral radius along a run for two maps, and the norms above them."""
     with plots.style():
         fields = list(curves.field.unique())
-        figure = Figure(figsize=(WIDTH, 0.7 + 1.5 * len(fields)), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(len(fields), 1, sharex=True))
+        figure, axes = plots.panels(len(fields), 0.7 + 1.5 * len(fields), sharex=True)
         for ax, field in zip(axes, fields, strict=True):
             maps = curves[curves.field == field].groupby("step", sort=False)
             for (name, found), colour in zip(maps, (ORANGE, BLUE), strict=True):
@@ -115,8 +108,8 @@ def growths(curves: pd.DataFrame) -> Figure:
             ax.set_yticks([0.5, 1, 2, 10], ["0.5", "1", "2", "10"])
             ax.minorticks_off()
             ax.grid(axis="y")
-        _ticks(axes[-1].xaxis, curves.dt.min(), curves.dt.max())
         axes[-1].set_xlim(curves.dt.min(), curves.dt.max())
+        plots.log_ticks(axes[-1].xaxis)
         axes[-1].set_xlabel("step dt, in samples of the field's own clock")
         figure.supylabel("growth of a small difference in one step", fontsize=10)
         plots.legend(figure, axes[0], columns=1)
@@ -126,8 +119,8 @@ def growths(curves: pd.DataFrame) -> Figure:
 def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[str, np.ndarray], unit: int) -> Figure:
     """c'g along a run on coloured ground, and a unit's state, exact and by each of some step maps."""
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 1.7 + 1.15 * len(stepped)), layout="constrained")
-        axes = figure.subplots(1 + len(stepped), 1, sharex=True, height_ratios=[1.3, *([1] * len(stepped))])
+        ratios = [1.3, *([1] * len(stepped))]
+        figure, axes = plots.panels(len(ratios), 1.7 + 1.15 * len(stepped), sharex=True, height_ratios=ratios)
         top = float(np.max(g)) * 1.3
         low = float(np.min(g)) / 1.3
         for start, end, region in ((low, 1, "monotone"), (1, 2, "overshooting"), (2, top, "divergent")):
@@ -137,8 +130,7 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
         axes[0].plot(time, g, color=INK, linewidth=1)
         axes[0].set_yscale("log")
         axes[0].set_ylim(low, top)
-        _ticks(axes[0].yaxis, low, top)
-        axes[0].minorticks_off()
+        plots.log_ticks(axes[0].yaxis)
         axes[0].set_title(f"c′g of unit {unit + 1}, a step", pad=2)
         for ax, (name, states) in zip(axes[1:], stepped.items(), strict=True):
             ax.plot(time, np.clip(states, -9, 9), color=ORANGE, linewidth=1.0, label="stepped")
@@ -150,9 +142,3 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
         axes[-1].set_xlabel("steps")
         axes[-1].legend(loc="lower left", ncols=2, handlelength=1.6)
         return figure
-
-
-def _ticks(axis: Axis, low: float, high: float, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> None:
-    """Plain numbers on a logarithmic axis."""
-    ticks = [t for t in at if low * 0.99 <= t <= high * 1.01]
-    axis.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])

@@ -11,21 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from experiments.demo.warped_runs import WarpedRun
-from experiments.reports.plots import (
-    BLUE,
-    DASHES,
-    GREEN,
-    GRID,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    PURPLE,
-    WIDTH,
-    decades,
-    legend,
-    style,
-)  # fmt: skip
+from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PAPER, PURPLE, decades, legend, panels, style
 
 __all__ = ["accuracies", "clocks", "deviations", "landing", "recording", "step_errors", "step_states", "warp"]
 
@@ -33,13 +19,13 @@ BY_CLOCK = (BLUE, ORANGE, GREEN, PURPLE)
 BY_MODEL = ((ORANGE, (0, (4, 1.5)), "o"), (BLUE, "-", "s"))
 ENVELOPE = 80  # points that a line of hundreds is drawn by
 SAMPLES = "what the clock shows, in samples"
+SHARED = {"sharex": True, "sharey": True}
 
 
 def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
     """Channels one above the other; xs (time, channels), standardized."""
     with style():
-        figure = Figure(figsize=(WIDTH, 0.9 + 0.52 * len(names)), layout="constrained")
-        ax = figure.add_subplot()
+        figure, (ax,) = panels(1, 0.9 + 0.52 * len(names))
         apart = 6.0
         for k, name in enumerate(names):
             ax.plot(np.arange(len(xs)), xs[:, k] - apart * k, color=BLUE, linewidth=0.8, label=name)
@@ -55,7 +41,7 @@ def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
 def clocks(runs: Sequence[WarpedRun], xs: np.ndarray, window: float, marked: tuple[int, int]) -> Figure:
     """One channel xs (time,) on every clock, one row a clock, over the same stretch of time; the same samples marked in each."""
     with style():
-        figure, axes = _rows(len(runs) + 1, 0.55, 0.78)
+        figure, axes = panels(len(runs) + 1, 0.55 + 0.78 * (len(runs) + 1), **SHARED)
         rows = [("as recorded", np.arange(len(xs), dtype=float)), *((run.clock.name, run.ts) for run in runs)]
         first, last = marked
         for ax, (name, ts) in zip(axes, rows, strict=True):
@@ -74,13 +60,13 @@ def clocks(runs: Sequence[WarpedRun], xs: np.ndarray, window: float, marked: tup
 def landing(runs: Sequence[WarpedRun], unwarped: np.ndarray, shown: slice, unit: int) -> Figure:
     """One unit's state on every clock against what the clock shows: with its speed, without it, and unwarped."""
     with style():
-        figure, axes = _rows(len(runs), 1.2, 1.0)
+        figure, axes = panels(len(runs), 1.2 + 1.0 * len(runs), **SHARED)
         for ax, run in zip(axes, runs, strict=True):
             _landing(ax, run, unwarped, shown, unit, 30, ("on its clock, without c′", "unwarped", "on its clock, times c′"))
             ax.set_title(run.clock.name, pad=2)
         axes[-1].set_xlabel(SAMPLES)
         figure.supylabel(f"state of unit {unit + 1}", fontsize=10)
-        legend(figure, axes[0], [1, 2, 0])
+        legend(figure, axes[0], order=[1, 2, 0])
         return figure
 
 
@@ -102,14 +88,14 @@ def warp(run: WarpedRun, xs: np.ndarray, unwarped: np.ndarray, shown: slice, uni
         _landing(below, run, unwarped, shown, unit, 60, labels)
         below.set_title("the state of one unit, where the clock shows c(t) = s")
         below.set_xlabel("s, in samples")
-        legend(figure, below, [1, 2, 0], 3, "outside lower center")
+        legend(figure, below, order=[1, 2, 0], columns=3, place="outside lower center")
         return figure
 
 
 def deviations(runs: Sequence[WarpedRun], limit: float) -> Figure:
     """The largest deviation over units along the recording, with and without the clock's speed, and the limit."""
     with style():
-        figure, (ax,) = _rows(1, 3.5, 0)
+        figure, (ax,) = panels(1, 3.5)
         smallest = limit
         for run, colour, dashes in zip(runs, BY_CLOCK, DASHES, strict=True):
             samples, (fine, gross) = _upper_envelope(run.deviation_with, run.deviation_without)
@@ -125,7 +111,7 @@ def deviations(runs: Sequence[WarpedRun], limit: float) -> Figure:
         ax.text(0.02 * last, smallest / 8, "times c′", ha="left", va="center")
         ax.set(yscale="log", ylim=(smallest / 40, 40), xlim=(0, last), xlabel=SAMPLES, ylabel="largest deviation of a unit")
         decades(ax)
-        _grid(ax)
+        ax.grid(axis="y")
         legend(figure, ax)
         return figure
 
@@ -133,13 +119,13 @@ def deviations(runs: Sequence[WarpedRun], limit: float) -> Figure:
 def step_states(exact: np.ndarray, stepped: Mapping[int, np.ndarray], shown: slice, unit: int) -> Figure:
     """One unit's state, exact and by Euler steps, one row for each number of steps a sample."""
     with style():
-        figure, axes = _rows(len(stepped), 0.95, 1.05)
+        figure, axes = panels(len(stepped), 0.95 + 1.05 * len(stepped), **SHARED)
         samples = np.arange(1, len(exact) + 1)[shown]
         for ax, (n, states) in zip(axes, stepped.items(), strict=True):
             ax.plot(samples, exact[shown], color=INK, linewidth=1.2, label="exact")
             ax.plot(samples, states[shown], "o-", color=ORANGE, markersize=2.6, linewidth=0.8, label="Euler steps")
             ax.set_title("1 step a sample: the cell as it is used" if n == 1 else f"slowed down: {n} steps a sample", pad=2)
-            _grid(ax)
+            ax.grid(axis="y")
         axes[0].set_xlim(samples[0], samples[-1])
         axes[-1].set_xlabel("samples read")
         figure.supylabel(f"state of unit {unit + 1}", fontsize=10)
@@ -150,7 +136,7 @@ def step_states(exact: np.ndarray, stepped: Mapping[int, np.ndarray], shown: sli
 def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float]) -> Figure:
     """Deviation of the Euler steps from the solution against steps a sample, both logarithmic."""
     with style():
-        figure, (ax,) = _rows(1, 3.1, 0)
+        figure, (ax,) = panels(1, 3.1)
         steps = np.asarray(ns, dtype=float)
         dotted: dict[str, Any] = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1}
         for errors, colour, marker, name in ((largest, BLUE, "o", "largest"), (rms, GREEN, "s", "root mean square")):
@@ -161,25 +147,25 @@ def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float
         ax.set_yscale("log")
         decades(ax)
         ax.set(xlabel="steps a sample, n (each covers 1/n of it)", ylabel="deviation from exact")
-        _grid(ax)
+        ax.grid(axis="y")
         legend(figure, ax)
         return figure
 
 
 def accuracies(
-    samples: Sequence[int], panels: Mapping[str, Mapping[str, Sequence[float]]], trained: tuple[int, int], chance: float
+    samples: Sequence[int], shares: Mapping[str, Mapping[str, Sequence[float]]], trained: tuple[int, int], chance: float
 ) -> Figure:
     """Two panels over samples a symbol, a line for each model; in the lower one the speeds `trained` at are shaded."""
     with style():
-        figure, axes = _rows(2, 0, 2.3)
-        for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+        figure, axes = panels(2, 4.6, **SHARED)
+        for ax, (title, lines) in zip(axes, shares.items(), strict=True):
             for (name, ys), (colour, dashes, marker) in zip(lines.items(), BY_MODEL, strict=True):
                 ax.plot(samples, ys, color=colour, linestyle=dashes, marker=marker, markersize=4.5, label=name)
             ax.axhline(chance, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
             ax.annotate("guessing", (0.5, chance), (0, 2), ("axes fraction", "data"), "offset points",
                         ha="center", va="bottom", fontsize=9, color=MUTED)  # fmt: skip
             ax.set_title(title, pad=2)
-            _grid(ax)
+            ax.grid(axis="y")
         # Above, a unit of time is what it was in training, and the number of samples in it is on no axis of the training.
         axes[1].axvspan(*trained, color=GRID, linewidth=0)
         _powers_of_two(axes[0], samples)
@@ -188,12 +174,6 @@ def accuracies(
         figure.supylabel("share of symbols recalled", fontsize=10)
         legend(figure, axes[0])
         return figure
-
-
-def _rows(n: int, height: float, each: float) -> tuple[Figure, list[Axes]]:
-    """Panels one above the other, on the same axes; heights in inches."""
-    figure = Figure(figsize=(WIDTH, height + each * n), layout="constrained")
-    return figure, list(figure.subplots(n, 1, sharex=True, sharey=True, squeeze=False)[:, 0])
 
 
 def _landing(
@@ -206,7 +186,7 @@ def _landing(
     ax.plot(samples, unwarped[shown, unit], color=INK, linewidth=1.1, label=labels[1])
     ax.plot(samples[::every], states[::every], "o", color=BLUE, markersize=3.4, label=labels[2])
     ax.set_xlim(samples[0], samples[-1])
-    _grid(ax)
+    ax.grid(axis="y")
 
 
 def _bare(ax: Axes, title: str) -> None:
@@ -214,11 +194,6 @@ def _bare(ax: Axes, title: str) -> None:
     ax.set_title(title, pad=2)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-
-
-def _grid(ax: Axes) -> None:
-    ax.grid(axis="y")
-    ax.set_axisbelow(True)
 
 
 def _powers_of_two(ax: Axes, ns: Sequence[int]) -> None:

@@ -1,22 +1,21 @@
 r"""Figures that several studies draw, from the least to the largest of what differs over seeds.
 
 bands       lines over x with bands, panel above panel
-dots        a row and a dot for each group
+dots        a row and a dot for each name
 log_dots    dots on a logarithmic axis that has a place for exactly zero
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from experiments.reports import plots
-from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE, WIDTH
+from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE
 from experiments.reports.spreads import NotEnoughError, Spread
 
 __all__ = ["LOOKS", "Lines", "bands", "dots", "log_dots"]
@@ -44,15 +43,14 @@ def bands(
     """
     looks = _looks(panels)
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 1.0 + 0.2 * -(-len(looks) // 2) + 1.55 * len(panels)), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True, sharey=True))
+        height = 1.0 + 0.2 * -(-len(looks) // 2) + 1.55 * len(panels)
+        figure, axes = plots.panels(len(panels), height, sharex=True, sharey=True)
         xs = sorted({x for lines in panels.values() for points in lines.values() for x in points})
         for ax, (title, lines) in zip(axes, panels.items(), strict=True):
             for name, points in lines.items():
                 _band(ax, name, points, *looks[name])
             ax.set_title(title, pad=2)
             ax.grid(axis="y")
-            ax.set_axisbelow(True)
         if y_log:
             axes[0].set_yscale("log")
         if y_limits is not None:
@@ -67,41 +65,21 @@ def bands(
         _x_axis(axes[-1], xs, x_log)
         axes[-1].set_xlabel(x_label)
         figure.supylabel(y_label, fontsize=10)
-        _legend(figure, axes)
+        plots.legend(figure, *axes, length=2.6)
         return figure
 
 
-def dots(
-    groups: Mapping[str, Mapping[str, Spread]], x_label: str, *, x_log: bool = False, x_limits: tuple[float, float] | None = None
-) -> Figure:
-    r"""A row for each name and in it a dot for each model: the mean, with a bar from the least to the largest.
-
-    Args:    groups: row -> model -> spread.
-    Raises:  NotEnoughError without any row;  ValueError for more than five models.
-    """
-    looks = _looks({row: {name: {0.0: value} for name, value in models.items()} for row, models in groups.items()})
+def dots(rows: Mapping[str, Spread], x_label: str, x_limits: tuple[float, float]) -> Figure:
+    """A row for each name: a dot at the mean, with a bar from the least to the largest."""
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 1.0 + (0.15 + 0.17 * len(looks)) * len(groups)), layout="constrained")
-        ax = figure.add_subplot()
-        apart = 0.7 / len(looks)
-        for row, models in enumerate(groups.values()):
-            for k, (name, (colour, _, marker)) in enumerate(looks.items()):
-                if name in models:
-                    y, value = row + apart * (k - (len(looks) - 1) / 2), models[name]
-                    ax.plot([value.low, value.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
-                    ax.plot(value.mean, y, marker, color=colour, markersize=5, label=name if row == 0 else None)
-        ax.set_yticks(range(len(groups)), list(groups))
-        ax.set_ylim(len(groups) - 0.5, -0.5)
-        ax.tick_params(left=False)
-        ax.spines["left"].set_visible(False)
-        if x_log:
-            ax.set_xscale("log")
-        if x_limits is not None:
-            ax.set_xlim(*x_limits)
+        figure, (ax,) = plots.panels(1, 1.0 + 0.32 * len(rows))
+        for row, value in enumerate(rows.values()):
+            ax.plot([value.low, value.high], [row, row], color=ORANGE, linewidth=1.6, solid_capstyle="butt")
+            ax.plot(value.mean, row, "o", color=ORANGE, markersize=5)
+        _name_rows(ax, list(rows))
+        ax.set_xlim(*x_limits)
         ax.grid(axis="x")
-        ax.set_axisbelow(True)
         ax.set_xlabel(x_label)
-        _legend(figure, np.atleast_1d(np.asarray(ax)))
         return figure
 
 
@@ -121,8 +99,7 @@ def log_dots(rows: Mapping[str, Mapping[str, float]], label: str) -> Figure:
     names = list(dict.fromkeys(name for series in rows.values() for name in series))
     looks = dict(zip(names, LOOKS, strict=False))
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 1.1 + 0.4 * len(rows)), layout="constrained")
-        ax = figure.add_subplot()
+        figure, (ax,) = plots.panels(1, 1.1 + 0.4 * len(rows))
         for place, series in enumerate(rows.values()):
             for k, name in enumerate(names):
                 if name in series:
@@ -136,14 +113,10 @@ def log_dots(rows: Mapping[str, Mapping[str, float]], label: str) -> Figure:
         exponents = range(low, high + 1, max(1, -(-(high - low) // 5)))
         ax.set_xticks([zero, *exponents], ["0 exactly", *(f"{10.0**e:g}" for e in exponents)])
         ax.set_xlim(zero - 0.06 * (high - zero), high + 0.06 * (high - zero))
-        ax.set_yticks(range(len(rows)), list(rows))
-        ax.set_ylim(len(rows) - 0.5, -0.5)
-        ax.tick_params(left=False)
-        ax.spines["left"].set_visible(False)
+        _name_rows(ax, list(rows))
         ax.grid(axis="both")
-        ax.set_axisbelow(True)
         ax.set_xlabel(label)
-        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=2, handlelength=1.2, columnspacing=1.2)
+        plots.legend(figure, ax, length=1.2)
         return figure
 
 
@@ -173,8 +146,9 @@ def _x_axis(ax: Axes, xs: list[float], log: bool) -> None:
         ax.tick_params(which="minor", bottom=False)
 
 
-def _legend(figure: Figure, axes: np.ndarray) -> None:
-    labelled = [pair for ax in axes for pair in zip(*ax.get_legend_handles_labels(), strict=True)]
-    once = {label: handle for handle, label in reversed(labelled)}
-    handles = dict(reversed(once.items()))
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=2, handlelength=2.6, columnspacing=1.2)
+def _name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """From the top, without an axis of their own."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.tick_params(left=False)
+    ax.spines["left"].set_visible(False)

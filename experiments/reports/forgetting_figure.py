@@ -13,7 +13,7 @@ from torch import Tensor
 
 from experiments.models.forgetting import forgetting_times
 from experiments.reports import plots
-from experiments.reports.plots import BLUE, INK, MUTED, ORANGE, WIDTH
+from experiments.reports.plots import BLUE, INK, MUTED, ORANGE
 
 __all__ = ["forgetting_figure"]
 
@@ -45,8 +45,7 @@ def forgetting_figure(influence: Tensor | np.ndarray, timescales: Tensor | np.nd
     shares = np.divide(shares, largest, out=np.zeros_like(shares), where=largest > 0)
     times = _times(shares)
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 6.6), layout="constrained")
-        above, below = figure.subplots(2, 1, height_ratios=[1.15, 1])
+        figure, (above, below) = plots.panels(2, 6.6, height_ratios=[1.15, 1])
         _memories(above, shares, scales)
         _scale(figure, above)
         _agreement(below, scales, times, len(shares))
@@ -115,19 +114,10 @@ def _agreement(ax: Axes, scales: np.ndarray, times: np.ndarray, horizon: int) ->
     if late.any():
         at_end = np.full(int(late.sum()), float(horizon))
         ax.plot(scales[late], at_end, "^", color=ORANGE, markersize=5, label="not before the end")
-    for axis, scale, limits, name in (
-        (ax.xaxis, ax.set_xscale, ax.set_xlim, ax.set_xticks),
-        (ax.yaxis, ax.set_yscale, ax.set_ylim, ax.set_yticks),
-    ):
-        scale("log")
-        limits(low, high)
-        ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000) if low <= t <= high]
-        if ticks:
-            name(ticks, [f"{t:g}" for t in ticks])
-        axis.set_tick_params(which="minor", size=0)
-    ax.minorticks_off()
+    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+    for axis in (ax.xaxis, ax.yaxis):
+        plots.log_ticks(axis, [m * 10**e for e in range(-1, 5) for m in (1, 2, 5)])
     ax.set_xlabel("set time scale, in samples")
     ax.set_ylabel("measured, in samples")
     ax.grid()
-    ax.set_axisbelow(True)
     ax.legend(loc="best", handlelength=1.6)

@@ -1,4 +1,4 @@
-r"""What all figures share: one column wide, one style, and powers of ten on an axis; matplotlib without pyplot's global state.
+r"""What all figures share: a style, panels, a legend, logarithmic ticks; matplotlib without pyplot's global state.
 
 Wide enough for a column of text, with letters that a phone can still show. Colours are placeholders; `svg` puts the page's in
 their place. They differ for the colour-blind too, and no figure relies on colour alone.
@@ -13,12 +13,13 @@ from typing import Any, Literal, cast
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from experiments.reports.colours import COLOURS
 
 __all__ = ["BLUE", "DASHES", "GREEN", "GRID", "INK", "MUTED", "ORANGE", "PAPER", "PURPLE", "STYLE", "WIDTH", "decades",
-           "legend", "style"]  # fmt: skip
+           "legend", "log_ticks", "panels", "style"]  # fmt: skip
 
 INK, MUTED, GRID, PAPER, BLUE, ORANGE, GREEN, PURPLE = (placeholder for placeholder, _ in COLOURS.values())
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
@@ -31,7 +32,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": MUTED, "axes.labelcolor": INK,
     "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
     "legend.frameon": False, "axes.facecolor": "none", "figure.facecolor": "none", "grid.color": GRID, "grid.linewidth": 0.8,
-    "axes.titlelocation": "left", "axes.unicode_minus": True, "axes.formatter.use_mathtext": False,
+    "axes.titlelocation": "left", "axes.unicode_minus": True, "axes.axisbelow": True, "axes.formatter.use_mathtext": False,
 }  # fmt: skip
 
 
@@ -40,16 +41,29 @@ def style(**more: str) -> AbstractContextManager[None]:
     return rc_context(cast(Any, {**STYLE, **more}))
 
 
+def panels(count: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Panels one above the other, in a figure of that height in inches; `options` as for `Figure.subplots`."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, list(figure.subplots(count, 1, squeeze=False, **options)[:, 0])
+
+
 def legend(
-    figure: Figure, ax: Axes, order: Sequence[int] | None = None, columns: int = 2, place: Place = "outside upper left"
-) -> None:
-    """The labels of one panel, outside of all panels."""
-    handles, labels = ax.get_legend_handles_labels()
-    shown = range(len(labels)) if order is None else order
-    figure.legend(
-        [handles[k] for k in shown], [labels[k] for k in shown], loc=place, ncols=columns, handlelength=2.2,
-        columnspacing=1.2,
-    )  # fmt: skip
+    figure: Figure, *axes: Axes, order: Sequence[int] = (), columns: int = 2, place: Place = "outside upper left",
+    length: float = 2.2,
+) -> None:  # fmt: skip
+    """Every label of these panels once, perhaps in another order, outside of all panels."""
+    once = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    labels = [list(once)[k] for k in order or range(len(once))]
+    handles = [once[label] for label in labels]
+    figure.legend(handles, labels, loc=place, ncols=columns, handlelength=length, columnspacing=1.2)
+
+
+def log_ticks(axis: Axis, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> None:
+    """Plain numbers on a logarithmic axis, those within its limits."""
+    low, high = axis.get_view_interval()
+    if ticks := [t for t in at if low * 0.99 <= t <= high * 1.01]:
+        axis.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
+    axis.minorticks_off()
 
 
 def decades(ax: Axes) -> None:

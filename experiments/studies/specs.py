@@ -152,10 +152,10 @@ class Dots:
         from experiments.reports.bands import dots  # noqa: PLC0415
         from experiments.studies.results import spreads  # noqa: PLC0415
 
-        found = {str(key): {"": value} for (key,), value in spreads(_frame(self.data, results), [self.by], self.x).items()}
+        found = {str(key): value for (key,), value in spreads(_frame(self.data, results), [self.by], self.x).items()}
         if not found:
             raise NotEnoughError("there is no point to draw yet")
-        return dots(found, self.x_label, x_limits=self.x_limits(min(row[""].low for row in found.values())))
+        return dots(found, self.x_label, self.x_limits(min(value.low for value in found.values())))
 
 
 @dataclass(frozen=True)

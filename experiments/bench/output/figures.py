@@ -121,12 +121,9 @@ def _ratios(ax: Axes, title: str, rows: pd.DataFrame) -> None:
     ax.set_yticks(range(len(lines)), [_plain(name) for name in lines])
     ax.invert_yaxis()
     ax.grid(axis="x")
-    ax.set_axisbelow(True)
     ax.set_title(title)
     ax.set_xlabel(f"times {_plain(base)}")
-    ticks = _ticks(*ax.get_xlim())
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
+    plots.log_ticks(ax.xaxis, _ticks(*ax.get_xlim()))
 
 
 def _curves(ax: Axes, sweep: str, curves: pd.DataFrame) -> None:
@@ -138,10 +135,8 @@ def _curves(ax: Axes, sweep: str, curves: pd.DataFrame) -> None:
         ax.plot(points.index, points, "o", linestyle=DASHES[k % 4], color=colour, markersize=3, label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ticks = _ticks(*ax.get_ylim())
-    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.set_xticks(curves.columns, [f"{x:g}" for x in curves.columns])
-    ax.minorticks_off()
+    plots.log_ticks(ax.yaxis, _ticks(*ax.get_ylim()))
+    plots.log_ticks(ax.xaxis, [float(x) for x in curves.columns])
     if sweep.endswith("error"):
         ax.invert_xaxis()
     ax.set_title(sweep[0].upper() + sweep[1:])

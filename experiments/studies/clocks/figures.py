@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -64,14 +64,13 @@ def accuracy_over_clocks(
             ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color=MUTED, fontsize=9)
             ax.set_title(f"{row}\n{column}" if len(columns) > 1 else row, pad=2, fontsize=9)
             ax.grid(axis="y")
-            ax.set_axisbelow(True)
         axes[0, 0].set_ylim(-0.03, 1.05)
         shown = clocks[:: max(1, -(-len(clocks) // (4 if len(columns) > 1 else 8)))]
         axes[0, 0].set_xticks(shown, [clock_words(c) for c in shown])
         axes[0, 0].minorticks_off()
         figure.supxlabel(x_label, fontsize=10)
         figure.supylabel("accuracy", fontsize=10)
-        _legend(figure, axes.flat)
+        plots.legend(figure, *axes.flat, length=2.6)
         return figure
 
 
@@ -80,8 +79,7 @@ def accuracy_over_g_dt(rows: pd.DataFrame, x_label: str) -> Figure:
     if rows.empty:
         raise NotEnoughError("there is no point to draw yet")
     with plots.style():
-        figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
-        ax = figure.add_subplot()
+        figure, (ax,) = plots.panels(1, 3.4)
         for bound in (1.0, 2.0):
             ax.axvline(bound, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
         for way in ("euler", "exponential-euler", "exact"):
@@ -91,15 +89,11 @@ def accuracy_over_g_dt(rows: pd.DataFrame, x_label: str) -> Figure:
             ax.plot(marks["exact_largest"].tolist(), marks["accuracy"].tolist(), marker, **looks)
         ax.set_xscale("log")
         ax.set_ylim(-0.03, 1.05)
-        low, high = ax.get_xlim()
-        ticks = [x for x in (0.01, 0.1, 0.5, 1, 2, 5, 10, 100, 1000) if low <= x <= high]
-        ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
-        ax.minorticks_off()
+        plots.log_ticks(ax.xaxis, (0.01, 0.1, 0.5, 1, 2, 5, 10, 100, 1000))
         ax.set_xlabel(x_label)
         ax.set_ylabel("accuracy")
         ax.grid(axis="y")
-        ax.set_axisbelow(True)
-        _legend(figure, [ax])
+        plots.legend(figure, ax, length=2.6)
         return figure
 
 
@@ -110,8 +104,3 @@ def _line(ax: Axes, way: str, rows: pd.DataFrame) -> None:
     ax.fill_between(list(points), lows, highs, color=colour, alpha=0.2, linewidth=0)
     means = [value.mean for value in points.values()]
     ax.plot(list(points), means, color=colour, linestyle=dashes, marker=marker, markersize=3.6, label=name)
-
-
-def _legend(figure: Figure, axes: Iterable[Axes]) -> None:
-    once = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(once.values(), once.keys(), loc="outside upper left", ncols=2, handlelength=2.6, columnspacing=1.2)
