@@ -5,15 +5,17 @@ bytes -> a file beside it -> fsync -> rename -> fsync of the folder
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from experiments.usage import UsageError
 
-__all__ = ["PART", "not_writable", "ready_folder", "write_all", "write_atomically"]
+__all__ = ["PART", "check_output", "not_writable", "read_json", "ready_folder", "write_all", "write_atomically", "write_json"]
 
 PART = ".part"  # the ending of a file that is not whole yet
 AT_ONCE = 1 << 20
@@ -48,6 +50,33 @@ def write_all(file: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest[:AT_ONCE]) :]
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A value as JSON. Raises: OSError, as `write_atomically`."""
+    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file, None where there is none or it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def check_output(out: Path) -> None:
+    """Refuse a file that cannot be written before minutes of work are lost. Raises: UsageError."""
+    if out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file in it.")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {out}: there is no folder {out.parent}.")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot write to {out.parent} ({error.strerror or error}).") from None
 
 
 def ready_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UsageError", "check_word", "did_you_mean", "nearest"]
+__all__ = ["UsageError", "check_word", "nearest"]
 
 
 class UsageError(Exception):
@@ -22,10 +22,5 @@ def check_word(kind: str, word: str, known: Iterable[str]) -> None:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The word, and the one that was meant or all there are: 'dmo'; did you mean 'demo'?"""
     known = list(known)
-    return f"{word!r}" + (did_you_mean(word, known) or f"; there is {', '.join(known)}.")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "; did you mean 'demo'?" where something known is near, else nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"{word!r}; did you mean {near[0]!r}?" if near else f"{word!r}; there is {', '.join(known)}."

@@ -12,9 +12,8 @@ from typing import Any
 from derivations.book import decide_all
 from derivations.claim import Claim
 from experiments.derive import latex, page, table
-from experiments.files import write_atomically
+from experiments.files import check_output, write_atomically
 from experiments.interruption import checkpoint
-from experiments.usage import UsageError
 
 __all__ = ["KEYS", "as_json", "run"]
 
@@ -26,10 +25,8 @@ WIDTH = 120  # of a table that no terminal sets the width of
 
 def run(source: str | None, form: str, out: Path | None) -> bool:
     """Whether every claim's decision is as recorded."""
-    if out is not None and not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}.")
-    if out is not None and out.is_dir():
-        raise UsageError(f"--out {out} is a folder; name a file in it.")
+    if out is not None:
+        check_output(out)
     claims: list[Claim] = []
     decided = _watched(decide_all(source, workers=1 if source else WORKERS), claims)
     if form == "table" and out is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["facts", "limited"]
+__all__ = ["cores", "facts", "limited"]
 
 PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy", "torchode", "diffrax", "jax")
 COMPILERS = ("c++", "g++", "clang++")
@@ -30,7 +30,7 @@ def facts(device: str = "cpu") -> dict[str, str]:
         "processor": model,
         "vectors": ", ".join(word for flag, word in VECTORS.items() if flag in flags) or "unknown",
         "torch's vectors": torch.backends.cpu.get_cpu_capability(),
-        "cores": str(_cores()),
+        "cores": str(os.cpu_count() or 1),
         "threads": str(torch.get_num_threads()),
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
@@ -45,25 +45,26 @@ def facts(device: str = "cpu") -> dict[str, str]:
 @contextmanager
 def limited(threads: int | None) -> Iterator[None]:
     """So many threads for everyone, torch or not: this process and its children keep to so many cores."""
-    before, cores = torch.get_num_threads(), _affinity()
+    before, allowed = torch.get_num_threads(), _affinity()
     try:
         if threads is not None:
             torch.set_num_threads(threads)
-            if cores is not None and threads < len(cores):
-                os.sched_setaffinity(0, sorted(cores)[:threads])
+            if allowed is not None and threads < len(allowed):
+                os.sched_setaffinity(0, sorted(allowed)[:threads])
         yield
     finally:
         torch.set_num_threads(before)
-        if cores is not None:
-            os.sched_setaffinity(0, cores)
+        if allowed is not None:
+            os.sched_setaffinity(0, allowed)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(_affinity() or ()) or os.cpu_count() or 1
 
 
 def _affinity() -> set[int] | None:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
 
 
 def _processor() -> tuple[str, frozenset[str]]:

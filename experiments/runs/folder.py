@@ -9,7 +9,6 @@ result.json                   once it is completed: measures on the split "test"
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from experiments.files import not_writable
+from experiments.files import not_writable, read_json
 from experiments.models.sequence_model import SequenceModel
 from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
 from experiments.runs.configuration import Configuration
@@ -25,8 +24,8 @@ from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
 __all__ = [
-    "CONFIG", "METRICS", "RESULT", "check_same_run", "held_folder", "load", "read_configuration", "read_json",
-    "read_result", "refused_misfits",
+    "CONFIG", "METRICS", "RESULT", "check_same_run", "held_folder", "load", "read_configuration", "read_result",
+    "refused_misfits",
 ]  # fmt: skip
 
 CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".lock"
@@ -130,12 +129,3 @@ def check_same_run(folder: Path, before: Configuration, configuration: Configura
             f"{folder} holds a run on other data: what {configuration.task_name} reads is not what it was when the run was "
             "begun. Give the same, or choose another --out DIR."
         )
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file, None where there is none or it cannot be read."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

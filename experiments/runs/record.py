@@ -6,7 +6,6 @@ same, wall-clock seconds aside, whether the run was interrupted or not.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,11 +16,11 @@ from typing import Any, Self
 
 import torch
 
-from experiments.files import PART, write_all, write_atomically
-from experiments.reports.machine import facts
+from experiments.files import PART, read_json, write_all, write_atomically, write_json
+from experiments.reports.machine import cores, facts
 from experiments.runs.checkpoints import Checkpoints, State
 from experiments.runs.configuration import MOST_THREADS, Configuration
-from experiments.runs.folder import CONFIG, METRICS, RESULT, read_json
+from experiments.runs.folder import CONFIG, METRICS, RESULT
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
@@ -89,7 +88,7 @@ class Record:
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Raises: StoppedError."""
         with self._writing():
-            write_atomically(self.folder / RESULT, json.dumps(result, indent=1) + "\n")
+            write_json(self.folder / RESULT, result)
 
     def _write_config(self) -> None:
         known = facts()
@@ -103,7 +102,7 @@ class Record:
             "commit": _commit(),
             "begun": known["date"],
         }
-        write_atomically(self.folder / CONFIG, json.dumps(config, indent=1) + "\n")
+        write_json(self.folder / CONFIG, config)
 
     def _threads(self, found: Mapping[str, Any]) -> int | None:
         """As many as recorded. Raises: UsageError for what is no number of threads."""
@@ -117,9 +116,8 @@ class Record:
 
     def _compare(self, found: Mapping[str, Any]) -> None:
         """Say what else than the configuration is not as it was: the last bits may depend on it."""
-        cores = _cores()
-        if self.threads > cores:
-            print(f"The run was begun with {self.threads} threads and goes on with as many, on {cores} core(s).", file=sys.stderr)
+        if self.threads > (here := cores()):
+            print(f"The run was begun with {self.threads} threads and goes on with as many, on {here} core(s).", file=sys.stderr)
         then, now = found.get("versions"), facts()
         for name in PACKAGES:
             if isinstance(then, dict) and then.get(name, now[name]) != now[name]:
@@ -161,10 +159,6 @@ def _step_of(line: bytes) -> int:
     """The step of a row, 0 for what is none or was torn."""
     digits = line.partition(b",")[0]
     return int(digits) if digits.isdigit() and len(digits) < MOST_DIGITS and line.endswith(b"\n") else 0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _commit() -> str | None:

@@ -13,7 +13,7 @@ import tyro
 
 from experiments.studies.registry import STUDIES, check_name, study_named
 from experiments.studies.study import SCALES
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import UsageError, check_word
 
 __all__ = ["COMMANDS"]
 
@@ -56,9 +56,7 @@ def run(
         data: Folder of recordings, with uci_har/ and japanese_vowels/ in it; only for studies of them.
     """
     address = check_name(name)
-    if scale not in SCALES:
-        hint = did_you_mean(scale, SCALES) or f"; there is {', '.join(SCALES)}."
-        raise UsageError(f"there is no scale {scale!r}{hint}")
+    check_word("scale", scale, SCALES)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
     part = (1, 1) if shard is None else _shard(shard)

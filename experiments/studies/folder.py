@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from experiments.files import write_atomically
+from experiments.files import read_json, write_atomically, write_json
 from experiments.studies.study import Measured, Record, Run
 from experiments.usage import UsageError
 
@@ -52,7 +52,7 @@ def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapp
     expected = {run.key: configuration_of(run) for run in runs}
     command = about["command"]
     if not (folder / "study.json").exists():
-        _write(folder, {"study": name, "scale": scale, **about, "commands": [command], "runs": expected})
+        write_json(folder / "study.json", {"study": name, "scale": scale, **about, "commands": [command], "runs": expected})
         return
     before = described(folder)
     if (before["study"], before["scale"]) != (name, scale):
@@ -65,7 +65,7 @@ def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapp
     # Runs may come to those that are there, as when a recording is there at last; none may change or go.
     if command not in before["commands"] or expected != before["runs"]:
         commands = list(dict.fromkeys([*before["commands"], command]))
-        _write(folder, {**before, "commands": commands, "runs": expected})
+        write_json(folder / "study.json", {**before, "commands": commands, "runs": expected})
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -88,15 +88,11 @@ def described(folder: Path) -> dict[str, Any]:
 
 def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | None:
     """The record of a run, None where there is none or it is damaged. Raises: UsageError if it is of another configuration."""
-    try:
-        found = json.loads((place_of(folder, key) / "rows.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    whole = isinstance(found, dict) and all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items())
-    if not whole or found["key"] != key:
+    found = read_json(place_of(folder, key) / "rows.json") or {}
+    if not all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items()) or found["key"] != key:
         return None
     _refuse_change(folder, key, found["configuration"], configuration)
-    return dict(found)
+    return found
 
 
 def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) -> None:
@@ -112,15 +108,14 @@ def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) ->
         "diverged": measured.diverged,
         "made": {**made, **_threads_in(place)},
     }
-    write_atomically(place / "rows.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_json(place / "rows.json", record)
     (place / "error.txt").unlink(missing_ok=True)
 
 
 def _threads_in(place: Path) -> dict[str, str]:
     """The threads that a training was begun with, and so went on with, whatever this call has; {} where that is not known."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return {"threads": str(int(json.loads((place / "config.json").read_text(encoding="utf-8"))["threads"]))}
-    return {}
+    threads = (read_json(place / "config.json") or {}).get("threads")
+    return {"threads": str(threads)} if isinstance(threads, int) else {}
 
 
 def fail(folder: Path, key: str, traceback: str) -> None:
@@ -153,10 +148,6 @@ def claimed(place: Path) -> Iterator[bool]:
             yield True
         finally:
             lock.release()
-
-
-def _write(folder: Path, asked: Mapping[str, Any]) -> None:
-    write_atomically(folder / "study.json", json.dumps(asked, indent=1, ensure_ascii=False) + "\n")
 
 
 def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:

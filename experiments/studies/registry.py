@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 
 from experiments.studies.study import Study
-from experiments.usage import UsageError, did_you_mean
+from experiments.usage import check_word
 
 __all__ = ["STUDIES", "check_name", "loaded", "study_named"]
 
@@ -24,9 +24,7 @@ STUDIES = {
 
 def check_name(name: str) -> str:
     """Where that study is, without importing it. Raises: UsageError, with the nearest name."""
-    if name not in STUDIES:
-        hint = did_you_mean(name, STUDIES) or f"; there is {', '.join(STUDIES)}."
-        raise UsageError(f"there is no study {name!r}{hint}")
+    check_word("study", name, STUDIES)
     return STUDIES[name]
 
 
@@ -37,8 +35,7 @@ def study_named(name: str) -> Study:
 
 def loaded(address: str) -> Study:
     """The study at module:class."""
-    module, _, name = address.partition(":")
-    found = getattr(import_module(module), name)()
+    found = resolve_name(address)()
     if not isinstance(found, Study):
         raise TypeError(f"{address} is no Study.")
     return found

@@ -6,7 +6,6 @@ the last ones, unless the configuration has it. Without `--workers` there is one
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,14 +15,16 @@ from tqdm import tqdm
 
 from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
+from experiments.reports.machine import cores, facts
 from experiments.studies.folder import configuration_of, kept, opened
+from experiments.studies.html_page import write
 from experiments.studies.registry import loaded
 from experiments.studies.study import Record, Run, Study
 from experiments.studies.worker import BUSY, FAILED
 from experiments.studies.workers import RunEnd, WorkerPool
 from experiments.usage import UsageError
 
-__all__ = ["cores", "run"]
+__all__ = ["run"]
 
 
 def run(
@@ -60,15 +61,8 @@ def run(
         print(f"{done} of {len(mine)} runs are done and kept, those begun are saved. To go on: {command}", file=sys.stderr)
         raise
     progress.conclude()
-    from experiments.studies.html_page import write  # noqa: PLC0415
-
     _say(write(folder, study))
     return not progress.failed
-
-
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Progress:
@@ -124,8 +118,6 @@ def _headline(study: Study, record: Record) -> str:
 
 def _made(threads: int) -> dict[str, str]:
     """The machine and versions, in words."""
-    from experiments.reports.machine import facts  # noqa: PLC0415
-
     found = facts()
     names = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")
     return {**{name: found[name] for name in names}, "threads": str(threads)}

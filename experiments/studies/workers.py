@@ -114,18 +114,14 @@ class WorkerPool:
 
     def _with_messages(self) -> list[_Worker]:
         """Workers with a message, or that died."""
-        about: dict[Any, _Worker] = {}
-        for worker in self._workers:
-            about[worker.connection] = about[worker.process.sentinel] = worker
-        found = [about[thing] for thing in wait(list(about), self.every)]
-        return [worker for k, worker in enumerate(found) if worker not in found[:k]]
+        ready = wait([worker.connection for worker in self._workers], self.every)  # at its death the pipe ends
+        return [worker for worker in self._workers if worker.connection in ready]
 
     @staticmethod
     def _message(worker: _Worker) -> tuple[str, str, str] | None:
         """Its message; None of a dead one without any left."""
         try:
-            # A dead one may have sent one before.
-            return worker.connection.recv() if worker.connection.poll() else None
+            return worker.connection.recv()
         except (EOFError, OSError):
             return None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from experiments.usage import check_word
@@ -32,6 +32,5 @@ def task_named(name: str) -> type[Task]:
     Raises:  UsageError for another name, with the nearest one.
     """
     check_word("task", name, TASKS)
-    module, _, kind = TASKS[name].partition(":")
-    found: type[Task] = getattr(importlib.import_module(module), kind)
+    found: type[Task] = resolve_name(TASKS[name])
     return found

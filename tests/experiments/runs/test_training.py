@@ -442,7 +442,7 @@ def test_the_threads_are_those_of_the_first_start(tmp_path, monkeypatch, capsys)
     seen = []
     with pytest.raises(KilledError):
         train(configuration, tmp_path, progress=lambda *_: seen.append(torch.get_num_threads()) or killed_at(1)(*_))
-    monkeypatch.setattr("experiments.runs.record._cores", lambda: 1)
+    monkeypatch.setattr("experiments.runs.record.cores", lambda: 1)
     recorded = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**recorded, "threads": 3}))
     train(configuration, tmp_path, progress=lambda *_: seen.append(torch.get_num_threads()))

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.reports.bands import LOOKS, bands
+from experiments.reports.machine import cores
 from experiments.reports.marked import fill
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
 from experiments.studies.docs_page import section
@@ -28,7 +29,7 @@ from experiments.studies.html_page import as_html, write
 from experiments.studies.registry import STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
-from experiments.studies.runner import cores, run
+from experiments.studies.runner import run
 from experiments.studies.study import SCALES, Run
 from experiments.usage import UsageError
 
