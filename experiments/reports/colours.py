@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+__all__ = ["COLOURS", "variables"]
 
-__all__ = ["COLOURS", "DARK", "variables"]
-
-# name: what figures are drawn in (a colour found nowhere else), and the same role on a light page.
+# name: what figures are drawn in (a colour found nowhere else), and the same role on a light page and on a dark one.
 COLOURS = {
-    "ink": ("#010203", "#1b2126"),
-    "muted": ("#010204", "#5a6670"),
-    "grid": ("#010205", "#d9dee2"),
-    "paper": ("#010206", "#fdfdfc"),
-    "blue": ("#010207", "#0a64ad"),
-    "orange": ("#010208", "#c2530a"),
-    "green": ("#010209", "#007a5a"),
-    "purple": ("#01020a", "#8b4a9c"),
-}
-DARK = {
-    "ink": "#e7eaec",
-    "muted": "#9ba6af",
-    "grid": "#333b42",
-    "paper": "#14181b",
-    "blue": "#6db5f7",
-    "orange": "#ff9f5a",
-    "green": "#45c79b",
-    "purple": "#d2a3e2",
+    "ink": ("#010203", "#1b2126", "#e7eaec"),
+    "muted": ("#010204", "#5a6670", "#9ba6af"),
+    "grid": ("#010205", "#d9dee2", "#333b42"),
+    "paper": ("#010206", "#fdfdfc", "#14181b"),
+    "blue": ("#010207", "#0a64ad", "#6db5f7"),
+    "orange": ("#010208", "#c2530a", "#ff9f5a"),
+    "green": ("#010209", "#007a5a", "#45c79b"),
+    "purple": ("#01020a", "#8b4a9c", "#d2a3e2"),
 }
 
 
 def variables() -> str:
     """The colours as CSS variables, --ink, --paper, ..., for both kinds of paper."""
-    light = {name: colour for name, (_, colour) in COLOURS.items()}
-    return f"{_root(light)}\n@media (prefers-color-scheme: dark) {{ {_root(DARK)} }}"
-
-
-def _root(colours: Mapping[str, str]) -> str:
-    return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in colours.items()) + " }"
+    light, dark = (" ".join(f"--{name}: {each[k]};" for name, each in COLOURS.items()) for k in (1, 2))
+    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"

@@ -21,7 +21,7 @@ from experiments.reports.colours import COLOURS
 __all__ = ["BLUE", "DASHES", "GREEN", "GRID", "INK", "MUTED", "ORANGE", "PAPER", "PURPLE", "STYLE", "WIDTH", "decades",
            "legend", "log_ticks", "panels", "style"]  # fmt: skip
 
-INK, MUTED, GRID, PAPER, BLUE, ORANGE, GREEN, PURPLE = (placeholder for placeholder, _ in COLOURS.values())
+INK, MUTED, GRID, PAPER, BLUE, ORANGE, GREEN, PURPLE = (placeholder for placeholder, *_ in COLOURS.values())
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
 
 Place = Literal["outside upper left", "outside lower center"]

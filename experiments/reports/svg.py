@@ -23,7 +23,7 @@ NUMBER = re.compile(r"-?\d+\.\d{3,}")
 def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
     """The figure as an <svg> element for a page; `title` and `description` are plain text, read out in place of it."""
     drawn = _draw(figure, "none")
-    for name, (placeholder, _) in COLOURS.items():
+    for name, (placeholder, *_) in COLOURS.items():
         drawn = drawn.replace(placeholder, f"var(--{name})")
     body = _unique_ids(drawn[drawn.index(">", drawn.index("<svg")) + 1 :], key)
     body = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", body)
@@ -36,7 +36,7 @@ def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
 
 def with_colours(svg: str) -> str:
     """A page's figure as a file of its own, in the light colours, with the letters of whoever opens it."""
-    for name, (_, light) in COLOURS.items():
+    for name, (_, light, _) in COLOURS.items():
         svg = svg.replace(f"var(--{name})", light)
     paper = f"background: {COLOURS['paper'][1]}; font-family: sans-serif"
     return svg.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" style="{paper}" ', 1) + "\n"
@@ -45,7 +45,7 @@ def with_colours(svg: str) -> str:
 def standalone_svg(figure: Figure) -> str:
     """The figure as a file in the light colours, its text drawn as outlines."""
     drawn = _draw(figure, "path")
-    for placeholder, light in COLOURS.values():
+    for placeholder, light, _ in COLOURS.values():
         drawn = drawn.replace(placeholder, light)
     return drawn
 

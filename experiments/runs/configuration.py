@@ -74,6 +74,8 @@ class TrainingSettings:
 
 
 RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of their runs has them
+NAMES = ("task", "field", "integrator")
+SETTINGS = ("task_settings", "field_settings", "integrator_settings", "training")  # of the task, and of those in `SHARED`
 SHARED = FieldSettings, IntegratorSettings, TrainingSettings
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
@@ -99,34 +101,21 @@ class Configuration:
 
     def to_json(self) -> dict[str, Any]:
         """Names and settings, as `from_json` reads them. Raises: UsageError for a task that has no name."""
-        return {
-            "task": self.task_name,
-            "field": self.field,
-            "integrator": self.integrator,
-            "task_settings": _values(self.task),
-            "field_settings": _values(self.field_settings),
-            "integrator_settings": _values(self.integrator_settings),
-            "training": _values(self.training),
-        }
+        return self._names() | dict(zip(SETTINGS, map(_values, self._parts()), strict=True))
 
     @classmethod
     def from_json(cls, values: object) -> Configuration:
         """Raises: UsageError for what is no configuration."""
-        parts = ("task", "field", "integrator", "task_settings", "field_settings", "integrator_settings", "training")
+        parts = (*NAMES, *SETTINGS)
         if not isinstance(values, dict) or sorted(values) != sorted(parts):
             raise UsageError(f"a configuration is an object with {', '.join(parts)}.")
         for part in parts:
-            if not isinstance(values[part], str if part in parts[:3] else dict):
-                raise UsageError(f"{part} is {'a name' if part in parts[:3] else 'an object'}, got {values[part]!r}.")
+            if not isinstance(values[part], str if part in NAMES else dict):
+                raise UsageError(f"{part} is {'a name' if part in NAMES else 'an object'}, got {values[part]!r}.")
         own = {RENAMED.get(key, key): value for key, value in values["task_settings"].items()}
-        return cls(
-            settings_from(task_named(values["task"]), own),
-            values["field"],
-            values["integrator"],
-            settings_from(FieldSettings, values["field_settings"]),
-            settings_from(IntegratorSettings, values["integrator_settings"]),
-            settings_from(TrainingSettings, values["training"]),
-        )
+        task = settings_from(task_named(values["task"]), own)
+        shared: Any = (settings_from(kind, values[part]) for kind, part in zip(SHARED, SETTINGS[1:], strict=True))
+        return cls(task, values["field"], values["integrator"], *shared)
 
     def untrained_model(self) -> SequenceModel:
         """The model before training, a function of the configuration alone."""
@@ -151,7 +140,7 @@ class Configuration:
 
     def named(self) -> dict[str, Any]:
         """Names and settings, all by their keys."""
-        return {"task": self.task_name, "field": self.field, "integrator": self.integrator, **self.settings()}
+        return self._names() | self.settings()
 
     def differences(self, other: Configuration) -> list[str]:
         """Keys and names in which two configurations differ."""
@@ -168,6 +157,9 @@ class Configuration:
                 if value != setting.default:
                     words += ["--set", f"{setting.name}={words_of(value)}"]
         return shlex.join(words + ["--resume"] * resume)
+
+    def _names(self) -> dict[str, Any]:
+        return dict(zip(NAMES, (self.task_name, self.field, self.integrator), strict=True))
 
     def _parts(self) -> tuple[Any, ...]:
         return self.task, self.field_settings, self.integrator_settings, self.training
@@ -195,15 +187,11 @@ def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any],
     given: dict[type, dict[str, Any]] = {kind: {} for kind in (*SHARED, object)}
     for key, value in settings.items():
         given[homes.get(key, object)][key] = value
-    fields = settings_from(FieldSettings, given[FieldSettings], as_text=as_text)
-    integrators = settings_from(IntegratorSettings, given[IntegratorSettings], as_text=as_text)
-    training = settings_from(TrainingSettings, given[TrainingSettings], as_text=as_text)
+    shared: Any = [settings_from(each, given[each], as_text=as_text) for each in SHARED]
     # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.
     kind = task_named(task)
     assert not homes.keys() & setting_types(kind).keys(), "a key names one setting"
-    return Configuration(
-        settings_from(kind, given[object], as_text=as_text, others=homes), field, integrator, fields, integrators, training
-    )
+    return Configuration(settings_from(kind, given[object], as_text=as_text, others=homes), field, integrator, *shared)
 
 
 def _values(settings: Any) -> Mapping[str, Any]:

@@ -54,15 +54,15 @@ def where(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
     return frame
 
 
-def groups(frame: pd.DataFrame, by: Sequence[str]) -> dict[tuple[Any, ...], pd.DataFrame]:
-    """Rows of equal values in these columns, in the order in which they first come."""
+def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> dict[Any, pd.DataFrame]:
+    """Rows of equal values in one column, by the value, or in several, by a tuple; in the order in which they first come."""
     if frame.empty:
         return {}
-    found = frame.groupby(list(by), sort=False, dropna=False)
-    return {tuple(map(_plain, key)): same for key, same in found}
+    found = frame.groupby(by if isinstance(by, str) else list(by), sort=False, dropna=False)
+    return {tuple(map(_plain, key)) if isinstance(key, tuple) else _plain(key): same for key, same in found}
 
 
-def spreads(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[tuple[Any, ...], Spread]:
+def spreads(frame: pd.DataFrame, by: str | Sequence[str], column: str) -> dict[Any, Spread]:
     """The spread of a column in each group."""
     return {key: spread(same[column]) for key, same in groups(frame, by).items()}
 

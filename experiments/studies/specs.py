@@ -118,18 +118,18 @@ class Bands:
         if self.panels is None:
             return self._drawn(bands, {"": self._lines(frame, column, names)})
         by, titles = self.panels
-        found = {key: same for (key,), same in groups(frame, [by]).items()}
+        found = groups(frame, by)
         order = {key: titles.format(key) for key in sorted(found)} if isinstance(titles, str) else titles
         return self._drawn(bands, {title: self._lines(found[key], column, names) for key, title in order.items() if key in found})
 
     def _lines(self, frame: pd.DataFrame, column: str, names: Mapping[Any, str]) -> dict[str, dict[float, Spread]]:
         from experiments.studies.results import groups, spreads  # noqa: PLC0415
 
-        points = groups(frame, [column])
+        points = groups(frame, column)
         return {
-            name: {float(x): value for (x,), value in spreads(points[key,], [self.x], self.y).items()}
+            name: {float(x): value for x, value in spreads(points[key], self.x, self.y).items()}
             for key, name in names.items()
-            if (key,) in points
+            if key in points
         }
 
     def _drawn(self, bands: Callable[..., Figure], panels: Mapping[str, Any]) -> Figure:
@@ -152,7 +152,7 @@ class Dots:
         from experiments.reports.bands import dots  # noqa: PLC0415
         from experiments.studies.results import spreads  # noqa: PLC0415
 
-        found = {str(key): value for (key,), value in spreads(_frame(self.data, results), [self.by], self.x).items()}
+        found = {str(key): value for key, value in spreads(_frame(self.data, results), self.by, self.x).items()}
         if not found:
             raise NotEnoughError("there is no point to draw yet")
         return dots(found, self.x_label, self.x_limits(min(value.low for value in found.values())))

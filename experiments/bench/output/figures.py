@@ -21,7 +21,7 @@ from experiments.reports.svg import standalone_svg
 
 __all__ = ["overview", "save"]
 
-LIGHT = dict(COLOURS.values())
+LIGHT = {placeholder: light for placeholder, light, _ in COLOURS.values()}
 BLUE, ORANGE, GREEN, PURPLE, INK, MUTED = (COLOURS[name][1] for name in ("blue", "orange", "green", "purple", "ink", "muted"))
 ENGINES = {
     "compiled": (BLUE, "o", "ours, compiled"),

@@ -177,7 +177,7 @@ class CompressedRecordings(Study):
         parts, falls_in_words, numbers = list[Part](), list[str](), dict[str, float | int | str]()
         for title, name in sources.items():
             mine, fastest = where(rows, recording=name), SOURCES[name].speeds[-1]
-            found = {way: same["fall"] for (way,), same in groups(where(mine, clock=fastest), ["trained"]).items()}
+            found = {way: same["fall"] for way, same in groups(where(mine, clock=fastest), "trained").items()}
             falls: dict[str, Spread] = {way: spread(found[way]) for way in WAYS if way in found}
             falls_in_words.append(f"{title} at c = {fastest:g}: {', '.join(f'{WAYS[way]} by {falls[way]}' for way in falls)}")
             numbers |= {f"{name}, {WAYS[way]}: fall from c = 1 to {fastest:g}": str(fall) for way, fall in falls.items()}

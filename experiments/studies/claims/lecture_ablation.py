@@ -40,14 +40,14 @@ def agreements(rows: pd.DataFrame, measured: str = "measured") -> list[float]:
     """Spearman's rank correlation in each run; units that never forget are the slowest. nan where all are equal."""
     from scipy.stats import spearmanr  # noqa: PLC0415
 
-    known = [run[run[measured].notna()] for run in groups(rows, ["key"]).values()]
+    known = [run[run[measured].notna()] for run in groups(rows, "key").values()]
     return [float(spearmanr(run["set"], run[measured]).statistic) if run[measured].nunique() > 1 else math.nan for run in known]
 
 
 def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
     """Over runs, the median measured time of the third of the units that was set shortest, or longest."""
     found = []
-    for run in groups(rows, ["key"]).values():
+    for run in groups(rows, "key").values():
         units, third = run.sort_values("set", kind="stable")["measured"], max(1, len(run) // 3)
         part = sorted(units.iloc[-third:] if longest else units.iloc[:third])
         found.append(part[len(part) // 2])
@@ -146,7 +146,7 @@ class LectureAblation(Study):
         return [{"unit": unit, **{name: values[unit] for name, values in columns.items()}} for unit in range(after.shape[1])]
 
     def verdict(self, results: Results) -> Verdict:
-        found = {model: spread(agreements(rows)) for (model,), rows in groups(results.rows, ["model"]).items()}
+        found = {model: spread(agreements(rows)) for model, rows in groups(results.rows, "model").items()}
         if absent := [model for model in MODELS if model not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
         every = agreements(results.rows)

@@ -213,13 +213,11 @@ class StopAndGoStudy(Study):
 
 
 def learned_in_words(rows: pd.DataFrame) -> str:
-    ends = groups(rows[rows["repeats"] == rows["most"]], ["cell"]) if len(rows) else {}
+    ends = groups(rows[rows["repeats"] == rows["most"]], "cell") if len(rows) else {}
     if not ends:
         return ""
     most = int(rows["most"].iloc[0])
-    means = {
-        cell: [number(float(same[column].mean()), 2) for column in ("elapsed", "deviation")] for (cell,), same in ends.items()
-    }
+    means = {cell: [number(float(same[column].mean()), 2) for column in ("elapsed", "deviation")] for cell, same in ends.items()}
     each = "; ".join(f"{NAMES.get(cell, cell)} {' and '.join(means[cell])}" for cell in LEARNED if cell in means)
     return (
         f"On learned clocks {most} repetitions of a symbol take so many times as long as one (invariant: 1, a constant gate: "

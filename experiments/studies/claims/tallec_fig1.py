@@ -103,10 +103,7 @@ class TallecFigure1(Study):
         return f"test loss {number(record['rows'][0]['loss'])}"
 
     def verdict(self, results: Results) -> Verdict:
-        losses = {
-            at: {model: spread for (model,), spread in spreads(same, ["model"], "loss").items()}
-            for at, same in groups(results.rows, ["panel", "warp"]).items()
-        }
+        losses = {at: spreads(same, "model", "loss") for at, same in groups(results.rows, ["panel", "warp"]).items()}
         slow = {at: found for at, found in losses.items() if at[1] >= MODERATE and all(model in found for model in MODELS)}
         if absent := [panel for panel in PANELS if all(of != panel for of, _ in slow)]:
             raise NotEnoughError(f"no warp of {MODERATE} or more has runs of all three models yet for {', '.join(absent)}")

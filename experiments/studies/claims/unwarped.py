@@ -57,7 +57,7 @@ class Unwarped(Study):
         )  # fmt: skip
 
     def verdict(self, results: Results) -> Verdict:
-        found = {model: spread for (model,), spread in spreads(results.runs, ["model"], "accuracy").items()}
+        found = spreads(results.runs, "model", "accuracy")
         if absent := [model for model in MODELS if model not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
         parts = [Part(f"{model} is successful", found[model].low >= SUCCESS, str(found[model])) for model in MODELS]

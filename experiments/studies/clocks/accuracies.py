@@ -21,21 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "accuracy_cell",
-    "accuracy_figure",
-    "difference_between_clocks",
-    "exact_g_dt",
-    "exponential_words",
-    "g_dt_cell",
-    "g_dt_figure",
-    "given",
-    "held_and_lost",
-    "moved_numbers",
-    "not_given",
-    "not_given_words",
-    "run_as_trained",
-    "span",
-]
+    "accuracy_cell", "accuracy_figure", "difference_between_clocks", "exponential_words", "g_dt_cell", "g_dt_figure", "given",
+    "held_and_lost", "moved_numbers", "not_given", "not_given_words", "run_as_trained", "span",
+]  # fmt: skip
 
 
 def given(results: Results) -> pd.DataFrame:
@@ -68,7 +56,7 @@ def difference_between_clocks(rows: pd.DataFrame) -> tuple[float, float]:
     return float((accuracies["max"] - accuracies["min"]).max()), float(exact["states"].max())
 
 
-def exact_g_dt(rows: pd.DataFrame, kept: float) -> pd.DataFrame:
+def _exact_g_dt(rows: pd.DataFrame, kept: float) -> pd.DataFrame:
     """Of weights that keep their accuracy on every clock where they are run exactly: key, clock, and the largest g dt there.
 
     That of the Taylor step itself would be no measure: where it diverges, so do its gates.
@@ -80,7 +68,7 @@ def exact_g_dt(rows: pd.DataFrame, kept: float) -> pd.DataFrame:
 
 def held_and_lost(rows: pd.DataFrame, kept: float, lost: float) -> tuple[pd.Series, pd.Series]:
     """Of these weights run by Taylor steps: the largest g dt on the fastest clock kept, and on the first faster one lost."""
-    taylor = where(rows, way="euler").merge(exact_g_dt(rows, kept), on=["key", "clock"]).sort_values("clock")
+    taylor = where(rows, way="euler").merge(_exact_g_dt(rows, kept), on=["key", "clock"]).sort_values("clock")
     good = taylor[taylor["accuracy"] >= kept].groupby("key").last()
     beyond = taylor[(taylor["accuracy"] <= lost) & (taylor["clock"] > taylor["key"].map(good["clock"]))]
     return good["exact_largest"], beyond.groupby("key").first()["exact_largest"]
@@ -104,7 +92,7 @@ def not_given_words(results: Results) -> str:
     ends = sorted({rows["clock"].min(), rows["clock"].max()})
     parts = [
         f"trained on {on} clocks, {' and '.join(f'{span(where(mine, clock=end))} at c = {end:g}' for end in ends)}"
-        for (on,), mine in groups(rows, ["on"]).items()
+        for on, mine in groups(rows, "on").items()
     ]
     return f"Not given the clock, models run as trained have, {'; '.join(parts)}."
 
@@ -150,5 +138,5 @@ def accuracy_figure(results: Results, clock_given: bool, rate: str, clocks: Mapp
 def g_dt_figure(rows: pd.DataFrame, kept: float) -> Figure:
     if rows.empty:
         raise NotEnoughError("there is no point to draw yet")
-    marks = rows[rows["way"] != SOFTPLUS_CLOCK].merge(exact_g_dt(rows, kept), on=["key", "clock"])
+    marks = rows[rows["way"] != SOFTPLUS_CLOCK].merge(_exact_g_dt(rows, kept), on=["key", "clock"])
     return accuracy_over_g_dt(marks, "largest c′ g of the exact run: own time × rate")

@@ -56,7 +56,7 @@ def accuracy_over_clocks(
             ax.set_xscale("log", base=2)  # before the shade: it has a width in logarithms
             if column in trained:
                 ax.axvspan(min(trained[column]) / 2**0.35, max(trained[column]) * 2**0.35, color=GRID, alpha=0.7, linewidth=0)
-            for (way,), points in groups(where(rows, row=row, column=column), ["way"]).items():
+            for way, points in groups(where(rows, row=row, column=column), "way").items():
                 _line(ax, way, points)
             if chance is not None:
                 ax.axhline(chance, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
@@ -99,7 +99,7 @@ def accuracy_over_g_dt(rows: pd.DataFrame, x_label: str) -> Figure:
 
 def _line(ax: Axes, way: str, rows: pd.DataFrame) -> None:
     name, colour, dashes, marker = LOOKS[way]
-    points = {clock: value for (clock,), value in sorted(spreads(rows, ["clock"], "accuracy").items())}
+    points = dict(sorted(spreads(rows, "clock", "accuracy").items()))
     lows, highs = [value.low for value in points.values()], [value.high for value in points.values()]
     ax.fill_between(list(points), lows, highs, color=colour, alpha=0.2, linewidth=0)
     means = [value.mean for value in points.values()]
