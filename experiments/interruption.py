@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -39,14 +40,11 @@ def interruptible() -> Iterator[None]:
         _received.append(number)
         raise Interrupted(number)
 
-    _received.clear()
-    before = {}
-    try:
-        for number in WORDS:
-            before[number] = signal.signal(number, receive)
-    except ValueError:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _received.clear()
+    before = {number: signal.signal(number, receive) for number in WORDS}
     hook = sys.unraisablehook
     # What was swallowed is raised again by `checkpoint`; Python's own report of it would stand in the middle of the output.
     sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, Interrupted) else hook(lost)
@@ -66,8 +64,11 @@ def deferred() -> Iterator[Callable[[], bool]]:
 
     Yields a function: whether a signal is held back. A second signal is not, and an ignored one stays ignored.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
     waiting: list[int] = []
-    before = {number: signal.getsignal(number) for number in WORDS}
+    before = {number: handler for number in WORDS if (handler := signal.getsignal(number)) not in (None, signal.SIG_IGN)}
 
     def receive(number: int, frame: object) -> None:
         waiting.append(number)
@@ -76,18 +77,11 @@ def deferred() -> Iterator[Callable[[], bool]]:
             signal.raise_signal(number)
 
     def restore() -> None:
-        for number in caught:
-            signal.signal(number, before[number])
-
-    caught: list[signal.Signals] = []
-    try:
         for number, handler in before.items():
-            if handler not in (None, signal.SIG_IGN):
-                signal.signal(number, receive)
-                caught.append(number)
-    except ValueError:  # not the main thread
-        yield lambda: False
-        return
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, receive)
     try:
         yield lambda: bool(waiting)
     finally:

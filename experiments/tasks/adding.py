@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ctrnn import checks
 from experiments.settings import check_whole
-from experiments.tasks.task import Batch, NumbersAtTheEnd, check_split
+from experiments.tasks.task import Batch, NumbersAtTheEnd
 
 __all__ = ["Adding"]
 
@@ -28,22 +27,14 @@ class Adding(NumbersAtTheEnd):
     Source:  Tallec and Ollivier 2018, section 3, "Adding task"; the mean squared error it prints is 0.167.
     """
 
+    input_size = 2
+    output_size = 1
     T: int = 200
 
     def __post_init__(self) -> None:
         check_whole("T", self.T, 2, "a mark stands in each half")
 
-    @property
-    def input_size(self) -> int:
-        return 2
-
-    @property
-    def output_size(self) -> int:
-        return 1
-
-    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        size = checks.positive_size("size", size)
-        check_split(split)
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         # In float32 first: so a batch has the same numbers in either dtype.
         numbers = torch.rand(self.T, size, generator=generator, dtype=torch.float32).to(torch.get_default_dtype())
         half = self.T // 2

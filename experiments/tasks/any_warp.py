@@ -48,8 +48,8 @@ class AnyWarp(Recall):
                 f"`warp` = {self.warp} long; take a `length` above it."
             )
 
-    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        found = super().batch(size, generator, split)
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        found = super().drawn(size, generator, split)
         if self.first:
             return found
         # The target is the dummy in the first run and, padded, where nothing counts; a character everywhere else.

@@ -28,7 +28,7 @@ from ctrnn import checks
 from experiments.settings import LARGEST, check_one_of, check_whole
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.recall import Recall
-from experiments.tasks.task import Batch, ClassAtEverySample, check_split
+from experiments.tasks.task import Batch, ClassAtEverySample
 from experiments.tasks.warped import DUMMY
 
 __all__ = ["ClockedRecall"]
@@ -78,10 +78,6 @@ class ClockedRecall(ClassAtEverySample):
     def input_size(self) -> int:
         return self.alphabet
 
-    @property
-    def output_size(self) -> int:
-        return self.alphabet
-
     def at(self, clock: float, counted: Literal["last", "all"] | None = None) -> Self:
         """The same task on this clock alone; from the same generator, the same symbols."""
         return dataclasses.replace(self, clocks=(clock,), counted=counted or self.counted)
@@ -94,9 +90,7 @@ class ClockedRecall(ClassAtEverySample):
         """Units that a sample takes: c'."""
         return self.tau / self.held(clock) if self.clock_given else 1.0
 
-    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        size = checks.positive_size("size", size)
-        check_split(split)
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         # Before the clock is drawn, so that they do not depend on it.
         symbols = Recall(alphabet=self.alphabet).symbols(self.characters, size, generator)
         clock = self.clocks[int(torch.randint(len(self.clocks), (), generator=generator))]

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ctrnn import checks
 from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import Batch, ClassAtEverySample, check_split
+from experiments.tasks.task import Batch, ClassAtEverySample
 
 __all__ = ["Copy", "VariableCopy"]
 
@@ -47,17 +46,11 @@ class Copy(ClassAtEverySample):
         return self.letters + 2
 
     @property
-    def output_size(self) -> int:
-        return self.input_size
-
-    @property
     def length(self) -> int:
         """Samples of a sequence."""
         return self.T + 2 * self.count
 
-    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        size = checks.positive_size("size", size)
-        check_split(split)
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         dummy, signal = self.letters, self.letters + 1
         letters = torch.randint(self.letters, (self.count, size), generator=generator)
         at = self._signals(size, generator)

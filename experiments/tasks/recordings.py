@@ -81,18 +81,22 @@ class Recorded(ClassOfTheSequence):
         """Samples of the shortest sequence."""
 
     @abstractmethod
+    def read(self) -> tuple[dict[str, Sequences], str]:
+        """The splits, standardized; and a digest of what the files say.
+
+        The digest is of what was read before anything was computed of it: sums may end on other bits elsewhere.
+        """
+
     def recorded(self, split: str) -> Sequences:
-        """A split at its own speed, standardized."""
+        """A split at its own speed."""
+        return self.read()[0][split]
 
-    @abstractmethod
     def fingerprint(self) -> str:
-        """A digest of what the files say, before anything is computed of it: sums may end on other bits elsewhere."""
+        return self.read()[1]
 
-    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         """Sequences of the split, each drawn anew."""
-        check_split(split)
-        among = len(self.recorded(split).labels)
-        return self._batch(split, torch.randint(among, (checks.positive_size("size", size),), generator=generator))
+        return self._batch(split, torch.randint(len(self.recorded(split).labels), (size,), generator=generator))
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """The split in order, each sequence once, at most so many; `seed` changes nothing."""
@@ -123,6 +127,7 @@ class HAR(Recorded):
              other people again.
     """
 
+    input_size, shortest = len(CHANNELS), WINDOW
     classes: Literal["six", "moving"] = "six"
 
     def __post_init__(self) -> None:
@@ -130,23 +135,15 @@ class HAR(Recorded):
         check_one_of("classes", self.classes, ("six", "moving"))
 
     @property
-    def input_size(self) -> int:
-        return len(CHANNELS)
-
-    @property
     def output_size(self) -> int:
         return len(ACTIVITIES) if self.classes == "six" else 2
 
-    @property
-    def shortest(self) -> int:
-        return WINDOW
+    def read(self) -> tuple[dict[str, Sequences], str]:
+        return _har(self.data)
 
     def recorded(self, split: str) -> Sequences:
-        found = _har(self.data)[0][split]
+        found = super().recorded(split)
         return found if self.classes == "six" else Sequences(found.xs, (found.labels < MOVING).long())
-
-    def fingerprint(self) -> str:
-        return _har(self.data)[1]
 
 
 @dataclass(frozen=True)
@@ -157,23 +154,10 @@ class Vowels(Recorded):
              speakers; "test" is the originals'.
     """
 
-    @property
-    def input_size(self) -> int:
-        return DIMENSIONS
+    input_size, output_size, shortest = DIMENSIONS, len(SPEAKERS), SHORTEST
 
-    @property
-    def output_size(self) -> int:
-        return len(SPEAKERS)
-
-    @property
-    def shortest(self) -> int:
-        return SHORTEST
-
-    def recorded(self, split: str) -> Sequences:
-        return _vowels(self.data)[0][split]
-
-    def fingerprint(self) -> str:
-        return _vowels(self.data)[1]
+    def read(self) -> tuple[dict[str, Sequences], str]:
+        return _vowels(self.data)
 
 
 def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Tensor | None]:

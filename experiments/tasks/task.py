@@ -71,9 +71,14 @@ class Task(ABC):
     def output_size(self) -> int:
         """Numbers that a model gives at every sample: one a class, or the predicted numbers."""
 
-    @abstractmethod
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
         """`size` sequences; the same generator in the same state gives the same ones."""
+        check_split(split)
+        return self.drawn(checks.positive_size("size", size), generator, split)
+
+    @abstractmethod
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        """What `batch` gives, once its arguments are checked."""
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """Batches of `size`, the last perhaps smaller, until there were so many sequences; the same for the same seed."""
@@ -117,7 +122,11 @@ class Task(ABC):
 
 
 class ClassAtEverySample(Task):
-    """Cross entropy in nats, and accuracy, wherever it counts."""
+    """Cross entropy in nats, and accuracy, wherever it counts; as many classes as features, if nothing else is said."""
+
+    @property
+    def output_size(self) -> int:
+        return self.input_size
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         scores = self._checked(outputs, batch)

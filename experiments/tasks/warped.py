@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from experiments.settings import check_one_of, check_whole
-from experiments.tasks.task import Batch, ClassAtEverySample, check_split
+from experiments.tasks.task import Batch, ClassAtEverySample
 
 __all__ = ["DUMMY", "Warped"]
 
@@ -61,17 +61,11 @@ class Warped(ClassAtEverySample):
     def symbols(self, count: int, size: int, generator: torch.Generator) -> Tensor:
         """What is played: (count, size) of whole numbers below `input_size`, none of them the dummy."""
 
-    @property
-    def output_size(self) -> int:
-        return self.input_size
-
     def with_warp(self, warp: int, least: int = 1) -> Self:
         """The same task at another speed; from the same generator, the same symbols."""
         return dataclasses.replace(self, warp=warp, least=least)
 
-    def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        size = checks.positive_size("size", size)
-        check_split(split)
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         # As many as the fastest clock shows, on every clock: so the symbols do not depend on it.
         symbols = self.symbols(self.length, size, generator)
         before = torch.cat([torch.full_like(symbols[:1], DUMMY), symbols[:-1]])

@@ -207,17 +207,17 @@ def test_settings_of_another_kind_are_refused():
 
 class EverySample(ClassAtEverySample):
     input_size, output_size = 1, 3
-    batch = None
+    drawn = None
 
 
 class OfTheSequence(ClassOfTheSequence):
     input_size, output_size = 1, 3
-    batch = None
+    drawn = None
 
 
 class AtTheEnd(NumbersAtTheEnd):
     input_size, output_size = 1, 2
-    batch = None
+    drawn = None
 
 
 def surprise(scores, target):
