@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.folder import records_in
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import WORDS, Study, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["Report", "report_of"]
 

@@ -10,12 +10,13 @@ every model is then run in all three ways on the same weights.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
 
 from experiments.models.integrators import EXACT
+from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
@@ -41,9 +42,6 @@ from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
-
-if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed"]
 

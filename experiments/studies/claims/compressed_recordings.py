@@ -13,12 +13,14 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from experiments.models.integrators import EXACT
+from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, TrainingSettings, configuration
 from experiments.studies.clocks.accuracies import run_as_trained
@@ -28,11 +30,6 @@ from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.recordings import Recorded
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["DATA", "SOURCES", "CompressedRecordings"]
 

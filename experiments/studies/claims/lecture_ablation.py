@@ -11,22 +11,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
+from torch import Tensor
 
+import ctrnn
+from experiments.models.forgetting import forgetting, forgetting_times
+from experiments.models.sequence_model import SequenceModel
+from experiments.reports.forgetting_figure import forgetting_figure
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
+from experiments.seeds import generator
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.repeated_text import RepeatText
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from torch import Tensor
-
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["LectureAblation"]
 
@@ -56,10 +58,6 @@ def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
 
 def forgetting_of(model: str, results: Results) -> Figure:
     """Of the first run of a model."""
-    import numpy as np  # noqa: PLC0415
-
-    from experiments.reports.forgetting_figure import forgetting_figure  # noqa: PLC0415
-
     runs = groups(results.rows, ["model", "key"])
     first = next((rows for (of, _), rows in runs.items() if of == model), None)
     if first is None:
@@ -69,9 +67,6 @@ def forgetting_of(model: str, results: Results) -> Figure:
 
 def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
     """What a sample does to each unit as time passes, on sequences that no training saw."""
-    from experiments.models.forgetting import forgetting  # noqa: PLC0415
-    from experiments.seeds import generator  # noqa: PLC0415
-
     assert isinstance(configuration.task, RepeatText)
     horizon = math.ceil(3 * (configuration.field_settings.t_max or 0.0))
     places = [APART * (k + 1) for k in range(PLACES)]
@@ -131,9 +126,6 @@ class LectureAblation(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
-        import ctrnn  # noqa: PLC0415
-        from experiments.models.forgetting import forgetting_times  # noqa: PLC0415
-
         start = run.configuration.untrained_model()
         before, after = (influence(run.configuration, each) for each in (start, model))
         columns = {

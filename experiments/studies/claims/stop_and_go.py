@@ -9,11 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
+from experiments.models.sequence_model import SequenceModel
+from experiments.reports.bands import log_dots
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
@@ -31,11 +34,6 @@ from experiments.studies.clocks.oracle_clocks import (
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Drawing, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["EXACT", "LEARNED", "StopAndGoStudy"]
 
@@ -81,8 +79,6 @@ def held(column: str, repeats: int | None = None) -> Any:
 
 
 def difference_dots(results: Results) -> Figure:
-    from experiments.reports.bands import log_dots  # noqa: PLC0415
-
     found = differences(where(results.rows, dtype="float64"))
     clocks = {"first": "goes at the first", "last": "goes at the last", NO_ORACLE: "no step"}
     rows = {

@@ -14,19 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
+from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.runs.configuration import Configuration
+from experiments.runs.training import evaluate
 from experiments.studies.claims.tallec import MODELS, STEPS, TRAINING_SET, trained
 from experiments.studies.results import Results, groups, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-
-if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["PANELS", "TallecFigure1"]
 
@@ -92,8 +91,6 @@ class TallecFigure1(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The test, on as many sequences as the scale has, and the loss without memory."""
-        from experiments.runs.training import evaluate  # noqa: PLC0415
-
         task, settings = run.configuration.task, run.configuration.training
         tested = TESTED * settings.evaluation
         found = evaluate(model, task, "test", tested, settings.seed, settings.batch)

@@ -15,18 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
+from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-
-if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["TallecFigure4", "steps_to"]
 

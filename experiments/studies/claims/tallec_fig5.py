@@ -15,20 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
+from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration
+from experiments.runs.training import evaluate
 from experiments.studies.claims.tallec import MODELS, STEPS, TRAINING_SET, trained
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.any_warp import AnyWarp
-
-if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["TallecFigure5", "slower_tests"]
 
@@ -93,8 +92,6 @@ class TallecFigure5(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """A row a test."""
-        from experiments.runs.training import evaluate  # noqa: PLC0415
-
         task, settings = run.configuration.task, run.configuration.training
         assert isinstance(task, AnyWarp)
         return [

@@ -7,18 +7,15 @@ rows    clock_given, rate, trained, on: of the training;  way, clock: how the we
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.studies.clocks.figures import accuracy_over_clocks, accuracy_over_g_dt
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, WAYS
 from experiments.studies.results import Results, groups, where
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "accuracy_cell", "accuracy_figure", "difference_between_clocks", "exponential_words", "g_dt_cell", "g_dt_figure", "given",

@@ -7,17 +7,15 @@ no step       at a symbol's last repetition, from the unwarped state after that 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from experiments.models.sequence_model import SequenceModel
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo, has_gate, played
 from experiments.tasks.recall import Recall
-
-if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "NO_ORACLE", "accuracy_held", "differences_from_unwarped", "symbols_of"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,10 +16,8 @@ from torch import Tensor
 import ctrnn
 from discretize import DiscreteRNN, ExponentialEuler, SolverError, SolverWarning, StepError
 from experiments.models.integrators import EXACT, IntegratorSettings
+from experiments.models.sequence_model import SequenceModel
 from experiments.tasks.task import Batch
-
-if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
 
 __all__ = [
     "FINE",
