@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pandas as pd
 import torch
 
-import discretize
-from discretize import REGIONS, Step
+from discretize import Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import GATES, MAPS, limits
-from experiments.breakdown.one_unit import GRID, MARKED, bars_of_maps, errors, limit_failures, softplus_identity
+from experiments.breakdown.one_unit import GRID, MARKED, bars_of_maps, errors, limit_failures, regions_of, softplus_identity
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.reports.section import Section
@@ -54,10 +53,10 @@ def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
 
 
 def _rows(name: str, step: Step) -> pd.DataFrame:
-    regions = [REGIONS[int(region)] for region in discretize.regions(step, GRID)]
+    factors = step.stability(-GRID)
     return pd.concat(
         [
-            frame(PART, FIELD, name, GRID.numpy(), "factor R(-g dt)", step.stability(-GRID).numpy(), regions),
+            frame(PART, FIELD, name, GRID.numpy(), "factor R(-g dt)", factors.numpy(), regions_of(factors, GRID)),
             frame(PART, FIELD, name, GRID.numpy(), "error of one step", errors(step, GRID).numpy()),
         ]
     )

@@ -26,7 +26,8 @@ from experiments.interruption import checkpoint
 from experiments.reports.section import Section
 from experiments.reports.templates import scientific
 
-__all__ = ["FIELDS", "SAMPLES", "exact_states", "fields_for", "measure", "networks_section", "root_mean_square", "stepped"]
+__all__ = ["FIELDS", "LOST", "SAMPLES", "error_in_words", "exact_states", "fields_for", "measure", "networks_section",
+           "root_mean_square", "stepped"]  # fmt: skip
 
 UNITS, SEED, SAMPLES, GAIN = 8, 0, 12, 0.8
 DTS = (0.1, 0.3, 1.0, 1.5, 2.5, 5.0, 50.0)
@@ -94,6 +95,11 @@ def root_mean_square(off: Tensor | np.ndarray) -> float:
     return value if math.isfinite(value) else math.inf
 
 
+def error_in_words(error: float, form: str = "") -> str:
+    """Its number, unless the run is lost."""
+    return "lost" if not error < LOST else format(error, form) if form else scientific(error)
+
+
 @torch.no_grad()
 def measure(fields: Mapping[str, ctrnn.VectorField], xs: Tensor, dts: Sequence[float] = DTS) -> pd.DataFrame:
     """Every map on every field at every dt.
@@ -139,7 +145,7 @@ def networks_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         say(f"  {field}")
         say(f"    {'dt':<22}" + "".join(f"{dt:>9g}" for dt in DTS))
         for label in SAID:
-            say(f"    {label:<22}" + "".join(f"{_drift(by.drift[field, label, dt], '.2g'):>9}" for dt in DTS))
+            say(f"    {label:<22}" + "".join(f"{error_in_words(by.drift[field, label, dt], '.2g'):>9}" for dt in DTS))
     linear = [field for field in FIELDS if "power" not in field]
     kept = [label for label in MAPS if all(by.drift[field, label, 50.0] < 1 for field in linear)]
     return Section.from_template(
@@ -152,7 +158,7 @@ def networks_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         numbers={"rows": pd.concat([_run_rows(runs), _growth_rows(curves)]), "bounded_at_50": kept},
         failures=list(_failures(by, curves)),
         rows=[
-            [label, *(_drift(by.drift["plain", label, dt]) for dt in TABLED), _largest(by.largest["plain", label, 50.0])]
+            [label, *(error_in_words(by.drift["plain", label, dt]) for dt in TABLED), _largest(by.largest["plain", label, 50.0])]
             for label in MAPS
         ],
         shown=[
@@ -193,10 +199,6 @@ def _growth_rows(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _key(field: str) -> str:
     return field.replace(", ", "-").replace(" ", "-")
-
-
-def _drift(error: float, form: str = "") -> str:
-    return "lost" if not error < LOST else format(error, form) if form else scientific(error)
 
 
 def _largest(value: float) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor
 import ctrnn
 import discretize
 from discretize import REGIONS, Step
+from discretize.analysis.stability import regions_of_factors
 from experiments.breakdown.maps import MAPS, limits
 
 __all__ = ["EXPONENT", "GRID", "MARKED", "bars", "bars_of_maps", "decay_factor", "errors", "limit_failures", "regions_of",
@@ -28,7 +29,6 @@ GRID = (
     .values
 )
 EXPONENT = 2.0
-EDGE = 1e-12  # of |R| = 1, by rounding
 
 
 class _Constant(ctrnn.Part):
@@ -73,17 +73,9 @@ def decay_factor(step: Step, y: Tensor, exponent: float = EXPONENT) -> Tensor:
     return step(field, y[:, None], torch.ones_like(y)[:, None], 1.0)[:, 0]
 
 
-def regions_of(factors: Tensor) -> list[str]:
-    """The region of each factor."""
-
-    def region(R: float) -> str:
-        if not abs(R) <= 1 + EDGE:
-            return "divergent"
-        if abs(abs(R) - 1) <= EDGE:
-            return "marginal"
-        return "monotone" if R >= 0 else "overshooting"
-
-    return [region(R) for R in factors.tolist()]
+def regions_of(factors: Tensor, g: Tensor) -> list[str]:
+    """The region of each factor, at that g dt."""
+    return [REGIONS[k] for k in regions_of_factors(factors, g).tolist()]
 
 
 def bars(g: Tensor, regions: list[str]) -> list[tuple[float, float, str]]:
@@ -102,7 +94,7 @@ def bars(g: Tensor, regions: list[str]) -> list[tuple[float, float, str]]:
 
 def bars_of_maps(g: Tensor) -> Mapping[str, list[tuple[float, float, str]]]:
     """The regions of every map over g dt, on a held target."""
-    return {name: bars(g, [REGIONS[int(r)] for r in discretize.regions(step, g)]) for name, step in MAPS.items()}
+    return {name: bars(g, regions_of(step.stability(-g), g)) for name, step in MAPS.items()}
 
 
 def limit_failures() -> list[str]:

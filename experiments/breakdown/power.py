@@ -26,7 +26,7 @@ def power_section(recording: Recording, say: Callable[[str], None]) -> Section:
     y = torch.logspace(-2, math.log10(50), 61, dtype=torch.float64)
     exact = (1 + EXPONENT * y) ** (-1 / EXPONENT)
     factors = {name: decay_factor(step, y) for name, step in MAPS.items()}
-    regions = {name: regions_of(found) for name, found in factors.items()}
+    regions = {name: regions_of(found, y) for name, found in factors.items()}
     off = {name: (found - exact).abs().clamp(min=1e-17) for name, found in factors.items()}
     largest = {name: float(values.max()) for name, values in off.items()}
     say(f"  r = {EXPONENT:g}: largest error of a step for g dt |h|^r up to 50")

@@ -21,12 +21,11 @@ import ctrnn
 import discretize
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
-from experiments.breakdown.networks import root_mean_square
+from experiments.breakdown.networks import LOST, error_in_words, root_mean_square
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
 from experiments.reports.section import Section
-from experiments.reports.templates import scientific
 
 __all__ = ["FASTEST", "SLOWEST", "Played", "accelerating", "crossing", "drawn", "field_for", "play", "recorded_section"]
 
@@ -34,7 +33,7 @@ UNITS, SEED = 8, 1
 SLOWEST, FASTEST = 0.15, 6.0
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 50.0)
 FEWEST_STEPS, MOST_STEPS = 4, 48
-FIELD, LOST = "gated, softplus", 10.0
+FIELD = "gated, softplus"
 SHOWN = ("Euler", "RungeKutta4", "ExponentialEuler", "BackwardEuler")
 BOUNDED = ("ExponentialEuler", "BackwardEuler", "FrozenBackwardEuler")
 LISTED = ("Euler", "RungeKutta4", "ExponentialEuler", "ETDRK4", "BackwardEuler", "Trapezoid", "FrozenBackwardEuler")
@@ -114,7 +113,7 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
     say(f"  {recording.name}: share of units and steps outside 0 <= c'g <= 1, and r.m.s. errors")
     say(f"  {'speed':>6}{'overshoot':>11}{'diverge':>9}" + "".join(f"{name[:16]:>18}" for name in LISTED))
     for speed in speeds:
-        cells = "".join(f"{_error(errors[speed][name], '.2g'):>18}" for name in LISTED)
+        cells = "".join(f"{error_in_words(errors[speed][name], '.2g'):>18}" for name in LISTED)
         say(f"  {speed:>6g}{shares[speed]['overshooting']:>11.1%}{shares[speed]['divergent']:>9.1%}{cells}")
     one, two = crossing(run)
     return Section.from_template(
@@ -136,7 +135,7 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         name=recording.name, slowest=SLOWEST, fastest=FASTEST, speeds=speeds, one=one, two=two, counted=run.shares["Euler"],
         fast=errors[speeds[-1]], lost=LOST,
         shares={region: [f"{share:.0%}" for share in shares.loc[region]] for region in ("overshooting", "divergent")},
-        lines=[[name, *map(_error, errors.loc[name])] for name in LISTED],
+        lines=[[name, *map(error_in_words, errors.loc[name])] for name in LISTED],
     )  # fmt: skip
 
 
@@ -161,7 +160,3 @@ def _steady(recording: Recording, speed: float) -> np.ndarray:
 
 def _shares(g: np.ndarray) -> dict[str, float]:
     return {"overshooting": float(np.mean((g > 1) & (g <= 2))), "divergent": float(np.mean(g > 2))}
-
-
-def _error(error: float, form: str = "") -> str:
-    return "lost" if not error < LOST else format(error, form) if form else scientific(error)

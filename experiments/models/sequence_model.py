@@ -11,11 +11,9 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from discretize import ContinuousRNN, DiscreteRNN
-from experiments.models.fields import FieldSettings, built_field
 from experiments.models.integrators import IntegratorSettings, sequence_module
-from experiments.seeds import generator as seeded
 
-__all__ = ["SequenceModel", "build_model"]
+__all__ = ["SequenceModel"]
 
 
 class SequenceModel(nn.Module):
@@ -58,18 +56,3 @@ class SequenceModel(nn.Module):
         moved.rnn = sequence_module(integrator, self.field, settings or IntegratorSettings())
         moved.read_out = self.read_out
         return moved.train(self.training)
-
-
-def build_model(
-    field: str,
-    integrator: str,
-    input_size: int,
-    output_size: int,
-    field_settings: FieldSettings,
-    integrator_settings: IntegratorSettings,
-    *,
-    seed: int,
-) -> SequenceModel:
-    """The untrained model by the names of its field and integrator; its weights are a function of the seed."""
-    built = built_field(field, input_size, field_settings, seeded(seed, "field"))
-    return SequenceModel(sequence_module(integrator, built, integrator_settings), output_size, seeded(seed, "read-out"))

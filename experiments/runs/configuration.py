@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.models.fields import FIELDS, FieldSettings
-from experiments.models.integrators import INTEGRATORS, IntegratorSettings
+from experiments.models.fields import FIELDS, FieldSettings, built_field
+from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module
 from experiments.settings import LARGEST, assignments, check_one_of, check_whole, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
@@ -119,10 +119,13 @@ class Configuration:
 
     def untrained_model(self) -> SequenceModel:
         """The model before training, a function of the configuration alone."""
-        from experiments.models.sequence_model import build_model  # noqa: PLC0415
+        from experiments.models.sequence_model import SequenceModel  # noqa: PLC0415
+        from experiments.seeds import generator  # noqa: PLC0415
 
-        settings, sizes = (self.field_settings, self.integrator_settings), (self.task.input_size, self.task.output_size)
-        return build_model(self.field, self.integrator, *sizes, *settings, seed=self.training.seed)
+        seed = self.training.seed
+        field = built_field(self.field, self.task.input_size, self.field_settings, generator(seed, "field"))
+        rnn = sequence_module(self.integrator, field, self.integrator_settings)
+        return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
 
     @property
     def task_name(self) -> str:

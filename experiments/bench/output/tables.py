@@ -11,6 +11,7 @@ from experiments.bench.cells import COUNTERPARTS, LOOP
 from experiments.bench.growth import exponent, sweeps
 from experiments.bench.peers.engines import ENGINES
 from experiments.bench.rows import BACKWARD, WORKS, data_frame, medians, quartiles, ratio
+from experiments.reports.spreads import markdown
 
 __all__ = ["PARTS", "document", "machine", "part_of"]
 
@@ -120,8 +121,7 @@ def _first_use(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [header, ["---"] * len(header), *lines]
-    return "\n".join([f"{title}\n", *(f"| {' | '.join(row)} |" for row in rows)])
+    return f"{title}\n\n{markdown(header, lines)}"
 
 
 def _capital(text: Any) -> str:
