@@ -1,4 +1,4 @@
-"""Jinja2 templates, *.html.jinja beside the code of each page: all but `Markup` is escaped, and an unknown name is an error."""
+"""Jinja2 templates beside the code of each page: in *.html.jinja all but `Markup` is escaped; an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def _upper(words: str) -> str:
 
 
 ENVIRONMENT = Environment(
-    loader=PackageLoader("experiments", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
+    loader=PackageLoader("experiments", ""), autoescape=lambda name: not str(name).endswith(".txt.jinja"),
+    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format}
 ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables())}

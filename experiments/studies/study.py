@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
 
-__all__ = ["SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid", "words_beside"]
+__all__ = [
+    "SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid",
+    "summary_of", "words_beside",
+]  # fmt: skip
 
 SCALES = ("smoke", "small", "paper")
 WORDS = {"reproduced": "Reproduced", "partly": "Partly reproduced", "not": "Not reproduced"}
@@ -48,6 +51,14 @@ def words_beside(file: str) -> list[str]:
     """Question, claim, source and resolutions of a study: the paragraphs of the Markdown file beside its declaration."""
     paragraphs = Path(file).with_suffix(".md").read_text(encoding="utf-8").split("\n\n")
     return [" ".join(words.split()).lstrip("#>- ") for words in paragraphs]
+
+
+def summary_of(name: str, **values: Any) -> str:
+    """What a verdict says, by the template claims/NAME.txt.jinja."""
+    from experiments.reports.templates import ENVIRONMENT  # noqa: PLC0415
+
+    filled = ENVIRONMENT.get_template(f"studies/claims/{name}.txt.jinja").render(**values, number=number, len=len)
+    return " ".join(filled.split())
 
 
 @dataclass(frozen=True)

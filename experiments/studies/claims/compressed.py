@@ -24,22 +24,20 @@ from experiments.studies.clocks.accuracies import (
     accuracy_cell,
     accuracy_figure,
     difference_between_clocks,
-    exponential_words,
     g_dt_cell,
     g_dt_figure,
     given,
     held_and_lost,
     moved_numbers,
     not_given,
-    not_given_words,
     run_as_trained,
     span,
 )
 from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
-from experiments.studies.results import Results, where
+from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, summary_of, words_beside
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
 
@@ -155,21 +153,12 @@ class Compressed(Study):
             Part("Taylor steps break there, not where it is stretched", bool(breaks and stretched["accuracy"].min() >= KEPT)),
         ]
         held, lost = held_and_lost(rows, KEPT, LOST)
-        breaking = ""
-        if len(held) and len(lost):
-            bounds = [f"{number(found.min(), 2)} to {number(found.max(), 2)}" for found in (held, lost)]
-            breaking = (
-                "Weights that run exactly keep 0.9 everywhere, run by Taylor steps keep it up to a largest c′g of "
-                f"{bounds[0]}, and lose it at {bounds[1]}. "
-            )
-        summary = (
-            f"Given the clock, a model trained exactly on slow clocks and run exactly has an accuracy of {span(exact)} on every "
-            f"clock; trained and run by Taylor steps it has {span(stretched)} where time is stretched and {span(fastest)} at "
-            f"c = {fastest['clock'].iloc[0]:g}, and the same weights run exactly "
-            f"{span(where(rows, trained='euler', on='slow', way=EXACT))} on every clock; {exponential_words(rows)}{breaking}"
-            f"Whatever weights are run exactly, their accuracy differs between clocks by at most {number(change)}. "
-            f"{not_given_words(results)}"
-        )
+        hidden = run_as_trained(not_given(results))
+        ends = sorted({hidden["clock"].min(), hidden["clock"].max()}) if len(hidden) else []
+        summary = summary_of(
+            "compressed", rows=rows, exact=exact, stretched=stretched, fastest=fastest, last=fastest["clock"].iloc[0],
+            held=held, lost=lost, change=change, hidden=hidden, ends=ends, span=span, where=where, groups=groups,
+        )  # fmt: skip
         numbers: dict[str, float | int | str] = {
             "exact, clock given: largest difference of accuracy between clocks": change,
             "exact, clock given: largest difference of a state between clocks": states,

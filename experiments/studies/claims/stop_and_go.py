@@ -33,7 +33,7 @@ from experiments.studies.clocks.oracle_clocks import (
 )
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Drawing, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, summary_of, words_beside
 
 __all__ = ["EXACT", "LEARNED", "StopAndGoStudy"]
 
@@ -200,22 +200,8 @@ class StopAndGoStudy(Study):
         others = {at: largest for at, largest in judged.items() if at not in exact}
         parts = [Part(f"{cell} is exact, going at the {clock}", largest == 0) for (cell, clock), largest in exact.items()]
         parts += [Part(f"{cell} is not exact, {clock}", largest > MOVED) for (cell, clock), largest in others.items()]
-        summary = (
-            f"Given the clock, {sum(largest == 0 for largest in exact.values())} of the {len(exact)} pairs of cell and clock "
-            "that should be exact are so to the bit, in float32 and float64; those that should not be differ by at least "
-            f"{number(min(others.values()))}. {learned_in_words(where(results.rows, kind='held'))}"
-        )
+        rows = where(results.rows, kind="held")
+        ends = groups(rows[rows["repeats"] == rows["most"]], "cell") if len(rows) else {}
+        learned = [(cell, ends[cell]) for cell in LEARNED if cell in ends]
+        summary = summary_of("stop_and_go", exact=exact, others=others, rows=rows, ends=learned, names=NAMES)
         return Verdict(parts, {f"{cell}, {clock}": largest for (cell, clock), largest in judged.items()}, summary)
-
-
-def learned_in_words(rows: pd.DataFrame) -> str:
-    ends = groups(rows[rows["repeats"] == rows["most"]], "cell") if len(rows) else {}
-    if not ends:
-        return ""
-    most = int(rows["most"].iloc[0])
-    means = {cell: [number(float(same[column].mean()), 2) for column in ("elapsed", "deviation")] for cell, same in ends.items()}
-    each = "; ".join(f"{NAMES.get(cell, cell)} {' and '.join(means[cell])}" for cell in LEARNED if cell in means)
-    return (
-        f"On learned clocks {most} repetitions of a symbol take so many times as long as one (invariant: 1, a constant gate: "
-        f"{most}), and move the states so far (invariant: 0, other sequences: 1): {each}."
-    )

@@ -18,8 +18,8 @@ from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, WAYS
 from experiments.studies.results import Results, groups, where
 
 __all__ = [
-    "accuracy_cell", "accuracy_figure", "difference_between_clocks", "exponential_words", "g_dt_cell", "g_dt_figure", "given",
-    "held_and_lost", "moved_numbers", "not_given", "not_given_words", "run_as_trained", "span",
+    "accuracy_cell", "accuracy_figure", "difference_between_clocks", "g_dt_cell", "g_dt_figure", "given",
+    "held_and_lost", "moved_numbers", "not_given", "run_as_trained", "span",
 ]  # fmt: skip
 
 
@@ -69,29 +69,6 @@ def held_and_lost(rows: pd.DataFrame, kept: float, lost: float) -> tuple[pd.Seri
     good = taylor[taylor["accuracy"] >= kept].groupby("key").last()
     beyond = taylor[(taylor["accuracy"] <= lost) & (taylor["clock"] > taylor["key"].map(good["clock"]))]
     return good["exact_largest"], beyond.groupby("key").first()["exact_largest"]
-
-
-def exponential_words(rows: pd.DataFrame) -> str:
-    step = "exponential-euler"
-    mine = where(rows, trained=step, on="slow", way=step)
-    if mine.empty:
-        return ""
-    finite = ", always finite" if mine["finite"].all() else ""
-    ends = " and ".join(f"{span(where(mine, clock=c))} at c = {c:g}" for c in (1.0, 4.0, 16.0))
-    return f"trained and run by exponential Euler steps it is {ends}{finite}. "
-
-
-def not_given_words(results: Results) -> str:
-    """Of models that the clock is not given to, run as they were trained, on the slowest clock and on the fastest."""
-    rows = run_as_trained(not_given(results))
-    if rows.empty:
-        return ""
-    ends = sorted({rows["clock"].min(), rows["clock"].max()})
-    parts = [
-        f"trained on {on} clocks, {' and '.join(f'{span(where(mine, clock=end))} at c = {end:g}' for end in ends)}"
-        for on, mine in groups(rows, "on").items()
-    ]
-    return f"Not given the clock, models run as trained have, {'; '.join(parts)}."
 
 
 def moved_numbers(rows: pd.DataFrame, clocks: Mapping[str, Sequence[float]]) -> dict[str, str]:
