@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -23,7 +22,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from experiments.interruption import Interrupted, interruptible
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
-from experiments.usage import UsageError, check_word
+from experiments.usage import UsageError, check_word, typed
 
 __all__ = ["COMMANDS", "main"]
 
@@ -71,10 +70,10 @@ def demo(*, out: Folder = Path("out/demo"), input: Input = None, rate: Rate = No
         input: Your own recording, .npy or .csv: one column a channel, one row a sample.
         rate: Samples per second of your recording.
     """
-    recording, words = _recording("demo", out, input, rate)
+    recording, command = _recording("demo", out, input, rate)
     from experiments.demo.run import run  # noqa: PLC0415
 
-    return DONE if run(out, recording, command=shlex.join(words)) else FAILED
+    return DONE if run(out, recording, command) else FAILED
 
 
 def derive(
@@ -111,10 +110,10 @@ def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate:
         input: Your own recording, .npy or .csv: one column a channel, one row a sample.
         rate: Samples per second of your recording.
     """
-    recording, words = _recording("breakdown", out, input, rate)
+    recording, command = _recording("breakdown", out, input, rate)
     from experiments.breakdown.run import run  # noqa: PLC0415
 
-    return DONE if run(out, recording, command=shlex.join(words)) else FAILED
+    return DONE if run(out, recording, command) else FAILED
 
 
 def train(
@@ -174,12 +173,11 @@ def bench(
             raise UsageError(f"--{name} must be at least 1, got {count}.")
     if out is not None:
         refuse(out)
-    given = {"--against": against, "--out": out, "--scale": scale, "--threads": threads, "--repeats": repeats}
-    words = ["ctrnn", "bench", *(str(word) for pair in given.items() if pair[1] is not None for word in pair)]
-    words += ["--device", device] if device != "cpu" else []
+    other = device if device != "cpu" else None
+    command = typed("bench", against=against, out=out, scale=scale, threads=threads, repeats=repeats, device=other)
     from experiments.bench.run import run  # noqa: PLC0415
 
-    return DONE if run(peers, out, scale, threads, repeats, device, shlex.join(words)) else FAILED
+    return DONE if run(peers, out, scale, threads, repeats, device, command) else FAILED
 
 
 def study() -> int:
@@ -236,8 +234,8 @@ def _run(words: list[str]) -> int:
     return found
 
 
-def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, list[str]]:
-    """The recording, read before torch is imported so that a wrong file is refused at once; and the command in words."""
+def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, str]:
+    """The recording, read before torch is imported so that a wrong file is refused at once; and the command."""
     if input is not None and rate is None:
         raise UsageError("--input needs --rate too: how many samples per second is it?")
     if rate is not None and input is None:
@@ -246,8 +244,7 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
         raise UsageError(f"--rate must be a number of samples per second above 0, got {rate:g}.")
     from experiments.data.recording import load  # noqa: PLC0415
 
-    given = [] if input is None else ["--input", str(input), "--rate", f"{rate:g}"]
-    return load(input, rate), ["ctrnn", command, "--out", str(out), *given]
+    return load(input, rate), typed(command, out=out, input=input, rate=None if rate is None else f"{rate:g}")
 
 
 def _refuse_foreign_packages() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 
-__all__ = ["UsageError", "check_word", "nearest"]
+__all__ = ["UsageError", "check_word", "nearest", "typed"]
 
 
 class UsageError(Exception):
@@ -24,3 +25,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"{word!r}; did you mean {near[0]!r}?" if near else f"{word!r}; there is {', '.join(known)}."
+
+
+def typed(*words: str, **options: object) -> str:
+    """What to type for a command with these options, those left out that are None."""
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return shlex.join(["ctrnn", *words, *given])

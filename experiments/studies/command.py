@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import tyro
 
 from experiments.studies.registry import STUDIES, check_name, study_named
 from experiments.studies.study import SCALES
-from experiments.usage import UsageError, check_word
+from experiments.usage import UsageError, check_word, typed
 
 __all__ = ["COMMANDS"]
 
@@ -60,17 +59,14 @@ def run(
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
     part = (1, 1) if shard is None else _shard(shard)
-    words = ["ctrnn", "study", "run", name, "--scale", scale, "--out", str(out)]
-    words += [] if workers is None else ["--workers", str(workers)]
-    words += [] if shard is None else ["--shard", shard]
     if data is not None:
         if not data.is_dir():
             raise UsageError(f"--data is a folder; there is none at {data}.")
         os.environ["CTRNN_DATA"] = str(data.resolve())  # by which worker processes have it, too
-        words += ["--data", str(data)]
     from experiments.studies import runner  # noqa: PLC0415
 
-    return DONE if runner.run(address, scale, out, shlex.join(words), workers, part) else FAILED
+    command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
+    return DONE if runner.run(address, scale, out, command, workers, part) else FAILED
 
 
 def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /) -> int:

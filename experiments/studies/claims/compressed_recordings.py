@@ -21,12 +21,12 @@ from matplotlib.figure import Figure
 
 from experiments.models.integrators import EXACT
 from experiments.models.sequence_model import SequenceModel
-from experiments.reports.spreads import NotEnoughError, Spread, number, spread
+from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, TrainingSettings, configuration
 from experiments.studies.clocks.accuracies import run_as_trained
 from experiments.studies.clocks.figures import accuracy_over_clocks, clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, is_right, roll_out, ways_of
-from experiments.studies.results import Results, groups, where
+from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.recordings import Recorded
@@ -174,8 +174,8 @@ class CompressedRecordings(Study):
         parts, falls_in_words, numbers = list[Part](), list[str](), dict[str, float | int | str]()
         for title, name in sources.items():
             mine, fastest = where(rows, recording=name), SOURCES[name].speeds[-1]
-            found = {way: same["fall"] for way, same in groups(where(mine, clock=fastest), "trained").items()}
-            falls: dict[str, Spread] = {way: spread(found[way]) for way in WAYS if way in found}
+            found = spreads(where(mine, clock=fastest), "trained", "fall")
+            falls = {way: found[way] for way in WAYS if way in found}
             falls_in_words.append(f"{title} at c = {fastest:g}: {', '.join(f'{WAYS[way]} by {falls[way]}' for way in falls)}")
             numbers |= {f"{name}, {WAYS[way]}: fall from c = 1 to {fastest:g}": str(fall) for way, fall in falls.items()}
             loses = falls["euler"].mean >= FALL

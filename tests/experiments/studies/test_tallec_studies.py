@@ -66,7 +66,9 @@ def test_the_runs_of_figure_1_are_those_printed():
 
 def test_figure_1_is_tested_on_ten_thousand_sequences(monkeypatch, tmp_path):
     study, asked = study_named("tallec-fig1"), []
-    monkeypatch.setattr("experiments.studies.claims.tallec_fig1.evaluate", lambda *said: asked.append(said) or {"loss": 0.5, "accuracy": 0.9})
+    monkeypatch.setattr(
+        "experiments.studies.claims.tallec_fig1.evaluate", lambda *said: asked.append(said) or {"loss": 0.5, "accuracy": 0.9}
+    )
     one = study.runs("paper")[0]
     (row,) = study.measure(one, "the model", tmp_path)
     ((model, task, split, sequences, seed, batch),) = asked
