@@ -6,7 +6,7 @@ since its reset gate stands between them. torch's z multiplies the old state, th
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,14 @@ from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["from_torch", "to_torch"]
 
-C = TypeVar("C", nn.RNNCell, nn.LSTMCell)
+KINDS = (
+    (named.plain, nn.RNNCell, nn.RNN),
+    (named.gru, nn.GRUCell, nn.GRU),
+    (named.lstm, nn.LSTMCell, nn.LSTM),
+)
 
 
+@torch.no_grad()
 def from_torch(module: nn.Module) -> VectorField:
     r"""The field whose unit Euler step is the module, on a copy of its weights (same dtype, device, gradients required).
 
@@ -33,33 +38,60 @@ def from_torch(module: nn.Module) -> VectorField:
     Raises:  TypeError for other modules, ValueError for settings that the field does not have.
     Source:  torch.nn's equations; Tallec and Ollivier 2018, eqs. (2), (11)-(15).
     """
-    for kinds, read in (
-        ((nn.RNNCell, nn.RNN, nn.LSTMCell, nn.LSTM), _of_one_affine),
-        ((nn.GRUCell, nn.GRU), _gru_from),
-    ):
-        if isinstance(module, kinds):
-            _check_settings(module)
-            return read(module)
-    raise TypeError(
-        f"`module` must be an RNNCell, GRUCell or LSTMCell, or a one-layer one-direction RNN, GRU or LSTM of torch.nn; "
-        f"got {type(module).__name__}."
-    )
+    make = next((make for make, *kinds in KINDS if isinstance(module, tuple(kinds))), None)
+    if make is None:
+        raise TypeError(
+            f"`module` must be an RNNCell, GRUCell or LSTMCell, or a one-layer one-direction RNN, GRU or LSTM of torch.nn; "
+            f"got {type(module).__name__}."
+        )
+    _check_settings(module)
+    weight_x, weight_h, *biases = _parameters(module)
+    like = {"dtype": weight_x.dtype, "device": weight_x.device}
+    field = make(module.input_size, module.hidden_size, bias=bool(biases), **like)  # type: ignore[arg-type]
+    stacked = _stacked(field)
+    for i, (affine, sign) in enumerate(stacked):
+        own_x, own_h, *own_biases = (given.chunk(len(stacked))[i] for given in (weight_x, weight_h, *biases))
+        affine.weight_x.copy_(sign * own_x)
+        affine.weight_h.copy_(sign * own_h)
+        if affine.bias is not None:
+            inside = _bias_inside(field, affine)
+            if inside is not None:
+                inside.copy_(own_biases.pop())
+            affine.bias.copy_(sign * sum(own_biases[1:], own_biases[0]))
+    return field
 
 
+@torch.no_grad()
 def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     r"""The torch cell that the field's unit Euler step is, on a copy of its weights; torch's second bias is zero.
 
     Raises:  TypeError for a field that torch has no cell for.
     Source:  as `from_torch`.
     """
+    kind, stacked = _kind(field), _stacked(field)
+    inside = [_bias_inside(field, affine) for affine, _ in stacked]
+    # torch's cell has all of its biases or none; those that the field has not are 0.
+    has_bias = any(bias is not None for bias in (*inside, *(affine.bias for affine, _ in stacked)))
+    cell = kind(field.input_size, field.hidden_size, has_bias, dtype=field.dtype, device=field.device)
+    weight_x, weight_h, *biases = _parameters(cell)
+    weight_x.copy_(torch.cat([sign * affine.weight_x for affine, sign in stacked]))
+    weight_h.copy_(torch.cat([sign * affine.weight_h for affine, sign in stacked]))
+    outside = [None if affine.bias is None else sign * affine.bias for affine, sign in stacked]
+    for bias, parts in zip(biases, (outside, inside), strict=False):
+        for row, part in zip(bias.chunk(len(stacked)), parts, strict=True):
+            row.zero_() if part is None else row.copy_(part)
+    return cell
+
+
+def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell]:
     if isinstance(field, LSTMField):
-        return _to_one_affine(nn.LSTMCell, field, field.gates)
+        return nn.LSTMCell
     if isinstance(field, Relaxation) and type(field.decay) is LinearDecay:
         candidate, rate = field.candidate, field.rate
         if type(candidate) is TanhCandidate and type(rate) is FixedRate and rate.alpha == 1.0:
-            return _to_one_affine(nn.RNNCell, field, candidate)
+            return nn.RNNCell
         if type(candidate) is ResetCandidate and type(rate) is GateRate:
-            return _to_gru(field, candidate, rate)
+            return nn.GRUCell
     raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for this one:\n{field}")
 
 
@@ -75,86 +107,26 @@ def _check_settings(module: nn.Module) -> None:
             )
 
 
-def _weights(module: nn.Module) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """weight_ih, weight_hh, bias_ih, bias_hh, from a cell or from the first layer of a sequence module."""
+def _parameters(module: nn.Module) -> list[Tensor]:
+    """weight_ih and weight_hh, and bias_ih and bias_hh if there, of a cell or of the first layer of a sequence module."""
     suffix = "" if isinstance(module, nn.RNNCellBase) else "_l0"
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    weight_x, weight_h, bias_x, bias_h = (getattr(module, name + suffix, None) for name in names)
-    if not module.bias:
-        return weight_x, weight_h, None, None  # type: ignore[return-value]
-    return weight_x, weight_h, bias_x, bias_h  # type: ignore[return-value]
+    names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if module.bias else ()))
+    return [getattr(module, name + suffix) for name in names]
 
 
-def _settings(module: nn.Module, weight: Tensor) -> dict[str, Any]:
-    return {"bias": bool(module.bias), "dtype": weight.dtype, "device": weight.device}
+def _stacked(field: VectorField) -> list[tuple[Affine, int]]:
+    """The affine maps whose rows torch stacks into its weights, in its order, and the sign that they have there."""
+    if isinstance(field, LSTMField):
+        return [(field.gates, 1)]
+    assert isinstance(field, Relaxation)
+    if isinstance(field.candidate, ResetCandidate):
+        assert isinstance(field.rate, Affine)
+        return [(field.candidate.reset, 1), (field.rate, -1), (field.candidate.pull, 1)]
+    assert isinstance(field.candidate, Affine)
+    return [(field.candidate, 1)]
 
 
-def _sum(bias_x: Tensor | None, bias_h: Tensor | None) -> Tensor | None:
-    return None if bias_x is None or bias_h is None else bias_x + bias_h
-
-
-@torch.no_grad()
-def _fill(affine: Affine, weight_x: Tensor, weight_h: Tensor, bias: Tensor | None) -> None:
-    affine.weight_x.copy_(weight_x)
-    affine.weight_h.copy_(weight_h)
-    if bias is not None and affine.bias is not None:
-        affine.bias.copy_(bias)
-
-
-def _of_one_affine(module: nn.Module) -> VectorField:
-    """The plain field or the LSTM's, all of whose weights are one affine map."""
-    weight_x, weight_h, bias_x, bias_h = _weights(module)
-    make = named.lstm if isinstance(module, nn.LSTMCell | nn.LSTM) else named.plain
-    field = make(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
-    affine = field.gates if isinstance(field, LSTMField) else field.candidate
-    _fill(cast(Affine, affine), weight_x, weight_h, _sum(bias_x, bias_h))
-    return field
-
-
-@torch.no_grad()
-def _gru_from(module: nn.Module) -> Relaxation:
-    weight_x, weight_h, bias_x, bias_h = _weights(module)
-    made = named.gru(module.input_size, module.hidden_size, **_settings(module, weight_x))  # type: ignore[arg-type]
-    field = cast(Relaxation, made)
-    candidate, rate = cast(ResetCandidate, field.candidate), cast(GateRate, field.rate)
-    (reset_x, keep_x, pull_x), (reset_h, keep_h, pull_h) = weight_x.chunk(3), weight_h.chunk(3)
-    reset = keep = pull = None
-    if bias_x is not None and bias_h is not None and candidate.bias_h is not None:
-        reset, keep, _ = (bias_x + bias_h).chunk(3)
-        keep, pull = -keep, bias_x.chunk(3)[2]
-        candidate.bias_h.copy_(bias_h.chunk(3)[2])
-    _fill(candidate.reset, reset_x, reset_h, reset)
-    _fill(rate, -keep_x, -keep_h, keep)
-    _fill(candidate.pull, pull_x, pull_h, pull)
-    return field
-
-
-@torch.no_grad()
-def _copy_to(cell: nn.RNNCellBase, weight_x: Tensor, weight_h: Tensor, bias_x: Tensor | None, bias_h: Tensor | None) -> None:
-    cell.weight_ih.copy_(weight_x)
-    cell.weight_hh.copy_(weight_h)
-    if bias_x is not None:
-        cell.bias_ih.copy_(bias_x)
-        cell.bias_hh.zero_() if bias_h is None else cell.bias_hh.copy_(bias_h)
-
-
-def _to_one_affine(kind: type[C], field: VectorField, affine: Affine) -> C:
-    cell = kind(field.input_size, field.hidden_size, affine.bias is not None, dtype=field.dtype, device=field.device)
-    _copy_to(cell, affine.weight_x, affine.weight_h, affine.bias, None)
-    return cell
-
-
-def _to_gru(field: Relaxation, candidate: ResetCandidate, rate: GateRate) -> nn.GRUCell:
-    reset, pull = candidate.reset, candidate.pull
-    biases = [reset.bias, rate.bias, pull.bias, candidate.bias_h]
-    has_bias = any(bias is not None for bias in biases)
-    cell = nn.GRUCell(field.input_size, field.hidden_size, has_bias, dtype=field.dtype, device=field.device)
-    weight_x = torch.cat([reset.weight_x, -rate.weight_x, pull.weight_x])
-    weight_h = torch.cat([reset.weight_h, -rate.weight_h, pull.weight_h])
-    bias_x = bias_h = None
-    if has_bias:  # torch's cell has all of its biases or none; those that the field has not are 0
-        none = pull.weight_h.new_zeros(field.hidden_size)
-        r, g, n, n_h = (none if bias is None else bias for bias in biases)
-        bias_x, bias_h = torch.cat([r, -g, n]), torch.cat([none, none, n_h])
-    _copy_to(cell, weight_x, weight_h, bias_x, bias_h)
-    return cell
+def _bias_inside(field: VectorField, affine: Affine) -> Tensor | None:
+    """The GRU's own bias inside the reset gate, torch's b_hn."""
+    candidate = getattr(field, "candidate", None)
+    return candidate.bias_h if isinstance(candidate, ResetCandidate) and affine is candidate.pull else None
