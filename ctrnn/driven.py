@@ -15,10 +15,9 @@ from ctrnn import checks
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.inputs.path import Path, piece_numbers
-from ctrnn.inputs.segment_input import SegmentInput
 from ctrnn.inputs.splines import Spline, as_path
 
-__all__ = ["Driven", "RightHandSide"]
+__all__ = ["Driven"]
 
 
 class Driven:
@@ -57,18 +56,11 @@ class Driven:
     def interval(self) -> tuple[float, float]:
         return float(self.knots[0].max()), float(self.knots[-1].min())
 
-    def right_hand_side(self, starts: Tensor) -> RightHandSide:
-        """dh/dt by segment index, for segments that begin at `starts`, (segments,) or (segments, batch), each inside one piece
-        of path and speed."""
-        speed = None if self.speed is None else _by_segment(self.speed, starts)
-        return RightHandSide(self.field, _by_segment(self.projected, starts), speed)
-
     def check_flow(self, t: Tensor, h: Tensor) -> None:
-        """Refuse a field whose `flow` does not give one derivative for each unit, before a solver runs."""
+        """Refuse a field whose `flow` does not give one derivative for each unit, before a solver runs; t () or (batch,)."""
         with torch.no_grad():
-            start = t.detach() if self.knots.dim() == 1 else t.detach().expand(self.batch)
-            starts, times = start[None], start if start.dim() == 0 else start[:, None]
-            slope = self.field.flow(self.right_hand_side(starts).path.at(0, times), h)
+            projected = self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
+            slope = self.field.flow(projected, h)
         if not isinstance(slope, Tensor):
             raise TypeError(f"The field's `flow` gives {type(slope).__name__}, not a tensor; it must return dh/dt.")
         if slope.shape != h.shape or slope.dtype != h.dtype:
@@ -87,31 +79,6 @@ class Driven:
         start = self.knots[piece_numbers(self.knots, time)]
         flow = self.field.flow(_on_piece_of(self.projected, start, time), h)
         return flow if self.speed is None else _on_piece_of(self.speed, start, time).to(h.dtype) * flow
-
-
-class RightHandSide:
-    """speed(t) field(path(t), h) by segment index, as solvers evaluate it."""
-
-    def __init__(self, field: VectorField, path: SegmentInput, speed: SegmentInput | None) -> None:
-        self.field, self.path, self.speed = field, path, speed
-        self.steady = path.steady and speed is None
-        self.own_times = path.own_times and (speed is None or speed.own_times)
-
-    def at(self, j: int, t: Tensor, h: Tensor, rows: Tensor | None = None) -> Tensor:
-        """dh/dt on segment j at t, () or (rows, 1), of the states h (rows, state)."""
-        flow = self.field.flow(self.path.at(j, t, rows), h)
-        return flow if self.speed is None else self.speed_at(j, t, h, rows) * flow
-
-    def speed_at(self, j: int, t: Tensor, h: Tensor, rows: Tensor | None = None) -> Tensor:
-        """c'(t), () or (rows, 1), in the dtype of h; 1 where no speed was given."""
-        if self.speed is None:
-            return h.new_ones(())
-        speed = self.speed.at(j, t, rows)
-        return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype)
-
-
-def _by_segment(path: Path, starts: Tensor) -> SegmentInput:
-    return SegmentInput(path, piece_numbers(path.knots.detach(), starts.detach()))
 
 
 def _on_piece_of(path: Path, start: Tensor, t: Tensor) -> Tensor:

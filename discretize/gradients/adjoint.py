@@ -53,13 +53,13 @@ class AdjointBackward:
 
     def __init__(self, engine: AdaptiveEngine, chain: Chain, log: EdgeLog, stats: dict[str, Any]) -> None:
         self.engine, self.chain, self.log, self.stats = engine, chain, log, stats
-        self.field, self.weights = ParameterSnapshot(chain.rhs.field), _weights(engine.control.method)
+        self.field, self.weights = ParameterSnapshot(chain.field), _weights(engine.control.method)
         self.parameters = self.field.learned
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
         """The states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
         refuse_captured(self.chain, self.parameters, h0, "gradient=Adjoint")
-        path = self.chain.rhs.path
+        path = self.chain.path
         read = [tensor for j in range(len(self.chain)) for tensor in path.learned(j)]
         return _Adjoint.apply(self, hs, h0, *self.parameters, *read)
 

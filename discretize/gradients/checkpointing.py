@@ -40,7 +40,7 @@ class Blocks:
         """From the state to the end of the chain; `at_edge(edge, h)` is called at every edge. Returns the last h."""
         if self.memory is None or not torch.is_grad_enabled():
             return self.solve(self.chain, h, state, math.inf, at_edge)
-        self.field = ParameterSnapshot(self.chain.rhs.field)
+        self.field = ParameterSnapshot(self.chain.field)
         refuse_captured(self.chain, self.field.learned, h, "gradient=Checkpointed")
         limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, state))))
         while state.segment < len(self.chain):
@@ -69,7 +69,7 @@ class Blocks:
         with torch.no_grad():
             end = self.solve(self.chain, h.detach(), state, limit, keep)
         numbers = range(before.segment, min(state.segment + 1, len(self.chain)))
-        read = [tensor for j in numbers for tensor in self.chain.rhs.path.learned(j)]
+        read = [tensor for j in numbers for tensor in self.chain.path.learned(j)]
         block = _Block(self, before, limit, numbers)
         end, *hs = _Recomputed.apply(block, len(hs) + 1, end, *hs, h, *self.field.learned, *read)
         for edge, passed in zip(edges, hs, strict=True):
@@ -107,7 +107,7 @@ class _Block:
             end = blocks.solve(chain, h, self.before.copy(), self.limit, lambda edge, h: hs.append(h))
         blocks.stats["nfe_backward"] += counts.evaluations
         # A segment that was not entered was not read.
-        unread = {j: blocks.chain.rhs.path.learned(j) for j in self.numbers if j not in path.leaves}
+        unread = {j: blocks.chain.path.learned(j) for j in self.numbers if j not in path.leaves}
         return [end, *hs], [tensor for j in self.numbers for tensor in path.leaves.get(j, unread.get(j, []))]
 
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from ctrnn.driven import RightHandSide
 from ctrnn.inputs.path import Data
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
@@ -39,10 +38,8 @@ class DetachedInput(SegmentInput):
 
 def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
     """The chain with its input detached, and that input."""
-    rhs = chain.rhs
-    path = DetachedInput(rhs.path)
     cut = copy.copy(chain)
-    cut.rhs = RightHandSide(rhs.field, path, rhs.speed)
+    cut.path = path = DetachedInput(chain.path)
     return cut, path
 
 
@@ -88,7 +85,7 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
     if not len(chain):
         return
     # A path or a speed of the user's own may use other tensors in each piece; it is one that takes one time for all.
-    for j in range(1 if chain.rhs.own_times else len(chain)):
+    for j in range(1 if chain.own_times else len(chain)):
         _refuse_in(chain, j, learned, h0, setting)
 
 

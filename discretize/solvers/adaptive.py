@@ -57,7 +57,7 @@ class AdaptiveEngine:
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step; counts anew."""
-        rows = batch if chain.own or chain.rhs.own_times else 1
+        rows = batch if chain.own or chain.own_times else 1
         self.counts = SolverStats(rows)
         return SolverState(0, np.zeros(rows))
 

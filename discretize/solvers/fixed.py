@@ -115,16 +115,15 @@ class StepEngine(_FixedEngine):
         self.step = step
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        rhs, number = segment.chain.rhs, segment.number
         own = torch.from_numpy(steps)[:, None] if len(steps) > 1 else int(steps[0])
         dt = segment.length / own
         for i in range(int(steps.max())):
             begin = i * dt if isinstance(own, int) else torch.clamp(own, max=i) * dt
             t, length = segment.time(begin), self._length(dt, own, i, h)
-            if rhs.speed is not None:
-                length = length * rhs.speed_at(number, t, h)
+            if segment.chain.speed is not None:
+                length = length * segment.speed_at(t, h)
             try:
-                h, cost = self.step.counted(rhs.field, rhs.path.at(number, t), h, length)
+                h, cost = self.step.counted(segment.chain.field, segment.input_at(t), h, length)
             except StepError as error:
                 at = float((t if t.dim() == 0 else t[error.sample]).detach())
                 raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error

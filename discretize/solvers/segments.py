@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven
-from ctrnn.driven import RightHandSide
-from ctrnn.inputs.segment_input import select
+from ctrnn import Driven, Path
+from ctrnn.inputs.path import piece_numbers
+from ctrnn.inputs.segment_input import SegmentInput, select
 
 __all__ = ["Chain", "Segment", "chain_of"]
 
@@ -27,13 +27,17 @@ class Chain:
     """The segments of a solve, one after another.
 
     `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places`: which edge each requested
-    time is, (n,) or (n, batch); `requested`: the requested times, like `places`, where gradients to times matter; `rhs`: the
-    right-hand side by segment index; `lengths`: numbers, (segments, 1) or (segments, batch); `own`: every sequence has times
-    of its own.
+    time is, (n,) or (n, batch); `requested`: the requested times, like `places`, where gradients to times matter; `path`, the
+    projected input, and `speed`, by segment index; `lengths`: numbers, (segments, 1) or (segments, batch); `own`: every
+    sequence has times of its own; `steady` and `own_times`: as of a path, for the whole right-hand side.
     """
 
-    def __init__(self, rhs: RightHandSide, edges: Tensor, places: Tensor, requested: Tensor | None = None) -> None:
-        self.rhs, self.edges, self.places, self.requested = rhs, edges, places, requested
+    def __init__(self, driven: Driven, edges: Tensor, places: Tensor, requested: Tensor | None = None) -> None:
+        self.field, self.path = driven.field, _by_segment(driven.projected, edges)
+        self.speed = None if driven.speed is None else _by_segment(driven.speed, edges)
+        self.steady = self.path.steady and self.speed is None
+        self.own_times = self.path.own_times and (self.speed is None or self.speed.own_times)
+        self.edges, self.places, self.requested = edges, places, requested
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
@@ -88,9 +92,14 @@ class Chain:
         return states[row_of[places].to(states.device), torch.arange(states.shape[1], device=states.device)]
 
 
+def _by_segment(path: Path, edges: Tensor) -> SegmentInput:
+    return SegmentInput(path, piece_numbers(path.knots.detach(), edges[:-1].detach()))
+
+
 @dataclass(frozen=True)
 class Segment:
-    """Segment `number` of a chain, for all samples or for `rows`: dh/dt by tau, the time since its start."""
+    """Segment `number` of a chain, for all samples or for `rows`: dh/dt = speed(t) field(path(t), h) by tau, the time since
+    its start."""
 
     chain: Chain
     number: int
@@ -100,14 +109,16 @@ class Segment:
 
     @property
     def steady(self) -> bool:
-        return self.chain.rhs.steady
+        return self.chain.steady
 
     @property
     def differentiable_in_time(self) -> bool:
-        return self.chain.rhs.own_times
+        return self.chain.own_times
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
-        return self.chain.rhs.at(self.number, self.start if self.steady else self.time(tau), h, self.rows)
+        t = self.start if self.steady else self.time(tau)
+        flow = self.chain.field.flow(self.input_at(t), h)
+        return flow if self.chain.speed is None else self.speed_at(t, h) * flow
 
     def time(self, tau: Tensor) -> Tensor:
         """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""
@@ -121,10 +132,17 @@ class Segment:
 
     def read(self, tau: Tensor) -> Tensor:
         """The projected input at tau: (rows, projected)."""
-        return self.chain.rhs.path.at(self.number, self.time(tau), self.rows)
+        return self.input_at(self.time(tau))
 
-    def taken(self, dt: Tensor) -> None:
-        """Called after every round of steps that is logged, dt (rows, 1); the adjoint's segments add up gradients here."""
+    def input_at(self, t: Tensor) -> Tensor:
+        """The projected input at the time t, () or (rows, 1)."""
+        return self.chain.path.at(self.number, t, self.rows)
+
+    def speed_at(self, t: Tensor, h: Tensor) -> Tensor:
+        """c'(t), () or (rows, 1), in the dtype of h; of a chain with a speed."""
+        assert self.chain.speed is not None
+        speed = self.chain.speed.at(self.number, t, self.rows)
+        return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype)
 
     @property
     def length(self) -> Tensor:
@@ -145,7 +163,7 @@ def chain_of(driven: Driven, ts: Tensor) -> Chain:
         requested = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
         edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], requested)
     differentiated = ts.requires_grad or edges.requires_grad
-    return Chain(driven.right_hand_side(edges[:-1].detach()), edges, places, requested if differentiated else None)
+    return Chain(driven, edges, places, requested if differentiated else None)
 
 
 def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:

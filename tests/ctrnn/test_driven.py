@@ -13,6 +13,7 @@ import ctrnn
 from ctrnn import AffineWarp, HeldPath, LinearPath, PiecewiseWarp, SmoothWarp
 from ctrnn.clocks.warped_path import WarpedPath
 from ctrnn.driven import Driven
+from discretize.solvers.segments import chain_of
 
 ROUNDING = {"rtol": 0, "atol": 1e-13}  # |h|^3 h of order 10, a few sums in another order
 
@@ -79,26 +80,28 @@ def test_the_interval_is_what_path_and_speed_share():
 def test_each_piece_has_its_own_input_and_speed_up_to_both_ends():
     field, path, warp = ctrnn.gated(3, 5), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
-    rhs = driven.right_hand_side(driven.knots[:-1])
+    chain = chain_of(driven, driven.knots)
     for k in range(len(driven.knots) - 1):
+        segment, width = chain.segment(k), driven.knots[k + 1] - driven.knots[k]
         middle = float(driven.knots[k] + driven.knots[k + 1]) / 2
         expected = float(warp.speed(middle)) * field(path(middle), h)
-        for t in (driven.knots[k], torch.tensor(middle), driven.knots[k + 1]):
-            assert_close(rhs.at(k, t, h), expected, **ROUNDING)
-            assert_close(rhs.speed_at(k, t, h), warp.speed(middle), rtol=0, atol=0)
-            assert_close(rhs.path.at(k, t), field.project(path(middle)), **ROUNDING)
-    without = Driven(field, path).right_hand_side(torch.tensor([0.0]))
-    assert_close(without.speed_at(0, torch.tensor(0.5), h), torch.tensor(1.0), rtol=0, atol=0)
+        for tau in (torch.tensor(0.0), width / 2, width):
+            t = driven.knots[k] + tau
+            assert_close(segment(tau, h), expected, **ROUNDING)
+            assert_close(segment.speed_at(t, h), warp.speed(middle), rtol=0, atol=0)
+            assert_close(segment.input_at(t), field.project(path(middle)), **ROUNDING)
+    without = Driven(field, path)
+    assert_close(chain_of(without, driven.knots).segment(0)(width / 2, h), without(0.5, h), **ROUNDING)
 
 
 def test_at_a_knot_the_piece_that_begins_there_is_meant():
     field, path, warp = ctrnn.gated(3, 5), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
-    rhs = driven.right_hand_side(driven.knots[:-1])
+    chain, now = chain_of(driven, driven.knots), torch.tensor(0.0)
     for k, t in enumerate(driven.knots[:-1]):
-        assert_close(driven(t, h), rhs.at(k, t, h), **ROUNDING)
+        assert_close(driven(t, h), chain.segment(k)(now, h), **ROUNDING)
     last = driven.knots[-1]
-    assert_close(driven(last, h), rhs.at(len(driven.knots) - 2, last, h), **ROUNDING)
+    assert_close(driven(last, h), chain.segment(len(chain) - 1)(last - driven.knots[-2], h), **ROUNDING)
     assert_close(driven(float(last) + 4 * math.ulp(float(last)), h), driven(last, h), rtol=0, atol=0)
 
 
