@@ -10,7 +10,6 @@ Euler step. Whatever looks into the steps gets them: a monitor, a transform, a t
 
 from __future__ import annotations
 
-import importlib
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.fused import reference, torch_lstm, torch_relaxations
+from discretize.fused import compiled_cells, reference, torch_lstm, torch_relaxations
 from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import (
     autocast_reason,
@@ -28,7 +27,8 @@ from discretize.fused.eligibility import (
     tracing_reason,
     warn_once,
 )
-from discretize.fused.kernel_spec import CellInputs, KernelSpec, Kind, kernel_spec_of, kind_of
+from discretize.fused.kernel_spec import CellInputs, Kind, StackedWeights, kind_of, stacked_weights
+from discretize.fused.libraries import cells_library
 from discretize.steps.euler import Euler
 from discretize.steps.exponential import ExponentialEuler
 from discretize.steps.step import Step
@@ -36,7 +36,6 @@ from discretize.steps.step import Step
 __all__ = ["compiled_engine", "run", "run_engine", "torch_engine"]
 
 STEPS: dict[type[Step], str] = {Euler: "euler", ExponentialEuler: "exponential"}
-COMPILED = "discretize.fused.compiled_cells"
 
 
 def run(
@@ -50,27 +49,29 @@ def run(
     kind = _eligible_kind(field, step, [xs, h0, *([dt] if isinstance(dt, Tensor) else [])], fused)
     if isinstance(kind, str):
         return None, {"engine": "steps", "engine_why": kind}
-    spec, name = kernel_spec_of(field, kind), STEPS[type(step)]
+    name = STEPS[type(step)]
     engine, why = compiled_engine(kind, name, xs)
-    states = run_engine(engine or torch_engine(kind), spec, name, xs, h0, dt, substeps)
+    states = run_engine(engine or torch_engine(kind), kind, name, stacked_weights(field), xs, h0, dt, substeps)
     return states, {"engine": "torch" if engine is None else "compiled", "engine_why": why}
 
 
-def run_engine(engine: Any, spec: KernelSpec, step: str, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
+def run_engine(
+    engine: Any, kind: Kind, step: str, weights: StackedWeights, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int
+) -> Tensor:
     r"""The state after each sample, with gradients to samples, h0, weights and dt, and theirs by way of `reference`.
 
-    Args:    engine: of `compiled_engine` or `torch_engine`; spec: the field; step: "euler" or "exponential"; dt: >= 0, the
-             time a sample takes, in `substeps` equal steps; where it is 0 a state stays as it is, to the last bit.
+    Args:    engine: of `compiled_engine` or `torch_engine`; kind, weights: the field's; step: "euler" or "exponential"; dt: >= 0,
+             the time a sample takes, in `substeps` equal steps; where it is 0 a state stays as it is, to the last bit.
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) of the state's
              dtype -> (time, batch, state).
     Source:  this project.
     """
-    inputs = CellInputs(xs, spec.weight_x, spec.bias, h0, spec.weight_h, spec.bias_h, spec.rates, dt)
+    inputs = CellInputs(xs, h0, dt, *weights)
     if torch.is_grad_enabled() and any(isinstance(tensor, Tensor) and tensor.requires_grad for tensor in inputs):
-        states: Tensor = _Cells.apply(engine, spec.kind, step, substeps, *inputs)[0]
+        states: Tensor = _Cells.apply(engine, kind, step, substeps, *inputs)[0]
         return states
     with torch.no_grad():
-        return engine.forward(spec.kind, step, substeps, inputs, keep=False)[0]
+        return engine.forward(kind, step, substeps, inputs, keep=False)[0]
 
 
 def torch_engine(kind: Kind) -> Any:
@@ -83,13 +84,10 @@ def compiled_engine(kind: Kind, step: str, like: Tensor) -> tuple[Any, str | Non
     if why := device_reason(like):
         return None, why
     try:
-        made = importlib.import_module(COMPILED)
-        made.prepare(kind, step, like.dtype)
-    except ImportError as error:
-        return None, None if error.name == COMPILED else warn_once(str(error))
+        cells_library(kind, step, like.dtype)
     except Unavailable as error:
         return None, warn_once(str(error))
-    return made, None
+    return compiled_cells, None
 
 
 def _eligible_kind(field: VectorField, step: Step, given: list[Tensor], fused: bool) -> Kind | str:
@@ -113,7 +111,8 @@ class _Cells(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.settings, ctx.number = inputs[:4], None if isinstance(inputs[-1], Tensor) else inputs[-1]
+        dt = CellInputs(*inputs[4:]).dt
+        ctx.settings, ctx.number = inputs[:4], None if isinstance(dt, Tensor) else dt
         ctx.set_materialize_grads(False)  # what is kept would get gradients full of zeros
         ctx.mark_non_differentiable(*output[1:])
         # Not the states: they are the user's, to write on.

@@ -15,17 +15,12 @@ from torch import Tensor
 from discretize.fused.kernel_spec import CellInputs, Kind
 from discretize.fused.libraries import address, cells_library
 
-__all__ = ["backward", "forward", "prepare"]
-
-
-def prepare(kind: Kind, step: str, dtype: torch.dtype) -> None:
-    """Builds the kernel where there is none yet; raises `Unavailable`."""
-    cells_library(kind, step, dtype)
+__all__ = ["backward", "forward"]
 
 
 def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool) -> tuple[Tensor, ...]:
     """The states after samples; and if `keep` what the backward pass reads. MemoryError where there is no room for it."""
-    xs, weight_x, bias, h0, weight_h, bias_h, rates, dt = _contiguous(inputs)
+    xs, h0, dt, weight_x, bias, weight_h, bias_h, rates = _contiguous(inputs)
     kernel = cells_library(kind, step, xs.dtype)
     hidden = weight_h.shape[1]
     steps, batch = len(xs) * substeps, xs.shape[1]
@@ -46,15 +41,15 @@ def backward(
     kind: Kind, step: str, substeps: int, inputs: CellInputs, kept: tuple[Tensor], grad: Tensor, needed: CellInputs
 ) -> CellInputs:
     """From the cotangents of the states after samples those of the inputs."""
-    xs, weight_x, bias, _, weight_h, bias_h, rates, dt = _contiguous(inputs)
+    xs, _, dt, *weights = _contiguous(inputs)
     steps, batch = len(xs) * substeps, xs.shape[1]
     of_xs = xs.new_empty(steps, batch, xs.shape[2]) if needed.xs else None
     of_dt = xs.new_empty(steps, batch) if needed.dt else None
-    of_weights = [None if tensor is None else torch.empty_like(tensor) for tensor in (weight_x, bias, weight_h, bias_h, rates)]
+    of_weights = [None if tensor is None else torch.empty_like(tensor) for tensor in weights]
     of_h0, grad = torch.empty_like(inputs.h0, memory_format=torch.contiguous_format), grad.contiguous()
     ran_out = cells_library(kind, step, xs.dtype).ctrnn_cells_backwards(
-        *(len(xs), batch, xs.shape[2], weight_h.shape[1], substeps),
-        *map(address, (xs, weight_x, bias, weight_h, bias_h, rates)),
+        *(len(xs), batch, xs.shape[2], inputs.weight_h.shape[1], substeps),
+        *map(address, (xs, *weights)),
         *(kind.exponent, *_strides(dt), torch.get_num_threads()),
         *map(address, (kept[0], grad, of_xs, *of_weights, of_h0, of_dt)),
     )
@@ -64,14 +59,14 @@ def backward(
         of_xs = of_xs.unflatten(0, (-1, substeps)).sum(1)
     if of_dt is not None:
         of_dt = of_dt.unflatten(0, (-1, substeps)).sum(1)[..., None].sum_to_size(dt.shape)
-    of_weight_x, of_bias, of_weight_h, of_bias_h, of_rates = of_weights
-    return CellInputs(of_xs, of_weight_x, of_bias, of_h0, of_weight_h, of_bias_h, of_rates, of_dt)
+    return CellInputs(of_xs, of_h0, of_dt, *of_weights)
 
 
 def _contiguous(inputs: CellInputs) -> list[Any]:
-    *first, dt = inputs
-    laid_out = [None if tensor is None else tensor.detach().contiguous() for tensor in first]
-    return [*laid_out, dt if isinstance(dt, Tensor) else inputs.xs.new_tensor(dt)]
+    """The inputs as the kernel reads them; of dt it takes the strides."""
+    dt = inputs.dt if isinstance(inputs.dt, Tensor) else inputs.xs.new_tensor(inputs.dt)
+    laid_out = (None if tensor is None else tensor.detach().contiguous() for tensor in inputs._replace(dt=None))
+    return list(CellInputs(*laid_out)._replace(dt=dt))
 
 
 def _strides(dt: Tensor) -> tuple[int, int, int]:

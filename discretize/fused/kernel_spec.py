@@ -26,7 +26,7 @@ from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import RATES, FixedRate, Gate
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["CellInputs", "Kind", "KernelSpec", "kind_of", "kernel_spec_of"]
+__all__ = ["CellInputs", "Kind", "StackedWeights", "kind_of", "stacked_weights"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,13 @@ class Kind:
         return 2 * hidden if self.candidate == "lstm" else hidden
 
 
-@dataclass(frozen=True)
-class KernelSpec:
-    r"""A field as its kind and its weights, still tied to the parameters they come from: gradients flow.
+class StackedWeights(NamedTuple):
+    r"""The weights of a field, still tied to the parameters they come from: gradients flow.
 
     Shape:   weight_x (columns, input), bias (columns,) or None, weight_h (columns, hidden); bias_h (hidden,), the bias inside
              the reset, or None; rates (hidden,), a constant rate, or None.
     """
 
-    kind: Kind
-    hidden: int
     weight_x: Tensor
     bias: Tensor | None
     weight_h: Tensor
@@ -71,16 +68,17 @@ class KernelSpec:
 
 
 class CellInputs(NamedTuple):
-    """What an engine reads of a cell and its sequence; of gradients, None for those that nobody needs. Any: mostly tensors."""
+    """What an engine reads of a sequence, and `StackedWeights`; of gradients, None for those that nobody needs. Any: mostly
+    tensors."""
 
     xs: Any
+    h0: Any
+    dt: Any
     weight_x: Any
     bias: Any
-    h0: Any
     weight_h: Any
     bias_h: Any
     rates: Any
-    dt: Any
 
     def projected(self) -> Tensor:
         """(time, batch, columns), to be written over."""
@@ -133,34 +131,20 @@ def _unknown_part(parts: list[tuple[str, nn.Module, type | tuple[type, ...]]]) -
     return None
 
 
-def kernel_spec_of(field: VectorField, kind: Kind) -> KernelSpec:
-    """The weights of a field of that kind, stacked as a kernel reads them."""
-    if isinstance(field, LSTMField):
-        gates = field.gates
-        return KernelSpec(kind, field.hidden_size, gates.weight_x, gates.bias, gates.weight_h, None, None)
-    assert isinstance(field, Relaxation)
-    candidate, rate = field.candidate, field.rate
-    rows: list[Affine] = []
-    bias_h = rates = None
-    if isinstance(candidate, ResetCandidate):
-        rows += [candidate.reset, candidate.pull]
-        bias_h = candidate.bias_h
-    else:
-        assert isinstance(candidate, Affine)
-        rows += [candidate]
-    if isinstance(rate, Affine):
-        rows += [rate]
-    else:
+def stacked_weights(field: VectorField) -> StackedWeights:
+    """The weights of a field that has a kind, stacked as a kernel reads them."""
+    parts: Any = (field.gates, None) if isinstance(field, LSTMField) else (field.candidate, field.rate)
+    candidate, rate = parts
+    rows: list[Affine] = [candidate.reset, candidate.pull] if isinstance(candidate, ResetCandidate) else [candidate]
+    rates = None
+    if isinstance(rate, Gate):
+        rows.append(rate)
+    elif rate is not None:
         h = rows[0].weight_h
         rates = rate.flow(h[:0], h).expand(field.hidden_size)
-    return KernelSpec(
-        kind,
-        field.hidden_size,
-        _stacked([row.weight_x for row in rows]),
-        _biases(rows),
-        _stacked([row.weight_h for row in rows]),
-        bias_h,
-        rates,
+    bias_h = candidate.bias_h if isinstance(candidate, ResetCandidate) else None
+    return StackedWeights(
+        _stacked([row.weight_x for row in rows]), _biases(rows), _stacked([row.weight_h for row in rows]), bias_h, rates
     )
 
 

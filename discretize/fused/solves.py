@@ -27,7 +27,7 @@ from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
-from discretize.fused.kernel_spec import KernelSpec, Kind, kernel_spec_of, kind_of
+from discretize.fused.kernel_spec import Kind, kind_of, stacked_weights
 from discretize.fused.libraries import Problem, Report, address, solves_library
 from discretize.gradients.checkpointing import Blocks
 from discretize.solvers.adaptive import AdaptiveEngine
@@ -73,9 +73,8 @@ def solve(
         solves_library(kind, h0.dtype)
     except Unavailable as error:
         return warn_once(str(error))
-    spec = kernel_spec_of(driven.field, kind)
-    run = _KernelRun(spec, driven, chain, engine, ts, show, stats)
-    tensors = SolveInputs(_samples(driven), h0, spec.weight_h, spec.bias_h, spec.rates)
+    run = _KernelRun(kind, driven, chain, engine, ts, show, stats)
+    tensors = SolveInputs(_samples(driven), h0, *stacked_weights(driven.field)[2:])
     run.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
@@ -129,7 +128,7 @@ class _KernelRun:
 
     def __init__(
         self,
-        spec: KernelSpec,
+        kind: Kind,
         driven: Driven,
         chain: Chain,
         engine: AdaptiveEngine,
@@ -137,7 +136,7 @@ class _KernelRun:
         show: Callable[[int], None],
         stats: dict[str, Any],
     ) -> None:
-        self.spec, self.driven, self.chain, self.engine = spec, driven, chain, engine
+        self.kind, self.driven, self.chain, self.engine = kind, driven, chain, engine
         self.ts, self.show, self.stats = ts, show, stats
         self.edges = sorted(chain.wanted())
         self.arrays: dict[str, np.ndarray] = {}
@@ -149,7 +148,7 @@ class _KernelRun:
         self.inputs = SolveInputs(*(None if t is None else t.detach().contiguous() for t in tensors))  # type: ignore[arg-type]
         h0 = self.inputs.h0
         hs = h0.new_empty(len(self.edges), *h0.shape)
-        self.library = solves_library(self.spec.kind, h0.dtype)
+        self.library = solves_library(self.kind, h0.dtype)
         problem = self._problem(self.inputs, hs)
         handle = self.library.ctrnn_solve_open(ctypes.byref(problem))
         if not handle:
@@ -196,7 +195,7 @@ class _KernelRun:
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
         return Problem(
             batch=len(inputs.h0),
-            hidden=self.spec.hidden,
+            hidden=self.driven.field.hidden_size,
             segments=len(self.chain),
             own=int(self.arrays["lengths"].ndim > 1),
             threads=torch.get_num_threads(),
@@ -206,7 +205,7 @@ class _KernelRun:
             w=address(inputs.weight_h),
             bias_h=address(inputs.bias_h),
             rates=address(inputs.rates),
-            exponent=self.spec.kind.exponent,
+            exponent=self.kind.exponent,
             stages=len(method.c),
             order=method.order,
             rtol=control.rtol,
@@ -319,7 +318,7 @@ def _states_by_engine(run: _KernelRun, projected: Tensor, h0: Tensor, *weights: 
     """The same states by the engine that is written in torch, which autograd differentiates."""
     knots, held = run.driven.path.knots, isinstance(run.driven.path, HeldPath)
     path = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
-    chain = chain_of(Driven(reference.StackedField(run.spec.kind, *weights), path), run.ts)
+    chain = chain_of(Driven(reference.StackedField(run.kind, *weights), path), run.ts)
     anew = AdaptiveEngine(run.engine.control)
     kept = {0: h0}
     Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)

@@ -54,7 +54,7 @@ def _plain_torch(field: ctrnn.VectorField, step: discretize.Step) -> Callable[[T
     engine = cells.torch_engine(kind)
 
     def run(x: Tensor) -> Tensor:
-        h0, spec = x.new_zeros(x.shape[1], field.state_size), kernel_spec.kernel_spec_of(field, kind)
-        return field.visible(cells.run_engine(engine, spec, NAMES[type(step)], x, h0, 1.0, 1))
+        h0, weights = x.new_zeros(x.shape[1], field.state_size), kernel_spec.stacked_weights(field)
+        return field.visible(cells.run_engine(engine, kind, NAMES[type(step)], weights, x, h0, 1.0, 1))
 
     return run

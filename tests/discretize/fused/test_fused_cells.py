@@ -1,8 +1,6 @@
 """Fused sequence cells against the steps they stand for, taken one by one, and against finite differences."""
 
 import copy
-import sys
-import types
 import warnings
 
 import problems
@@ -20,7 +18,7 @@ from discretize import DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, Kerne
 from discretize.fused import cells as choice
 from discretize.fused import eligibility
 from discretize.fused.build import Unavailable
-from discretize.fused.kernel_spec import kernel_spec_of, kind_of
+from discretize.fused.kernel_spec import StackedWeights, kind_of, stacked_weights
 
 ENGINES = ("torch", "compiled")
 compiled_engine = choice.compiled_engine  # before a test puts another in its place
@@ -68,10 +66,11 @@ def engine(request, monkeypatch):
     return request.param
 
 
-def run_engine(engine, spec, step, x, *rest):
-    """The states by an engine of that name."""
-    chosen = choice.torch_engine(spec.kind) if engine == "torch" else compiled_engine(spec.kind, step, x)[0]
-    return choice.run_engine(chosen, spec, step, x, *rest)
+def run_engine(engine, field, step, weights, x, *rest):
+    """The states of a field of that kind by an engine of that name."""
+    kind = kind_of(field)
+    chosen = choice.torch_engine(kind) if engine == "torch" else compiled_engine(kind, step, x)[0]
+    return choice.run_engine(chosen, kind, step, weights, x, *rest)
 
 
 def near(found: torch.Tensor, expected: torch.Tensor, floor: float = 0.0) -> bool:
@@ -203,17 +202,17 @@ def test_float32_is_as_close_to_float64_as_the_steps_are(name, step, engine):
 def weighted(name, step, substeps):
     """A fused cell as a function of all of its tensors, for finite differences, and those tensors; away from h = 0."""
     field = made(name, 1, 2)
-    spec = kernel_spec_of(field, kind_of(field))
-    names = [key for key in ("weight_x", "bias", "weight_h", "bias_h", "rates") if getattr(spec, key) is not None]
-    weights = [getattr(spec, key).detach().clone().requires_grad_() for key in names]
+    found = stacked_weights(field)._asdict()
+    weights = {key: weight.detach().clone().requires_grad_() for key, weight in found.items() if weight is not None}
+    names = list(weights)
     x, h0 = torch.randn(2, 2, 1, requires_grad=True), (0.5 + torch.rand(2, field.state_size)).requires_grad_()
     dt = (0.3 + torch.rand(2, 2, 1)).requires_grad_()
 
     def run(engine, x, h0, dt, *weights):
-        with_these = type(spec)(**(vars(spec) | dict(zip(names, weights, strict=True))))
-        return run_engine(engine, with_these, step, x, h0, dt, substeps)
+        with_these = StackedWeights(**found | dict(zip(names, weights, strict=True)))
+        return run_engine(engine, field, step, with_these, x, h0, dt, substeps)
 
-    return run, (x, h0, dt, *weights)
+    return run, (x, h0, dt, *weights.values())
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,7 @@ def check_no_time(name, step, engine):
     h0 = torch.randn(3, field.state_size)
     h0[0] = 0  # where |h|^r has no slope
     x, dt, h0 = torch.randn(2, 3, 2, requires_grad=True), torch.zeros(2, 3, 1, requires_grad=True), h0.requires_grad_()
-    states = run_engine(engine, kernel_spec_of(field, kind_of(field)), step, x, h0, dt, 2)
+    states = run_engine(engine, field, step, stacked_weights(field), x, h0, dt, 2)
     assert torch.equal(states, torch.stack([h0, h0])), name  # h + 0 * slope, of numbers and not of products of matrices
     for gradient in torch.autograd.grad(states.sum(), [x, h0, dt, *field.parameters()]):
         assert bool(torch.isfinite(gradient).all()), name
@@ -293,13 +292,13 @@ def test_neither_threads_nor_neighbours_change_a_bit_of_a_compiled_sequence():
     for name in FEW:
         field, before = made(name, 3, 7), torch.get_num_threads()
         x, h0 = torch.randn(5, 70, 3), torch.randn(70, field.state_size)
-        cotangent, spec = torch.randn(5, 70, field.state_size), kernel_spec_of(field, kind_of(field))
+        cotangent, weights = torch.randn(5, 70, field.state_size), stacked_weights(field)
 
-        def found(rows, threads=1, spec=spec, x=x, h0=h0, cotangent=cotangent):
+        def found(rows, threads=1, field=field, weights=weights, x=x, h0=h0, cotangent=cotangent):
             torch.set_num_threads(threads)
             given = [x[:, rows].clone().requires_grad_(), h0[rows].clone().requires_grad_()]
-            states = run_engine("compiled", spec, "exponential", *given, 0.4, 2)
-            shared = [weight for weight in (spec.weight_x, spec.weight_h) if weight.requires_grad]
+            states = run_engine("compiled", field, "exponential", weights, *given, 0.4, 2)
+            shared = [weight for weight in (weights.weight_x, weights.weight_h) if weight.requires_grad]
             return states, *torch.autograd.grad(states, [*given, *shared], cotangent[:, rows])
 
         try:
@@ -342,9 +341,9 @@ class Allocated(TorchDispatchMode):
 def test_without_gradients_nothing_is_kept_but_the_states(engine):
     for name in FEW:
         field = made(name, 2, 4)
-        spec, x, h0 = kernel_spec_of(field, kind_of(field)), torch.randn(50, 3, 2), torch.zeros(3, field.state_size)
+        weights, x, h0 = stacked_weights(field), torch.randn(50, 3, 2), torch.zeros(3, field.state_size)
         with Allocated() as allocated, torch.no_grad():
-            states = run_engine(engine, spec, "euler", x, h0, 1.0, 8)
+            states = run_engine(engine, field, "euler", weights, x, h0, 1.0, 8)
         # Rows in turn beside the states, and no numbers for each of the 400 steps.
         assert allocated.numbers < states.numel() + 50 * h0.numel(), name
 
@@ -523,9 +522,7 @@ def test_a_kernel_that_cannot_be_had_is_warned_of_once(monkeypatch):
     def none_to_be_had(*_):
         raise Unavailable("there is no compiler")
 
-    fake = types.ModuleType(choice.COMPILED)
-    fake.prepare = none_to_be_had
-    monkeypatch.setitem(sys.modules, choice.COMPILED, fake)
+    monkeypatch.setattr(choice, "cells_library", none_to_be_had)
     monkeypatch.setattr(eligibility, "_warned", False)
     rnn, x = DiscreteRNN(ctrnn.gated(2, 3)), torch.randn(4, 3, 2)
     with pytest.warns(KernelWarning, match="there is no compiler"):
@@ -534,14 +531,6 @@ def test_a_kernel_that_cannot_be_had_is_warned_of_once(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rnn(x)
-
-
-def test_without_kernels_at_all_nothing_is_warned_of(monkeypatch):
-    monkeypatch.setattr(choice, "COMPILED", "discretize.fused.no_such_kernels")
-    monkeypatch.setattr(eligibility, "_warned", False)
-    rnn = DiscreteRNN(ctrnn.gated(2, 3))
-    rnn(torch.randn(4, 3, 2))
-    assert rnn.stats == {"engine": "torch", "engine_why": None}
 
 
 def test_the_graph_does_not_grow_with_the_sequence(engine):
