@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from ctrnn.inputs.path import Data, GatheredPath
-from ctrnn.inputs.samples import check_batch, checked_samples, interval_edges, rows_of
+from ctrnn.inputs.path import Data
+from ctrnn.inputs.samples import SampledPath, check_batch, checked_samples, interval_edges, rows_of
 
 __all__ = ["HeldPath"]
 
 
-class HeldPath(GatheredPath):
+class HeldPath(SampledPath):
     r"""Sample k is held on [t_k, t_k+1): piecewise constant, right-continuous.
 
     Args:    xs: samples; ts: (time + 1,) edges of the intervals, or (time,) stamps, of which the last is held for as
@@ -28,16 +26,8 @@ class HeldPath(GatheredPath):
     steady = True
 
     def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
-        self.xs = checked_samples(xs)  # not copied, so that they can be learned
-        self.knots = check_batch(xs, interval_edges(len(xs), ts))
-
-    @classmethod
-    def on_edges(cls, xs: Tensor, edges: Tensor) -> HeldPath:
-        """Without checks, for callers that did them: edges (time + 1,) or (time + 1, batch), in which a sequence that is over
-        repeats its last time."""
-        path = cls.__new__(cls)
-        path.xs, path.knots = xs, edges
-        return path
+        checked_samples(xs)
+        self._set(xs, check_batch(xs, interval_edges(len(xs), ts)))
 
     def gather(self, k: int | Tensor) -> Data:
         return (rows_of(self.xs, k),)
@@ -47,6 +37,3 @@ class HeldPath(GatheredPath):
 
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
         return torch.zeros_like(data[0])
-
-    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> HeldPath:
-        return HeldPath.on_edges(f(self.xs), self.knots)  # one product for the whole sequence

@@ -12,20 +12,18 @@ and its first piece is straight.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.inputs.linear import LinearPath
-from ctrnn.inputs.path import Data, GatheredPath, MappedPath, Path, across
-from ctrnn.inputs.samples import check_batch, rows_of, stamped
+from ctrnn.inputs.path import Data, across
+from ctrnn.inputs.samples import SampledPath, rows_of, stamped
 
 __all__ = ["HermitePath"]
 
 
-class HermitePath(GatheredPath):
+class HermitePath(SampledPath):
     r"""Cubics through samples that stand at the knots; once differentiable. Causal: after x_k is known, so is piece k - 1.
 
     Args:    xs: samples, at least two; ts: (time,) their stamps, or (time, batch), for every sequence its own; they may
@@ -37,14 +35,14 @@ class HermitePath(GatheredPath):
     """
 
     def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
-        xs, knots = stamped(xs, ts, "Hermite")
-        self._set(LinearPath.through(xs, check_batch(xs, knots)))
+        self._set(*stamped(xs, ts, "Hermite"))
         advice = f"in {xs.dtype}, knots so near to each other make slopes that reach too far"
         checks.is_finite("(x[k] - x[k-1]) / (t[k] - t[k-1])", self.bends, advice)
 
-    def _set(self, line: LinearPath) -> None:
-        self.line, self.knots, self.xs = line, line.knots, line.xs
-        self.bends = _bends(line.xs, line.knots)
+    def _set(self, xs: Tensor, knots: Tensor) -> None:
+        super()._set(xs, knots)
+        self.line = LinearPath.unchecked(xs, knots)
+        self.bends = _bends(xs, knots)  # differences: an A x + b loses its b
 
     def gather(self, k: int | Tensor) -> Data:
         return *self.line.gather(k), rows_of(self.bends, k)
@@ -58,13 +56,6 @@ class HermitePath(GatheredPath):
         *chord, bend = data
         share, width = self.line.share(chord[2:], t)
         return self.line.differentiate(chord, t) + across((1 - share) * (1 - 3 * share) / width, bend) * bend
-
-    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
-        if not affine:
-            return MappedPath(self, f)
-        mapped = HermitePath.__new__(HermitePath)
-        mapped._set(LinearPath.through(f(self.xs), self.knots))  # differences of what f gives: A x + b, without b
-        return mapped
 
 
 def _bends(xs: Tensor, knots: Tensor) -> Tensor:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from ctrnn.inputs.path import Data, GatheredPath, MappedPath, Path, across
-from ctrnn.inputs.samples import check_batch, rows_of, stamped
+from ctrnn.inputs.path import Data, across
+from ctrnn.inputs.samples import SampledPath, rows_of, stamped
 
 __all__ = ["LinearPath"]
 
 
-class LinearPath(GatheredPath):
+class LinearPath(SampledPath):
     r"""Straight lines between samples that stand at the knots; continuous.
 
     Args:    xs: samples, at least two; ts: (time,) their stamps, or (time, batch), for every sequence its own; they may
@@ -24,15 +22,7 @@ class LinearPath(GatheredPath):
     """
 
     def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
-        self.xs, knots = stamped(xs, ts, "linear")
-        self.knots = check_batch(xs, knots)
-
-    @classmethod
-    def through(cls, xs: Tensor, knots: Tensor) -> LinearPath:
-        """Without checks, for callers that did them: a sample at each knot."""
-        path = cls.__new__(cls)
-        path.xs, path.knots = xs, knots
-        return path
+        self._set(*stamped(xs, ts, "linear"))
 
     def gather(self, k: int | Tensor) -> Data:
         """The samples and the knots at both ends."""
@@ -55,8 +45,3 @@ class LinearPath(GatheredPath):
         # A sequence that is over stands in a piece of no width.
         width = torch.where(width > 0, width, 1.0)
         return (t - start.to(t.device)) / width.to(t.device), width
-
-    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
-        if not affine:
-            return MappedPath(self, f)
-        return LinearPath.through(f(self.xs), self.knots)  # affine goes through straight lines: one product for the sequence

@@ -1,13 +1,35 @@
-r"""Checks of samples (time, batch, feature) and of their time stamps, and the choice of rows among them."""
+r"""Paths through samples (time, batch, feature), checks of these and of their time stamps, and the choice of rows."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.inputs.path import GatheredPath, MappedPath, Path
 
-__all__ = ["check_batch", "checked_samples", "interval_edges", "recorded", "rows_of", "stamped"]
+__all__ = ["SampledPath", "check_batch", "checked_samples", "interval_edges", "recorded", "rows_of", "stamped"]
+
+
+class SampledPath(GatheredPath):
+    """A path through samples `xs`, which are not copied, so that they can be learned."""
+
+    def _set(self, xs: Tensor, knots: Tensor) -> None:
+        self.xs, self.knots = xs, knots
+
+    @classmethod
+    def unchecked(cls, xs: Tensor, knots: Tensor) -> Self:
+        """For callers that did the checks; with knots (.., batch) a sequence that is over repeats its last time."""
+        path = cls.__new__(cls)
+        path._set(xs, knots)
+        return path
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
+        """In one product for the whole sequence where f goes through the interpolation: A x + b does, and any f of held x."""
+        return self.unchecked(f(self.xs), self.knots) if affine or self.steady else MappedPath(self, f)
 
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
@@ -40,7 +62,7 @@ def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
     knots = torch.arange(len(xs), dtype=torch.float64) if ts is None else checks.are_times("ts", ts, 2, differentiable=True)
     if len(knots) != len(xs):
         raise ValueError(f"`ts` has {len(knots)} stamps for {len(xs)} samples; a {kind} path needs one for each.")
-    return xs, knots
+    return xs, check_batch(xs, knots)
 
 
 def interval_edges(samples: int, ts: Tensor | None) -> Tensor:

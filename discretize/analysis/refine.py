@@ -19,10 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ctrnn import HeldPath, checks
-from discretize.sequences.integrate import integrate
+from ctrnn import checks
 from discretize.sequences.ragged import Ragged, gone_by
-from discretize.sequences.rnn import DiscreteRNN
+from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN
 
 __all__ = ["Refinement", "refine"]
 
@@ -203,11 +202,11 @@ def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[None
 
 
 def _solver(part: DiscreteRNN, rtol: float, atol: float) -> Callable[..., Tensor]:
+    # The same weights in float64: float32 has no room for what is left after a few halvings.
+    exact = ContinuousRNN(copy.deepcopy(part.field).double(), "dopri8", rtol, atol)
+
     def states(xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         edges = part.dt * gone_by(xs, ragged) if edges is None else edges
-        # The same weights in float64: float32 has no room for what is left after a few halvings.
-        field, path = copy.deepcopy(part.field).double(), HeldPath.on_edges(xs.double(), edges)
-        solved = integrate(field, path, h0.double(), path.knots, method="dopri8", rtol=rtol, atol=atol)
-        return solved.hs[1:].to(xs.dtype)
+        return exact._states(xs.double(), h0.double(), edges, ragged).to(xs.dtype)
 
     return states

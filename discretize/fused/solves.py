@@ -74,7 +74,7 @@ def solve(
     except Unavailable as error:
         return warn_once(str(error))
     run = _KernelRun(kind, driven, chain, engine, ts, show, stats)
-    tensors = SolveInputs(_samples(driven), h0, *stacked_weights(driven.field)[2:])
+    tensors = SolveInputs(_projected(driven).xs, h0, *stacked_weights(driven.field)[2:])
     run.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
@@ -89,7 +89,7 @@ def _eligible_kind(driven: Driven, chain: Chain, h0: Tensor, engine: AdaptiveEng
     kind = kind_of(driven.field)
     if isinstance(kind, str):
         return kind
-    return device_reason(h0) or tensor_reason([_samples(driven), h0, *driven.field.parameters()]) or kind
+    return device_reason(h0) or tensor_reason([_projected(driven).xs, h0, *driven.field.parameters()]) or kind
 
 
 def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | None:
@@ -107,10 +107,10 @@ def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | No
     return None if len(chain) else "there is nothing to solve"
 
 
-def _samples(driven: Driven) -> Tensor:
-    """(time, batch, columns), projected."""
+def _projected(driven: Driven) -> HeldPath | LinearPath:
+    """The path through the projected samples (time, batch, columns)."""
     assert isinstance(driven.projected, HeldPath | LinearPath)
-    return driven.projected.xs
+    return driven.projected
 
 
 class SolveInputs(NamedTuple):
@@ -316,8 +316,7 @@ class _Solve(torch.autograd.Function):
 
 def _states_by_engine(run: _KernelRun, projected: Tensor, h0: Tensor, *weights: Any) -> Tensor:
     """The same states by the engine that is written in torch, which autograd differentiates."""
-    knots, held = run.driven.path.knots, isinstance(run.driven.path, HeldPath)
-    path = HeldPath.on_edges(projected, knots) if held else LinearPath.through(projected, knots)
+    path = _projected(run.driven).unchecked(projected, run.driven.path.knots)
     chain = chain_of(Driven(reference.StackedField(run.kind, *weights), path), run.ts)
     anew = AdaptiveEngine(run.engine.control)
     kept = {0: h0}

@@ -233,7 +233,7 @@ class ContinuousRNN(_SequenceModule):
         return self._solved(xs, h0, edges, ragged)
 
     def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
-        path = HeldPath.on_edges(xs, gone_by(xs, ragged) if edges is None else edges)
+        path = HeldPath.unchecked(xs, gone_by(xs, ragged) if edges is None else edges)
         solved = integrate(self.field, path, h0, path.knots, **vars(self.settings))
         self.stats = solved.stats
         return solved
