@@ -86,41 +86,22 @@ struct Gradients {
     real *x, *w_x, *bias, *w, *bias_h, *rates, *h0, *dt;
 };
 
-// Of one group of samples: the gradients of what all of them share.
-struct Sums {
-    Numbers weights, pulled, rates;
-
-    explicit Sums(const Sizes& n)
-        : weights(n.product * n.read), pulled(IS_RESET ? n.units * (n.read - n.units) : 0), rates(n.units) {}
-
-    void add(const Sums& other) {
-        add(weights, other.weights);
-        add(pulled, other.pulled);
-        add(rates, other.rates);
+// The gradients to Wx and b besides; that of b_h stands where W h meets the 1 that is read.
+void write(const Weights& w, const Sums& sums, const Gradients& to) {
+    const Sizes& n = w.n;
+    const std::size_t one = n.inputs;
+    sums.write(w, to.w, nullptr, to.rates);
+    for (std::size_t place = 0; place < n.product; ++place) {
+        const std::size_t column = w.places[place];
+        if (column >= n.columns) continue;
+        const bool inside = IS_RESET && place >= n.units && place < 2 * n.units;
+        const real* row = sums.weights.data() + place * n.read + n.units;
+        const real* of_x = inside ? sums.pulled.data() + (place - n.units) * (n.read - n.units) : row;
+        std::memcpy(to.w_x + column * n.inputs, of_x, n.inputs * sizeof(real));
+        if (to.bias) to.bias[column] = of_x[one];
+        if (inside && to.bias_h) to.bias_h[place - n.units] = row[one];
     }
-
-    void write(const Weights& w, const Gradients& to) const {
-        const Sizes& n = w.n;
-        const std::size_t one = n.inputs;
-        for (std::size_t place = 0; place < n.product; ++place) {
-            const std::size_t column = w.places[place];
-            if (column >= n.columns) continue;
-            const bool inside = IS_RESET && place >= n.units && place < 2 * n.units;
-            const real* row = weights.data() + place * n.read;
-            const real* of_x = inside ? pulled.data() + (place - n.units) * (n.read - n.units) : row + n.units;
-            std::memcpy(to.w + column * n.hidden, row, n.hidden * sizeof(real));
-            std::memcpy(to.w_x + column * n.inputs, of_x, n.inputs * sizeof(real));
-            if (to.bias) to.bias[column] = of_x[one];
-            if (inside && to.bias_h) to.bias_h[place - n.units] = row[n.units + one];
-        }
-        if (to.rates) std::memcpy(to.rates, rates.data(), n.hidden * sizeof(real));
-    }
-
-  private:
-    static void add(Numbers& to, const Numbers& from) {
-        for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
-    }
-};
+}
 
 // The way back of some samples of a group.
 class Backwards {
@@ -165,7 +146,7 @@ class Backwards {
         const std::size_t sample = first + m, row = step * run.batch + sample;
         if ((step + 1) % run.substeps == 0) {
             widen_state(n, of_hs + (step / run.substeps * run.batch + sample) * n.width, given.data());
-            for (std::size_t i = 0; i < n.state; i += LANES) store(of_h[m] + i, load(of_h[m] + i) + load(given.data() + i));
+            add_to(of_h[m], given.data(), n.state);
         }
         const real *keep = kept + row * kept_of_a_step(n), *h = keep + n.kept;
         std::memcpy(read[place], h, n.units * sizeof(real));
@@ -267,7 +248,7 @@ EXPORTED int ctrnn_cells_backwards(std::size_t time, std::size_t batch, std::siz
         });
         if (!enough) return 1;
         for (std::size_t group = 1; group < groups; ++group) sums[0]->add(*sums[group]);
-        sums[0]->write(weights, to);
+        write(weights, *sums[0], to);
         return 0;
     } catch (const std::bad_alloc&) {
         return 1;

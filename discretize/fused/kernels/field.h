@@ -46,17 +46,11 @@ struct Sizes {
     }
 };
 
-// A row of the projection or of W h as it is in memory, columns without gaps, into sections; and back.
+// A row of the projection or of W h as it is in memory, columns without gaps, into sections; and a state, and back.
 inline void widen_columns(const Sizes& n, const real* from, real* to) {
     for (std::size_t section = 0; section < OWN_SECTIONS; ++section)
         widen(from + section * n.hidden, to + section * n.units, n.hidden);
     if (HAS_GATE) widen(from + OWN_SECTIONS * n.hidden, to + OWN_SECTIONS * n.units, SHARED ? 1 : n.hidden);
-}
-
-inline void narrow_columns(const Sizes& n, const real* from, real* to) {
-    for (std::size_t section = 0; section < OWN_SECTIONS; ++section)
-        narrow(from + section * n.units, to + section * n.hidden, n.hidden);
-    if (HAS_GATE) narrow(from + OWN_SECTIONS * n.units, to + OWN_SECTIONS * n.hidden, SHARED ? 1 : n.hidden);
 }
 
 inline void widen_state(const Sizes& n, const real* from, real* to) {
@@ -130,77 +124,59 @@ inline void begin_product(const Weights& w, const real* projected, real* a, real
     }
 }
 
-// dh/dt from the finished product `a`, with what its derivative needs in `kept`. `pulled` is the projection of the reset
-// candidate itself; `leak` is written where LEAK.
-inline void flow(const Weights& w, const real* a, const real* pulled, const real* h, real* kept, real* slope, real* leak) {
+// dh/dt of the units from i on, and their leak where LEAK, from what was kept of them.
+inline void slope_of(const Weights& w, const real* kept, const real* h, real* slope, real* leak, std::size_t i) {
     const Sizes& n = w.n;
-    real* gates = kept + KEPT_SECTIONS * n.units;
-    vec shared = {};
-    if (HAS_GATE && SHARED) {
-        shared = splat(gate_of(load(a + OWN_SECTIONS * n.units))[0]);
-        store(gates, shared);
-    }
-    for (std::size_t i = 0; i < n.units; i += LANES) {
-        if (IS_LSTM) {
-            vec before = load(a + n.units + i);
-            vec input = sigmoid(load(a + i)), forget = sigmoid(before);
-            vec pull = hyperbolic_tangent(load(a + 2 * n.units + i)), output = sigmoid(load(a + 3 * n.units + i));
-            vec c = load(h + n.units + i), next = forget * c + input * pull, seen = hyperbolic_tangent(next);
-            store(kept + i, input);
-            store(kept + n.units + i, forget);
-            store(kept + 2 * n.units + i, pull);
-            store(kept + 3 * n.units + i, output);
-            store(kept + 4 * n.units + i, seen);
-            store(slope + i, output * seen - load(h + i));
-            store(slope + n.units + i, next - c);
-            if (LEAK) {
-                vec forgetting = sigmoid(-before);  // 1 - f without cancellation where f is close to 1
-                store(kept + 5 * n.units + i, forgetting);
-                store(leak + i, splat(1));
-                store(leak + n.units + i, forgetting);
-            }
-            continue;
+    if (IS_LSTM) {
+        vec c = load(h + n.units + i);
+        vec next = load(kept + n.units + i) * c + load(kept + i) * load(kept + 2 * n.units + i);
+        store(slope + i, load(kept + 3 * n.units + i) * load(kept + 4 * n.units + i) - load(h + i));
+        store(slope + n.units + i, next - c);
+        if (LEAK) {
+            store(leak + i, splat(1));
+            store(leak + n.units + i, load(kept + 5 * n.units + i));
         }
-        vec candidate;
-        if (IS_RESET) {
-            vec reset = sigmoid(load(a + i)), product = load(a + n.units + i);
-            candidate = hyperbolic_tangent(load(pulled + i) + reset * product);
-            store(kept + i, reset);
-            store(kept + n.units + i, product);
-            store(kept + 2 * n.units + i, candidate);
-        } else {
-            candidate = hyperbolic_tangent(load(a + i));
-            store(kept + i, candidate);
-        }
-        vec rate = !HAS_GATE ? load(w.rates.data() + i) : SHARED ? shared : gate_of(load(a + OWN_SECTIONS * n.units + i));
-        if (HAS_GATE && !SHARED) store(gates + i, rate);
-        vec state = load(h + i), forgetting = POWER ? power(state, w.exponent) : splat(1);
-        store(slope + i, rate * (candidate - (POWER ? forgetting * state : state)));
-        if (LEAK) store(leak + i, rate * forgetting);
+        return;
     }
+    vec state = load(h + i), forgetting = POWER ? power(state, w.exponent) : splat(1);
+    vec rate = !HAS_GATE ? load(w.rates.data() + i) : load(kept + KEPT_SECTIONS * n.units + (SHARED ? 0 : i));
+    vec candidate = load(kept + (KEPT_SECTIONS - 1) * n.units + i);
+    store(slope + i, rate * (candidate - (POWER ? forgetting * state : state)));
+    if (LEAK) store(leak + i, rate * forgetting);
 }
 
 // `slope` and `leak` once more, from what was kept.
 inline void recall(const Weights& w, const real* kept, const real* h, real* slope, real* leak) {
+    for (std::size_t i = 0; i < w.n.units; i += LANES) slope_of(w, kept, h, slope, leak, i);
+}
+
+// dh/dt from the finished product `a`, with what its derivative needs in `kept`. `pulled` is the projection of the reset
+// candidate itself; `leak` is written where LEAK.
+inline void flow(const Weights& w, const real* a, const real* pulled, const real* h, real* kept, real* slope, real* leak) {
     const Sizes& n = w.n;
-    const real* gates = kept + KEPT_SECTIONS * n.units;
+    const real* to_gates = a + OWN_SECTIONS * n.units;
+    real* gates = kept + KEPT_SECTIONS * n.units;
+    if (HAS_GATE && SHARED) store(gates, splat(gate_of(load(to_gates))[0]));
     for (std::size_t i = 0; i < n.units; i += LANES) {
         if (IS_LSTM) {
-            vec c = load(h + n.units + i);
-            vec next = load(kept + n.units + i) * c + load(kept + i) * load(kept + 2 * n.units + i);
-            store(slope + i, load(kept + 3 * n.units + i) * load(kept + 4 * n.units + i) - load(h + i));
-            store(slope + n.units + i, next - c);
-            if (LEAK) {
-                store(leak + i, splat(1));
-                store(leak + n.units + i, load(kept + 5 * n.units + i));
-            }
-            continue;
+            vec before = load(a + n.units + i), input = sigmoid(load(a + i)), forget = sigmoid(before);
+            vec pull = hyperbolic_tangent(load(a + 2 * n.units + i));
+            store(kept + i, input);
+            store(kept + n.units + i, forget);
+            store(kept + 2 * n.units + i, pull);
+            store(kept + 3 * n.units + i, sigmoid(load(a + 3 * n.units + i)));
+            store(kept + 4 * n.units + i, hyperbolic_tangent(forget * load(h + n.units + i) + input * pull));
+            if (LEAK) store(kept + 5 * n.units + i, sigmoid(-before));  // 1 - f without cancellation where f is close to 1
+        } else if (IS_RESET) {
+            vec reset = sigmoid(load(a + i)), product = load(a + n.units + i);
+            store(kept + i, reset);
+            store(kept + n.units + i, product);
+            store(kept + 2 * n.units + i, hyperbolic_tangent(load(pulled + i) + reset * product));
+        } else {
+            store(kept + i, hyperbolic_tangent(load(a + i)));
         }
-        vec state = load(h + i), forgetting = POWER ? power(state, w.exponent) : splat(1);
-        vec rate = !HAS_GATE ? load(w.rates.data() + i) : load(gates + (SHARED ? 0 : i));
-        vec candidate = load(kept + (KEPT_SECTIONS - 1) * n.units + i);
-        store(slope + i, rate * (candidate - (POWER ? forgetting * state : state)));
-        if (LEAK) store(leak + i, rate * forgetting);
+        if (HAS_GATE && !SHARED) store(gates + i, gate_of(load(to_gates + i)));
+        slope_of(w, kept, h, slope, leak, i);
     }
 }
 
@@ -261,3 +237,26 @@ inline void flow_vjp(const Weights& w, const real* kept, const real* h, const re
         store(da + OWN_SECTIONS * n.units, slope);
     }
 }
+
+// Gradients of what all samples share, summed over a group of them.
+struct Sums {
+    Numbers weights, pulled, bias_h, rates;  // of what is read: W and, beside it, Wx and b; of the reset candidate's own Wx and b
+
+    explicit Sums(const Sizes& n)
+        : weights(n.product * n.read), pulled(IS_RESET ? n.units * (n.read - n.units) : 0), bias_h(n.units), rates(n.units) {}
+
+    void add(const Sums& other) {
+        for (auto part : {&Sums::weights, &Sums::pulled, &Sums::bias_h, &Sums::rates})
+            add_to((this->*part).data(), (other.*part).data(), (this->*part).size());
+    }
+
+    // w (columns, hidden), bias_h and rates (hidden,) or null
+    void write(const Weights& w, real* to_w, real* to_bias_h, real* to_rates) const {
+        const Sizes& n = w.n;
+        for (std::size_t place = 0; place < n.product; ++place)
+            if (w.places[place] < n.columns)
+                std::memcpy(to_w + w.places[place] * n.hidden, weights.data() + place * n.read, n.hidden * sizeof(real));
+        if (to_bias_h) std::memcpy(to_bias_h, bias_h.data(), n.hidden * sizeof(real));
+        if (to_rates) std::memcpy(to_rates, rates.data(), n.hidden * sizeof(real));
+    }
+};

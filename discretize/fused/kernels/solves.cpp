@@ -235,23 +235,33 @@ class SolverState {
             store(to + i, load(h[s] + i) + dt * of.at(i, [&](std::size_t j) { return slope(j, s); }));
     }
 
-    // max over units of margin |values| / (atol + rtol |h|); nan where any is
-    template <class Values> double size(const real* state, Values values) const {
+    // The error of the step: dt sum of slopes
+    void estimate(std::size_t s, real* to) {
+        const real dt = real(slots[s].dt);
+        for (std::size_t i = 0; i < n.state; i += LANES)
+            store(to + i, dt * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
+    }
+
+    // max over units of margin |value| / (atol + rtol |state|); nan where any is
+    template <class States, class Values> double size(States state, Values value) const {
         double largest = 0;
         for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
             for (std::size_t i = section * n.units; i < section * n.units + n.hidden; ++i) {
-                const double q = std::fabs(double(values(i))) / (solve.given.atol + solve.given.rtol * std::fabs(double(state[i])));
+                const double q = std::fabs(double(value(i))) / (solve.given.atol + solve.given.rtol * std::fabs(double(state(i))));
                 if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
             }
         return ERROR_MARGIN * largest;
+    }
+
+    static auto of_row(const real* row) {
+        return [row](std::size_t i) { return row[i]; };
     }
 
     void first_steps(const std::vector<std::size_t>& on) {
         for (std::size_t s : on) {
             Slot& slot = slots[s];
             const double length = solve.length(slot.segment, slot.sample), near = length > 0 ? 1e-3 * length : 1e-6;
-            const double far = size(h[s], [&](std::size_t i) { return h[s][i]; });
-            const double fast = size(h[s], [&](std::size_t i) { return slope(0, s)[i]; });
+            const double far = size(of_row(h[s]), of_row(h[s])), fast = size(of_row(h[s]), of_row(slope(0, s)));
             double guess = far > 1e-5 && fast > 1e-5 ? 0.01 * far / fast : near;
             slot.dt = std::isfinite(guess) && guess > 0 ? guess : near;
             for (std::size_t i = 0; i < n.state; i += LANES)
@@ -260,8 +270,8 @@ class SolverState {
         evaluate(on, 1, 1, y);
         for (std::size_t s : on) {
             Slot& slot = slots[s];
-            const double guess = slot.dt, fast = size(h[s], [&](std::size_t i) { return slope(0, s)[i]; });
-            const double bend = size(h[s], [&](std::size_t i) { return slope(1, s)[i] - slope(0, s)[i]; }) / guess;
+            const double guess = slot.dt, fast = size(of_row(h[s]), of_row(slope(0, s)));
+            const double bend = size(of_row(h[s]), [&](std::size_t i) { return slope(1, s)[i] - slope(0, s)[i]; }) / guess;
             const double steepest = std::fmax(fast, bend);
             const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) : guess;
             slot.step = by_error > 0 ? std::fmin(100 * guess, by_error) : guess;
@@ -286,9 +296,7 @@ class SolverState {
             sample.h.assign(h[s], h[s] + n.state);
             if (slot.held_back) {
                 sample.error.resize(n.state);
-                for (std::size_t i = 0; i < n.state; i += LANES)
-                    store(sample.error.data() + i,
-                          real(slot.dt) * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
+                estimate(s, sample.error.data());
             }
             slot.taken = false;
             std::size_t last = solve.last_segment;
@@ -305,21 +313,11 @@ class SolverState {
         Slot& slot = slots[s];
         Sample& sample = solve.samples[slot.sample];
         const double length = solve.length(slot.segment, slot.sample);
-        for (std::size_t i = 0; i < n.state; i += LANES) {
-            vec of = real(slot.dt) * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); });
-            // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
-            vec reached = load(y[s] + i);
-            store(error.data() + i, of + (reached - reached));
-        }
-        // The larger of the two states is what errors are compared with.
-        double q = 0;
-        for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
-            for (std::size_t i = section * n.units; i < section * n.units + n.hidden; ++i) {
-                const real state = std::max(std::fabs(h[s][i]), std::fabs(y[s][i]));
-                const double of = std::fabs(double(error[i])) / (solve.given.atol + solve.given.rtol * double(state));
-                if (!(of <= q)) q = std::isnan(of) || std::isnan(q) ? NAN : of;
-            }
-        q *= ERROR_MARGIN;
+        const real *before = h[s], *after = y[s];
+        estimate(s, error.data());
+        // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
+        double q = size([&](std::size_t i) { return std::max(std::fabs(before[i]), std::fabs(after[i])); },
+                        [&](std::size_t i) { return error[i] + (after[i] - after[i]); });
         if (std::isnan(q)) q = INFINITY;
         const bool finite = std::isfinite(q), accepted = q <= 1 || (finite && slot.dt <= solve.given.min_step);
         double factor = std::fmin(std::fmax(SAFETY * std::pow(q, -1 / solve.method.order), SHRINK), GROW);
@@ -363,19 +361,6 @@ class SolverState {
             said.forced_tau = slot.tau;
             said.forced_error = q;
         }
-    }
-};
-
-// Of one group of samples: the gradients of what all of them share.
-struct Sums {
-    Numbers weights, bias_h, rates;
-
-    explicit Sums(const Sizes& n) : weights(n.product * n.units), bias_h(n.units), rates(n.units) {}
-
-    void add(const Sums& other) {
-        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += other.weights[i];
-        for (std::size_t i = 0; i < bias_h.size(); ++i) bias_h[i] += other.bias_h[i];
-        for (std::size_t i = 0; i < rates.size(); ++i) rates[i] += other.rates[i];
     }
 };
 
@@ -428,7 +413,7 @@ class Return {
             const std::int64_t place = solve.given.places[--slot.edge];
             if (place < 0) continue;
             widen_state(n, of_hs + (std::size_t(place) * solve.given.batch + slot.sample) * n.width, given.data());
-            for (std::size_t i = 0; i < n.state; i += LANES) store(of_h[s] + i, load(of_h[s] + i) + load(given.data() + i));
+            add_to(of_h[s], given.data(), n.state);
         }
         if (slot.left) return;
         narrow_state(n, of_h[s], of_h0 + slot.sample * n.width);
@@ -460,10 +445,7 @@ class Return {
         for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
         outer.add(method.used * rows, n.product, n.units, da[0], da.stride, y[0], y.stride, sums.weights.data(), n.units);
         for (std::size_t m = 0; m < rows; ++m) {
-            real* to = of_h[on[m]];
-            for (std::size_t stage = 0; stage < method.used; ++stage)
-                for (std::size_t i = 0; i < n.state; i += LANES)
-                    store(to + i, load(to + i) + load(of_y[stage * rows + m] + i));
+            for (std::size_t stage = 0; stage < method.used; ++stage) add_to(of_h[on[m]], of_y[stage * rows + m], n.state);
             --slots[on[m]].left;
             ahead(on[m]);
         }
@@ -488,9 +470,7 @@ class Return {
             real* pulled = IS_RESET ? pull[m] : nullptr;
             flow_vjp(solve.w, kept[first + m], y[first + m], of_slope.data(), nullptr, da[first + m], pulled, of_y[first + m],
                      sums.rates.data());
-            if (IS_RESET)
-                for (std::size_t i = 0; i < n.units; i += LANES)
-                    store(sums.bias_h.data() + i, load(sums.bias_h.data() + i) + load(da[first + m] + n.units + i));
+            if (IS_RESET) add_to(sums.bias_h.data(), da[first + m] + n.units, n.units);
             const real share = real(solve.share(step.segment, slot.sample, time(step, stage)));
             const std::size_t piece = solve.piece(step.segment, slot.sample);
             give(piece, slot.sample, da[first + m], pulled, solve.given.share ? real(1) - share : real(1));
@@ -614,14 +594,9 @@ EXPORTED int ctrnn_return_run(void* way, double seconds) {
 // of_w (columns, hidden), of_bias_h and of_rates (hidden,) or null. Once, when it is done.
 EXPORTED void ctrnn_return_sums(void* way, real* of_w, real* of_bias_h, real* of_rates) {
     auto& it = *static_cast<Backwards*>(way);
-    const Sizes& n = it.solve.w.n;
     Sums& sums = it.running.groups[0]->sums;
     for (std::size_t i = 1; i < it.running.groups.size(); ++i) sums.add(it.running.groups[i]->sums);
-    for (std::size_t place = 0; place < n.product; ++place)
-        if (it.solve.w.places[place] < n.columns)
-            std::memcpy(of_w + it.solve.w.places[place] * n.hidden, sums.weights.data() + place * n.units, n.hidden * sizeof(real));
-    if (of_bias_h) std::memcpy(of_bias_h, sums.bias_h.data(), n.hidden * sizeof(real));
-    if (of_rates) std::memcpy(of_rates, sums.rates.data(), n.hidden * sizeof(real));
+    sums.write(it.solve.w, of_w, of_bias_h, of_rates);
 }
 
 EXPORTED void ctrnn_return_close(void* way) { delete static_cast<Backwards*>(way); }
