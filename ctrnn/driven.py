@@ -14,6 +14,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
+from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.path import Path, piece_numbers
 from ctrnn.inputs.splines import Spline, as_path
 
@@ -37,7 +38,7 @@ class Driven:
         self.speed = as_speed(speed)
         check_input(field, path(path.knots[:1].detach())[0], "path")
         self.batch = path.batch
-        self.projected = path.map(field.project, field.projects_affinely)
+        self.projected = path.map(field.project, projects_affinely(field))
         self.knots = self._common_knots()
 
     def _common_knots(self) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.parts import Affine, WeightSettings
+from ctrnn.fields.parts import Affine, WeightSettings, affine
 
 __all__ = ["LSTMField"]
 
@@ -33,10 +33,7 @@ class LSTMField(VectorField):
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         self.gates = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
 
-    @property
-    def projects_affinely(self) -> bool:
-        return type(self).project is LSTMField.project and self.gates.projects_affinely
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return self.gates.project(x)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.fields.decays import Decay
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.parts import Part
+from ctrnn.fields.parts import Part, affine
 from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["NetworkGated"]
@@ -47,11 +47,7 @@ class NetworkGated(VectorField):
         checks.same_settings([("candidate", body), ("network", network)])
         self.candidate, self.rate, self.decay, self.network = candidate, rate, decay, network
 
-    @property
-    def projects_affinely(self) -> bool:
-        own = type(self).project is NetworkGated.project
-        return own and all(part.projects_affinely for part in (self.candidate, self.rate, self.network))
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([self.candidate.project(x), self.rate.project(x), self.network.project(x)], -1)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.field import VectorField
+from ctrnn.fields.parts import affine
 
 __all__ = ["Stack"]
 
@@ -37,10 +38,7 @@ class Stack(VectorField):
         self.fields = nn.ModuleList(layers)
         self._widths = [layer.state_size for layer in reversed(layers)]
 
-    @property
-    def projects_affinely(self) -> bool:
-        return type(self).project is Stack.project and self._layers()[0].projects_affinely
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return self._layers()[0].project(x)
 
@@ -64,19 +62,16 @@ class Stack(VectorField):
 
     def _read(self, projected: Tensor, h: Tensor) -> list[tuple[VectorField, Tensor, Tensor]]:
         """Each field, what it reads, projected, and its own state, from the bottom up."""
-        fields, states = self._layers(), self.states(h)
-        below = [field.visible(state) for field, state in zip(fields[:-1], states[:-1], strict=True)]
-        return list(zip(fields, [projected, *map(_project, fields[1:], below)], states, strict=True))
+        fields, states, read = self._layers(), self.states(h), [projected]
+        for (below, above), state in zip(pairwise(fields), states[:-1], strict=True):
+            read.append(above.project(below.visible(state)))
+        return list(zip(fields, read, states, strict=True))
 
     def _layers(self) -> list[VectorField]:
         return list(self.fields)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, num_layers={len(self.fields)}"
-
-
-def _project(field: VectorField, x: Tensor) -> Tensor:
-    return field.project(x)
 
 
 def _joined(layers: Iterable[Tensor]) -> Tensor:

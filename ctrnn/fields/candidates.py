@@ -11,7 +11,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from ctrnn.fields.parts import Affine, Part, WeightSettings
+from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
 
 __all__ = ["ResetCandidate", "TanhCandidate"]
 
@@ -54,10 +54,7 @@ class ResetCandidate(Part):
         self.bias_h = nn.Parameter(torch.zeros_like(self.pull.bias)) if self.pull.bias is not None else None
         self.projected_size = 2 * self.hidden_size
 
-    @property
-    def projects_affinely(self) -> bool:
-        return type(self).project is ResetCandidate.project
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([self.reset.project(x), self.pull.project(x)], -1)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.fields.parts import affine
 
 __all__ = [
     "VectorField",
@@ -50,14 +51,10 @@ class VectorField(nn.Module, ABC):
         check_same_leading_axes(x, h)
         return self.flow(self.project(x), h)
 
+    @affine
     def project(self, x: Tensor) -> Tensor:
         """What the field does to x alone: (..., input) -> (..., projected), one product for a whole sequence."""
         return x
-
-    @property
-    def projects_affinely(self) -> bool:
-        """Whether `project` is A x + b, so that it goes through straight lines and polynomials: one product for a sequence."""
-        return type(self).project is VectorField.project
 
     @abstractmethod
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:

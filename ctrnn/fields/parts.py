@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TypedDict
+from collections.abc import Callable
+from typing import TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
 
-__all__ = ["Affine", "Part", "WeightSettings"]
+__all__ = ["Affine", "Part", "WeightSettings", "affine", "projects_affinely"]
+
+Project = TypeVar("Project", bound=Callable[..., Tensor])
 
 
 class WeightSettings(TypedDict, total=False):
@@ -24,6 +27,18 @@ class WeightSettings(TypedDict, total=False):
     dtype: torch.dtype | None
     device: torch.device | str | None
     generator: torch.Generator | None
+
+
+def affine(project: Project) -> Project:
+    """Marks a `project` that is A x + b if those of all parts are; a `project` that takes its place has no mark."""
+    project.is_affine = True  # type: ignore[attr-defined]
+    return project
+
+
+def projects_affinely(module: nn.Module) -> bool:
+    """Whether a field's `project` is A x + b, so that it goes through lines and polynomials: one product for a sequence."""
+    found = (getattr(type(part), "project", None) for part in module.modules())
+    return all(getattr(project, "is_affine", False) for project in found if project is not None)
 
 
 class Part(nn.Module, ABC):
@@ -36,11 +51,6 @@ class Part(nn.Module, ABC):
     """
 
     projected_size: int
-
-    @property
-    def projects_affinely(self) -> bool:
-        """Whether `project` is A x + b; `VectorField.projects_affinely` of the fields made of such parts."""
-        return False
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         return self.flow(self.project(x), h)
@@ -90,10 +100,7 @@ class Affine(Part):
         self.weight_h = draw(outputs, self.hidden_size)
         self.bias = draw(outputs) if bias else None
 
-    @property
-    def projects_affinely(self) -> bool:
-        return type(self).project is Affine.project
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight_x, self.bias)
 

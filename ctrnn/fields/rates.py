@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from ctrnn import checks
-from ctrnn.fields.parts import Affine, Part, WeightSettings
+from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
 
 __all__ = [
     "FixedRate",
@@ -79,10 +79,7 @@ class InputFreeRate(Part):
 
     projected_size = 0
 
-    @property
-    def projects_affinely(self) -> bool:
-        return type(self).project is InputFreeRate.project
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return x[..., :0]
 

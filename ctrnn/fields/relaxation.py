@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.parts import Part
+from ctrnn.fields.parts import Part, affine
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, Gate
 
 __all__ = ["Relaxation", "softplus_clock"]
@@ -64,11 +64,7 @@ class Relaxation(VectorField):
                     f"it must give {self.hidden_size}, or 1 for all."
                 )
 
-    @property
-    def projects_affinely(self) -> bool:
-        own = type(self).project is Relaxation.project
-        return own and self.candidate.projects_affinely and self.rate.projects_affinely
-
+    @affine
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([self.candidate.project(x), self.rate.project(x)], -1)
 
