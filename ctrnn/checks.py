@@ -152,28 +152,28 @@ def are_times(name: str, value: object, axes: int = 1, differentiable: bool = Fa
     return times
 
 
-def within(name: str, times: Tensor, start: float, end: float) -> Tensor:
-    """Times inside [start, end]; those beyond an end by at most 4 ulp are the end, others are refused."""
-    # An unbounded end is its own ulp, and inf - inf would be nan.
-    below = ULPS_BEYOND_AN_END * math.ulp(start) if math.isfinite(start) else 0.0
-    above = ULPS_BEYOND_AN_END * math.ulp(end) if math.isfinite(end) else 0.0
-    outside = (times < start - below) | (times > end + above)
+def within(name: str, times: Tensor, start: float | Tensor, end: float | Tensor) -> Tensor:
+    """Times (), (n,) or (n, batch) inside [start, end]; those beyond an end by at most 4 ulp are the end, others are refused.
+
+    Where every sequence has times of its own, it may have an interval of its own too: start and end are () or (batch,).
+    """
+    start, end = (torch.as_tensor(at, dtype=torch.float64).expand(times.shape[1:]) for at in (start, end))
+    outside = (times < start - _margin(start)) | (times > end + _margin(end))
     if bool(outside.any()):
-        worst = float(times[outside].flatten()[0]) if times.dim() else float(times)
-        raise ValueError(f"`{name}` = {worst!r} lies outside the interval [{start!r}, {end!r}].")
-    return times.clamp(start, end)
-
-
-def within_own(name: str, times: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """`within` for times (n, batch) of sequences with intervals of their own, starts and ends (batch,)."""
-    for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        try:
-            within(name, times[:, i].detach(), start, end)
-        except ValueError as error:
-            raise ValueError(f"{error} (That is sequence {i}.)") from None
+        *sample, k = torch.nonzero(outside.mT if start.dim() else outside.reshape(-1))[0].tolist()
+        worst = times[k, sample[0]] if sample else times.reshape(-1)[k]
+        low, high = (float(at[sample[0]] if sample else at) for at in (start, end))
+        whose = f" (That is sequence {sample[0]}.)" if sample else ""
+        raise ValueError(f"`{name}` = {float(worst)!r} lies outside the interval [{low!r}, {high!r}].{whose}")
     # Not minimum and maximum: at a tie they give each side half of the gradient.
-    times = torch.where(times > ends, ends, times)
-    return torch.where(times < starts, starts, times)
+    times = torch.where(times > end, end, times)
+    return torch.where(times < start, start, times)
+
+
+def _margin(end: Tensor) -> Tensor:
+    size = end.detach().abs()
+    # An unbounded end is its own ulp, and inf - inf would be nan.
+    return ULPS_BEYOND_AN_END * (torch.nextafter(size, torch.full_like(size, math.inf)) - size).nan_to_num(0.0)
 
 
 def evaluation_times(name: str, t: object, axes: int = 1) -> Tensor:

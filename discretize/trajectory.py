@@ -91,7 +91,7 @@ class Trajectory:
         if times.shape[1] != batch:
             raise ValueError(f"`t` has times for {times.shape[1]} sequences, the trajectory has {batch}.")
         known = self.ts if self.ts.dim() > 1 else self.ts[:, None].expand(-1, batch)
-        times = checks.within_own("t", times, known.detach()[0], known.detach()[-1])
+        times = checks.within("t", times, known.detach()[0], known.detach()[-1])
         # Through all that is known: fixed steps end there too.
         every = torch.cat([known[1:].detach(), times])
         ordered, order = every.sort(dim=0, stable=True)

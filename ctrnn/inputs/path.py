@@ -112,7 +112,7 @@ class Path(ABC):
             raise ValueError(f"`t` has times for {t.shape[1]} sequences, the path has {self.batch}.")
         times = t if t.dim() > 1 else t.reshape(-1, 1).expand(-1, self.batch)
         knots = self.knots.detach()
-        times = checks.within_own("t", times, knots[0].expand(self.batch), knots[-1].expand(self.batch))
+        times = checks.within("t", times, knots[0], knots[-1])
         values = self.evaluate(self.gather(piece_numbers(knots, times)), times[..., None])
         return values if t.dim() else values[0]
 

@@ -82,9 +82,8 @@ def _inside(times: Tensor, driven: Driven) -> Tensor:
     if times.dim() > 1 and times.shape[1] != driven.batch:
         raise ValueError(f"`ts` has times for {times.shape[1]} sequences, the path has {driven.batch}.")
     if times.dim() > 1 or driven.knots.dim() > 1:
-        ends = [knots.expand(driven.batch) for knots in (driven.knots[0], driven.knots[-1])]
         own = times if times.dim() > 1 else times[:, None].expand(-1, driven.batch)
-        within = checks.within_own("ts", own, *ends)
+        within = checks.within("ts", own, driven.knots[0], driven.knots[-1])
         return within if times.dim() > 1 else times
     start, end = driven.interval
     times = checks.within("ts", times, start, end)
