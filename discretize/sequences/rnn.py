@@ -162,27 +162,20 @@ class DiscreteRNN(_SequenceModule):
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         dt = self._durations(xs, edges, ragged)
         states, self.stats = run(self.field, self.step, xs, h0, dt, self.substeps, self.fused)
-        return self._stepped(xs, h0, edges, ragged) if states is None else states
+        return self._stepped(xs, h0, dt) if states is None else states
 
-    def _stepped(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
-        h, states = h0, []
-        for projected, length in zip(self.field.project(xs).unbind(0), self._lengths(xs, edges, ragged), strict=True):
+    def _stepped(self, xs: Tensor, h0: Tensor, dt: float | Tensor) -> Tensor:
+        h, states, lengths = h0, [], [dt] * len(xs)
+        if isinstance(dt, Tensor):
+            lengths = list((dt if dt.shape[1] > 1 else dt[:, 0, 0]).unbind(0))
+        for projected, length in zip(self.field.project(xs).unbind(0), lengths, strict=True):
             for _ in range(self.substeps):
                 h = self.step.advance(self.field, projected, h, length / self.substeps)
             states.append(h)
         return torch.stack(states)
 
-    def _lengths(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Sequence[float | Tensor]:
-        """What each sample takes: a number, or (batch, 1) where sequences differ, 0 for one that is over."""
-        if edges is None:
-            return [self.dt] * len(xs) if ragged is None else (self.dt * ragged.read.to(xs)[..., None]).unbind(0)
-        lengths = edges.diff(dim=0)
-        if lengths.dim() == 1:
-            return lengths.to(xs).unbind(0) if lengths.requires_grad else lengths.tolist()
-        return lengths.to(xs)[..., None].unbind(0)
-
     def _durations(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> float | Tensor:
-        """The same in one: a number, or (time, 1, 1) or (time, batch, 1)."""
+        """What each sample takes: a number, or (time, 1, 1), or (time, batch, 1), 0 for a sequence that is over."""
         if edges is None:
             return self.dt if ragged is None else self.dt * ragged.read.to(xs)[..., None]
         return edges.diff(dim=0).to(xs).reshape(len(xs), -1, 1)
