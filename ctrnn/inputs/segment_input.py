@@ -24,7 +24,7 @@ class SegmentInput:
     """
 
     def __init__(self, path: Path, pieces: Tensor) -> None:
-        self.path, self.steady, self.own_times = path, path.steady, path.own_times
+        self.path, self.pieces, self.steady, self.own_times = path, pieces, path.steady, path.own_times
         # Taken apart once: a row at a time would cost a gradient of full size for each.
         self._by_segment: Sequence[Data] = list(zip(*(x.unbind(0) for x in path.gather(pieces)), strict=True))
 

@@ -42,13 +42,6 @@ class Kind:
     shared: bool
     exponent: float
 
-    def columns(self, hidden: int) -> int:
-        """Rows of the stacked weights."""
-        if self.candidate == "lstm":
-            return 4 * hidden
-        gate = 0 if self.rate == "constant" else 1 if self.shared else hidden
-        return (2 if self.candidate == "reset" else 1) * hidden + gate
-
     def state(self, hidden: int) -> int:
         return 2 * hidden if self.candidate == "lstm" else hidden
 

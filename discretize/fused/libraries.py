@@ -71,15 +71,13 @@ def solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
     made = library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0})
     takes = {
         "solve_open": ([POINTER(Problem)], c_void_p),
-        "solve_run": ([c_void_p, c_double], c_int),
+        "run": ([c_void_p, c_double], c_int),
+        "close": ([c_void_p], None),
         "solve_progress": ([c_void_p], c_double),
         "solve_report": ([c_void_p, c_size_t, POINTER(Report)], None),
         "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
-        "solve_close": ([c_void_p], None),
         "return_open": ([c_void_p] * 4, c_void_p),
-        "return_run": ([c_void_p, c_double], c_int),
         "return_sums": ([c_void_p] * 4, None),
-        "return_close": ([c_void_p], None),
     }
     for name, (arguments, result) in takes.items():
         function = getattr(made, f"ctrnn_{name}")

@@ -9,6 +9,7 @@ the projection is a product of torch's, and the same to rounding.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import weakref
@@ -21,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, HeldPath, LinearPath
-from ctrnn.inputs.path import piece_numbers
+from ctrnn import HeldPath, LinearPath
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.build import Unavailable
@@ -33,7 +34,7 @@ from discretize.gradients.checkpointing import Blocks
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
-from discretize.solvers.segments import Chain, chain_of
+from discretize.solvers.segments import Chain
 
 __all__ = ["Solved", "solve"]
 
@@ -51,66 +52,59 @@ class Solved:
 
 
 def solve(
-    driven: Driven,
-    chain: Chain,
-    h0: Tensor,
-    engine: AdaptiveEngine,
-    ts: Tensor,
-    fused: bool,
-    show: Callable[[int], None],
-    stats: dict[str, Any],
+    chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool, show: Callable[[int], None], stats: dict[str, Any]
 ) -> Solved | str:
     r"""The solve by a kernel, counted in the engine's counts; or why there is none.
 
-    Args:    ts: the requested times; show: called now and then with the number of segments done; stats: where
-             evaluations made again for gradients are counted.
+    Args:    show: called now and then with the number of segments done; stats: where evaluations made again for gradients
+             are counted.
     Raises:  MemoryError.
     """
-    kind = _eligible_kind(driven, chain, h0, engine, fused)
+    kind = _eligible_kind(chain, h0, engine, fused)
     if isinstance(kind, str):
         return kind
     try:
         solves_library(kind, h0.dtype)
     except Unavailable as error:
         return warn_once(str(error))
-    run = _KernelRun(kind, driven, chain, engine, ts, show, stats)
-    tensors = SolveInputs(_projected(driven).xs, h0, *stacked_weights(driven.field)[2:])
-    run.keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    tensors = SolveInputs(_projected(chain).xs, h0, *stacked_weights(chain.field)[2:])
+    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    run = _KernelRun(kind, chain, engine, show, stats, keep)
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
     edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
     return Solved(edges, hs if failure is None else hs[: len(edges)], failure)
 
 
-def _eligible_kind(driven: Driven, chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
-    why = setting_reason(fused) or tracing_reason() or _no_kernel(driven, chain, engine)
+def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
+    why = setting_reason(fused) or tracing_reason() or _no_kernel(chain, engine)
     if why:
         return why
-    kind = kind_of(driven.field)
+    kind = kind_of(chain.field)
     if isinstance(kind, str):
         return kind
-    return device_reason(h0) or tensor_reason([_projected(driven).xs, h0, *driven.field.parameters()]) or kind
+    return device_reason(h0) or tensor_reason([_projected(chain).xs, h0, *chain.field.parameters()]) or kind
 
 
-def _no_kernel(driven: Driven, chain: Chain, engine: AdaptiveEngine) -> str | None:
-    path = driven.path
+def _no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
+    path = chain.driven.path
     if engine.control.method.name not in METHODS:
         return f"{engine.control.method.name} has no kernel; {', '.join(METHODS)} have"
     if engine.control.max_step < math.inf:
         return "`max_step` has no kernel"
-    if driven.speed is not None:
+    if chain.speed is not None:
         return "a clock `speed` is evaluated in Python"
-    if type(path) not in (HeldPath, LinearPath) or type(driven.projected) is not type(path):
+    if type(path) not in (HeldPath, LinearPath) or type(chain.path.path) is not type(path):
         return f"{type(path).__name__} has no kernel; HeldPath and LinearPath have"
     if chain.differentiable or chain.requested is not None:
         return "gradients to times are wanted"
     return None if len(chain) else "there is nothing to solve"
 
 
-def _projected(driven: Driven) -> HeldPath | LinearPath:
+def _projected(chain: Chain) -> HeldPath | LinearPath:
     """The path through the projected samples (time, batch, columns)."""
-    assert isinstance(driven.projected, HeldPath | LinearPath)
-    return driven.projected
+    assert isinstance(chain.path.path, HeldPath | LinearPath)
+    return chain.path.path
 
 
 class SolveInputs(NamedTuple):
@@ -123,38 +117,31 @@ class SolveInputs(NamedTuple):
     rates: Tensor | None
 
 
+@dataclass(eq=False)
 class _KernelRun:
     """One solve by the kernel: its arguments, the memory that the kernel keeps of it, and its report."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        driven: Driven,
-        chain: Chain,
-        engine: AdaptiveEngine,
-        ts: Tensor,
-        show: Callable[[int], None],
-        stats: dict[str, Any],
-    ) -> None:
-        self.kind, self.driven, self.chain, self.engine = kind, driven, chain, engine
-        self.ts, self.show, self.stats = ts, show, stats
-        self.edges = sorted(chain.wanted())
+    kind: Kind
+    chain: Chain
+    engine: AdaptiveEngine
+    show: Callable[[int], None]
+    stats: dict[str, Any]
+    keep: bool  # steps, for somebody may want a gradient
+
+    def __post_init__(self) -> None:
+        self.edges = sorted(self.chain.wanted())
         self.arrays: dict[str, np.ndarray] = {}
-        self.keep = False
         self.failed, self.row = Report(), 0
 
     def forward(self, tensors: SolveInputs) -> Tensor:
-        """(wanted edges, batch, state); steps are kept where somebody may want a gradient."""
+        """(wanted edges, batch, state)."""
         self.inputs = SolveInputs(*(None if t is None else t.detach().contiguous() for t in tensors))  # type: ignore[arg-type]
         h0 = self.inputs.h0
         hs = h0.new_empty(len(self.edges), *h0.shape)
         self.library = solves_library(self.kind, h0.dtype)
         problem = self._problem(self.inputs, hs)
-        handle = self.library.ctrnn_solve_open(ctypes.byref(problem))
-        if not handle:
-            raise _no_memory()
-        self.handle = _Handle(handle, self.library.ctrnn_solve_close)
-        self._run(self.library.ctrnn_solve_run, handle, self._progress)
+        self.task = _Task(self.library, self.library.ctrnn_solve_open(ctypes.byref(problem)))
+        self.task.run(self._progress)
         self._count(len(h0))
         return hs
 
@@ -164,14 +151,11 @@ class _KernelRun:
         grad = grad.contiguous()
         of_projected, of_h0 = torch.zeros_like(projected), torch.empty_like(h0)
         of_weights = [None if t is None else torch.empty_like(t) for t in weights]
-        pointer = self.library.ctrnn_return_open(self.handle.pointer, *map(address, (grad, of_projected, of_h0)))
-        if not pointer:
-            raise _no_memory()
-        returning = _Handle(pointer, self.library.ctrnn_return_close)
-        self._run(self.library.ctrnn_return_run, pointer)
-        self.library.ctrnn_return_sums(pointer, *map(address, of_weights))
+        pointers = map(address, (grad, of_projected, of_h0))
+        way = _Task(self.library, self.library.ctrnn_return_open(self.task.pointer, *pointers))
+        way.run()
+        self.library.ctrnn_return_sums(way.pointer, *map(address, of_weights))
         self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
-        del returning
         return [of_projected, of_h0, *of_weights]
 
     def failure(self) -> Failure | None:
@@ -179,8 +163,8 @@ class _KernelRun:
         if not self.failed.cause:
             return None
         said, row = self.failed, self.row
-        h, error = (torch.zeros(1, self.driven.field.state_size, dtype=self.inputs.h0.dtype) for _ in range(2))
-        self.library.ctrnn_solve_failure(self.handle.pointer, row, address(h), address(error))
+        h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.inputs.h0.dtype) for _ in range(2))
+        self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
         last = Attempt(h, error, None) if said.rejected_last else None
         too_many = f"{said.accepted + said.rejected} steps were not enough" if said.cause == 1 else None
         segment = self.chain.segment(int(said.segment), torch.tensor([row]))
@@ -195,7 +179,7 @@ class _KernelRun:
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
         return Problem(
             batch=len(inputs.h0),
-            hidden=self.driven.field.hidden_size,
+            hidden=self.chain.field.hidden_size,
             segments=len(self.chain),
             own=int(self.arrays["lengths"].ndim > 1),
             threads=torch.get_num_threads(),
@@ -218,9 +202,8 @@ class _KernelRun:
 
     def _segment_arrays(self) -> None:
         """How long each segment is, and which piece of the input is read there."""
-        chain, path = self.chain, self.driven.projected
-        edges, knots, batch = chain.edges.detach(), path.knots.detach(), self.driven.batch
-        pieces = piece_numbers(knots, edges[:-1])
+        chain, path = self.chain, _projected(self.chain)
+        edges, knots, pieces, batch = chain.edges.detach(), path.knots.detach(), chain.path.pieces, path.batch
         own = chain.own or pieces.dim() > 1
         if own:
             edges = edges if edges.dim() > 1 else edges[:, None].expand(-1, batch)
@@ -251,21 +234,15 @@ class _KernelRun:
         if method.b is not None:
             self.arrays["b"] = weights[0]
 
-    def _run(self, go: Callable[[int, float], int], pointer: int, meanwhile: Callable[[], None] = lambda: None) -> None:
-        while state := go(pointer, SLICE):
-            if state == 2:
-                raise _no_memory()
-            meanwhile()
-
     def _progress(self) -> None:
-        self.show(math.floor(self.library.ctrnn_solve_progress(self.handle.pointer) * len(self.chain)))
+        self.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))
 
     def _count(self, batch: int) -> None:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
         counts = self.engine.counts
         reports = (Report * batch)()
         for row, said in enumerate(reports):
-            self.library.ctrnn_solve_report(self.handle.pointer, row, ctypes.byref(said))
+            self.library.ctrnn_solve_report(self.task.pointer, row, ctypes.byref(said))
         counts.accepted[:] = [said.accepted for said in reports]
         counts.rejected[:] = [said.rejected for said in reports]
         counts.evaluations += max(said.evaluations for said in reports)
@@ -274,25 +251,33 @@ class _KernelRun:
         if stepped:
             row = min(stepped, key=lambda row: reports[row].smallest)
             said = reports[row]
-            counts.smaller(said.smallest, self.chain.time(said.smallest_segment, said.smallest_tau, row))
+            counts.smaller(said.smallest, self.chain.segment(said.smallest_segment).when(said.smallest_tau, row))
         forced = [row for row in range(batch) if reports[row].forced]
         if forced:
             row = min(forced, key=lambda row: reports[row].forced_segment)
             said = reports[row]
             counts.forced = sum(said.forced for said in reports)
-            counts.forced_at = self.chain.time(said.forced_segment, said.forced_tau, row), said.forced_error
+            counts.forced_at = self.chain.segment(said.forced_segment).when(said.forced_tau, row), said.forced_error
         failed = [row for row in range(batch) if reports[row].cause]
         if failed:
             self.row = min(failed, key=lambda row: reports[row].segment)
             self.failed = reports[self.row]
 
 
-class _Handle:
-    """Memory of the kernel's, freed with the last reference to this."""
+class _Task:
+    """Work of the kernel's, freed with the last reference to this."""
 
-    def __init__(self, pointer: int, close: Callable[[int], None]) -> None:
-        self.pointer = pointer
-        weakref.finalize(self, close, pointer)
+    def __init__(self, library: ctypes.CDLL, pointer: int | None) -> None:
+        if not pointer:
+            raise _no_memory()
+        self.library, self.pointer = library, pointer
+        weakref.finalize(self, library.ctrnn_close, pointer)
+
+    def run(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        while state := self.library.ctrnn_run(self.pointer, SLICE):
+            if state == 2:
+                raise _no_memory()
+            meanwhile()
 
 
 class _Solve(torch.autograd.Function):
@@ -316,8 +301,9 @@ class _Solve(torch.autograd.Function):
 
 def _states_by_engine(run: _KernelRun, projected: Tensor, h0: Tensor, *weights: Any) -> Tensor:
     """The same states by the engine that is written in torch, which autograd differentiates."""
-    path = _projected(run.driven).unchecked(projected, run.driven.path.knots)
-    chain = chain_of(Driven(reference.StackedField(run.kind, *weights), path), run.ts)
+    path, chain = _projected(run.chain), copy.copy(run.chain)
+    chain.field = reference.StackedField(run.kind, *weights)
+    chain.path = SegmentInput(path.unchecked(projected, path.knots), run.chain.path.pieces)
     anew = AdaptiveEngine(run.engine.control)
     kept = {0: h0}
     Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)

@@ -21,7 +21,7 @@ from discretize.errors import Failure, SolverError
 from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
-from discretize.solvers.engine import Segments, SolverState, column
+from discretize.solvers.engine import SegmentSlope, SolverState, column
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
@@ -117,7 +117,7 @@ class AdjointBackward:
         state = SolverState(j, np.zeros(len(accepted)), None if step is None else step.copy())
         records: list[StepRecord] = []
         engine = AdaptiveEngine(self.engine.control, records.append)
-        self._run(engine, self.chain, state, log.hs[j])
+        self._run(engine, self.chain.segment(j), state, log.hs[j])
         return records
 
     def _over_step(
@@ -136,12 +136,12 @@ class AdjointBackward:
         assert state.step is not None
         return y[..., a.shape[-1] :], state.step
 
-    def _run(self, engine: AdaptiveEngine, segments: Segments, state: SolverState, h: Tensor) -> Tensor:
+    def _run(self, engine: AdaptiveEngine, segment: SegmentSlope, state: SolverState, h: Tensor) -> Tensor:
         """To the end of a segment, counted as work of the backward pass."""
         engine.counts = SolverStats(len(state.tau))
         with torch.no_grad():
             try:
-                return engine.segment(segments, state, h)[0]
+                return engine.segment(segment, state, h)[0]
             finally:
                 self.stats["nfe_backward"] += engine.counts.evaluations
 
@@ -164,10 +164,9 @@ class _Adjoint(torch.autograd.Function):
 
 
 class ReversedStep:
-    """A step of each sample run backwards, as one segment: sigma is the time until it ended, the state is [h, a]."""
+    """A step of each sample run backwards, as a segment: sigma is the time until it ended, the state is [h, a]."""
 
-    own, differentiable, differentiable_in_time = True, False, False
-    number, rows = 0, None
+    differentiable, rows = False, None
 
     def __init__(
         self,
@@ -179,23 +178,18 @@ class ReversedStep:
         weights: tuple[float, ...],
     ) -> None:
         self.forwards, self.size, self.targets, self.totals, self.weights = segment, size, targets, totals, weights
-        self.end, self.lengths, self.steady = torch.from_numpy(record.end)[:, None], record.dt[None], segment.steady
+        self.end, self.lengths, self.steady = torch.from_numpy(record.end)[:, None], record.dt, segment.steady
         self.stages: list[tuple[Tensor, Tensor]] = []  # of the step under way: dh/dt with its graph, and a
 
     @property
-    def chain(self) -> ReversedStep:
-        return self
-
-    @property
     def length(self) -> Tensor:
-        return column(self.lengths[0])
+        return column(self.lengths)
 
-    def segment(self, j: int, rows: Tensor | None = None) -> ReversedStep:
+    def of(self, rows: Tensor) -> ReversedStep:
         return self
 
-    def time(self, j: int, sigma: float, sample: int | None) -> float:
-        end = self.end[(sample or 0) % len(self.end)]
-        return self.forwards.chain.time(self.forwards.number, float(end) - sigma, sample)
+    def when(self, sigma: float, sample: int | None) -> float:
+        return self.forwards.when(float(self.end[(sample or 0) % len(self.end)]) - sigma, sample)
 
     def read(self, sigma: Tensor) -> Tensor:
         return self.forwards.read(self.end.to(sigma.device) - sigma)

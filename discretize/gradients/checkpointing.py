@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
-from discretize.solvers.engine import Engine, SolverState
+from discretize.solvers.engine import Engine, SolverState, counting_apart
 from discretize.solvers.segments import Chain
-from discretize.solvers.statistics import counting_apart
 
 __all__ = ["Blocks"]
 
@@ -50,7 +49,7 @@ class Blocks:
     def solve(self, chain: Chain, h: Tensor, state: SolverState, limit: float, at_edge: AtEdge) -> Tensor:
         """On to the end of the chain, or until `limit` steps were tried."""
         while state.segment < len(chain) and limit > 0:
-            h, tries = self.engine.segment(chain, state, h, limit)
+            h, tries = self.engine.segment(chain.segment(state.segment), state, h, limit)
             limit -= tries
             if bool((state.tau >= chain.lengths[state.segment]).all()):
                 state.segment += 1
@@ -89,7 +88,7 @@ class Blocks:
             return kept
 
         with counting_apart(self.engine), torch.autograd.graph.saved_tensors_hooks(weigh, lambda kept: kept):
-            self.engine.segment(self.chain, state.copy(), h.detach().requires_grad_(), 1)
+            self.engine.segment(self.chain.segment(state.segment), state.copy(), h.detach().requires_grad_(), 1)
         return sum(sizes.values()) + nodes * BYTES_OF_A_NODE
 
 

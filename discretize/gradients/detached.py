@@ -25,7 +25,8 @@ class DetachedInput(SegmentInput):
     """A path by segment index, its data replaced by leaves when they are first read; `leaves[j]` are those of segment j."""
 
     def __init__(self, given: SegmentInput) -> None:
-        self.path, self.steady, self.own_times, self._given = given.path, given.steady, given.own_times, given
+        self.path, self.pieces, self._given = given.path, given.pieces, given
+        self.steady, self.own_times = given.steady, given.own_times
         self._detached: dict[int, Data] = {}
         self.leaves: dict[int, list[Tensor]] = {}
 

@@ -75,7 +75,7 @@ class Solve:
             return "steps of fixed length have no kernel"
         if settings.gradient is not None:
             return f"`gradient`={settings.gradient} takes its own backward pass"
-        return solve(self.driven, self.chain, self.h0, self.engine, self.times, settings.fused, self._show, self.stats)
+        return solve(self.chain, self.h0, self.engine, settings.fused, self._show, self.stats)
 
     def _take(self, whole: Solved) -> Tensor:
         self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))

@@ -19,7 +19,7 @@ from discretize.errors import Failure
 from discretize.solvers.control import StepControl
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedMethod
-from discretize.solvers.engine import Segments, SegmentSlope, SolverState, column
+from discretize.solvers.engine import SegmentSlope, SolverState, column
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain
 from discretize.solvers.statistics import SolverStats
@@ -61,20 +61,19 @@ class AdaptiveEngine:
         self.counts = SolverStats(rows)
         return SolverState(0, np.zeros(rows))
 
-    def segment(self, chain: Segments, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """On to the end of the state's segment, or until `limit` steps were tried; the states there, and the tries."""
-        return _SegmentSolve(self, chain, state, h).run(limit)
+    def segment(self, segment: SegmentSlope, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        """On to the end of the segment, or until `limit` steps were tried; the states there, and the tries."""
+        return _SegmentSolve(self, segment, state, h).run(limit)
 
 
 class _SegmentSolve:
     """The solve of one segment: the samples that have not reached its end, where they are, and what the last step said."""
 
-    def __init__(self, engine: AdaptiveEngine, chain: Segments, state: SolverState, h: Tensor) -> None:
+    def __init__(self, engine: AdaptiveEngine, whole: SegmentSlope, state: SolverState, h: Tensor) -> None:
         self.control, self.on_step, self.counts = engine.control, engine.on_step, engine.counts
-        self.chain, self.state, self.number = chain, state, state.segment
+        self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
         self.shared = len(state.tau) == 1
-        self.slope: SegmentSlope = chain.segment(self.number)
-        self.length = np.broadcast_to(chain.lengths[self.number], state.tau.shape)
+        self.length = np.broadcast_to(whole.lengths, state.tau.shape)
         if state.step is None:
             state.step = self.control.first_step(self.slope, h, self.length)
             self.counts.call(2, len(h))
@@ -127,7 +126,7 @@ class _SegmentSolve:
     def _time(self, value: np.ndarray) -> Tensor:
         """Numbers as a column; shares of the segment's length where its edges have gradients."""
         numbers = column(value, self.h, torch.float64)
-        if not self.chain.differentiable:
+        if not self.whole.differentiable:
             return numbers
         length = self.slope.length
         ahead = length.detach() > 0
@@ -170,7 +169,7 @@ class _SegmentSolve:
         chosen = torch.from_numpy(self.rows).to(self.h.device)
         self.h = self.all.index_select(0, chosen)
         self.start = None if self.start is None else self.start.index_select(0, here)
-        self.slope = self.chain.segment(self.number, chosen)
+        self.slope = self.whole.of(chosen)
 
     def _put_back(self) -> None:
         assert self.rows is not None
@@ -189,11 +188,11 @@ class _SegmentSolve:
         if accepted.any():
             row = int(np.where(accepted, dt, np.inf).argmin())
             if self.counts.smallest is None or dt[row] < self.counts.smallest:
-                self.counts.smaller(float(dt[row]), self.chain.time(self.number, float(tau[row]), self._sample(row)))
+                self.counts.smaller(float(dt[row]), self.whole.when(float(tau[row]), self._sample(row)))
         forced = accepted & (error > 1)
         if forced.any():
             row = int(forced.argmax())
-            at = self.chain.time(self.number, float(tau[row]), self._sample(row))
+            at = self.whole.when(float(tau[row]), self._sample(row))
             self.counts.force(int(forced.sum()), at, float(error[row]))
 
     def _sample(self, row: int) -> int:

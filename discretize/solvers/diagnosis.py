@@ -60,7 +60,7 @@ def diagnosis(
             "jumps belong at knots; `min_step` would step over it, with a warning."
         )
     absolute = sample if segment.rows is None else int(segment.rows[sample])
-    return Failure(cause, hint, segment.chain.time(segment.number, tau, absolute), absolute, unit)
+    return Failure(cause, hint, segment.when(tau, absolute), absolute, unit)
 
 
 def _source(segment: SegmentSlope, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
@@ -76,20 +76,19 @@ def _source(segment: SegmentSlope, at: Tensor, h: Tensor, slope: Tensor, sample:
 
 
 def _not_finite(values: Tensor, row: int | None) -> tuple[int, int] | None:
-    wrong = ~torch.isfinite(values)
-    if row is not None:
-        found = torch.nonzero(wrong[row])
-        return (row, int(found[0])) if len(found) else None
-    found = torch.nonzero(wrong)
-    return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
+    """Sample and unit of the first number that is not finite, of a row or of all."""
+    found = torch.nonzero(~torch.isfinite(_rows(values, row))).tolist()
+    return (found[0][0] + (row or 0), found[0][1]) if found else None
 
 
 def _worst(errors: Tensor, row: int | None) -> tuple[int, int]:
-    sizes = torch.nan_to_num(errors.detach(), nan=torch.inf).abs()
-    if row is not None:
-        return row, int(sizes[row].argmax())
-    index = int(sizes.argmax())
-    return index // sizes.shape[1], index % sizes.shape[1]
+    sizes = torch.nan_to_num(_rows(errors, row).detach(), nan=torch.inf).abs()
+    sample, unit = divmod(int(sizes.argmax()), sizes.shape[1])
+    return sample + (row or 0), unit
+
+
+def _rows(values: Tensor, row: int | None) -> Tensor:
+    return values if row is None else values[row : row + 1]
 
 
 def stiff_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:

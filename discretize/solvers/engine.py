@@ -1,8 +1,10 @@
-"""What a solver runs along, keeps between calls, and offers: segments, a state, an engine."""
+"""What a solver runs along, keeps between calls, and offers: a segment, a state, an engine."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,36 +13,29 @@ import torch
 from torch import Tensor
 
 from discretize.solvers.embedded import Slope
-from discretize.solvers.segments import Chain
+from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 
-__all__ = ["Engine", "SegmentSlope", "Segments", "SolverState", "column"]
-
-
-class Segments(Protocol):
-    """Consecutive intervals on which dh/dt is smooth; a `Chain`, or a step of one run backwards."""
-
-    @property
-    def own(self) -> bool: ...
-    @property
-    def differentiable(self) -> bool: ...
-    @property
-    def lengths(self) -> np.ndarray: ...
-    def segment(self, j: int, rows: Tensor | None = None) -> SegmentSlope: ...
-    def time(self, j: int, tau: float, sample: int | None) -> float: ...
+__all__ = ["Engine", "SegmentSlope", "SolverState", "column", "counting_apart"]
 
 
 class SegmentSlope(Slope, Protocol):
-    """dh/dt on segment `number`, for all samples or for `rows` of them."""
+    """dh/dt on an interval on which it is smooth, for all samples or for `rows` of them; a `Segment`, or a step run backwards."""
 
     @property
-    def chain(self) -> Segments: ...
+    def lengths(self) -> np.ndarray:
+        """As numbers, of all samples or one for all."""
+
     @property
-    def number(self) -> int: ...
+    def length(self) -> Tensor:
+        """() or (rows, 1), with a gradient where `differentiable`."""
+
+    @property
+    def differentiable(self) -> bool: ...
     @property
     def rows(self) -> Tensor | None: ...
-    @property
-    def length(self) -> Tensor: ...
+    def of(self, rows: Tensor) -> SegmentSlope: ...
+    def when(self, tau: float, sample: int | None) -> float: ...
     def read(self, tau: Tensor) -> Tensor: ...
 
 
@@ -66,8 +61,18 @@ class Engine(Protocol):
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step."""
 
-    def segment(self, chain: Chain, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """On to the end of the state's segment, or until `limit` steps were tried; the states there, and the tries."""
+    def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        """On to the end of the segment, or until `limit` steps were tried; the states there, and the tries."""
+
+
+@contextmanager
+def counting_apart(engine: Engine) -> Iterator[SolverStats]:
+    """Within, the engine counts into statistics of their own, which are given."""
+    kept, engine.counts = engine.counts, SolverStats(len(engine.counts.accepted))
+    try:
+        yield engine.counts
+    finally:
+        engine.counts = kept
 
 
 def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:

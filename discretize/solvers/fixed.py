@@ -37,24 +37,23 @@ class _FixedEngine(ABC):
         self.counts = SolverStats(rows)
         return SolverState(0, np.zeros(rows))
 
-    def segment(self, chain: Chain, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """The states at the end of the state's segment, and the steps it took."""
-        lengths = chain.lengths[state.segment]
+    def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        """The states at the end of the segment, and the steps it took."""
+        lengths = segment.lengths
         # What a sequence gets does not hang on its neighbours: the steps are counted for each.
         steps = np.array([self._steps(float(length)) for length in lengths])
-        h = self._run(chain.segment(state.segment), h, steps)
+        h = self._run(segment, h, steps)
         state.tau = lengths.copy()
         self.counts.accepted += np.where(lengths > 0, steps, 0)
         shortest = int(np.where(lengths > 0, lengths / steps, np.inf).argmin())
-        length = float(lengths[shortest] / steps[shortest])
-        self.counts.smaller(length, chain.time(state.segment, 0.0, shortest))
+        self.counts.smaller(float(lengths[shortest] / steps[shortest]), segment.when(0.0, shortest))
         if not bool(torch.isfinite(h).all()):
             sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
             row = sample % len(lengths)
             raise Failure(
                 cause=f"the state became {float(h[sample, unit].detach())} with steps of {lengths[row] / steps[row]:.3g}",
                 hint="Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5.",
-                time=chain.time(state.segment, float(lengths[row]), sample), sample=sample, unit=unit,
+                time=segment.when(float(lengths[row]), sample), sample=sample, unit=unit,
             )  # fmt: skip
         return h, int(steps.max())
 

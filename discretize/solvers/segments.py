@@ -33,7 +33,7 @@ class Chain:
     """
 
     def __init__(self, driven: Driven, edges: Tensor, places: Tensor, requested: Tensor | None = None) -> None:
-        self.field, self.path = driven.field, _by_segment(driven.projected, edges)
+        self.driven, self.field, self.path = driven, driven.field, _by_segment(driven.projected, edges)
         self.speed = None if driven.speed is None else _by_segment(driven.speed, edges)
         self.steady = self.path.steady and self.speed is None
         self.own_times = self.path.own_times and (self.speed is None or self.speed.own_times)
@@ -51,11 +51,6 @@ class Chain:
         if self.own:
             start, end = select(start[:, None], rows), select(end[:, None], rows)
         return Segment(self, j, start, end, rows)
-
-    def time(self, j: int, tau: float, sample: int | None) -> float:
-        """The time at tau into segment j, of one sample."""
-        start = self.edges[j].detach()
-        return float(start if start.dim() == 0 else start[sample or 0]) + tau
 
     def arrival(self, edge: int, h: Tensor) -> Tensor:
         """dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
@@ -108,6 +103,14 @@ class Segment:
     rows: Tensor | None = None
 
     @property
+    def lengths(self) -> np.ndarray:
+        return self.chain.lengths[self.number]
+
+    @property
+    def differentiable(self) -> bool:
+        return self.chain.differentiable
+
+    @property
     def steady(self) -> bool:
         return self.chain.steady
 
@@ -119,6 +122,14 @@ class Segment:
         t = self.start if self.steady else self.time(tau)
         flow = self.chain.field.flow(self.input_at(t), h)
         return flow if self.chain.speed is None else self.speed_at(t, h) * flow
+
+    def of(self, rows: Tensor) -> Segment:
+        return self.chain.segment(self.number, rows)
+
+    def when(self, tau: float, sample: int | None) -> float:
+        """The time at tau, of one sample, as a number."""
+        start = self.chain.edges[self.number].detach()
+        return float(start if start.dim() == 0 else start[sample or 0]) + tau
 
     def time(self, tau: Tensor) -> Tensor:
         """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-__all__ = ["SolverStats", "counting_apart"]
+__all__ = ["SolverStats"]
 
 
 class SolverStats:
@@ -59,17 +57,3 @@ class SolverStats:
             "engine": "steps",
             "engine_why": None,
         }
-
-
-class _Counting(Protocol):
-    counts: SolverStats
-
-
-@contextmanager
-def counting_apart(engine: _Counting) -> Iterator[SolverStats]:
-    """Within, the engine counts into statistics of their own, which are given."""
-    kept, engine.counts = engine.counts, SolverStats(len(engine.counts.accepted))
-    try:
-        yield engine.counts
-    finally:
-        engine.counts = kept

@@ -13,7 +13,7 @@
 
 #include "products.h"
 
-constexpr bool IS_TANH = CANDIDATE == 0, IS_RESET = CANDIDATE == 1, IS_LSTM = CANDIDATE == 2;
+constexpr bool IS_RESET = CANDIDATE == 1, IS_LSTM = CANDIDATE == 2;
 constexpr bool HAS_GATE = RATE != 0 && !IS_LSTM, HAS_RATES = RATE == 0 && !IS_LSTM;
 constexpr std::size_t OWN_SECTIONS = IS_LSTM ? 4 : IS_RESET ? 2 : 1;           // of the product, without the gate
 constexpr std::size_t KEPT_SECTIONS = IS_LSTM ? (LEAK ? 6 : 5) : IS_RESET ? 3 : 1;  // of what is kept, without the gate

@@ -119,6 +119,13 @@ inline real sum(vec v) {
     return total;
 }
 
+// From the highest coefficient to the lowest, by Horner's rule.
+template <class... Rest> inline vec polynomial(vec q, double highest, Rest... rest) {
+    vec total = splat(real(highest));
+    ((total = total * q + real(rest)), ...);
+    return total;
+}
+
 // x = k ln 2 + r with |r| <= ln(2)/2: what e^x and e^x - 1 are put together from.
 struct Reduced {
     vec scale;   // 2^k
@@ -136,29 +143,11 @@ inline Reduced reduced(vec x) {
     vec k = shifted - ROUNDER;
     vec r = (x - k * LN2) - k * LN2_REST;
     vec q = r * r;
-    vec even, odd;
-    if (DOUBLE) {
-        // sum of r^n / n! up to n = 13, of which the next is 4e-18
-        even = splat(real(1.0 / 479001600));
-        even = even * q + real(1.0 / 3628800);
-        even = even * q + real(1.0 / 40320);
-        even = even * q + real(1.0 / 720);
-        even = even * q + real(1.0 / 24);
-        even = even * q + real(0.5);
-        odd = splat(real(1.0 / 6227020800.0));
-        odd = odd * q + real(1.0 / 39916800);
-        odd = odd * q + real(1.0 / 362880);
-        odd = odd * q + real(1.0 / 5040);
-        odd = odd * q + real(1.0 / 120);
-        odd = odd * q + real(1.0 / 6);
-    } else {
-        even = splat(real(1.0 / 720));
-        even = even * q + real(1.0 / 24);
-        even = even * q + real(0.5);
-        odd = splat(real(1.0 / 5040));
-        odd = odd * q + real(1.0 / 120);
-        odd = odd * q + real(1.0 / 6);
-    }
+    // sum of r^n / n!, up to n = 13 in double precision, of which the next is 4e-18
+    const vec even = DOUBLE ? polynomial(q, 1.0 / 479001600, 1.0 / 3628800, 1.0 / 40320, 1.0 / 720, 1.0 / 24, 0.5)
+                            : polynomial(q, 1.0 / 720, 1.0 / 24, 0.5);
+    const vec odd = DOUBLE ? polynomial(q, 1.0 / 6227020800.0, 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6)
+                           : polynomial(q, 1.0 / 5040, 1.0 / 120, 1.0 / 6);
     Reduced out;
     out.excess = r + q * (even + r * odd);
     out.scale = reread<vec>((reread<bits>(shifted) + BIAS) << MANTISSA);

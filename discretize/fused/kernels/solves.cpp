@@ -368,7 +368,7 @@ class SolverState {
 class Return {
   public:
     Return(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0, std::size_t first, std::size_t end)
-        : sums(solve.w.n), solve(solve), n(solve.w.n), of_hs(of_hs), of_projected(of_projected), of_h0(of_h0), next(first),
+        : solve(solve), sums(solve.w.n), n(solve.w.n), of_hs(of_hs), of_projected(of_projected), of_h0(of_h0), next(first),
           end(end), field(solve, SLOTS), of_h(SLOTS, n.state), k(SLOTS * solve.method.used, n.state),
           y(SLOTS * solve.method.used, n.state), kept(SLOTS * solve.method.used, n.kept),
           of_y(SLOTS * solve.method.used, n.state), da(SLOTS * solve.method.used, n.product),
@@ -380,6 +380,7 @@ class Return {
             [this](std::vector<std::size_t>& on) { round(on); });
     }
 
+    const Solve& solve;
     Sums sums;
 
   private:
@@ -388,7 +389,6 @@ class Return {
         std::size_t sample = 0, left = 0, edge = 0;
     };
 
-    const Solve& solve;
     const Sizes& n;
     const real* of_hs;
     real *of_projected, *of_h0;
@@ -491,19 +491,26 @@ class Return {
     }
 };
 
-// Groups of samples that are run for a while at a time, so that the caller can be interrupted.
-template <class Group> class Running {
+// Work that is done for a while at a time, so that the caller can be interrupted.
+struct Task {
+    virtual ~Task() = default;
+    // 0 all done, 1 not yet, 2 out of memory
+    virtual int run(double seconds) = 0;
+};
+
+// Work on groups of samples.
+template <class Group> class Running : public Task {
   public:
     std::vector<std::unique_ptr<Group>> groups;
     std::vector<char> done;
 
-    template <class Make> Running(std::size_t batch, std::size_t share, Make make) {
+    template <class Make> Running(const Solve& solve, std::size_t share, Make make) : threads(solve.given.threads) {
+        const std::size_t batch = solve.given.batch;
         for (std::size_t first = 0; first < batch; first += share) groups.push_back(make(first, std::min(batch, first + share)));
         done.assign(groups.size(), 0);
     }
 
-    // 0 all done, 1 not yet, 2 out of memory
-    int run(std::size_t threads, double seconds) {
+    int run(double seconds) override {
         const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
         const bool enough = in_parallel(groups.size(), threads, [&](std::size_t i) {
             if (!done[i] && Clock::now() < deadline) done[i] = groups[i]->run(deadline);
@@ -513,30 +520,33 @@ template <class Group> class Running {
             if (!each) return 1;
         return 0;
     }
+
+  private:
+    std::size_t threads;
 };
 
-struct Forwards {
-    Solve solve;
-    Running<SolverState> running;
-
+struct Forwards : Solve, Running<SolverState> {
     explicit Forwards(const CtrnnProblem& p)
-        : solve(p), running(p.batch, SLOTS, [this](std::size_t first, std::size_t end) {
-              return std::make_unique<SolverState>(solve, first, end);
+        : Solve(p), Running(*this, SLOTS, [this](std::size_t first, std::size_t end) {
+              return std::make_unique<SolverState>(*this, first, end);
           }) {}
+
+    int run(double seconds) override {
+        const int state = Running::run(seconds);
+        if (state == 0) groups.clear();  // what only the flight needed
+        return state;
+    }
 };
 
-struct Backwards {
-    const Solve& solve;
-    Running<Return> running;
-
-    Backwards(const Solve& s, const real* of_hs, real* of_projected, real* of_h0)
-        : solve(s), running(s.given.batch, SLOTS * ((s.given.batch + SLOTS * MOST_GROUPS - 1) / (SLOTS * MOST_GROUPS)),
-                            [&](std::size_t first, std::size_t end) {
-                                return std::make_unique<Return>(solve, of_hs, of_projected, of_h0, first, end);
-                            }) {}
+struct Backwards : Running<Return> {
+    Backwards(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0)
+        : Running(solve, SLOTS * ((solve.given.batch + SLOTS * MOST_GROUPS - 1) / (SLOTS * MOST_GROUPS)),
+                  [&](std::size_t first, std::size_t end) {
+                      return std::make_unique<Return>(solve, of_hs, of_projected, of_h0, first, end);
+                  }) {}
 };
 
-template <class Make> void* or_null(Make make) {
+template <class Make> Task* or_null(Make make) {
     try {
         return make();
     } catch (const std::bad_alloc&) {
@@ -544,59 +554,48 @@ template <class Make> void* or_null(Make make) {
     }
 }
 
+const Forwards& solve_of(const Task* task) { return static_cast<const Forwards&>(*task); }
+
 }  // namespace
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 // A solve, not begun; null where memory ran out. To be closed.
-EXPORTED void* ctrnn_solve_open(const CtrnnProblem* problem) {
+EXPORTED Task* ctrnn_solve_open(const CtrnnProblem* problem) {
     return or_null([&] { return new Forwards(*problem); });
 }
 
-// On with it for so many seconds: 0 done, 1 not yet, 2 out of memory.
-EXPORTED int ctrnn_solve_run(void* solve, double seconds) {
-    auto& it = *static_cast<Forwards*>(solve);
-    const int state = it.running.run(it.solve.given.threads, seconds);
-    if (state == 0) it.running.groups.clear();  // what only the flight needed
-    return state;
+// The way back of a solve that kept its steps and is done; likewise.
+EXPORTED Task* ctrnn_return_open(const Task* solve, const real* of_hs, real* of_projected, real* of_h0) {
+    return or_null([&] { return new Backwards(solve_of(solve), of_hs, of_projected, of_h0); });
 }
 
-// How much of it is done, from 0 to 1.
-EXPORTED double ctrnn_solve_progress(const void* solve) {
-    const auto& it = static_cast<const Forwards*>(solve)->solve;
-    return double(it.landed) / (double(it.given.segments) * double(it.given.batch));
+// On with either for so many seconds: 0 done, 1 not yet, 2 out of memory.
+EXPORTED int ctrnn_run(Task* task, double seconds) { return task->run(seconds); }
+
+EXPORTED void ctrnn_close(Task* task) { delete task; }
+
+// How much of a solve is done, from 0 to 1.
+EXPORTED double ctrnn_solve_progress(const Task* task) {
+    const Solve& solve = solve_of(task);
+    return double(solve.landed) / (double(solve.given.segments) * double(solve.given.batch));
 }
 
-EXPORTED void ctrnn_solve_report(const void* solve, std::size_t sample, CtrnnReport* to) {
-    *to = static_cast<const Forwards*>(solve)->solve.samples[sample].said;
+EXPORTED void ctrnn_solve_report(const Task* task, std::size_t sample, CtrnnReport* to) {
+    *to = solve_of(task).samples[sample].said;
 }
 
 // Where a sample failed: its state, and the error of its last try where that was rejected; (state,) each.
-EXPORTED void ctrnn_solve_failure(const void* solve, std::size_t sample, real* h, real* error) {
-    const auto& it = static_cast<const Forwards*>(solve)->solve;
-    const Sample& failed = it.samples[sample];
-    if (!failed.h.empty()) narrow_state(it.w.n, failed.h.data(), h);
-    if (!failed.error.empty()) narrow_state(it.w.n, failed.error.data(), error);
+EXPORTED void ctrnn_solve_failure(const Task* task, std::size_t sample, real* h, real* error) {
+    const Solve& solve = solve_of(task);
+    const Sample& failed = solve.samples[sample];
+    if (!failed.h.empty()) narrow_state(solve.w.n, failed.h.data(), h);
+    if (!failed.error.empty()) narrow_state(solve.w.n, failed.error.data(), error);
 }
 
-EXPORTED void ctrnn_solve_close(void* solve) { delete static_cast<Forwards*>(solve); }
-
-// The way back of a solve that kept its steps and is done.
-EXPORTED void* ctrnn_return_open(const void* solve, const real* of_hs, real* of_projected, real* of_h0) {
-    return or_null([&] { return new Backwards(static_cast<const Forwards*>(solve)->solve, of_hs, of_projected, of_h0); });
+// of_w (columns, hidden), of_bias_h and of_rates (hidden,) or null. Once, when the way back is done.
+EXPORTED void ctrnn_return_sums(Task* way, real* of_w, real* of_bias_h, real* of_rates) {
+    auto& groups = static_cast<Backwards*>(way)->groups;
+    for (std::size_t i = 1; i < groups.size(); ++i) groups[0]->sums.add(groups[i]->sums);
+    groups[0]->sums.write(groups[0]->solve.w, of_w, of_bias_h, of_rates);
 }
-
-EXPORTED int ctrnn_return_run(void* way, double seconds) {
-    auto& it = *static_cast<Backwards*>(way);
-    return it.running.run(it.solve.given.threads, seconds);
-}
-
-// of_w (columns, hidden), of_bias_h and of_rates (hidden,) or null. Once, when it is done.
-EXPORTED void ctrnn_return_sums(void* way, real* of_w, real* of_bias_h, real* of_rates) {
-    auto& it = *static_cast<Backwards*>(way);
-    Sums& sums = it.running.groups[0]->sums;
-    for (std::size_t i = 1; i < it.running.groups.size(); ++i) sums.add(it.running.groups[i]->sums);
-    sums.write(it.solve.w, of_w, of_bias_h, of_rates);
-}
-
-EXPORTED void ctrnn_return_close(void* way) { delete static_cast<Backwards*>(way); }

@@ -382,10 +382,10 @@ def test_between_requested_times_the_kernel_solves_on():
 
 def test_an_interrupted_solve_gives_its_memory_back(monkeypatch):
     field, xs = made("gated"), normal(6, 4, 3)
-    handles = []
+    tasks = []
 
     def interrupted(self):
-        handles.append(weakref.ref(self.handle))
+        tasks.append(weakref.ref(self.task))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(solves, "SLICE", 0.0)
@@ -393,7 +393,7 @@ def test_an_interrupted_solve_gives_its_memory_back(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         discretize.integrate(field, ctrnn.HeldPath(xs), field.initial_state(4), torch.arange(7.0, dtype=torch.float64))
     gc.collect()
-    assert handles[0]() is None
+    assert tasks[0]() is None
 
 
 def test_slices_of_time_do_not_change_a_bit(monkeypatch):
