@@ -68,7 +68,7 @@ class Fake(Study):
     def configuration(self, point, sizes):
         return Settings(point["seed"], sizes.size)
 
-    def carry_out(self, run, folder, progress=None):
+    def carry_out(self, run, folder):
         with (folder / "attempts").open("a") as file:
             file.write(f"{os.getpid()}\n")
         self.live(run, folder)

@@ -114,27 +114,24 @@ class Bands:
         from experiments.reports.bands import bands  # noqa: PLC0415
         from experiments.studies.results import groups  # noqa: PLC0415
 
-        frame, (column, names) = _frame(self.data, results), self.lines
-        if self.panels is None:
-            return self._drawn(bands, {"": self._lines(frame, column, names)})
-        by, titles = self.panels
-        found = groups(frame, by)
+        frame, (by, titles) = _frame(self.data, results), self.panels or ("", "")
+        found = groups(frame, by) if by else {"": frame}
         order = {key: titles.format(key) for key in sorted(found)} if isinstance(titles, str) else titles
-        return self._drawn(bands, {title: self._lines(found[key], column, names) for key, title in order.items() if key in found})
+        return bands(
+            {title: self._lines(found[key]) for key, title in order.items() if key in found}, self.x_label, self.y_label,
+            x_log=self.x_log, y_log=self.y_log, y_limits=self.y_limits, levels=self.levels,
+        )  # fmt: skip
 
-    def _lines(self, frame: pd.DataFrame, column: str, names: Mapping[Any, str]) -> dict[str, dict[float, Spread]]:
+    def _lines(self, frame: pd.DataFrame) -> dict[str, dict[float, Spread]]:
         from experiments.studies.results import groups, spreads  # noqa: PLC0415
 
+        column, names = self.lines
         points = groups(frame, column)
         return {
             name: {float(x): value for x, value in spreads(points[key], self.x, self.y).items()}
             for key, name in names.items()
             if key in points
         }
-
-    def _drawn(self, bands: Callable[..., Figure], panels: Mapping[str, Any]) -> Figure:
-        options = {"x_log": self.x_log, "y_log": self.y_log, "y_limits": self.y_limits, "levels": self.levels}
-        return bands(panels, self.x_label, self.y_label, **options)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import itertools
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,7 +177,7 @@ class Study(ABC):
             raise ValueError(f"two runs have the key {next(key for key in keys if keys.count(key) > 1)!r}.")
         return runs
 
-    def carry_out(self, run: Run, folder: Path, progress: Callable[..., None] | None = None) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> Measured:
         """Train (or go on training) in the run's folder, then measure, with the threads that the configuration says.
 
         A signal may interrupt it at any time.
@@ -190,7 +190,7 @@ class Study(ABC):
         begin, before = time.perf_counter(), torch.get_num_threads()
         torch.set_num_threads(run.configuration.training.threads or before)
         try:
-            outcome = train(run.configuration, folder, resume=True, progress=progress)
+            outcome = train(run.configuration, folder, resume=True)
             return Measured(outcome.measures, self.measure(run, outcome.model, folder), outcome.seconds)
         except StoppedError as error:
             if not self.may_diverge or error.status != "diverged":
