@@ -8,10 +8,10 @@ r = sigma(b)                      b = -log(1/r - 1); for r = 1/50 that is -log 4
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
-from sympy import Eq, Expr, Function, Rational, S, Sum, Symbol, exp, log, tanh
+from sympy import Eq, Expr, Function, Rational, S, Sum, Symbol, exp, floor, log, oo, tanh
 
 from derivations.argument.clocks import change_of_time, right_sides
 from derivations.argument.taylor import euler_step
@@ -20,7 +20,7 @@ from derivations.prover import symbols
 from derivations.prover.cases import Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Rounds
+from derivations.prover.statements import Equal, Fails, Rounds, Tends
 from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
@@ -29,16 +29,55 @@ SLIDES = "huth-2020-lecture-slides"
 t = symbols.t
 a, rate = Symbol("a", positive=True), Symbol("r", positive=True)
 activation = Function("g", real=True)
-(h,), (x,) = symbols.state(1), symbols.inputs(1)
-w_x, w_h, b = (Symbol(name, real=True) for name in ("W_x", "W_h", "b"))
-pulled = activation(w_x * x + w_h * h + b)
+part = Symbol("u", positive=True)
+# Unit h of a network of any size: what g is taken of is any function of the input, of itself and of the others.
+h, x, others = (symbols.signal(letter)(t) for letter in "hxk")
+pulled = activation(symbols.flow(x, h, others))
 plain = [Eq(h.diff(t), pulled - h, evaluate=False)]
 RATE = {rate: (0, 1)}
 LETTERS = "the extraction writes the digit 1 for the letter l"
 
 
 def entries() -> Iterator[Entry]:
-    return chain(words(), derivation(), gates(), biases())
+    return chain(recap(), words(), derivation(), gates(), times(), biases())
+
+
+def recap() -> Iterator[Entry]:
+    """What an LSTM keeps."""
+    f, i, new, before, weight = (Symbol(name, real=True) for name in ("f", "i", "n", "c", "U"))
+    n, scale, output = Symbol("n", positive=True), Symbol("T", positive=True), tanh(before)
+    yield Entry(
+        SLIDES, "recap, severity", "A gradient that vanishes, as w^n with w < 1, does so the more the greater the depth n.",
+        (Less((1 + part) ** (-n - 1), (1 + part) ** (-n), True, rewritten=part * (1 + part) ** (-n - 1)),), ("0 < w < 1",),
+        Mutation("w < 1 read as w = 1", Less(S.One ** (n + 1), S.One**n, True)), remark="w = 1/(1 + u), u > 0",
+        quote="severity grows with the length (depth) of the network",
+    )  # fmt: skip
+    yield Entry(
+        SLIDES, "recap, vanishing",
+        "LSTMs avoid vanishing gradients: what a forget gate below 1 keeps does not vanish with time.",
+        (Fails(Tends(exp(-n / scale), n, oo, S.Zero)),),
+        reading=Correction(
+            "They put off: along the cell state the gradient is the product of the forget gates, e^(-n/T) with a time T of "
+            "their own, which may be as long as one likes.",
+            (Tends(exp(-n / scale), n, oo, S.Zero), Tends(exp(-n / scale), scale, oo, S.One),
+             Equal((f * (f * before + i * new) + i * new).diff(before), f**2)),
+        ),
+        remark="the gates f = e^(-1/T) are held",
+        quote="LSTMs avoid vanishing & exploding gradients by keeping a **cell state**",
+    )  # fmt: skip
+    read = f * before + i * tanh(weight * output)
+    yield Entry(
+        SLIDES, "recap, cell state",
+        "From one step to the next the cell is multiplied by f only, not by a weight: dc_t/dc_{t-1} = f.",
+        (Equal(read.diff(before), f),),
+        reading=Correction(
+            "Along the cell itself. It is read, h = o tanh(c), and comes back through the weights: the whole derivative is "
+            "f + i U (1 - tanh(U tanh(c))^2)(1 - tanh(c)^2), in one unit with o = 1 and gates held.",
+            (Equal(read.diff(before), f + i * weight * (1 - tanh(weight * output) ** 2) * (1 - output**2)),
+             Equal((f * before + i * new).diff(before), f)),
+        ),
+        quote="propagated across time without passing through nonlinearities or being multiplied by a weight matrix",
+    )  # fmt: skip
 
 
 def played(word: str, repeats: tuple[int, ...]) -> str:
@@ -50,49 +89,78 @@ def floored(word: str, slowness: int) -> str:
     return "".join(word[n // slowness] for n in range(slowness * len(word)))
 
 
-def same(what: str, pairs: tuple[tuple[str, str], ...]) -> Every:
+def same(what: str, *pairs: tuple[str, str]) -> Every:
     def cases() -> Iterator[tuple[Mapping[str, Any], bool]]:
         for found, printed in pairs:
-            yield {"letters": len(found), "printed": len(printed)}, found == printed
+            yield {"found": found, "printed": printed}, found == printed
 
     return Every(what, cases)
 
 
 def words() -> Iterator[Entry]:
     """The repeated word."""
-    twice = (2,) * 7
-    uneven = (2, 3, 2, 1, 1, 4)
+    twice, half = (2,) * 7, Rational(1, 2)
+    yield Entry(
+        SLIDES, "time scaling, letters", "[_ h e l l o t h e r e] is the letter before in [h e l l o t h e r e g].",
+        (same("letter before", ("_" + "hellothereg"[:-1], "_hellothere")),),
+        mutation=Mutation("the letter itself", same("letter itself", ("hellothereg", "_hellothere"))),
+        quote=r"$x = [\text{h e l l o t h e r e g}]$ $y = [_ \text{h e l l o t h e r e}]$",
+    )  # fmt: skip
     yield Entry(
         SLIDES, "time scaling, task",
-        "With every letter of [h e l l o t h] given twice the input is [h h e e l l l l o o t t h h], and the letter before it, "
-        "[_ _ h h e e l l l l o o t t], is the same task.",
-        (same("input and target", ((floored("helloth", 2), "hheellllootthh"), (played("_hellot", twice), "__hheelllloott"))),),
-        mutation=Mutation("the target one step later only", same("target", (("_" + "hheelllloottt"[:13], "__hheelllloott"),))),
+        "With every letter of [h e l l o t h] given twice the input is [h h e e l l l l o o t t h h], and the letter before "
+        "it, [_ _ h h e e l l l l o o t t], is the same task.",
+        (same("input and target", (floored("helloth", 2), "hheellllootthh"), (played("_hellot", twice), "__hheelllloott")),),
+        mutation=Mutation("the target one step later only", same("target", ("_" + "hheelllloottt"[:13], "__hheelllloott"))),
+        quote="x = [h h e e l l l l o o t t h h] y = [_ _ h h e e l l l l o o t t]",
     )  # fmt: skip
     yield Entry(
         SLIDES, "time scaling, floor", "With c(t) = floor(a t) and a = 0.5, x[c(t)] of [h e l l o] is [h h e e l l o o].",
-        (same("a = 1/2", ((floored("hello", 2), "hheelloo"),)),),
+        (same("a = 1/2", (floored("hello", 2), "hheelloo")),),
         correction=Correction(
             "It is [h h e e l l l l o o]: both letters l are doubled, and none is lost.",
-            (same("a = 1/2", ((floored("hello", 2), "hheelllloo"),)),),
+            (same("a = 1/2", (floored("hello", 2), "hheelllloo")),),
         ),
+        quote=r"$x[c(t)] = [h \ h \ e \ e \ 1 \ 1 \ o \ o]$",
         remark=f"{LETTERS}; the slide before prints l l l l for the same doubling",
     )  # fmt: skip
+    a, place = Symbol("a", positive=True), Symbol("f", positive=True)
+    within = {place: (0, 1), a: (0, 1)}
     yield Entry(
-        SLIDES, "time scaling, speeds", "With 0 < a <= 1 the clock floor(a t) repeats letters and leaves none out.",
-        (Every("a = p/q, 1 <= p <= q <= 8, t < 64", lambda: increments(lambda p, q: p <= q, (0, 1))),), ("0 < a <= 1",),
-        Mutation("a <= 1 read as a <= 2", Every("p <= 2 q", lambda: increments(lambda p, q: p <= 2 * q, (0, 1)))),
-        remark="for a above 1 letters are lost",
+        SLIDES, "time scaling, clock",
+        "floor(a t) with 0 < a <= 1 is a time warping, which increases: from t = 0 to 1 for a = 1/2.",
+        (Less(floor(half * 0), floor(half * 1), True),),
+        reading=Correction(
+            "It is one read at whole times: it never runs back, and from one t to the next it goes on by 0 or 1, so that "
+            "letters are repeated and none is left out. A warping of the paper, increasing and differentiable, is a t.",
+            (Less(S.Zero, place + a, True, within), Less(place + a, S(2), True, within),
+             Every("a = p/q, 1 <= p <= q <= 8, t < 64", lambda: increments(lambda p, q: p <= q, (0, 1)))),
+        ),
+        remark="a t = k + f with 0 <= f < 1: the next floor is k + floor(f + a), and f + a < 2; for a above 1 letters are "
+               "lost",
+        quote=r"We can define a **time warping function**: $$c(t) = \text{floor}(a * t), \text{ with } 0 < a \leq 1$$",
     )  # fmt: skip
+    given, wanted = "hheeelllotttt", "__hhheelloooo"
     yield Entry(
         SLIDES, "time warping, task",
-        "[h h e e e l l l o t t t t] has letters repeated at random, and [_ _ h h h e e l l o o o o] is the letter before.",
-        (same("repeated 2, 3, 2, 1, 1 and 4 times",
-              ((played("hellot", uneven), "hheeelllotttt"), (played("_hello", uneven), "__hhheelloooo"))),),
-        mutation=Mutation("repeated 2, 3, 1, 2, 1 and 4 times",
-                          same("other repeats", ((played("_hello", (2, 3, 1, 2, 1, 4)), "__hhheelloooo"),))),
-        remark=f"the word is [h e l l o t], its two l given twice and once; {LETTERS}",
+        "[h h e e e l l l o t t t t] is [h e l l o t] with letters repeated at random, and [_ _ h h h e e l l o o o o] the "
+        "letter before, by the same repeats.",
+        (Every("of all repeats by 1 to 4: one has this input and this target", lambda: found_once(given, wanted)),),
+        mutation=Mutation("h h h read as h h",
+                          Every("the same with another target", lambda: found_once(given, "__hheeelloooo"))),
+        remark=f"the repeats are 2, 3, 2, 1, 1 and 4; with 1 and 2 for the two l the input is the same and the target is "
+               f"not, so that no network can tell them apart. {LETTERS}",
+        quote="x = [h h e e e l l l o t t t t] y = [_ _ h h h e e l l o o o o]",
     )  # fmt: skip
+
+
+def found_once(given: str, wanted: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """How often the input, and the input with the target, come up among all repeats of hellot."""
+    everything = list(product(range(1, 5), repeat=6))
+    inputs = [repeats for repeats in everything if played("hellot", repeats) == given]
+    both = [repeats for repeats in inputs if played("_hello", repeats) == wanted]
+    yield {"repeats with this input": len(inputs)}, len(inputs) == 2
+    yield {"of these with this target": len(both)}, len(both) == 1
 
 
 def increments(is_meant: Callable[[int, int], bool], allowed: tuple[int, ...]) -> Iterator[tuple[Mapping[str, Any], bool]]:
@@ -112,30 +180,37 @@ def derivation() -> Iterator[Entry]:
         return Equal(right_sides(equations), column(right))
 
     yield Entry(
-        SLIDES, "invariance, ODE", "h_{t+1} = g(Wx x_t + Wh h_t + b) is the unit Euler step of dh/dt = g(Wx x + Wh h + b) - h.",
+        SLIDES, "invariance, ODE",
+        "h_{t+1} = g(Wx x_t + Wh h_t + b) is the unit Euler step of dh/dt = g(Wx x + Wh h + b) - h.",
         (Equal(euler_step(plain), column(pulled)),),
         mutation=Mutation("- h read as + h", Equal(euler_step([Eq(h.diff(t), pulled + h)]), column(pulled))),
+        quote=r"h_{t+1} = g(W_x x_t + W_h h_t + b)$$ $$\rightarrow \frac{dh(t)}{dt} = g(W_x x(t) + W_h h(t) + b) - h(t)$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "invariance, scaled", "Replacing t with a t gives dh/dt = a g(Wx x + Wh h + b) - a h.",
         (same_as(scaled, a * pulled - a * h),), ("a > 0",),
         Mutation("- a h read as - h", same_as(scaled, a * pulled - h)),
+        quote=r"replace t with at and expand, giving an equivalent model: $$\frac{dh(t)}{dt} = ag(W_x x(t) + W_h h(t) + b) "
+              r"- ah(t)$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "invariance, leaky", "Its recurrence is h_{t+1} = a g(Wx x_t + Wh h_t + b) + (1 - a) h_t.",
         (Equal(euler_step(scaled), column(a * pulled + (1 - a) * h)),), ("a > 0",),
         Mutation("1 - a read as 1 + a", Equal(euler_step(scaled), column(a * pulled + (1 + a) * h))),
+        quote=r"$$\rightarrow h_{t+1} = ag(W_x x_t + W_h h_t + b) + (1 - a)h_t$$",
     )  # fmt: skip
     yield convexity()
     yield Entry(
         SLIDES, "warping, ODE", "With a replaced by dc(t)/dt the equation holds for any clock: dh/dt = c' g(...) - c' h.",
         (same_as(warped, c.diff(t) * pulled - c.diff(t) * h),),
         mutation=Mutation("c' read as c", same_as(warped, c * pulled - c * h)),
+        quote=r"$$\frac{dh(t)}{dt} = \frac{dc(t)}{dt} g(W_x x(t) + W_h h(t) + b) - \frac{dc(t)}{dt} h(t)$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "warping, gated", "With c' learned as r_t its recurrence is h_{t+1} = r_t g(...) + (1 - r_t) h_t.",
         (Equal(euler_step(learned), column(r * pulled + (1 - r) * h)),),
         mutation=Mutation("1 - r_t read as r_t", Equal(euler_step(learned), column(r * pulled + r * h))),
+        quote=r"$$h_{t+1} = r_t g(W_x x_t + W_h h_t + b) + (1 - r_t)h_t$$",
     )  # fmt: skip
 
 
@@ -156,29 +231,58 @@ def convexity() -> Entry:
         (between(share, share * (1 - share) * (update - last) ** 2), Equal(new(S.One), update)), ("0 < a <= 1",),
         Mutation("a < 1 read as any a > 0", between(rate, None)),
         remark="a is written r/(1 + r), r > 0, which is any number between 0 and 1",
+        quote="the new hidden state is a convex combination of the **normal RNN state update** and the **last hidden state**",
     )  # fmt: skip
 
 
 def gates() -> Iterator[Entry]:
     """The gated network beside the LSTM's cell."""
     f, i, previous, proposed = (Symbol(name, real=True) for name in ("f", "i", "c", "c~"))
-    z, steps = Symbol("z", real=True), Symbol("n", positive=True)
+    z = Symbol("z", real=True)
     cell = f * previous + i * proposed
     tied = cell.subs({f: 1 - rate, i: rate})
     yield Entry(
         SLIDES, "warping, LSTM", "With f = 1 - r and i = r the LSTM's c_t = f c_{t-1} + i c~_t is the gated update.",
         (Equal(tied, previous + rate * (proposed - previous)),), ("the input and forget gates are tied",),
         Mutation("f = 1 - r read as f = r", Equal(cell.subs({f: rate, i: rate}), previous + rate * (proposed - previous))),
+        quote=r"c_t = f_t \circ c_{t-1} + i_t \circ \tilde{c}_t",
     )  # fmt: skip
     yield Entry(
         SLIDES, "warping, sigmoid", "A sigmoid ensures 0 <= r_t <= 1.",
         (Less(S.Zero, sigma(z)), Less(sigma(z), S.One, rewritten=1 / (1 + exp(z)))),
         mutation=Mutation("sigma read as tanh", Less(S.Zero, tanh(z))), remark="both ends are never reached",
+        quote=r"We use a sigmoid here to ensure that $0 \leq r_t \leq 1$",
     )  # fmt: skip
+
+
+def times() -> Iterator[Entry]:
+    """1/r as a time."""
+    count, k, n = Symbol("n", integer=True, positive=True), Symbol("k", integer=True), Symbol("n", positive=True)
     yield Entry(
-        SLIDES, "bias, forgetting time", "1/r_t is how many time steps pass until one un-warped step has passed.",
-        (Equal(Sum(rate, (Symbol("k", integer=True), 1, steps)).doit().subs(steps, 1 / rate), S.One),), ("r_t is constant",),
-        Mutation("1/r_t read as 1/(1 - r_t)", Equal(rate / (1 - rate), S.One)),
+        SLIDES, "bias, time constant", "1/r is the time constant of the network: what a step keeps, 1 - r, is e^(-r).",
+        (Equal(1 - rate, exp(-rate)),),
+        reading=Correction(
+            "In continuous time, and in steps for small r: then (1 - r)^(1/r) tends to 1/e. In steps the time constant is "
+            "-1/log(1 - r), 49.5 for r = 1/50.",
+            (Equal(exp(-rate) ** (1 / rate), exp(-1)), Tends((1 - rate) ** (1 / rate), rate, 0, exp(-1)),
+             Rounds(-1 / log(1 - Rational(1, 50)), "49.5")),
+        ),
+        quote="We can interpret $1/r_t$ as the **forgetting time** or **time constant** of the network",
+    )  # fmt: skip
+    passed = Sum(1 / count, (k, 1, n)).doit()
+    yield Entry(
+        SLIDES, "bias, forgetting time", "r_t being the rate at which time passes, 1/r_t steps make one un-warped step.",
+        (Equal(passed.subs(n, count), S.One), Equal(Sum(rate, (k, 1, count)).doit(), rate * count)),
+        ("r_t is constant, one over a whole number",),
+        Mutation("1/r_t read as 1/r_t + 1", Equal(passed.subs(n, count + 1), S.One)), remark="r = 1/n",
+        quote="how many time steps does it take until the equivalent of 1 un-warped time step has passed?",
+    )  # fmt: skip
+    slope = (t / count).diff(t)
+    yield Entry(
+        SLIDES, "bias, repeats", "Where an element is repeated n times the clock has the slope 1/n, so that 1/r_t is n.",
+        (Equal(1 / slope, count), Equal((t / count).subs(t, t + count) - t / count, S.One)),
+        ("r_t is the slope of the clock",), Mutation("1/r_t read as r_t", Equal(slope, count)),
+        quote="Here $1/r_t$ should be roughly the number of times each element is repeated",
     )  # fmt: skip
 
 
@@ -186,16 +290,17 @@ def biases() -> Iterator[Entry]:
     """The bias for letters repeated about 50 times."""
     z = Symbol("b_r", real=True)
     inverse = -log(1 / rate - 1)
-    part = Symbol("u", positive=True)
     yield Entry(
         SLIDES, "bias, inverse", "r_t = sigma(b_r) for average input and state 0, so b_r = -log(1/r_t - 1).",
         (Equal(sigma(inverse.subs(rate, part / (1 + part))), part / (1 + part)),), ("0 < r < 1", "x = h = 0"),
         Mutation("1/r - 1 read as 1/r + 1", Equal(sigma(-log(1 / rate + 1)), rate)),
         remark="r is written u/(1 + u), u > 0, which is any number between 0 and 1",
+        quote=r"$$r_t = \sigma(b_r)$$ $$b_r = \sigma^{-1}(r_t)$$ $$b_r = -\log(r_t^{-1} - 1)",
     )  # fmt: skip
     yield Entry(
         SLIDES, "bias, rate", "1/r_t = 50 is r_t = 0.02.", (Rounds(Rational(1, 50), "0.02"),),
         mutation=Mutation("50 read as 5", Rounds(Rational(1, 5), "0.02")),
+        quote=r"So if we want $r_t \approx 0.02$",
     )  # fmt: skip
     fifty = inverse.subs(rate, Rational(1, 50))
     yield Entry(
@@ -206,6 +311,7 @@ def biases() -> Iterator[Entry]:
             (Rounds(fifty, "-3.89"), Rounds(-log(49) / log(10), "-1.69"), Rounds(sigma(Rational(-169, 100)), "0.156"),
              Rounds(1 / sigma(Rational(-169, 100)), "6")),
         ),
+        quote=r"$$b_r = -\log(r_t^{-1} - 1) \approx -1.69$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "bias, forget gate", "By similar arguments the bias on the forget gate is the negative, b_f = 1.69.",
@@ -213,4 +319,5 @@ def biases() -> Iterator[Entry]:
         correction=Correction("It is the negative, but of the right number: b_f = 3.89.",
                               (Equal(1 - sigma(z), sigma(-z)), Rounds(-fifty, "3.89"))),
         remark="1 - sigma(b) = sigma(-b) holds; the number is the one printed before",
+        quote=r"By similar arguments the bias on the **forget gate** is simply the negative, $b_f = 1.69$",
     )  # fmt: skip
