@@ -108,7 +108,7 @@ def test_every_field_has_the_states_and_the_gradients_of_its_steps(step, engine)
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 @pytest.mark.parametrize("engine", ["compiled"], indirect=True)
 def test_every_field_has_a_kernel_with_the_states_and_the_gradients_of_its_steps(kind, engine):
-    for name in (name for name in NAMES if name == kind[0] or FIELDS[name][:2] == kind):
+    for name in (name for name in NAMES if FIELDS.get(name, (name, ""))[:2] == kind):
         for step in STEPS:
             check_field(name, step, engine)
             check_no_time(name, step, engine)
