@@ -158,6 +158,8 @@ def within(name: str, times: Tensor, start: float | Tensor, end: float | Tensor)
     Where every sequence has times of its own, it may have an interval of its own too: start and end are () or (batch,).
     """
     start, end = (torch.as_tensor(at, dtype=torch.float64).expand(times.shape[1:]) for at in (start, end))
+    if not bool(((times < start) | (times > end)).any()):
+        return times
     outside = (times < start - _margin(start)) | (times > end + _margin(end))
     if bool(outside.any()):
         *sample, k = torch.nonzero(outside.mT if start.dim() else outside.reshape(-1))[0].tolist()

@@ -124,30 +124,36 @@ inline void begin_product(const Weights& w, const real* projected, real* a, real
     }
 }
 
-// dh/dt of the units from i on, and their leak where LEAK, from what was kept of them.
-inline void slope_of(const Weights& w, const real* kept, const real* h, real* slope, real* leak, std::size_t i) {
-    const Sizes& n = w.n;
-    if (IS_LSTM) {
-        vec c = load(h + n.units + i);
-        vec next = load(kept + n.units + i) * c + load(kept + i) * load(kept + 2 * n.units + i);
-        store(slope + i, load(kept + 3 * n.units + i) * load(kept + 4 * n.units + i) - load(h + i));
-        store(slope + n.units + i, next - c);
-        if (LEAK) {
-            store(leak + i, splat(1));
-            store(leak + n.units + i, load(kept + 5 * n.units + i));
-        }
-        return;
-    }
+// dh/dt of the units from i on, and their leak where LEAK. By value: what was just stored would be loaded again.
+inline void relax(const Weights& w, vec candidate, vec rate, const real* h, real* slope, real* leak, std::size_t i) {
     vec state = load(h + i), forgetting = POWER ? power(state, w.exponent) : splat(1);
-    vec rate = !HAS_GATE ? load(w.rates.data() + i) : load(kept + KEPT_SECTIONS * n.units + (SHARED ? 0 : i));
-    vec candidate = load(kept + (KEPT_SECTIONS - 1) * n.units + i);
     store(slope + i, rate * (candidate - (POWER ? forgetting * state : state)));
     if (LEAK) store(leak + i, rate * forgetting);
 }
 
+inline void carry(const Sizes& n, vec next, vec seen, vec forgetting, const real* h, real* slope, real* leak, std::size_t i) {
+    store(slope + i, seen - load(h + i));
+    store(slope + n.units + i, next - load(h + n.units + i));
+    if (LEAK) {
+        store(leak + i, splat(1));
+        store(leak + n.units + i, forgetting);
+    }
+}
+
 // `slope` and `leak` once more, from what was kept.
 inline void recall(const Weights& w, const real* kept, const real* h, real* slope, real* leak) {
-    for (std::size_t i = 0; i < w.n.units; i += LANES) slope_of(w, kept, h, slope, leak, i);
+    const Sizes& n = w.n;
+    const real* gates = kept + KEPT_SECTIONS * n.units;
+    for (std::size_t i = 0; i < n.units; i += LANES) {
+        if (IS_LSTM) {
+            vec next = load(kept + n.units + i) * load(h + n.units + i) + load(kept + i) * load(kept + 2 * n.units + i);
+            vec seen = load(kept + 3 * n.units + i) * load(kept + 4 * n.units + i);
+            carry(n, next, seen, LEAK ? load(kept + 5 * n.units + i) : vec{}, h, slope, leak, i);
+        } else {
+            vec rate = !HAS_GATE ? load(w.rates.data() + i) : load(gates + (SHARED ? 0 : i));
+            relax(w, load(kept + (KEPT_SECTIONS - 1) * n.units + i), rate, h, slope, leak, i);
+        }
+    }
 }
 
 // dh/dt from the finished product `a`, with what its derivative needs in `kept`. `pulled` is the projection of the reset
@@ -156,27 +162,40 @@ inline void flow(const Weights& w, const real* a, const real* pulled, const real
     const Sizes& n = w.n;
     const real* to_gates = a + OWN_SECTIONS * n.units;
     real* gates = kept + KEPT_SECTIONS * n.units;
-    if (HAS_GATE && SHARED) store(gates, splat(gate_of(load(to_gates))[0]));
+    vec shared = {};
+    if (HAS_GATE && SHARED) {
+        shared = splat(gate_of(load(to_gates))[0]);
+        store(gates, shared);
+    }
     for (std::size_t i = 0; i < n.units; i += LANES) {
         if (IS_LSTM) {
-            vec before = load(a + n.units + i), input = sigmoid(load(a + i)), forget = sigmoid(before);
-            vec pull = hyperbolic_tangent(load(a + 2 * n.units + i));
+            vec before = load(a + n.units + i);
+            vec input = sigmoid(load(a + i)), forget = sigmoid(before);
+            vec pull = hyperbolic_tangent(load(a + 2 * n.units + i)), output = sigmoid(load(a + 3 * n.units + i));
+            vec next = forget * load(h + n.units + i) + input * pull, seen = hyperbolic_tangent(next);
+            vec forgetting = LEAK ? sigmoid(-before) : vec{};  // 1 - f without cancellation where f is close to 1
             store(kept + i, input);
             store(kept + n.units + i, forget);
             store(kept + 2 * n.units + i, pull);
-            store(kept + 3 * n.units + i, sigmoid(load(a + 3 * n.units + i)));
-            store(kept + 4 * n.units + i, hyperbolic_tangent(forget * load(h + n.units + i) + input * pull));
-            if (LEAK) store(kept + 5 * n.units + i, sigmoid(-before));  // 1 - f without cancellation where f is close to 1
-        } else if (IS_RESET) {
+            store(kept + 3 * n.units + i, output);
+            store(kept + 4 * n.units + i, seen);
+            if (LEAK) store(kept + 5 * n.units + i, forgetting);
+            carry(n, next, output * seen, forgetting, h, slope, leak, i);
+            continue;
+        }
+        vec candidate;
+        if (IS_RESET) {
             vec reset = sigmoid(load(a + i)), product = load(a + n.units + i);
+            candidate = hyperbolic_tangent(load(pulled + i) + reset * product);
             store(kept + i, reset);
             store(kept + n.units + i, product);
-            store(kept + 2 * n.units + i, hyperbolic_tangent(load(pulled + i) + reset * product));
         } else {
-            store(kept + i, hyperbolic_tangent(load(a + i)));
+            candidate = hyperbolic_tangent(load(a + i));
         }
-        if (HAS_GATE && !SHARED) store(gates + i, gate_of(load(to_gates + i)));
-        slope_of(w, kept, h, slope, leak, i);
+        store(kept + (KEPT_SECTIONS - 1) * n.units + i, candidate);
+        vec rate = !HAS_GATE ? load(w.rates.data() + i) : SHARED ? shared : gate_of(load(to_gates + i));
+        if (HAS_GATE && !SHARED) store(gates + i, rate);
+        relax(w, candidate, rate, h, slope, leak, i);
     }
 }
 

@@ -316,8 +316,9 @@ class SolverState {
         const real *before = h[s], *after = y[s];
         estimate(s, error.data());
         // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
-        double q = size([&](std::size_t i) { return std::max(std::fabs(before[i]), std::fabs(after[i])); },
-                        [&](std::size_t i) { return error[i] + (after[i] - after[i]); });
+        for (std::size_t i = 0; i < n.state; i += LANES)
+            store(error.data() + i, load(error.data() + i) + (load(after + i) - load(after + i)));
+        double q = size([=](std::size_t i) { return std::max(std::fabs(before[i]), std::fabs(after[i])); }, of_row(error.data()));
         if (std::isnan(q)) q = INFINITY;
         const bool finite = std::isfinite(q), accepted = q <= 1 || (finite && slot.dt <= solve.given.min_step);
         double factor = std::fmin(std::fmax(SAFETY * std::pow(q, -1 / solve.method.order), SHRINK), GROW);
