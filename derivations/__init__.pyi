@@ -8,9 +8,11 @@ from derivations.closure import closed_under as closed_under, Closure as Closure
 from derivations.argument.core import core_identities as core_identities, check_all as check_all
 from derivations.prover.identity import Identity as Identity, check as check
 from derivations.prover.verdict import Verdict as Verdict
-from derivations.twins.fields import SymbolicField as SymbolicField
+from derivations.twins.fields import SymbolicField as SymbolicField, SymbolicStep as SymbolicStep
 from derivations.argument.clocks import change_of_time as change_of_time, clock as clock, Clock as Clock
 from derivations.argument.taylor import euler_step as euler_step, dropped as dropped
-from derivations.agreement import symbolic as symbolic, verify as verify, UnknownOperation as UnknownOperation
+from derivations.tracing.symbolic import symbolic as symbolic
+from derivations.tracing.proof import verify as verify
+from derivations.tracing.reading import UnknownOperation as UnknownOperation
 from derivations.agreement import agreement_identities as agreement_identities
 from derivations.argument.power_decay import misprints as misprints

@@ -74,9 +74,9 @@ def closed_under(field: Any) -> Closure:
     Source:  Tallec and Ollivier 2018, sec. 1 and eqs. (4), (7) and (10); the decision is this project's.
     """
     if not isinstance(field, SymbolicField):
-        from derivations.agreement import symbolic  # noqa: PLC0415 - twins are decided without torch
+        from derivations.tracing.symbolic import symbolic_field  # noqa: PLC0415 - twins are decided without torch
 
-        field = symbolic(field)
+        field = symbolic_field(field)
     reading = FieldReading(field, field.flow)
     # Where h and x are positive |h| is h: fewer generators, none of them the product of others.
     positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}

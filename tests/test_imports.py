@@ -164,18 +164,23 @@ def test_nothing_private_is_used_elsewhere():
     assert not private
 
 
-def test_in_derivations_only_agreement_names_torch():
+def sees_code(file: Path) -> bool:
+    """The files of derivations that look at the code that computes."""
+    return file.parent.name == "tracing" or file.name == "agreement.py"
+
+
+def test_in_derivations_only_agreement_and_tracing_name_torch():
     sees_torch = {"torch", "torchdiffeq", "ctrnn", "discretize"}
     for file in FILES:
-        if file.is_relative_to(ROOT / "derivations") and file != ROOT / "derivations" / "agreement.py":
+        if file.is_relative_to(ROOT / "derivations") and not sees_code(file):
             # What resolves the packages' public names knows no torch and no mathematics.
             modules = [module for module in imported_modules(file) if not module.startswith("ctrnn.lazy")]
             named = sees_torch & {top(module) for module in modules}
             assert not named, f"{place(file)} sees {sorted(named)}"
 
 
-def test_in_derivations_only_agreement_loads_torch():
-    modules = [module_name(f) for f in FILES if f.is_relative_to(ROOT / "derivations") and f.name != "agreement.py"]
+def test_in_derivations_only_agreement_and_tracing_load_torch():
+    modules = [module_name(f) for f in FILES if f.is_relative_to(ROOT / "derivations") and not sees_code(f)]
     run_python(
         f"import importlib, sys\nfor name in {[m for m in modules if not m.endswith('__main__')]}:\n"
         "    importlib.import_module(name)\n    assert 'torch' not in sys.modules, name\n"

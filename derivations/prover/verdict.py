@@ -2,8 +2,9 @@ r"""What can be found about a statement: the words of the verdicts, and a verdic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from sympy import Basic, Expr
 
@@ -23,7 +24,7 @@ class Verdict:
 
     Args:    verdict: one of the words above; seconds; evidence: in words; counterexample: numbers for letters that refute
              it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:
-             outside of it the verdict says nothing.
+             outside of it the verdict says nothing; replays: computes both sides at the counterexample, for `replay`.
     Source:  this project.
     """
 
@@ -32,11 +33,21 @@ class Verdict:
     evidence: str
     counterexample: Mapping[Expr, Expr] | None = None
     defined_on: tuple[Basic, ...] = ()
+    replays: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def holds(self) -> bool | None:
         """True if proved, False if refuted, None if neither."""
         return {HOLDS: True, HOLDS_ASSUMING: True, AT_SIZES: True, FAILS: False}.get(self.verdict)
+
+    def replay(self) -> Any:
+        """Both sides computed at the counterexample.
+
+        Raises:  ValueError where there is none, or nothing to compute it with.
+        """
+        if self.replays is None:
+            raise ValueError("there is nothing to replay: only counterexamples that come with code are computed.")
+        return self.replays()
 
     def __bool__(self) -> bool:
         return self.holds is True

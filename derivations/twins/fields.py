@@ -12,16 +12,18 @@ that computes: these are a second reading of the same pages.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import sympy
-from sympy import Abs, Derivative, Eq, Expr, ImmutableDenseMatrix, diag, exp, log, tanh
+from sympy import Abs, Basic, Derivative, Eq, Expr, ImmutableDenseMatrix, Symbol, diag, exp, log, tanh
 
 from derivations.prover import symbols
 
 __all__ = [
     "SymbolicField",
+    "SymbolicStep",
     "gated",
     "glnn",
     "gru",
@@ -39,24 +41,24 @@ Decay = Callable[[Expr], Expr]
 
 
 @dataclass(frozen=True)
-class SymbolicField:
-    r"""dh/dt = flow, with the letters it is written in; iterating gives the equations Eq(dh_i/dt, flow_i).
-
-    Args:    name, source; state, inputs: functions of time; parameters: a matrix for each name; flow: a column.
-    Source:  this project.
-    """
-
+class _System(ABC):
     name: str
     source: str
     state: tuple[Expr, ...]
     inputs: tuple[Expr, ...]
     parameters: Mapping[str, ImmutableDenseMatrix]
     flow: ImmutableDenseMatrix
+    defined_on: tuple[Basic, ...] = ()
+
+    @property
+    @abstractmethod
+    def left_sides(self) -> tuple[Expr, ...]:
+        """What the equations give: dh_i/dt, or the next h_i."""
 
     @property
     def equations(self) -> tuple[Eq, ...]:
         # Unevaluated: where the flow is 0, Eq would look for a verdict of its own.
-        return tuple(Eq(Derivative(h, symbols.t), rate, evaluate=False) for h, rate in zip(self.state, self.flow, strict=True))
+        return tuple(Eq(left, right, evaluate=False) for left, right in zip(self.left_sides, self.flow, strict=True))
 
     def __iter__(self) -> Iterator[Eq]:
         return iter(self.equations)
@@ -69,8 +71,26 @@ class SymbolicField:
 
     def latex(self) -> str:
         """The equations, one a line, for an `aligned` environment."""
-        names = {u: name for u in self.flow.free_symbols if (name := symbols.latex_name(u)) is not None}
+        free = set(self.flow.free_symbols).union(*(left.free_symbols for left in self.left_sides))
+        names = {u: name for u in free if (name := symbols.latex_name(u)) is not None}
         return " \\\\\n".join(sympy.latex(equation, symbol_names=names).replace(" = ", " &= ", 1) for equation in self)
+
+    def _repr_latex_(self) -> str:
+        return f"$\\displaystyle\n\\begin{{aligned}}\n{self.latex()}\n\\end{{aligned}}$"
+
+
+@dataclass(frozen=True)
+class SymbolicField(_System):
+    r"""dh/dt = flow, with the letters it is written in; iterating gives the equations Eq(dh_i/dt, flow_i).
+
+    Args:    name, source; state, inputs: functions of time; parameters: a matrix for each name; flow: a column; defined_on:
+             the conditions under which it is defined, where the letters' assumptions do not grant it.
+    Source:  this project.
+    """
+
+    @property
+    def left_sides(self) -> tuple[Expr, ...]:
+        return tuple(Derivative(h, symbols.t) for h in self.state)
 
     def substitute(self, **parameters: Expr | ImmutableDenseMatrix) -> SymbolicField:
         """The field with other values for some parameters, each of the old one's shape.
@@ -88,6 +108,19 @@ class SymbolicField:
             values.update(zip(old, new, strict=True))
         kept = {name: value for name, value in self.parameters.items() if name not in parameters}
         return replace(self, parameters=kept, flow=self.flow.xreplace(values))
+
+
+@dataclass(frozen=True)
+class SymbolicStep(_System):
+    r"""next state = flow: a discrete cell; iterating gives the equations Eq(h_i', flow_i), with h_i' for the next h_i.
+
+    Args:    as for `SymbolicField`, with plain letters for state and inputs.
+    Source:  this project.
+    """
+
+    @property
+    def left_sides(self) -> tuple[Expr, ...]:
+        return tuple(Symbol(f"{h}'", real=True) for h in self.state)
 
 
 def sigma(a: Expr) -> Expr:

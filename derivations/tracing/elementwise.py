@@ -1,0 +1,194 @@
+r"""Readings of torch's operations on single entries: functions of expressions, which give one or a `Value` with conditions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy import Abs, Eq, Max, Min, Ne, Piecewise, Rational, S, erf, exp, tanh
+
+from derivations.tracing.values import DOMAINS, Entries, Value, exact, guarded, is_truth, log, number, partial, power
+
+__all__ = ["ELEMENTWISE"]
+
+# torch's defaults: F.softplus is linear above this, F.leaky_relu has this slope below 0.
+THRESHOLD, SLOPE = S(20), exact(0.01)
+
+
+def _entrywise(function: Callable[..., Any]) -> Callable[..., Entries]:
+    """Entry by entry, with torch's broadcasting, which is numpy's."""
+
+    def over_all(*arrays: Any, **keywords: Any) -> Entries:
+        def one(*values: Any) -> Value:
+            found = function(*(v.expr if isinstance(v, Value) else exact(v) for v in values), **keywords)
+            found = found if isinstance(found, Value) else Value(found)
+            # What is undefined stays so, times 0 or not; `where` alone leaves a case out.
+            return (
+                found
+                if function is _where
+                else Value(found.expr, found.where.union(*(v.where for v in values if isinstance(v, Value))))
+            )
+
+        if function is _where:
+            return np.asarray(np.frompyfunc(_where, 3, 1)(*arrays), dtype=object)
+        return np.asarray(np.frompyfunc(one, len(arrays), 1)(*arrays), dtype=object)
+
+    return over_all
+
+
+def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers; truth values count as 1 and 0, keywords as the rationals they are."""
+
+    def of(*values: Any, **keywords: Any) -> Any:
+        return function(*map(number, values), **{key: exact(value) for key, value in keywords.items()})
+
+    return of
+
+
+def _cases(then: Any, condition: Any, otherwise: Any) -> Any:
+    return Piecewise((then, condition), (otherwise, True))
+
+
+def _where(condition: Value, then: Value, otherwise: Value) -> Value:
+    """By cases; but `otherwise` alone where the value that an equation singles out is the one it has there anyway."""
+    condition, then, otherwise = (v if isinstance(v, Value) else Value(exact(v)) for v in (condition, then, otherwise))
+    test, a, b = _truth(condition.expr), number(then.expr), number(otherwise.expr)
+    if test in (S.true, S.false):
+        return Value(a if test else b, condition.where | (then if test else otherwise).where)
+    needed = condition.where | guarded(test, then.where) | guarded(sympy.Not(test), otherwise.where)
+    if isinstance(test, Eq):
+        b = b.replace(lambda e: isinstance(e, Piecewise) and e.args[0].cond == test, lambda e: e.args[-1].expr)
+        if not otherwise.where and b.subs(test.lhs, test.rhs) == a:
+            return Value(b, needed)
+    return Value(_cases(a, test, b), needed)
+
+
+def _truth(e: Any) -> Any:
+    return e if is_truth(e) else Ne(e, 0)
+
+
+def _logical(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: function(*map(_truth, values))
+
+
+def _of_truths(function: Callable[..., Any]) -> Callable[..., Any]:
+    def of(*values: Any) -> Any:
+        if not all(map(is_truth, values)):
+            raise NotImplementedError
+        return function(*values)
+
+    return of
+
+
+def _gelu(a: Any, *, approximate: str = "none") -> Any:
+    a = number(a)
+    if approximate == "none":
+        return a * (1 + erf(a / sympy.sqrt(2))) / 2
+    return a * (1 + tanh(sympy.sqrt(2 / sympy.pi) * (a + exact(0.044715) * a**3))) / 2
+
+
+def _elu(a: Any, alpha: Any = S.One, scale: Any = S.One, input_scale: Any = S.One) -> Any:
+    return _cases(scale * a, a > 0, scale * alpha * (exp(input_scale * a) - 1))
+
+
+def _softplus(a: Any, beta: Any = S.One, threshold: Any = THRESHOLD) -> Any:
+    return _cases(a, beta * a > threshold, sympy.log(1 + exp(beta * a)) / beta)
+
+
+def _clamp(a: Any, low: Any = None, high: Any = None) -> Any:
+    # torch's order: where the bounds cross, the upper one wins.
+    a = a if low is None else Max(a, low)
+    return a if high is None else Min(a, high)
+
+
+def _div(a: Any, b: Any) -> Value:
+    return partial(a / b, Ne(b, 0))
+
+
+def _within(function: Callable[[Any], Any]) -> Callable[[Any], Value]:
+    return lambda a: partial(function(a), DOMAINS[function](a))  # type: ignore[index]
+
+
+def _sigma(a: Any) -> Any:
+    return 1 / (1 + exp(-a))
+
+
+NUMBERS: Mapping[str, Callable[..., Any]] = {
+    "add": lambda a, b, *, alpha=S.One: a + alpha * b,
+    "sub": lambda a, b, *, alpha=S.One: a - alpha * b,
+    "rsub": lambda a, b, *, alpha=S.One: b - alpha * a,
+    "mul": operator.mul,
+    "div": _div,
+    "reciprocal": lambda a: _div(S.One, a),
+    "neg": operator.neg,
+    "abs": Abs,
+    "sign": sympy.sign,
+    "sgn": sympy.sign,
+    "square": lambda a: a**2,
+    "pow": power,
+    "sqrt": lambda a: power(a, Rational(1, 2)),
+    "rsqrt": lambda a: power(a, -Rational(1, 2)),
+    "exp": exp,
+    "exp2": lambda a: 2**a,
+    "expm1": lambda a: exp(a) - 1,
+    "log1p": lambda a: log(1 + a),
+    "log2": lambda a: partial(sympy.log(a) / sympy.log(2), a > 0),
+    "log10": lambda a: partial(sympy.log(a) / sympy.log(10), a > 0),
+    **{function.__name__: _within(function) for function in DOMAINS},
+    "sin": sympy.sin,
+    "cos": sympy.cos,
+    "atan": sympy.atan,
+    "sinh": sympy.sinh,
+    "cosh": sympy.cosh,
+    "tanh": tanh,
+    "asinh": sympy.asinh,
+    "erf": erf,
+    "erfc": lambda a: 1 - erf(a),
+    "sigmoid": _sigma,
+    "log_sigmoid": lambda a: -sympy.log(1 + exp(-a)),
+    "mish": lambda a: a * tanh(sympy.log(1 + exp(a))),
+    "silu": lambda a: a * _sigma(a),
+    "relu": lambda a: Max(a, 0),
+    "leaky_relu": lambda a, slope=SLOPE: _cases(a, a > 0, slope * a),
+    "elu": _elu,
+    "softplus": _softplus,
+    "hardtanh": lambda a, low=S.NegativeOne, high=S.One: _clamp(a, low, high),
+    "maximum": Max,
+    "minimum": Min,
+    "floor": sympy.floor,
+    "ceil": sympy.ceiling,
+    "eq": Eq,
+    "ne": Ne,
+    "lt": sympy.Lt,
+    "le": sympy.Le,
+    "gt": sympy.Gt,
+    "ge": sympy.Ge,
+}
+
+TRUTHS: Mapping[str, Callable[..., Any]] = {
+    "logical_and": _logical(sympy.And),
+    "logical_or": _logical(sympy.Or),
+    "logical_not": _logical(sympy.Not),
+    "logical_xor": _logical(sympy.Xor),
+    "bitwise_and": _of_truths(sympy.And),
+    "bitwise_or": _of_truths(sympy.Or),
+    "bitwise_not": _of_truths(sympy.Not),
+}
+
+ELEMENTWISE: Mapping[str, Callable[..., Entries]] = {
+    **{name: _entrywise(_of_numbers(function)) for name, function in NUMBERS.items()},
+    **{name: _entrywise(function) for name, function in TRUTHS.items()},
+    "gelu": _entrywise(_gelu),
+    "where": _entrywise(_where),
+    "clamp": lambda a, low=None, high=None, **given: _bounds(a, given.pop("min", low), given.pop("max", high)),
+    "clamp_min": lambda a, low: _bounds(a, low, None),
+    "clamp_max": lambda a, high: _bounds(a, None, high),
+}
+
+
+def _bounds(a: Entries, low: Any, high: Any) -> Entries:
+    a = a if low is None else ELEMENTWISE["maximum"](a, low)
+    return a if high is None else ELEMENTWISE["minimum"](a, high)

@@ -1,0 +1,223 @@
+r"""Readings of torch's tensor operations in SymPy, by their names: arrays of values in, arrays of values out.
+
+entry by entry     `derivations.tracing.elementwise`
+arrays             a function of arrays
+layout             the same entries in another shape: that which torch recorded for the result
+made               an array of one number, in the shape that torch recorded
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+from sympy import Integer
+
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.values import Entries, Value
+
+__all__ = ["ARRAYS", "LAYOUT", "MADE", "has_reading"]
+
+
+def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Entries]:
+    """A reduction over axes, all of them where none is given."""
+
+    def folded(x: Entries, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
+        axes = _axes(x, dim)
+        if not axes:
+            return x
+        kept = np.moveaxis(x, axes, range(len(axes)))
+        rows = kept.reshape(prod(kept.shape[: len(axes)]), *kept.shape[len(axes) :])
+        found = np.asarray(reduce(function, rows), dtype=object)
+        return np.expand_dims(found, axes) if keepdim else found
+
+    return folded
+
+
+def _axes(x: Entries, dim: Any) -> tuple[int, ...]:
+    given = range(x.ndim) if dim is None or dim == [] else dim if isinstance(dim, list | tuple | range) else [dim]
+    return tuple(axis % x.ndim for axis in given)
+
+
+_sum = _fold(operator.add)
+_max, _min = _fold(ELEMENTWISE["maximum"]), _fold(ELEMENTWISE["minimum"])
+
+
+def _mean(x: Entries, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
+    return ELEMENTWISE["div"](_sum(x, dim, keepdim), prod(x.shape[axis] for axis in _axes(x, dim)))
+
+
+def _variance(x: Entries, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Entries:
+    squares = ELEMENTWISE["square"](ELEMENTWISE["sub"](x, _mean(x, dim, True)))
+    return ELEMENTWISE["div"](_sum(squares, dim, keepdim), prod(x.shape[axis] for axis in _axes(x, dim)) - correction)
+
+
+def _softmax(x: Entries, dim: int, _: bool = False) -> Entries:
+    weights = ELEMENTWISE["exp"](x)
+    return ELEMENTWISE["div"](weights, _sum(weights, dim, True))
+
+
+def _log_sum_exp(x: Entries, dim: Any, keepdim: bool = False) -> Entries:
+    return ELEMENTWISE["log"](_sum(ELEMENTWISE["exp"](x), dim, keepdim))
+
+
+def _norm(x: Entries, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
+    sizes = ELEMENTWISE["abs"](x)
+    if order in (float("inf"), 1):
+        return (_max if order != 1 else _sum)(sizes, dim, keepdim)
+    if order != 2:
+        raise NotImplementedError
+    return ELEMENTWISE["sqrt"](_sum(ELEMENTWISE["square"](x), dim, keepdim))
+
+
+def _layer_norm(x: Entries, shape: Any, weight: Any, bias: Any, eps: float) -> list[Any]:
+    axes = list(range(x.ndim - len(shape), x.ndim))
+    spread = ELEMENTWISE["add"](_variance(x, axes, correction=0, keepdim=True), eps)
+    normal = ELEMENTWISE["mul"](ELEMENTWISE["sub"](x, _mean(x, axes, True)), ELEMENTWISE["rsqrt"](spread))
+    normal = normal if weight is None else ELEMENTWISE["mul"](normal, weight)
+    return [normal if bias is None else ELEMENTWISE["add"](normal, bias), None, None]
+
+
+def _product(a: Entries, b: Entries) -> Entries:
+    return np.asarray(np.matmul(a, b) if a.ndim and b.ndim else a * b, dtype=object)
+
+
+def _plus_product(c: Entries, a: Entries, b: Entries, *, beta: Any = 1, alpha: Any = 1) -> Entries:
+    scaled = ELEMENTWISE["mul"](_product(a, b), alpha)
+    return ELEMENTWISE["add"](scaled, c if beta == 1 else ELEMENTWISE["mul"](c, beta))
+
+
+def _linear(x: Entries, weight: Entries, bias: Entries | None = None) -> Entries:
+    product = _product(x, weight.T)
+    return product if bias is None else ELEMENTWISE["add"](product, bias)
+
+
+def _einsum(equation: str, factors: Iterable[Entries], **_: Any) -> Entries:
+    """Each factor with an axis for every letter, multiplied, and summed over the letters that the result has not."""
+    terms, _arrow, output = equation.replace(" ", "").partition("->")
+    letters = output + "".join(sorted(set(terms) - {*output, ","}))
+    spread = []
+    for term, factor in zip(terms.split(","), factors, strict=True):
+        if len(set(term)) < len(term):
+            raise NotImplementedError
+        order = np.transpose(factor, [term.index(k) for k in letters if k in term])
+        spread.append(np.expand_dims(order, tuple(axis for axis, k in enumerate(letters) if k not in term)))
+    return _sum(reduce(operator.mul, spread), range(len(output), len(letters)))
+
+
+def _chunk(x: Entries, chunks: int, dim: int = 0) -> list[Entries]:
+    return _split(x, -(-x.shape[dim] // chunks), dim)
+
+
+def _split(x: Entries, size: Any, dim: int = 0) -> list[Entries]:
+    # torch's parts are of one size, but for a smaller last one: numpy's array_split shares out otherwise.
+    ends = np.cumsum(size)[:-1] if isinstance(size, list | tuple) else range(size, x.shape[dim], size)
+    return np.split(x, list(ends), axis=dim)
+
+
+def _slice(x: Entries, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Entries:
+    return np.moveaxis(np.moveaxis(x, dim, 0)[slice(start, end, step)], 0, dim)
+
+
+def _integers(x: Any) -> Any:
+    return None if x is None else np.vectorize(lambda v: int(v.expr), otypes=[int])(x)
+
+
+def _index(x: Entries, indices: Iterable[Any]) -> Entries:
+    return x[tuple(slice(None) if i is None else _integers(i) for i in indices)]
+
+
+def _roll(x: Entries, shifts: Any, dims: Any = ()) -> Entries:
+    return np.roll(x, shifts, axis=tuple(dims) or None)
+
+
+ARRAYS: Mapping[str, Callable[..., Any]] = {
+    "linear": _linear,
+    "matmul": _product,
+    "mm": _product,
+    "bmm": _product,
+    "mv": _product,
+    "dot": _product,
+    "addmm": _plus_product,
+    "baddbmm": _plus_product,
+    "einsum": _einsum,
+    "sum": _sum,
+    "mean": _mean,
+    "prod": _fold(operator.mul),
+    "amax": _max,
+    "amin": _min,
+    "max": lambda x, dim=None, keepdim=False: _max(x, dim, keepdim) if dim is None else [_max(x, dim, keepdim), None],
+    "min": lambda x, dim=None, keepdim=False: _min(x, dim, keepdim) if dim is None else [_min(x, dim, keepdim), None],
+    "var": _variance,
+    "cumsum": lambda x, dim: np.add.accumulate(x, axis=dim, dtype=object),
+    "_softmax": _softmax,
+    "_log_softmax": lambda x, dim, _=False: ELEMENTWISE["sub"](x, _log_sum_exp(x, dim, True)),
+    "logsumexp": _log_sum_exp,
+    "linalg_vector_norm": _norm,
+    "native_layer_norm": _layer_norm,
+    "cat": lambda xs, dim=0: np.concatenate(xs, axis=dim),
+    "stack": lambda xs, dim=0: np.stack(xs, axis=dim),
+    "chunk": _chunk,
+    "split": _split,
+    "split_with_sizes": _split,
+    "slice": _slice,
+    "select": lambda x, dim, index: np.asarray(np.take(x, index, axis=dim), dtype=object),
+    "flip": np.flip,
+    "roll": _roll,
+    "index": _index,
+    "index_select": lambda x, dim, index: np.take(x, _integers(index), axis=dim),
+    "arange": lambda *limits: np.array([Value(Integer(k)) for k in range(*limits)], dtype=object),
+    "permute": np.transpose,
+    "transpose": np.swapaxes,
+    "t": lambda x: x.T,
+}
+
+# The same entries in the shape that torch recorded for the result.
+LAYOUT = {
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "unsqueeze",
+    "squeeze",
+    "clone",
+    "alias",
+    "detach",
+    "lift_fresh_copy",
+    "contiguous",
+    "expand",
+}
+
+# Tensors out of nothing but a shape: name -> which argument is the number in them, or the number itself.
+MADE: Mapping[str, Callable[..., Any]] = {
+    "full": lambda shape, value: value,
+    "new_full": lambda x, shape, value: value,
+    "full_like": lambda x, value: value,
+    "scalar_tensor": lambda value: value,
+    "zeros": lambda *_: 0,
+    "zeros_like": lambda *_: 0,
+    "new_zeros": lambda *_: 0,
+    "ones": lambda *_: 1,
+    "ones_like": lambda *_: 1,
+    "new_ones": lambda *_: 1,
+}
+
+
+# Overloads that do something else than their operation's others.
+OTHERS = {
+    "max.other",
+    "min.other",
+    "view.dtype",
+    "var.default",
+    "var.dim",
+    "where.default",
+    "einsum.sublist",
+    "index.Tensor_hacked_twin",
+}
+
+
+def has_reading(name: str, overload: str) -> bool:
+    return f"{name}.{overload}" not in OTHERS and any(name in table for table in (ELEMENTWISE, ARRAYS, LAYOUT, MADE))

@@ -1,0 +1,132 @@
+r"""A recorded program read in SymPy: a value for each unit of the result."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.operations import ARRAYS, LAYOUT, MADE, has_reading
+from derivations.tracing.program import Program, operation_name, source_line
+from derivations.tracing.samples import check_samples
+from derivations.tracing.values import Entries, Value, exact, is_truth, number
+
+__all__ = ["UnknownOperation", "read"]
+
+# Where and how numbers are stored; a type that changes them is seen at the result.
+WITHOUT_MEANING = {"dtype", "layout", "device", "pin_memory", "memory_format", "implicit", "out_dtype"}
+RANDOM = {
+    "native_dropout",
+    "bernoulli",
+    "rand",
+    "randn",
+    "rand_like",
+    "randn_like",
+    "normal",
+    "uniform",
+    "randint",
+    "multinomial",
+}
+
+
+class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
+    """The code uses a tensor operation that has no reading in SymPy here."""
+
+
+def read(program: Program, letters: Mapping[str, Any]) -> list[Value]:
+    r"""What a program computes for one sample, unit by unit.
+
+    Args:    letters: by names of parameters and of placeholders of inputs, arrays of SymPy letters.
+    Raises:  ValueError where samples are mixed or drawn at random; `UnknownOperation`, with the line of code.
+    """
+    for node in program.graph.nodes:  # first, for an unknown operation is to be named and not said to mix samples
+        if node.op == "call_function" and node.target is not operator.getitem:
+            _check_known(node)
+    if program.any_batch:
+        check_samples(program)
+    values: dict[str, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            values[node.name] = _given(program, node.name, letters)
+        elif node.op == "call_function":
+            values[node.name] = _typed(node, _apply(node, values))
+    return [v for leaf in program.returned for v in values[leaf.name].reshape(-1)]
+
+
+def _check_known(node: Node) -> None:
+    name = operation_name(node)
+    if name in RANDOM or (
+        isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    ):
+        raise ValueError(f"the code draws random numbers ({name}): {source_line(node)}. Call `module.eval()` if it is dropout.")
+    overload = getattr(node.target, "_overloadname", "")
+    if not (has_reading(name, overload) or _is_conversion(node)) and isinstance(
+        node.meta.get("val"), torch.Tensor | tuple | list
+    ):
+        raise UnknownOperation(
+            f"{node.target} has no reading in SymPy: {source_line(node)}. Write it with operations that have one, "
+            f"or add it to derivations/tracing/operations.py."
+        )
+
+
+def _is_conversion(node: Node) -> bool:
+    """To another floating point type, which is another rounding."""
+    target = node.kwargs.get("dtype") if operation_name(node) in ("_to_copy", "to") else None
+    return isinstance(target, torch.dtype) and target.is_floating_point
+
+
+def _given(program: Program, name: str, letters: Mapping[str, Any]) -> Entries | None:
+    if name in program.constants:
+        tensor = program.constants[name].detach().cpu()
+        return _values([exact(entry) for entry in tensor.reshape(-1).tolist()], tuple(tensor.shape))
+    array = np.asarray(letters[program.parameters.get(name, name)], dtype=object)
+    return _values(array.reshape(-1), array.shape if name in program.parameters else (1, array.size))
+
+
+def _values(entries: Any, shape: tuple[int, ...]) -> Entries:
+    array = np.empty(len(entries), dtype=object)
+    array[:] = [Value(entry) for entry in entries]
+    return array.reshape(shape)
+
+
+def _apply(node: Node, values: Mapping[str, Any]) -> Any:
+    """One operation, on a batch of one sample."""
+    name = operation_name(node)
+    shape = tuple(1 if isinstance(n, torch.SymInt) else n for n in getattr(node.meta.get("val"), "shape", ()))
+    if node.target is not operator.getitem and not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
+        return None  # the size of the batch, or an assertion: shapes are read off the results
+    arguments, keywords = cast(Any, torch.fx.node.map_arg((node.args, node.kwargs), lambda other: values[other.name]))
+    keywords = {key: value for key, value in keywords.items() if key not in WITHOUT_MEANING}
+    if node.target is operator.getitem:
+        return arguments[0][arguments[1]]
+    try:
+        if name in MADE:
+            return np.full(shape, Value(exact(_bare(MADE[name](*arguments)))), dtype=object)
+        if name in LAYOUT or _is_conversion(node):
+            return np.broadcast_to(arguments[0], shape) if name == "expand" else arguments[0].reshape(shape)
+        return cast(Any, ELEMENTWISE.get(name) or ARRAYS[name])(*arguments, **keywords)
+    except (TypeError, NotImplementedError, AttributeError) as error:
+        raise UnknownOperation(f"{node.target} has no reading in SymPy with these arguments: {source_line(node)}.") from error
+
+
+def _typed(node: Node, result: Any) -> Any:
+    """The result, if it is of the type that torch says: truth values do not add up, and integers are not rounded to."""
+    dtype = getattr(node.meta.get("val"), "dtype", None)
+    if not isinstance(result, np.ndarray) or dtype is None:
+        return result
+    if dtype.is_floating_point and _is_conversion(node):
+        return np.asarray(np.frompyfunc(lambda v: Value(number(v.expr), v.where), 1, 1)(result), dtype=object)
+    if not dtype.is_floating_point:
+        fits = is_truth if dtype == torch.bool else (lambda e: not is_truth(e) and e.is_integer)
+        if dtype.is_complex or not all(fits(v.expr) for v in result.reshape(-1)):
+            raise UnknownOperation(f"{node.target} has no reading in SymPy as {dtype}: {source_line(node)}.")
+    return result
+
+
+def _bare(value: Any) -> Any:
+    return value.reshape(-1)[0].expr if isinstance(value, np.ndarray) else value

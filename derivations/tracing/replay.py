@@ -1,0 +1,83 @@
+r"""A counterexample computed: the module's own numbers beside those of the equations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from sympy import Expr, S
+from sympy.core.function import AppliedUndef
+from torch import Tensor, nn
+
+from derivations.tracing.program import Program, call_with, next_state
+from derivations.twins.fields import SymbolicField, SymbolicStep
+
+__all__ = ["Replay", "Replayed"]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Unit by unit, what torch computes and what the equations say, in double precision; `differs` if any do."""
+
+    point: Mapping[Expr, Expr]
+    units: tuple[Expr, ...]
+    torch: tuple[float, ...]
+    equations: tuple[float, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(abs(a - b) > 1e-9 * max(1.0, abs(a), abs(b)) for a, b in zip(self.torch, self.equations, strict=True))
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{u} = {value}" for u, value in self.point.items() if value != 0) or "all letters 0"
+        rows = (f"{u}: torch {a:.10g}, equation {b:.10g}" for u, a, b in zip(self.units, self.torch, self.equations, strict=True))
+        return "\n".join([f"at {given} (0 for the rest)", *rows])
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Both sides at a point: letters that it does not name are 0."""
+
+    module: nn.Module
+    program: Program
+    system: SymbolicField | SymbolicStep
+    right: Sequence[Expr]
+    point: Mapping[Expr, Expr] = field(default_factory=dict)
+
+    def __call__(self) -> Replayed:
+        parameters = dict(self.module.named_parameters())
+        values: dict[int, Any] = {
+            id(p): self._tensor(self.system.parameters[name]).reshape(p.shape) for name, p in parameters.items()
+        }
+        values |= {id(b): b.double() if b.is_floating_point() else b for b in self.module.buffers()}
+        with torch.no_grad():
+            answer = call_with(self.module, values, *self._arguments())
+        leaves, structure = torch.utils._pytree.tree_flatten(answer)
+        computed, _ = next_state(leaves, structure, len(self.program.inputs[self.program.state]))
+        claimed = (self._number(e) for e in self.right)
+        numbers = tuple(torch.cat([part.reshape(-1) for part in computed]).tolist())
+        return Replayed(self.point, self.system.state, numbers, tuple(claimed))
+
+    def _arguments(self) -> list[Any]:
+        """One sample, the letters of the state and of the inputs in the order of the module's arguments."""
+        state, inputs = iter(self.system.state), iter(self.system.inputs)
+        widths = {n.name: n.meta["val"].shape[-1] for n in self.program.graph.nodes if n.op == "placeholder"}
+        arguments = []
+        for argument, names in self.program.inputs.items():
+            letters = state if argument == self.program.state else inputs
+            tensors = tuple(self._tensor([next(letters) for _ in range(widths[name])])[None] for name in names)
+            arguments.append(tensors[0] if argument not in self.program.several else tensors)
+        return arguments
+
+    def _tensor(self, letters: Any) -> Tensor:
+        return torch.tensor([self._number(u) for u in letters], dtype=torch.float64)
+
+    def _number(self, e: Any) -> float:
+        e = e.xreplace(dict(self.point))
+        return float(e.xreplace(dict.fromkeys(_letters(e), S.Zero)))
+
+
+def _letters(e: Expr) -> set[Expr]:
+    return e.atoms(AppliedUndef) | e.free_symbols

@@ -1,0 +1,98 @@
+r"""The equations of a module's own code: dh/dt of a field, the next state of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from sympy import Basic, ImmutableDenseMatrix, Symbol
+from torch import nn
+
+from ctrnn.fields.field import VectorField
+from derivations.prover import symbols
+from derivations.tracing.program import Program, Widths, trace
+from derivations.tracing.reading import read
+from derivations.tracing.values import Entries, ordered
+from derivations.twins.fields import SymbolicField, SymbolicStep
+
+__all__ = ["symbolic", "symbolic_field", "system_of"]
+
+# A state of several tensors, as the LSTM's: h and c, and letters after them.
+STATES = "hcpqrs"
+
+
+def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | None = None) -> SymbolicField | SymbolicStep:
+    r"""The equations of the torch code itself.
+
+    Args:    module: a small one (two units are enough to see all there is to see): a ctrnn.VectorField or any other torch
+             module, called with (x, h) or (x, (h, c)), and perhaps more; widths: of its arguments, the state's second, e.g.
+             {"x": 2, "h": 3} or {"x": 2, "h": (3, 3)}, where its attributes do not tell them; field: whether its answer is
+             dh/dt rather than the next state; if not given, ctrnn's fields are fields and others are cells.
+    Returns: a `SymbolicField` or a `SymbolicStep`: its parameters are the torch names, `parameters["rate.bias"][0]` is the
+             letter rate.bias[0] (axes before the last are laid out as rows); iterate for the equations, `.latex()` for the
+             page; `.defined_on` says where the code is defined.
+    Raises:  TypeError for what is not a module; `UnknownOperation`, naming the operation and the line; ValueError for code
+             that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs.
+    Source:  this project.
+    """
+    return system_of(trace(module, widths), module, field)
+
+
+def symbolic_field(field: VectorField) -> SymbolicField:
+    """The equations of a ctrnn field, which alone can be put on another clock.
+
+    Raises:  TypeError for another module; what `symbolic` raises.
+    """
+    if not isinstance(field, VectorField):
+        raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(field).__name__}.")
+    return cast(SymbolicField, symbolic(field))
+
+
+def system_of(program: Program, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:
+    """The equations of a recorded program."""
+    field = isinstance(module, VectorField) if field is None else field
+    arrays = _parameters(module)
+    given = _arguments(program, field)
+    values = read(program, {**arrays, **given})
+    state = tuple(u for name in program.inputs[program.state] for u in given[name])
+    inputs = tuple(u for names in program.inputs.values() for name in names for u in given[name] if u not in state)
+    parameters = {name: _matrix(entries) for name, entries in arrays.items()}
+    conditions: set[Basic] = set().union(*(v.where for v in values))
+    column = ImmutableDenseMatrix([v.expr for v in values])
+    if len(column) != len(state):
+        raise ValueError(f"the code answers with {len(column)} numbers for a state of {len(state)}.")
+    kind = SymbolicField if field else SymbolicStep
+    return kind(program.name, "this project", state, inputs, parameters, column, ordered(conditions))
+
+
+def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:
+    """Letters for every placeholder: h_1, h_2 and c_1, c_2 for the state, x_1, ... for the first argument."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for number, (argument, names) in enumerate(program.inputs.items()):
+        for place, name in enumerate(names):
+            letter = STATES[place] if argument == program.state else "x" if number == 0 else argument
+            width = next(node for node in program.graph.nodes if node.name == name).meta["val"].shape[-1]
+            found[name] = symbols.signals(letter, width) if field else _letters(letter, width)
+    return found
+
+
+def _letters(letter: str, n: int) -> tuple[Symbol, ...]:
+    return tuple(Symbol(f"{letter}_{i}", real=True) for i in range(1, n + 1))
+
+
+def _parameters(module: nn.Module) -> Mapping[str, Entries]:
+    """A letter for each entry; a parameter under two names has the letters of the first."""
+    letters: dict[str, Entries] = {}
+    first: dict[int, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        home = first.setdefault(id(parameter), name)
+        letters[name] = np.empty(tuple(parameter.shape), dtype=object)
+        for index in np.ndindex(*parameter.shape):
+            letters[name][index] = symbols.entry(home, index)
+    return letters
+
+
+def _matrix(entries: Entries) -> ImmutableDenseMatrix:
+    columns = entries.shape[-1] if entries.ndim > 1 else 1
+    return ImmutableDenseMatrix(entries.size // max(columns, 1), columns, list(entries.reshape(-1)))

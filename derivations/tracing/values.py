@@ -1,0 +1,191 @@
+r"""Values met on the way through a program: an expression, and where it is defined.
+
+    1/b     where b != 0             sqrt a   where a >= 0         log a        where a > 0
+    a^k     as 1/b for k < 0         a^r      where a >= 0, or a > 0 for r < 0 (r no integer)
+
+SymPy makes h of sqrt(h) sqrt(h) and 1 of h/h; the conditions are kept from before that. What follows from the letters'
+assumptions is dropped, all else is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy import And, Basic, Dummy, Eq, Expr, Ge, Gt, Integer, Ne, Not, Or, Piecewise, Rational, S, Symbol
+from sympy.core.function import AppliedUndef
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
+
+__all__ = [
+    "DOMAINS",
+    "Entries",
+    "Value",
+    "assuming",
+    "certain",
+    "conditions_of",
+    "exact",
+    "guarded",
+    "is_truth",
+    "log",
+    "number",
+    "ordered",
+    "partial",
+    "power",
+]
+
+Entries = np.ndarray[Any, np.dtype[np.object_]]
+Conditions = frozenset[Basic]
+MOST_BOUNDED = 4
+
+
+def exact(constant: Any) -> Any:
+    """The rational number that a float is; everything else as it comes."""
+    if isinstance(constant, float):
+        if not isfinite(constant):
+            raise ValueError(f"the code contains the constant {constant}, which is no real number.")
+        return Rational(*constant.as_integer_ratio())
+    if isinstance(constant, bool):
+        return S.true if constant else S.false
+    return Integer(constant) if isinstance(constant, int) else constant
+
+
+def number(e: Basic) -> Expr:
+    """A truth value as 1 or 0; a number as it is."""
+    return Piecewise((S.One, e), (S.Zero, True)) if is_truth(e) else e
+
+
+def is_truth(e: Basic) -> bool:
+    return isinstance(e, Relational | BooleanFunction | BooleanAtom)  # SymPy's letters are Boolean as well
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """An expression, real where all its conditions hold."""
+
+    expr: Any
+    where: Conditions = frozenset()
+
+    def __add__(self, other: Value) -> Value:
+        return Value(number(self.expr) + number(other.expr), self.where | other.where)
+
+    def __mul__(self, other: Value) -> Value:
+        return Value(number(self.expr) * number(other.expr), self.where | other.where)
+
+
+def partial(e: Expr, *conditions: Any) -> Value:
+    """A value with conditions, without those that are certain."""
+    return Value(e, frozenset(c for c in conditions if not certain(c)))
+
+
+def power(a: Expr, b: Expr) -> Value:
+    """a^b as torch has it: nan for a < 0 and b no integer."""
+    return partial(a**b, *_where_power(a, b))
+
+
+def log(a: Expr) -> Value:
+    return partial(sympy.log(a), Gt(a, 0))
+
+
+def _where_power(a: Expr, b: Expr) -> tuple[Any, ...]:
+    if b.is_integer:
+        return () if b.is_nonnegative else (Ne(a, 0),) if b.is_number else (Or(Ne(a, 0), Ge(b, 0)),)
+    if b.is_number:
+        return (Ge(a, 0),) if b.is_positive else (Gt(a, 0),)
+    return (Or(Gt(a, 0), And(Ge(a, 0), Ge(b, 0))),)
+
+
+def conditions_of(e: Basic) -> Conditions:
+    """Where an expression as it is written is defined: a quotient, root or logarithm within a case only where the case is."""
+    if isinstance(e, Piecewise):
+        found, before = frozenset[Basic](), S.true
+        for branch, condition in e.args:
+            found |= conditions_of(condition) | guarded(And(before, condition), conditions_of(branch))
+            before = And(before, Not(condition))
+        return found if before == S.false else found | {Not(before)}
+    own: tuple[Any, ...] = ()
+    if isinstance(e, sympy.Pow) and e.base != S.Exp1:
+        own = _where_power(e.base, e.exp)
+    elif type(e) in DOMAINS:
+        own = (DOMAINS[type(e)](e.args[0]),)
+    inside = frozenset[Basic]().union(*(conditions_of(a) for a in e.args)) if e.args else frozenset[Basic]()
+    return inside | {c for c in own if not certain(c)}
+
+
+DOMAINS: Mapping[type, Any] = {
+    sympy.log: lambda a: Gt(a, 0),
+    sympy.asin: lambda a: And(Ge(1 + a, 0), Ge(1 - a, 0)),
+    sympy.acos: lambda a: And(Ge(1 + a, 0), Ge(1 - a, 0)),
+    sympy.acosh: lambda a: Ge(a, 1),
+    sympy.atanh: lambda a: And(Gt(1 + a, 0), Gt(1 - a, 0)),
+    sympy.tan: lambda a: Ne(sympy.cos(a), 0),
+}
+
+
+def guarded(case: Any, conditions: Iterable[Basic]) -> Conditions:
+    """Conditions that are needed in one case only."""
+    kept = (c for c in conditions if not certain(c.xreplace(assuming([case])[0])))
+    return frozenset(Or(Not(case), c) for c in kept)
+
+
+def certain(condition: Any) -> bool:
+    """Whether a condition follows from the letters' assumptions; False says that it was not seen."""
+    if condition in (True, False) or condition is S.true or condition is S.false:
+        return bool(condition)
+    if isinstance(condition, And | Or):
+        return (all if isinstance(condition, And) else any)(map(certain, condition.args))
+    if not isinstance(condition, Relational) or isinstance(condition, Eq):
+        return False
+    difference = condition.gts - condition.lts if hasattr(condition, "gts") else condition.lhs - condition.rhs
+    fact = {Gt: "is_positive", sympy.Lt: "is_positive", Ne: "is_nonzero"}.get(type(condition), "is_nonnegative")
+    return any(getattr(e, fact) for e in (difference, *_bounded(difference)))
+
+
+def _bounded(e: Expr) -> Iterable[Expr]:
+    """The expression with every bounded function written as a bound plus or minus what is not negative."""
+    atoms = sorted(e.atoms(sympy.tanh, sympy.sin, sympy.cos, sympy.erf), key=str)
+    if atoms and len(atoms) <= MOST_BOUNDED:
+        for signs in itertools.product((1, -1), repeat=len(atoms)):
+            rest = (Dummy(positive=True) if isinstance(u, sympy.tanh | sympy.erf) else Dummy(nonnegative=True) for u in atoms)
+            yield e.xreplace({u: k * (1 - p) for u, k, p in zip(atoms, signs, rest, strict=True)})
+
+
+def assuming(conditions: Iterable[Any]) -> tuple[dict[Expr, Dummy], set[Basic]]:
+    """Letters that carry conditions on single letters as assumptions, and the conditions that no letter can carry."""
+    facts: dict[Expr, dict[str, bool]] = {}
+    left: set[Basic] = set()
+    for condition in (c for given in conditions for c in (given.args if isinstance(given, And) else (given,))):
+        known = _fact(condition)
+        if known is None:
+            left.add(condition)
+        else:
+            facts.setdefault(known[0], {}).update({known[1]: True})
+    return {u: Dummy(str(u), real=True, **known) for u, known in facts.items() if _consistent(known)}, left
+
+
+def _fact(condition: Any) -> tuple[Expr, str] | None:
+    if not isinstance(condition, Relational) or not {condition.lhs, condition.rhs} & {S.Zero}:
+        return None
+    letter = condition.lhs if condition.rhs == 0 else condition.rhs
+    if not isinstance(letter, Symbol | AppliedUndef):
+        return None
+    if isinstance(condition, Ne):
+        return letter, "nonzero"
+    if not hasattr(condition, "gts"):
+        return None
+    side = "positive" if condition.gts == letter else "negative"
+    return letter, side if condition.func in (Gt, sympy.Lt) else {"positive": "nonnegative", "negative": "nonpositive"}[side]
+
+
+def _consistent(facts: Mapping[str, bool]) -> bool:
+    return not ({"positive", "nonnegative"} & set(facts) and {"negative", "nonpositive"} & set(facts))
+
+
+def ordered(conditions: Iterable[Basic]) -> tuple[Basic, ...]:
+    """Conditions in an order that does not change from run to run."""
+    return tuple(sorted(conditions, key=sympy.default_sort_key))

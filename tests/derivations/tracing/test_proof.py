@@ -1,0 +1,178 @@
+"""Equations matched by their left sides, proved where both sides are defined, refuted by numbers that torch confirms."""
+
+import pytest
+import torch
+from sympy import Abs, Derivative, Eq, Function, Integral, Piecewise, Rational, Symbol, exp, log, sqrt, symbols, tanh
+from torch import nn
+
+import ctrnn
+from derivations import symbolic, verify
+
+
+class Rotation(ctrnn.VectorField):
+    """dq/dt = p, dp/dt = -q."""
+
+    def __init__(self):
+        super().__init__(1, 2)
+
+    def flow(self, projected, h):
+        q, p = h.chunk(2, -1)
+        return torch.cat([p, -q], -1)
+
+
+class Step(nn.Module):
+    def __init__(self, code, **parameters):
+        super().__init__()
+        self.code, self.input_size, self.hidden_size = code, 1, 2
+        for name, value in parameters.items():
+            self.register_parameter(name, nn.Parameter(torch.as_tensor(value)))
+
+    def forward(self, x, h):
+        return self.code(self, x, h)
+
+
+rotation = Rotation()
+q, p = symbolic(rotation).state
+t = q.args[0]
+
+
+def test_equations_are_matched_by_their_left_sides_in_any_order():
+    right = [Eq(q.diff(t), p), Eq(p.diff(t), -q)]
+    assert verify(rotation, right)
+    assert verify(rotation, right[::-1])
+    assert verify(rotation, {p: -q, q: p})
+    assert verify(rotation, [p, -q])
+    assert "in the order h_1(t), h_2(t)" in verify(rotation, [p, -q]).evidence
+
+
+def test_left_sides_exchanged_are_refuted():
+    exchanged = verify(rotation, [Eq(p.diff(t), p), Eq(q.diff(t), -q)])
+    assert exchanged.holds is False
+    assert exchanged.replay().differs
+
+
+WRONG = {
+    "two equations for h_1": [Eq(q.diff(t), p), Eq(q.diff(t), p)],
+    "no equation for h_2": [Eq(q.diff(t), p)],
+    "is of order 2": [Eq(q.diff(t, 2), p), Eq(p.diff(t), -q)],
+    "of no unit": [Eq(q.diff(t), p), Eq(p.diff(t), -q), Eq(Function("k")(t).diff(t), q)],
+    "is no derivative": [Eq(q, p), Eq(p, -q)],
+    "others have none": [Eq(q.diff(t), p), -q],
+    "one for each of the 2 units, got 3": [p, -q, q],
+    "no function of the letters": [Integral(p, t), -q],
+    "which the module has not": [p + Symbol("k"), -q],
+    "has become True": [Eq(q, q), Eq(p.diff(t), -q)],
+    "at the times": [p.subs(t, Symbol("s")), -q],
+}
+
+
+@pytest.mark.parametrize("words", list(WRONG))
+def test_equations_that_do_not_fit_are_refused_in_words(words):
+    with pytest.raises(ValueError, match=words):
+        verify(rotation, WRONG[words])
+
+
+def test_letters_of_any_assumptions_are_matched_by_name_or_as_told_and_it_is_said():
+    scaled = Step(lambda self, x, h: self.a * h + 0.1 * x, a=2.0)
+    h1, h2, x1, a = symbols("h_1 h_2 x_1 a")
+    by_name = verify(scaled, [a * h1 + 0.1 * x1, a * h2 + 0.1 * x1])
+    assert by_name
+    assert "by name" in by_name.evidence
+    assert "rational" in by_name.evidence
+    k, y = Symbol("k", positive=True), Symbol("y")
+    told = verify(
+        scaled,
+        [k * h1 + exact(0.1) * x1, k * y + exact(0.1) * x1],
+        letters={k: Symbol("a", real=True), "y": symbolic(scaled).state[1]},
+    )
+    assert told
+    assert not verify(scaled, [a * h1 + Rational(1, 10) * x1, a * h2 + Rational(1, 10) * x1])  # a float is no decimal
+    with pytest.raises(ValueError, match="no letter of the module"):
+        verify(scaled, [k * h1, k * h2], letters={k: Symbol("c")})
+
+
+def exact(number):
+    return Rational(*number.as_integer_ratio())
+
+
+h1, h2 = symbols("h_1 h_2", real=True)
+PARTLY = {
+    "sqrt(h) sqrt(h) = h": (lambda self, x, h: h.sqrt() * h.sqrt(), lambda h: h, lambda h: h >= 0),
+    "exp(log h) = h": (lambda self, x, h: h.log().exp(), lambda h: h, lambda h: h > 0),
+    "h/h = 1": (lambda self, x, h: h / h, lambda h: 1, lambda h: ~Eq(h, 0)),
+    "h^-2 h^3 = h": (lambda self, x, h: h**-2 * h**3, lambda h: h, lambda h: ~Eq(h, 0)),
+    "(h^0.5)^2 = |h|": (lambda self, x, h: (h**0.5) ** 2, Abs, lambda h: h >= 0),
+    "log h^2 = 2 log h, where the equation is defined": (
+        lambda self, x, h: (1 + h.square()).log(),
+        lambda h: log(1 + h**2) + log(h) - log(h) * 1,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(PARTLY)[:5])
+def test_what_holds_only_where_the_code_is_defined_says_where(name):
+    code, equation, condition = PARTLY[name]
+    verdict = verify(Step(code), [equation(h1), equation(h2)])
+    assert verdict.holds is True
+    assert verdict.verdict == "holds under the stated assumptions"
+    assert set(verdict.defined_on) == {condition(h1), condition(h2)}
+    assert verdict.evidence.startswith("where ") or "; where " in verdict.evidence
+
+
+def test_where_the_equations_are_undefined_is_said_too():
+    verdict = verify(Step(lambda self, x, h: h), [exp(log(h1) + 1) / exp(1), h2 + log(h2) - log(h2)])
+    assert verdict.defined_on == (h1 > 0,) or verdict.holds is True
+
+
+def test_what_is_defined_everywhere_has_no_conditions():
+    safe = Step(lambda self, x, h: (1 + h.square()).sqrt() / (2 + h.tanh()) + (h.exp() + 1).log())
+    written = [sqrt(1 + h**2) / (2 + tanh(h)) + log(1 + exp(h)) for h in (h1, h2)]
+    verdict = verify(safe, written)
+    assert verdict.verdict == "holds"
+    assert verdict.defined_on == ()
+
+
+def test_a_root_in_the_case_that_is_not_taken_needs_no_condition():
+    guarded = Step(lambda self, x, h: torch.where(h > 0, h.sqrt(), -h))
+    assert verify(guarded, [Piecewise((sqrt(h), h > 0), (-h, True)) for h in (h1, h2)]).defined_on == ()
+
+
+def test_numbers_at_which_the_code_is_undefined_refute_nothing():
+    # They differ for h < 0, where torch says nan.
+    assert verify(Step(lambda self, x, h: h.sqrt() * h.sqrt()), [Abs(h1), Abs(h2)]).holds is True
+
+
+def test_counterexamples_are_plain_and_torch_confirms_them():
+    code = Step(lambda self, x, h: torch.tanh(self.w * h + x), w=torch.randn(2))
+    w, x = list(symbolic(code).parameters["w"]), symbolic(code).inputs[0]
+    verdict = verify(code, [tanh(w[0] * h1 + x), tanh(w[1] * h2 - x)])
+    assert verdict.holds is False
+    replayed = verdict.replay()
+    assert replayed.differs
+    assert all(value in (-1, 0, 1) for value in verdict.counterexample.values())
+    assert "torch" in str(replayed)
+    assert replayed.torch[0] == pytest.approx(replayed.equations[0])
+
+
+def test_a_verdict_without_counterexample_has_nothing_to_replay():
+    with pytest.raises(ValueError, match="nothing to replay"):
+        verify(rotation, [p, -q]).replay()
+
+
+def test_a_refutation_too_small_to_see_is_found_exactly():
+    assert verify(rotation, [p * (1 + Rational(1, 10**12)), -q]).holds is False
+
+
+def test_a_module_answers_with_a_derivative_if_the_left_sides_do():
+    code = Step(lambda self, x, h: -h)
+    time = Symbol("t")
+    y = [Function(f"h_{k}")(time) for k in (1, 2)]
+    assert verify(code, [Eq(u.diff(time), -u) for u in y])
+    with pytest.raises(ValueError, match="a derivative, and the module a discrete cell"):
+        verify(code, [Eq(u.diff(time), -u) for u in y], field=False)
+
+
+def test_equations_show_in_notebooks():
+    assert symbolic(rotation)._repr_latex_().startswith("$\\displaystyle")
+    assert isinstance(symbolic(rotation)[0].lhs, Derivative)
