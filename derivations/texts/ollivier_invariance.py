@@ -109,7 +109,9 @@ def gradients() -> Iterator[Entry]:
         "by eta A A^T df/dtheta, which is the same only if the basis is orthogonal.",
         (Equal(in_basis, A * A.T * slope), Fails(Equal(A * A.T, eye(2))), Equal((rotation * rotation.T).applyfunc(_trig),
                                                                                 eye(2))),
-        mutation=Mutation("in another basis read as the same step", Equal(in_basis, slope)), remark="for two parameters",
+        mutation=Mutation("in another basis read as the same step", Equal(in_basis, slope)),
+        sizes="2 parameters",
+        quote="a non-orthogonal change of basis in parameter space will yield different learning trajectories",
     )  # fmt: skip
     inner = A.inv()
     moved = eta * M.inv() * slope
@@ -121,7 +123,10 @@ def gradients() -> Iterator[Entry]:
         (*(Tends(each, eta, 0, S.Zero) for each in stationary), Equal((A * A.T).inv() * in_basis, slope),
          Equal(square(step, (A * A.T).inv()), square(inner * step, eye(2)))), ("A can be inverted",),
         Mutation("M^-1 read as M", Tends((slope + (H - M / eta) * eta * M * slope)[0], eta, 0, S.Zero)),
-        remark="for two parameters; the first statements say that the penalized maximum is stationary there up to O(eta)",
+        remark="the first statements say that the penalized maximum is stationary there up to O(eta)",
+        sizes="2 parameters",
+        quote=r"a linear change of basis for \theta amounts to replacing \left\|\theta-\theta^{\prime}\right\|^{2} with "
+              r"(\theta-\theta^{\prime})^{\!\top}\!M(\theta-\theta^{\prime}) with M a symmetric, positive-definite matrix",
     )  # fmt: skip
     distance = square(psi, M) / 2
     law = at_start(second_slopes(put(distance, psi, near(psi)), psi), psi)
@@ -131,7 +136,9 @@ def gradients() -> Iterator[Entry]:
         "of the same norm is J^T M J with J = dtheta/dpsi.",
         (Equal(law, J.T * M * J),), (SMOOTH,),
         Mutation("J^T M J read as J M J^T", Equal(law, J * M * J.T)),
-        remark="for two parameters: the metric is the Hessian of half the squared distance, which is a function on the manifold",
+        remark="the metric is the Hessian of half the squared distance, which is a function on the manifold",
+        sizes="2 parameters",
+        quote=r"Moreover, in general the matrix M may depend on the current value of \theta",
     )  # fmt: skip
     inside = near(psi)
     natural = (J.T * M * J).inv() * at_start(gradient(function(inside), psi), psi)
@@ -142,8 +149,9 @@ def gradients() -> Iterator[Entry]:
         "The gradient step eta M^-1 df/dtheta of a metric is the same step in all coordinates, to first order in eta.",
         (Equal(straight, eta * M.inv() * slope), *(Expands(seen[k], eta, eta * step[k], 2) for k in (0, 1))), (SMOOTH,),
         Mutation("M(theta)^-1 left out", Equal(J * at_start(gradient(function(inside), psi), psi), slope)),
-        remark="for two parameters: J psi' = M^-1 f' where psi' is the step in psi; the second statement is the step carried "
-               "over",
+        remark="J psi' = M^-1 f' where psi' is the step in psi; the second statement is the step carried over",
+        sizes="2 parameters",
+        quote="Thus the natural gradient provides invariance with respect to some arbitrary design choices",
     )  # fmt: skip
 
 
@@ -214,8 +222,10 @@ def divergences() -> Iterator[Entry]:
         "For close parameters 2 D_1 is a metric on whole sequences, and it is the mean over sequences of the sum of |d pi_t|^2.",
         (Equal(bend(2 * moved), column(0, fisher_mean)),),
         mutation=Mutation("mean read as sum over all pasts", Equal(bend(2 * moved), column(0, sum(norms.values())))),
-        remark="checked for 2 symbols, sequences of 2; p is the probability of an a after nothing, a or b, and d the change of "
-               "its log-odds",
+        remark="p is the probability of an a after nothing, a or b, and d the change of its log-odds",
+        sizes="2 symbols, sequences of 2",
+        quote="One way to define the Fisher metric is as an infinitesimal Kullback–Leibler divergence between two "
+              "infinitesimally close probability distributions on the same set",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 42, one sequence",
@@ -223,16 +233,21 @@ def divergences() -> Iterator[Entry]:
         (Equal(mean, d1), Fails(Equal(conditional("aa"), d1))),
         mutation=Mutation("drawn from the model read as drawn uniformly",
                           Equal(sum((conditional(w) for w in ("aa", "ab", "ba", "bb")), S.Zero) / 4, d1)),
-        remark="checked for 2 symbols, sequences of 2, any conditional probabilities",
+        remark="any conditional probabilities",
+        sizes="2 symbols, sequences of 2",
+        quote="The other depends on the actual training sequence x and is",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 43, unseen pasts",
-        "If the training sequence starts with a, D_2 does not see what comes after a first b; D_1 does.",
-        (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("ab").diff(v["b"]), S.Zero),
-         Fails(Equal(d1.diff(v["b"]), S.Zero))),
-        mutation=Mutation("after a first b read as after a first a", Equal(conditional("ab").diff(v["a"]), S.Zero)),
-        remark="the text says 'the probability of sequences starting with a b'; that the first symbol is a b at all is in pi_0 "
-               "and is seen, so what is meant is the rest, given the b",
+        "If the training sequence starts with a, D_2 does not see how the probability of sequences starting with a b changes.",
+        (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("aa").diff(v[""]), S.Zero)),
+        reading=Correction(
+            "It does not see what comes after a first b, which D_1 does. The probability of the first b is 1 - pi_0(a), and seen.",
+            (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("ab").diff(v["b"]), S.Zero),
+             Fails(Equal(d1.diff(v["b"]), S.Zero)), Fails(Equal(chance_of("v", "ba").diff(v[""]), S.Zero)))),
+        remark="for sequences of 2",
+        quote=r"if the actual training sequence starts with the letter a, a gradient ascent based on D_{2} will not care how a "
+              r"change of \theta affects the probability of sequences starting with a b",
     )  # fmt: skip
     ratio = {
         (past, x): Symbol(f"l_{{{past}{x}}}", real=True)
@@ -254,7 +269,9 @@ def divergences() -> Iterator[Entry]:
          Equal(d1, kl("") + chance("u", "a", "") * kl("a") + chance("u", "b", "") * kl("b"))),
         mutation=Mutation("the past's probability left out",
                           Equal(d1, kl("") + kl("a") + kl("b"))),
-        remark="checked for 2 symbols, sequences of 3 with letters l for log(pi/pi'), and sequences of 2 in full",
+        remark="letters l for log(pi/pi') in sequences of 3, and sequences of 2 in full",
+        sizes="2 symbols, sequences of 2 and 3",
+        quote=r"Indeed one has D_{1}=\mathbb{E}_{x\sim\Pr\nolimits\nolimits_{\theta}}\ln\frac{\Pr\nolimits",
     )  # fmt: skip
 
 
@@ -290,7 +307,8 @@ def fisher() -> Iterator[Entry]:
         (Equal(sum(softmax(E)), S.One), Equal(softmax(E + Matrix([eps] * 3)), softmax(E)), Less(S.Zero, share[0], True),
          Equal(slopes, diag(*share) - share * share.T)),
         mutation=Mutation("1_{x=y} - pi(y) read as 1_{x=y} - pi(x)", Equal(slopes, wrong)),
-        remark="for three symbols",
+        sizes="3 symbols",
+        quote=r"Let us set E_{y}^{t}\mathrel{\mathop{:}}=\sum_{i}a^{t}_{i}w_{iy}, so that",
     )  # fmt: skip
     p = Symbol("p", positive=True)
     linear = [(-log(p)).diff(p, 2), (-log(1 - p)).diff(p, 2)]
@@ -303,8 +321,9 @@ def fisher() -> Iterator[Entry]:
                                                                                      "inverted",),
         Mutation("softmax output read as linear output pi(x) = p: then the Hessian depends on the symbol", Equal(linear[0],
             linear[1])),
-        remark="for 2 units, 2 symbols, 2 steps; the matrix itself has no inverse (see there), so both are up to its null "
-               "directions",
+        remark="the matrix itself has no inverse (see there), so both are up to its null directions",
+        sizes="2 units, 2 symbols, 2 steps",
+        quote="for the parameters w, the natural gradient with learning rate 1 coincides with the Newton method",
     )  # fmt: skip
 
 
@@ -352,8 +371,9 @@ def writing_weights() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 48, D_2", "The sum over t of |d pi_t|^2, with dE_y^t = sum_i a_i^t dw_iy in (47), is 2 D_2 at second order.",
         (Equal(bend(2 * divergence), column(0, norm)),),
-        mutation=Mutation("2 D_2 read as D_2", Equal(bend(divergence), column(0, norm))), remark="for 2 units, 2 symbols, 2 "
-                                                                                                   "steps",
+        mutation=Mutation("2 D_2 read as D_2", Equal(bend(divergence), column(0, norm))),
+        sizes="2 units, 2 symbols, 2 steps",
+        quote="By the discussion above, we are interested in the quantity",
     )  # fmt: skip
     shift = Matrix([Symbol("c_0", real=True)] * 2 + [Symbol("c_1", real=True)] * 2)
     reduced = information().extract([0, 2], [0, 2])
@@ -367,6 +387,7 @@ def writing_weights() -> Iterator[Entry]:
             (Equal(information() * shift, zeros(4, 1)), Equal(reduced.det(), v[0] * v[1] * (a[1, 1] - a[1, 0]) ** 2)),
         ),
         remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
+        quote="This is a full matrix whose inversion can be costly",
     )  # fmt: skip
 
 
@@ -395,8 +416,11 @@ def quasi_diagonals() -> Iterator[Entry]:
         (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(K, K.T), Equal(K * inverse, eye(3)),
          Equal(h[:2, :2] * quasi_diagonal(Matrix(G[:2]), h[:2, :2]), Matrix(G[:2]))),
         mutation=Mutation("quasi-diagonal inverse read as inverse", Equal(h * quasi_diagonal(G, h), G)),
-        remark="for two units and one symbol; it is the inverse of the matrix in which the cross-term h_ij of two units is "
-               "replaced by h_0i h_0j/h_00, that is, their covariance by 0",
+        remark="it is the inverse of the matrix in which the cross-term h_ij of two units is replaced "
+               "by h_0i h_0j/h_00, that is, their covariance by 0",
+        sizes="2 units, 1 symbol",
+        quote=r"corresponds to the quasi-diagonal inverse of this metric, whose only non-zero terms "
+              r"correspond to y=y^{\prime} and i=i^{\prime} or i=0",
     )  # fmt: skip
     scale, shifts = letters("alpha", 2, nonzero=True, real=True), letters("beta", 2)
     turn = Matrix([[1, 0, 0], [shifts[0], scale[0], 0], [shifts[1], 0, scale[1]]])
@@ -410,7 +434,9 @@ def quasi_diagonals() -> Iterator[Entry]:
         (Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), ours), Fails(Equal(turn.T * diagonal_turned, diagonal))),
         mutation=Mutation("of each unit read as of all units together, a_1 -> a_1 + a_2",
                           Equal(mixed.T * quasi_diagonal(mixed * G, mixed * h * mixed.T), ours)),
-        remark="for two units: weights change so that sum_i a_i w_i stays; the inverse of the plain diagonal is not invariant",
+        remark="weights change so that sum_i a_i w_i stays; the inverse of the plain diagonal is not invariant",
+        sizes="2 units",
+        quote="the quasi-diagonal inverse respects invariance under affine reparametrization of the activities of each unit",
     )  # fmt: skip
     damped = quasi_diagonal(turn * G, turn * h * turn.T + eye(3))
     yield Entry(
@@ -420,6 +446,8 @@ def quasi_diagonals() -> Iterator[Entry]:
         mutation=Mutation("dampening left out",
                           Fails(Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), quasi_diagonal(G, h)))),
         remark="Section 3.6 says so of all its dampening; here with 1 on the diagonal",
+        sizes="2 units",
+        quote=r"where \varepsilon_{y} is a dampening term",
     )  # fmt: skip
 
 
@@ -437,7 +465,10 @@ def unfolded() -> Iterator[Entry]:
         (Equal(carried, J.T * total * J),), (SMOOTH,),
         Mutation("the metrics of single times changed by different J", Equal(J.T * (metrics[0] + metrics[1]) * J,
                                                                              J.T * metrics[0] * J + metrics[1])),
-        remark="for two parameters, 3 steps; all theta^t equal theta, so all have the same J",
+        remark="all theta^t equal theta, so all have the same J",
+        sizes="2 parameters, 3 steps",
+        quote="If the metric used on the time-unfolded network is reparametrization-invariant, then so will "
+              "be the metric on the recurrent network",
     )  # fmt: skip
     one = letters("v^1", 2)
     weights = letters("c", 3, positive=True)
@@ -454,14 +485,18 @@ def unfolded() -> Iterator[Entry]:
         "The metric of one time is of rank one, so it has no inverse; the sum over times is in general of full rank.",
         (Equal((one * one.T).det(), S.Zero), Equal(summed.det(), crosses), Less(S.Zero, summed.det(), rewritten=crosses)),
         mutation=Mutation("one training sequence of 3 steps read as one of 1 step", Fails(Equal((one * one.T).det(), S.Zero))),
-        remark="for the 2 parameters of one unit, 3 steps with weights c; by Cauchy and Binet it is singular only if all v^t are "
-               "parallel",
+        remark="with weights c; by Cauchy and Binet it is singular only if all v^t are parallel",
+        sizes="2 parameters of one unit, 3 steps",
+        quote=r"with only one training sequence the metric \left\|\hskip 0.5pt\delta\hskip-0.5pt\theta^{t}\right\| on each "
+              r"individual \theta^{t} is only of rank one",
     )  # fmt: skip
     yield Entry(
         PAPER, "footnote 10, short sequences", "For fewer times than parameters the sum has no inverse either.",
         (Equal(two_steps.det(), S.Zero),),
         mutation=Mutation("2 times read as 3 times", Equal((two_steps + weights[2] * long[2] * long[2].T).det(), S.Zero)),
         remark="for 3 parameters; what counts are the times at which the symbol of these parameters was read",
+        quote=r"the metric on \hskip 0.5pt\delta\hskip-0.5pt\theta is generally full-rank, being a "
+              r"sum over time of rank-one metrics",
     )  # fmt: skip
     D = {(t, s): Symbol(f"D_{{{t}{s}}}", real=True) for t in times for s in range(t + 1)}
     natural = sum((sum((D[t, s] for s in range(t + 1)), S.Zero) ** 2 for t in times), S.Zero)
@@ -473,6 +508,7 @@ def unfolded() -> Iterator[Entry]:
         "of the effects of different times.",
         (Fails(Equal(natural, recurrent)), Equal(natural - recurrent, lost)),
         mutation=Mutation("the effects of different times added before they are squared", Equal(natural, recurrent)),
-        remark="for one parameter and one output, 3 steps, D_ts the effect of theta^s on the output at t; lost is twice the sum "
-               "of D_ts D_tr over r < s",
+        remark="D_ts the effect of theta^s on the output at t; lost is twice the sum of D_ts D_tr over r < s",
+        sizes="1 parameter, 1 output, 3 steps",
+        quote="which is generally different and accounts for fewer cross-time dependencies",
     )  # fmt: skip

@@ -56,14 +56,18 @@ def gradients() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 36", "The update theta + eta f' makes the penalized gain stationary, but for terms of order eta.",
         (Equal(slopes, eta * K * g),), ("f is smooth",), Mutation("1/(2 eta) read as 1/eta", Equal(slopes - g, eta * K * g)),
-        remark="two parameters; K is the Hessian of f",
+        remark="K is the Hessian of f",
+        sizes="2 parameters",
+        quote=r"can be viewed, for small \eta, as a maximization of f penalized by the change in \theta",
     )  # fmt: skip
     solved = (eta * (ImmutableDenseMatrix.eye(2) - eta * K).inv() * g)[0]
     yield Entry(
         PAPER, "eq. 37", "The exact maximum differs from the gradient step by O(eta^2).",
         (Expands(solved, eta, eta * g[0], 2),), ("f is quadratic near theta",), Mutation("g read as 2 g", Expands(solved, eta,
          2 * eta * g[0], 2)),
-        remark="first of two parameters",
+        remark="the first of them",
+        sizes="2 parameters",
+        quote=r"where the equality holds up to an approximation O(\eta^{2}) for small \eta",
     )  # fmt: skip
     metric = (d.T * M * d)[0] / (2 * eta)
     step = eta * M.inv() * g
@@ -74,13 +78,18 @@ def gradients() -> Iterator[Entry]:
         PAPER, "eq. 38", "With the cost (theta - theta')^T M (theta - theta')/(2 eta) the update is eta M^-1 f'.",
         (Equal(rest, column(0, 0)),), ("M is symmetric and invertible",),
         Mutation("M^-1 read as M", Equal(ImmutableDenseMatrix([diff((g.T * d)[0] - metric, u) for u in d])
-                 .subs(dict(zip(d, eta * M * g, strict=True)), simultaneous=True), column(0, 0))), remark="two parameters",
+                 .subs(dict(zip(d, eta * M * g, strict=True)), simultaneous=True), column(0, 0))),
+        sizes="2 parameters",
+        quote=r"The associated gradient update will then be "
+              r"\theta^{\prime}=\theta+\eta M^{-1}\frac{\partial f}{\partial\theta} (38)",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 39", "The norm d^T M d of a change does not depend on coordinates: with d = A d', M becomes A^T M A.",
         (Equal(((A * d).T * M * (A * d))[0], (d.T * (A.T * M * A) * d)[0]),),
         mutation=Mutation("A^T M A read as A M A^T", Equal(((A * d).T * M * (A * d))[0], (d.T * (A * M * A.T) * d)[0])),
-        remark="two parameters",
+        sizes="2 parameters",
+        quote=r"defining a (Riemannian) metric in which the norm of an infinitesimal change \theta\to\theta+\hskip "
+              r"0.5pt\delta\hskip-0.5pt\theta of the parameter \theta is",
     )  # fmt: skip
     f, x = Function("f", real=True), Symbol("phi", real=True)
     m, change = Symbol("m", positive=True), Function("A", real=True)
@@ -90,7 +99,10 @@ def gradients() -> Iterator[Entry]:
         "The direction M^-1 f' is the same in every coordinate: for theta = A(phi) it is A'(phi) times that of phi.",
         (Equal(diff(change(x), x) * (inner / (m * diff(change(x), x) ** 2)), inner / diff(change(x), x) / m),), ("A' is not 0",),
         Mutation("M' = A' M", Equal(diff(change(x), x) * (inner / (m * diff(change(x), x))), inner / diff(change(x), x) / m)),
-        remark="one parameter, any smooth A; two with linear A in eq. 15",
+        remark="any smooth A; two with linear A in eq. 15",
+        sizes="1 parameter",
+        quote=r"The gradient ascent update defined by such a metric is thus \theta^{\prime}=\theta+\eta "
+              r"M(\theta)^{-1}\frac{\partial f}{\partial\theta} (40)",
     )  # fmt: skip
 
 
@@ -112,7 +124,10 @@ def divergences() -> Iterator[Entry]:
         PAPER, "eq. 41", "The divergence D1 of whole sequences is the sum over t of expected divergences of the next symbol.",
         (Equal(joint, kl(p, q) + p * kl(p1, q1) + (1 - p) * kl(p2, q2)),),
         mutation=Mutation("the past drawn from theta'", Equal(joint, kl(p, q) + q * kl(p1, q1) + (1 - q) * kl(p2, q2))),
-        remark="footnote 9; two symbols, two steps",
+        remark="footnote 9",
+        sizes="2 symbols, 2 steps",
+        quote=r"where \Pr\nolimits_{\theta} is the probability distribution over the set of all sequences "
+              r"(x_{0},\ldots,x_{t},\ldots) defined by the network with parameter \theta",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 42", "D2, the sum of conditional divergences along the actual sequence, is D1 on average over sequences.",
@@ -121,7 +136,9 @@ def divergences() -> Iterator[Entry]:
         ("the sequence is drawn from the model",),
         Mutation("both pasts equally likely", Equal(kl(p, q) + (kl(p1, q1) + kl(p2, q2)) / 2, kl(p, q) + p * kl(p1,
         q1) + (1 - p) * kl(p2, q2))),
-        remark="two symbols, two steps",
+        remark="the average over sequences, which a long one of an ergodic process gives",
+        sizes="2 symbols, 2 steps",
+        quote="D_{2} should be a reasonable approximation of D_{1}",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 43",
@@ -129,6 +146,8 @@ def divergences() -> Iterator[Entry]:
         (Equal(kl(p, q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q, 2).subs(q,
          p), 1 / p + 1 / (1 - p))),
         mutation=Mutation("1/p + 1/(1-p) read as 1/p", Equal(diff(kl(p, q), q, 2).subs(q, p), 1 / p)),
+        sizes="2 symbols",
+        quote=r"\displaystyle=\sum_{t}\mathrm{KL}\!\left(\pi_{t}\,|\hskip-0.645pt|\,\pi^{",
     )  # fmt: skip
 
 
@@ -144,14 +163,17 @@ def output_metric() -> Iterator[Entry]:
         (Expands(divergence, eps, S.Zero, 2),), ("delta sums to 0",),
         Mutation("delta does not sum to 0", Expands(2 * sum(k * (log(k) - log(k + eps * d)) for k, d in zip(whole, [u, w_, u],
         strict=True)), eps, S.Zero, 2)),
-        remark="three symbols",
+        sizes="3 symbols",
+        quote=r"the square distance between two infinitesimally close probability distributions "
+              r"\pi and \pi+\hskip 0.5pt\delta\hskip-0.5pt\pi is",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 45", "At second order it is sum delta^2/pi = E (delta log pi)^2.",
         (Expands(divergence, eps, eps**2 * norm, 3), Equal(sum(k * (d / k) ** 2 for k, d in zip(whole, moves, strict=True)),
          norm)),
         ("delta sums to 0",), Mutation("without the 2 of (44)", Expands(divergence / 2, eps, eps**2 * norm, 3)),
-         remark="three symbols",
+        sizes="3 symbols",
+        quote=r"\displaystyle=\sum_{x\in\mathcal{A}}\frac{(\hskip 0.5pt\delta\hskip-0.5pt\pi(x",
     )  # fmt: skip
     w = writing(2)
     gain = [log_pi(scores(activities, w), y) for y in range(2)]
@@ -160,6 +182,9 @@ def output_metric() -> Iterator[Entry]:
         (Equal(log_pi(E, 0) - log_pi(E, 1), E[0] - E[1]), Equal(diff(log_pi(E, 0) - E[0], E[1]), diff(log_pi(E, 1) - E[1],
          E[1]))),
         mutation=Mutation("E_x read as 2 E_x", Equal(log_pi(E, 0) - log_pi(E, 1), 2 * (E[0] - E[1]))),
+        sizes="3 symbols",
+        quote=r"In the networks we consider, at each step the distribution \pi_{t} for the next "
+              r"symbol is given by a softmax output",
     )  # fmt: skip
     change = [sum(diff(log_pi(E, y), E[k]) * changes[k] for k in range(3)) for y in range(3)]
     squared = sum(pi[y] * change[y] ** 2 for y in range(3))
@@ -168,14 +193,18 @@ def output_metric() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 47", "The norm of the change of pi from a change of E is sum pi dE^2 - sum pi pi' dE dE'.",
         (Equal(squared, printed),), mutation=Mutation("the second sum doubled", Equal(squared, printed - mean**2)),
-         remark="three symbols",
+        sizes="3 symbols",
+        quote="by standard arguments for exponential families, found to be",
     )  # fmt: skip
     curvature = [Matrix(3, 3, lambda i, k, y=y: -diff(log_pi(E, y), E[i], E[k])).as_immutable() for y in range(3)]
     expected = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
     yield Entry(
         PAPER, "eq. 47, Hessian", "It is also the Hessian of -log pi(y'') in E, the same for every y''.",
         (Equal(curvature[0], expected), Equal(curvature[1], expected), Equal(curvature[2], expected)),
-        mutation=Mutation("of log pi", Equal(-curvature[0], expected)), remark="three symbols",
+        mutation=Mutation("of log pi", Equal(-curvature[0], expected)),
+        sizes="3 symbols",
+        quote=r"By a property of exponential families, this is also, for any y^{\prime\prime}, the Hessian of "
+              r"-\log\pi_{t}(y^{\prime\prime}) with respect to the variables E^{t}",
     )  # fmt: skip
     q = probabilities(scores(activities, w))
     dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
@@ -185,7 +214,8 @@ def output_metric() -> Iterator[Entry]:
         PAPER, "eq. 48", "A change of the writing weights changes E_y by sum_i a_i dw_iy, and pi accordingly.",
         (Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)) - sum(q[y] * moved[y] for y in range(2)) ** 2),),
         mutation=Mutation("the mean not removed", Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)))),
-        remark=SIZES + ", two symbols, one step",
+        sizes="2 units beside unit 0, 2 symbols, 1 step",
+        quote="Changing the writing weights w_{ix} does not change the activities of units in the network",
     )  # fmt: skip
 
     def quadratic(entry: Expr) -> Expr:
@@ -202,6 +232,7 @@ def output_metric() -> Iterator[Entry]:
         correction=Correction("With y in place of y'', which nothing binds: pi(y') (1[y' = y] - pi(y)).",
                               (Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
+        quote=r"\pi_{t}(y^{\prime})(\mathbbm{1% }_{y^{\prime}=y^{\prime\prime}}-\pi_{t}(y^{\prime\prime}))a^{t}_{i}a^{t}_{i^{",
     )  # fmt: skip
     hessian = Matrix(2, 2, lambda y, k: -diff(gain[0], w[1, y], w[2, k])).as_immutable()
 
@@ -215,6 +246,7 @@ def output_metric() -> Iterator[Entry]:
         correction=Correction("With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.",
                               (Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),)),
         remark="the same index as in (49); i = 1 and i' = 2, two symbols, one step",
+        quote=r"I_{w_{iy}w_{i^{\prime}y^{\prime}}}=\sum_{t}\pi_{t}(y^{\prime})(\mathbbm{1}_{y^",
     )  # fmt: skip
 
 
@@ -225,7 +257,8 @@ def recurrent_metrics() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 51", "Summing the norms over time is the metric of the sum of the matrices.",
         (Equal(form, (d.T * (M + N) * d)[0]),), mutation=Mutation("M + N read as M N", Equal(form, (d.T * M * N * d)[0])),
-         remark="two steps, two parameters",
+        sizes="2 steps, 2 parameters",
+        quote=r"Thus we can simply set \left\|\hskip 0.5pt\delta\hskip-0.5pt\theta\right\|^{2}\mathrel{\mathop{:}}=",
     )  # fmt: skip
     each = (M.inv() * g, N.inv() * h)
     spread = sum((((k - d).T * L * (k - d))[0] for k, L in zip(each, (M, N), strict=True)), S.Zero)
@@ -236,8 +269,10 @@ def recurrent_metrics() -> Iterator[Entry]:
         (Equal(ImmutableDenseMatrix([diff(spread, u) for u in d]).subs(dict(zip(d, joint, strict=True)), simultaneous=True),
          column(0, 0)),),
         ("M_t is invertible at each t",),
-        Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)), remark=
-        "two steps, two parameters; footnote 10 says when M_t is not",
+        Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)),
+        remark="footnote 10 says when M_t is not invertible",
+        sizes="2 steps, 2 parameters",
+        quote=r"this amounts to making independent updates for each \theta^{t} and then finding the time-independent update",
     )  # fmt: skip
     l1, l2, k1, k2 = letters("l_1 l_2 k_1 k_2", real=True)
     C = ImmutableDenseMatrix([[l1**2 + k1**2, l1 * l2 + k1 * k2], [l1 * l2 + k1 * k2, l2**2 + k2**2]]) / 2
@@ -247,7 +282,9 @@ def recurrent_metrics() -> Iterator[Entry]:
         PAPER, "eq. 53", "The outer product metric C transforms as a metric: in coordinates theta = A phi it is A^T C A.",
         (Equal((other[0] * other[0].T + other[1] * other[1].T) / 2, A.T * C * A),),
         mutation=Mutation("A^T C A read as A C A^T", Equal((other[0] * other[0].T + other[1] * other[1].T) / 2, A * C * A.T)),
-        remark="two samples, two parameters",
+        remark="the gradient step then transforms as in eq. 15",
+        sizes="2 samples, 2 parameters",
+        quote="and this gradient direction is parametrization-invariant",
     )  # fmt: skip
     _, V, B, later = step_of(0)
     tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
@@ -259,7 +296,10 @@ def recurrent_metrics() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 54", "The derivative in a dummy parameter of unit i at time t is B_i(t) dV_i(t)/dtheta.",
         (Equal(composed, slope * active[1]),), mutation=Mutation("of the other unit's V", Equal(composed, slope * active[2])),
-         remark="for any later L; " + SIZES,
+        remark="for any later L",
+        sizes="2 units beside unit 0",
+        quote="and is used exactly once during computation of the network activities, namely, only at "
+              "time t to compute the activity V^{t}_{i}",
     )  # fmt: skip
     objective = B[0] * later[0] + B[1] * later[1]
     outer = Matrix(3, 3, lambda i, k: diff(objective, tau[i, 0]) * diff(objective, tau[k, 0])).as_immutable()
@@ -268,7 +308,9 @@ def recurrent_metrics() -> Iterator[Entry]:
         (Equal(outer, Matrix(3, 3, lambda i, k: B[0] ** 2 * diff(later[0], tau[i, 0]) * diff(later[0], tau[k,
          0])).as_immutable()),),
         mutation=Mutation("B_i^2 read as B_i", Equal(outer[1, 2], B[0] * diff(later[0], tau[1, 0]) * diff(later[0], tau[2,
-        0]))), remark=STEP,
+        0]))),
+        sizes="2 units beside unit 0, 1 step",
+        quote=r"the RUOP metric for the incoming parameters \theta_{i} at unit i is given for each i by the matrix",
     )  # fmt: skip
     d3 = [Symbol(f"x_{k}", real=True) for k in range(3)]
     norm = sum(outer[i, k] * d3[i] * d3[k] for i in range(3) for k in range(3))
@@ -276,12 +318,16 @@ def recurrent_metrics() -> Iterator[Entry]:
         PAPER, "eq. 56", "For GLNNs it is sum B_i(t+1)^2 a_j a_j' dtau_jix dtau_j'ix, a square of a sum.",
         (Equal(norm, B[0] ** 2 * sum(active[k] * d3[k] for k in range(3)) ** 2),),
         mutation=Mutation("a sum of squares", Equal(norm, B[0] ** 2 * sum((active[k] * d3[k]) ** 2 for k in range(3)))),
-        remark=STEP,
+        sizes="2 units beside unit 0, 1 step",
+        quote=r"using that \partial V^{t}_{i}/\partial\tau^{t}_{jiy}=\mathbbm{1}_{y=x_{t-1}}a_{j}^{t-1}, the recurrent "
+              r"UOP metric is",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 57", "The cross-term of units j and j' is sum_t 1[x_t = x] a_j a_j' B_i^2: they are not independent.",
         (Equal(outer[1, 2], active[1] * active[2] * B[0] ** 2), Fails(Equal(outer[1, 2], S.Zero))),
-        mutation=Mutation("independent", Equal(outer[1, 2], S.Zero)), remark=STEP,
+        mutation=Mutation("independent", Equal(outer[1, 2], S.Zero)),
+        sizes="2 units beside unit 0, 1 step",
+        quote=r"Third, different units j and j^{\prime} connected to the same unit i are not independent",
     )  # fmt: skip
     a1, a2, b1, b2, c1, c2, y1, y2 = letters("a_1 a_2 b_1 b_2 c_1 c_2 Y_1 Y_2", positive=True)
     x1, x2 = d
@@ -295,14 +341,20 @@ def recurrent_metrics() -> Iterator[Entry]:
         PAPER, "sec. 3.4, best fit",
         "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by the a.",
         (Equal(normal, 2 * (gram * d - right)),), mutation=Mutation("of Y", Equal(normal, 2 * (gram * d - ImmutableDenseMatrix(
-            [a1 * c1 * y1 + a2 * c2 * y2, b1 * c1 * y1 + b2 * c2 * y2])))), remark="two units, two steps; weights c",
+            [a1 * c1 * y1 + a2 * c2 * y2, b1 * c1 * y1 + b2 * c2 * y2])))),
+        remark="weights c",
+        sizes="2 units, 2 steps",
+        quote="M^{-1}G gives the best way to write the vector Y^{t}/c^{t}, seen as a function of t, "
+              "as a linear combination of the family a_{j}^{t}",
     )  # fmt: skip
     yield Entry(
         PAPER, "remark 10",
         "With one sequence the outer product metric has rank 1; the sum over T steps of such matrices has not.",
         (Equal((ImmutableDenseMatrix([l1, l2]) * ImmutableDenseMatrix([l1, l2]).T).det(), S.Zero), Equal(4 * C.det(),
          (l1 * k2 - l2 * k1) ** 2)),
-        mutation=Mutation("also rank 1", Equal(C.det(), S.Zero)), remark="two parameters, T = 2",
+        mutation=Mutation("also rank 1", Equal(C.det(), S.Zero)),
+        sizes="2 parameters, 2 steps",
+        quote="which is a rank-1 matrix and thus not invertible",
     )  # fmt: skip
 
 
@@ -321,43 +373,72 @@ def backpropagated() -> Iterator[Entry]:
     spread = sum(p[y] * w[1, y] ** 2 for y in range(2)) - sum(p[y] * w[1, y] for y in range(2)) ** 2
     natural = sum(p[y] * (diff(gain[y], a[1]) * da) ** 2 for y in range(2))
     translated = {w[1, y]: w[1, y] + Symbol("z", real=True) for y in range(2)}
-    later_a = [S(1) * a[1] + tau[1, 0] * a[1], a[2] + tau[1, 1] * a[1]]
-    modulus = spread + sum(diff(later_a[j], a[1]) ** 2 * m[j] for j in range(2))
-    whole = natural + sum(m[j] * (diff(later_a[j], a[1]) * da) ** 2 for j in range(2))
+    follow = [Function(f"F_{j}", real=True) for j in (1, 2)]
+
+    def changes_of(power: int) -> Expr:
+        """What (58) adds up when a_1 is moved by eps da: 2 KL(pi | pi'), and m_j times a power of the change of a_j later."""
+        there = [log_pi(scores(ImmutableDenseMatrix([1, a[1] + eps * da, a[2]]), w), y) for y in range(2)]
+        divergence = 2 * sum(p[y] * (gain[y] - there[y]) for y in range(2))
+        return divergence + sum(m[j] * (follow[j](a[1] + eps * da) - follow[j](a[1])) ** power for j in range(2))
+
+    def coefficient(e: Expr, order: int) -> Expr:
+        return diff(e, eps, order).subs(eps, 0).doit() / order
+
+    slope_later = [diff(f(a[1]), a[1]) for f in follow]
+    modulus = spread + sum(slope_later[j] ** 2 * m[j] for j in range(2))
     yield Entry(
         PAPER, "eq. 58",
-        "The norm of a change of activity is that of the change of pi and those of the changes it makes one step later.",
-        (Equal(whole, modulus * da**2),), mutation=Mutation("changes for their squares",
-         Equal(natural + sum(m[j] * diff(later_a[j], a[1]) * da for j in range(2)), modulus * da**2)),
-        remark="with activities that follow linearly; " + SIZES,
+        "The norms of the change of pi and of the changes one step later, added up, are a metric: 0 to first order, and to "
+        "second a number times the square of the change.",
+        (Equal(coefficient(changes_of(2), 1), S.Zero),
+         Equal(coefficient(changes_of(2), 2), coefficient(changes_of(2), 2).subs(da, 1) * da**2)),
+        mutation=Mutation("changes for their squares", Equal(coefficient(changes_of(1), 1), S.Zero)),
+        remark="any dependence F_j of the later activities on a_1; |d pi|^2 = 2 KL as in (44)",
+        sizes="2 units beside unit 0, 2 symbols, 1 step back",
+        quote="thus “backpropagating” the definition of the metric from output units to inner units",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 59",
         "The norm of the change of pi is da^2 times the pi-variance of w_iy; translating the weights changes nothing.",
         (Equal(natural, spread * da**2), Equal(spread.subs(translated, simultaneous=True), spread)),
         mutation=Mutation("the second moment", Equal(natural, sum(p[y] * w[1, y] ** 2 for y in range(2)) * da**2)),
-        remark=SIZES + ", two symbols",
+        sizes="2 units beside unit 0, 2 symbols",
+        quote=r"i.e., proportional to the \pi_{t}-variance of w_{iy} (in line with the fact "
+              r"that translating weights does not change output)",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 60", "The modulus is not negative: var = pi(1) pi(2) (w_i1 - w_i2)^2, and the rest are squares.",
         (Equal(spread, p[0] * p[1] * (w[1, 0] - w[1, 1]) ** 2),), mutation=Mutation("w_i1 + w_i2", Equal(spread,
          p[0] * p[1] * (w[1, 0] + w[1, 1]) ** 2)),
         remark="two symbols; it is 0, not positive, where nothing is written and nothing reached",
+        sizes="2 symbols",
+        quote="Since activities are one-dimensional, the backpropagated metric is simply proportional to",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 61", "m_i(t) is var_pi(w_i) plus the sum over j of (da_j(t+1)/da_i(t))^2 m_j(t+1).",
-        (Equal(whole / da**2, spread + sum(diff(later_a[j], a[1]) ** 2 * m[j] for j in range(2))),),
-        mutation=Mutation("the square left out", Equal(whole / da**2, spread + sum(diff(later_a[j],
-        a[1]) * m[j] for j in range(2)))), remark=SIZES,
+        (Equal(coefficient(changes_of(2), 2), modulus * da**2),),
+        mutation=Mutation("the square left out", Equal(coefficient(changes_of(2), 2),
+                                                       (spread + sum(slope_later[j] * m[j] for j in range(2))) * da**2)),
+        remark="from (58), with 2 KL expanded; any dependence F_j of the later activities on a_1",
+        sizes="2 units beside unit 0, 2 symbols, 1 step back",
+        quote="in which one recognizes a source term from the output at time t, and a term transmitted from t+1 to t",
     )  # fmt: skip
-    slopes = [diff(s(k), k) for k in V]
-    dV = Symbol("dV", real=True)
-    mi = Symbol("m", positive=True)
+    slopes, dV, mi = [diff(s(k), k) for k in V], Symbol("dV", real=True), Symbol("m", positive=True)
+    in_v = coefficient(mi * (s(V[0] + eps * dV) - s(V[0])) ** 2, 2)
     yield Entry(
         PAPER, "eq. 62", "With V in place of a the modulus is m s'(V)^2.",
-        (Equal(mi * (slopes[0] * dV) ** 2, (mi * slopes[0] ** 2) * dV**2),), mutation=Mutation("m s'(V)",
-         Equal(mi * (slopes[0] * dV) ** 2, mi * slopes[0] * dV**2)),
-        remark="printed with m^i_t for m_i^t, and with a norm for its square in the line before",
+        (Equal(in_v, mi * slopes[0] ** 2 * dV**2),), mutation=Mutation("m s'(V)", Equal(in_v, mi * slopes[0] * dV**2)),
+        remark="m (da)^2 for the change of a = s(V) that dV makes, to second order; any s",
+        quote=r"and their variations are related by \hskip 0.5pt\delta\hskip-0.5pta_{i}^{t}=s^{\prime}(V_{i}^{t})",
+    )  # fmt: skip
+    of, swapped = (Symbol(name, positive=True) for name in ("m_1^2", "m_2^1"))
+    yield Entry(
+        PAPER, "eq. 62, index", "The modulus in V is m^i_t s'(V)^2, with the time below and the unit above.",
+        (Equal(swapped * slopes[0] ** 2, of * slopes[0] ** 2),),
+        correction=Correction("It is m_i^t: unit i at time t, as in (60) and on the left side.",
+                              (Equal(in_v.subs(mi, of), of * slopes[0] ** 2 * dV**2),)),
+        remark="shown for i = 1, t = 2; a slip of the pen",
+        quote=r"\tilde{m}_{i}^{t}\mathrel{\mathop{:}}=m^{i}_{t}\,s^{\prime}(V_{i}^{t})^{2} (62)",
     )  # fmt: skip
     moved = [diff(k, V[0]) for k in later]
     da_later = [moved[j] * Symbol(f"s'_{j + 1}", real=True) / slopes[0] for j in range(2)]
@@ -370,36 +451,53 @@ def backpropagated() -> Iterator[Entry]:
         PAPER, "eq. 63", "m~_i(t) = s'(V_i)^2 var_pi(w_i) + sum_j (dV_j(t+1)/dV_i(t))^2 m~_j(t+1).",
         (Equal(through, printed),), ("s' is not 0",), Mutation("s'^2 read as s'", Equal(through,
          slopes[0] * variance + sum(moved[j] ** 2 * tilde[j] for j in range(2)))),
-        remark="(61) rewritten with a = s(V); " + SIZES,
+        remark="(61) rewritten with a = s(V)",
+        sizes="2 units beside unit 0, 2 symbols, 1 step back",
+        quote=r"from which we derive the induction equation for \tilde{m}",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 64", "For GLNNs dV_j(t+1)/dV_i(t) = 1[i = j] + tau_ijx s'(V_i).",
         (Equal(column(*moved), column(1 + tau[1, 0] * slopes[0], tau[1, 1] * slopes[0])),),
-        mutation=Mutation("tau_ji", Equal(moved[1], tau[2, 0] * slopes[0])), remark=SIZES,
+        mutation=Mutation("tau_ji", Equal(moved[1], tau[2, 0] * slopes[0])),
+        sizes="2 units beside unit 0",
+        quote=r"\frac{\partial V_{j}^{t+1}}{\partial V_{i}^{t}}=\mathbbm{1}_{i=j}+\tau_{ijx_{t",
     )  # fmt: skip
     d3 = [Symbol(f"x_{k}", real=True) for k in range(3)]
     change = sum(diff(later[0], tau[k, 0]) * d3[k] for k in range(3))
+    arrived = Symbol("V", real=True)
+    shifted = later[0].subs({tau[k, 0]: tau[k, 0] + eps * d3[k] for k in range(3)}, simultaneous=True)
+    in_a = coefficient(mi * (s(arrived + eps * change) - s(arrived)) ** 2, 2)
     yield Entry(
         PAPER, "eq. 65", "The norm of a change of the dummy parameter is m~ (dV/dtheta . dtheta)^2, the same in V and in a.",
-        (Equal(mi * (slopes[0] * change) ** 2, (mi * slopes[0] ** 2) * change**2),),
-        mutation=Mutation("m~ = m", Equal(mi * (slopes[0] * change) ** 2, mi * change**2)),
+        (Equal(shifted, later[0] + eps * change), Equal(in_a, mi * diff(s(arrived), arrived) ** 2 * change**2)),
+        mutation=Mutation("m~ = m", Equal(in_a, mi * change**2)),
+        remark="m (da)^2 for the change of a_i that the change of its weights makes, to second order, is m s'^2 (dV)^2",
+        sizes="2 units beside unit 0",
+        quote=r"where, as in the case of the RUOP metric above, the derivative \frac{\partial V^{t}_{i}}{\partial\theta^{t}_{i}} "
+              r"can be obtained from the evolution equation",
     )  # fmt: skip
     matrix = Matrix(3, 3, lambda i, k: diff(mi * change**2, d3[i], d3[k]) / 2).as_immutable()
     yield Entry(
         PAPER, "eq. 66", "In components it is m~ (dV/dtheta_k)(dV/dtheta_k').",
         (Equal(matrix, Matrix(3, 3, lambda i, k: mi * active[i] * active[k]).as_immutable()),),
-        mutation=Mutation("a_k^2", Equal(matrix[1, 2], mi * active[1] ** 2)), remark=SIZES,
+        mutation=Mutation("a_k^2", Equal(matrix[1, 2], mi * active[1] ** 2)),
+        sizes="2 units beside unit 0",
+        quote=r"is thus given by a matrix whose kk^{\prime} entry is",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 67", "Summed over time it is the RBPM of unit i; the parameters of another unit have no part in it.",
         (Equal(matrix[0, 1], mi * active[0] * active[1]), Equal(diff(later[0], tau[1, 1]), S.Zero)),
-        mutation=Mutation("of unit 2", Equal(diff(later[1], tau[1, 1]), S.Zero)), remark=STEP,
+        mutation=Mutation("of unit 2", Equal(diff(later[1], tau[1, 1]), S.Zero)),
+        sizes="2 units beside unit 0, 1 step",
+        quote=r"So in the end the recurrent backpropagated metric for the incoming parameter \theta_{i} to "
+              r"unit i is given by the matrix",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 68", "For GLNNs it is sum_i sum_t m~_i(t+1) a_j a_j' dtau_jix dtau_j'ix.",
         (Equal(mi * change**2, mi * sum(active[j] * active[k] * d3[j] * d3[k] for j in range(3) for k in range(3))),),
         mutation=Mutation("only j = j'", Equal(mi * change**2, mi * sum((active[j] * d3[j]) ** 2 for j in range(3)))),
-        remark=STEP,
+        sizes="2 units beside unit 0, 1 step",
+        quote=r"In the end, for the GLNN parameter \theta=(\tau_{jiy})_{j,i,y}, the recurrent backpropagated metric is",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3.5, index", "For the incoming parameters of unit i, dV_j(t)/dtau_jiy = 1[x_{t-1} = y] a_j(t-1).",
@@ -407,4 +505,5 @@ def backpropagated() -> Iterator[Entry]:
         correction=Correction("It is dV_i(t)/dtau_jiy: the weight from j to i moves V_i, not V_j.", (Equal(diff(later[0],
         tau[2, 0]), active[2]), Equal(diff(later[1], tau[2, 0]), S.Zero))),
         remark="i = 1, j = 2; section 3.4 prints it with V_i",
+        quote=r"\frac{\partial V^{t}_{j}}{\partial\tau^{t}_{jiy}}=\mathbbm{1}_{x_{t-1}=y}a^{t-% 1}_{j}",
     )  # fmt: skip

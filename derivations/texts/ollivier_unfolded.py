@@ -163,7 +163,9 @@ def unfolded() -> Iterator[Entry]:
          Fails(Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2))))),
         mutation=Mutation("the sum of squares read as the square of the sum",
                           Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2)))),
-        remark="for 2 units, 3 steps, D the derivatives in the dummies",
+        remark="D the derivatives in the dummies",
+        sizes="2 units, 3 steps",
+        quote="one is a time sum of outer product squares, the other is the outer product square of a time sum",
     )  # fmt: skip
     D = Matrix(3, 3, lambda t, s: Symbol(f"D_{{{t}{s}}}", real=True) if s <= t else S.Zero)
     rows = total(total(D[t, s] for s in range(3)) ** 2 for t in range(3))
@@ -173,8 +175,9 @@ def unfolded() -> Iterator[Entry]:
         "The metric sum_t (d log pi_t(x_t)/d theta)^2 is not the recurrent outer product metric sum_t (d log Pr/d theta^t)^2.",
         (Fails(Equal(rows, columns)), Equal(total(iter(D * Matrix([1, 1, 1]))), total(iter(D.T * Matrix([1, 1, 1]))))),
         mutation=Mutation("for one time only read as for all times", Equal(rows, columns)),
-        remark="for one parameter, 3 steps, D_ts the effect of theta^s on log pi_t: squares of the sums of rows, and of "
-               "columns; printed with pi_x for pi_t",
+        remark="D_ts the effect of theta^s on log pi_t: squares of the sums of rows, and of columns",
+        sizes="1 parameter, 3 steps",
+        quote="These are generally different. Computing all partial derivatives",
     )  # fmt: skip
     B_start, m_start = Unfolded(True).backward(), moduli_of(lambda i, t: S.Zero)
     silent = {weight(i, y): S.Zero for i in UNITS for y in SYMBOLS}
@@ -187,7 +190,9 @@ def unfolded() -> Iterator[Entry]:
         mutation=Mutation("w_1a not 0", Equal(Matrix([each.subs({k: v for k, v in silent.items() if k != weight(1,
             0)}) for each in B_start.values()]),
                                               zeros(len(B_start), 1))),
-        remark="for 2 units, 3 steps; not only singular, but 0",
+        remark="not only singular, but 0",
+        sizes="2 units, 3 steps",
+        quote="It is important to start with an update of w_{ix}, otherwise the metric at startup may be singular",
     )  # fmt: skip
 
 
@@ -206,11 +211,14 @@ def outer_products() -> Iterator[Entry]:
         (Equal(eta * step, theta * step),),
         correction=Correction("Its step size is eta: C times the step is eta dL/dtheta.", (Equal(C * (eta * step), eta * G),)),
         remark="a slip of the pen",
+        quote=r"The associated gradient ascent for L, with step size \theta, is thus",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3.4, scaling", "Scaling L by lambda scales the step by 1/lambda.",
         (Equal((lam**2 * C).inv() * (lam * G), step / lam),), ("C can be inverted",),
-        Mutation("1/lambda read as lambda", Equal((lam**2 * C).inv() * (lam * G), step * lam)), remark="for two parameters",
+        Mutation("1/lambda read as lambda", Equal((lam**2 * C).inv() * (lam * G), step * lam)),
+        sizes="2 parameters",
+        quote=r"scaling L by a factor \lambda will result in scaling this gradient step by 1/\lambda",
     )  # fmt: skip
     s = vector("s", 2)
     samples = [vector(f"l^{k}", 2) for k in (1, 2, 3)]
@@ -229,8 +237,10 @@ def outer_products() -> Iterator[Entry]:
         ("C can be inverted",),
         Mutation("C read as C/2", Equal(spread(s + v) - spread(s) - spread(v),
                                         (v.T * (mean_square * s - mean * (mean.T * s)))[0])),
-        remark="for two parameters, 3 samples: at C s = dL/dtheta the right side is 0 for every v with the same increment, dL . "
-               "v = 0, and the variance of v, not negative, is added",
+        remark="at C s = dL/dtheta the right side is 0 for every v with the same increment, dL . v "
+               "= 0, and the variance of v, not negative, is added",
+        sizes="2 parameters, 3 samples",
+        quote="the OP gradient step is the one for which the increment is most uniformly spread over all samples",
     )  # fmt: skip
     p = Matrix([*(Symbol(f"pi_{k}", positive=True) for k in (1, 2))])
     pi = Matrix([p[0], p[1], 1 - p[0] - p[1]])
@@ -244,7 +254,10 @@ def outer_products() -> Iterator[Entry]:
         (Equal(drawn, fisher), Fails(Equal(score[0] * score[0].T, fisher))),
         mutation=Mutation("drawn from the output read as drawn uniformly",
                           Equal((score[0] * score[0].T + score[1] * score[1].T + score[2] * score[2].T) / 3, fisher)),
-        remark="for three symbols, in the variables E of the softmax",
+        remark="in the variables E of the softmax",
+        sizes="3 symbols",
+        quote="for the latter, y would be sampled from the output of the network seen as a probability distribution, "
+              "instead of using only the target value of y",
     )  # fmt: skip
 
 
@@ -268,6 +281,8 @@ def recurrent_networks() -> Iterator[Entry]:
         correction=Correction("It is the tau_ji that have: tau_ij goes to another unit, j, and units are orthogonal.",
                               (Equal(moved[1, 2], S.Zero), Fails(Equal(moved[2, 1], S.Zero)), Equal(moved[2, 1], a[2]))),
         remark="i = 1, j = 2; the evolution equation in the same sentence has tau_ji",
+        quote=r"the transition parameters \tau_{ij} have non-trivial scalar product with all the "
+              r"input parameters \rho_{ix} for all x",
     )  # fmt: skip
     at = real("a^0", "a^1", "a^2")
     word = (0, 1, 0)
@@ -282,7 +297,9 @@ def recurrent_networks() -> Iterator[Entry]:
             "the tau_ji, which are orthogonal to neither: the inverse of the metric does have a cross-term.",
             (Equal(M[0, 1], S.Zero), Equal(M[0, 2], c[0] * at[0] + c[2] * at[2]), Fails(Equal(cofactor, S.Zero))),
         ),
-        remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba; section 3.5 says the same, of independence",
+        remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba",
+        quote="contrary to GNNs and GLNNs, the parameters corresponding to different symbols in "
+              "the alphabet are not mutually orthogonal",
     )  # fmt: skip
     A, d = Symbol("A", positive=True), Symbol("d", positive=True)
     entries_kept = A + A * d + d * (d + 1) / 2
@@ -368,8 +385,10 @@ def moduli() -> Iterator[Entry]:
         (Equal(ours, by_path),),
         mutation=Mutation("the sum of squares over paths read as the square of the sum over paths to each end", Equal(ours,
             by_end)),
-        remark="what (58) amounts to, for 2 units, 3 steps: effects along different paths are not added up before they are "
-               "squared, as in the natural metric",
+        remark="what (58) amounts to: effects along different paths are not added up before they "
+               "are squared, as in the natural metric",
+        sizes="2 units, 3 steps",
+        quote=r"as the sum \sum_{j,\,i\to j}\left\|\hskip 0.5pt\delta\hskip-0.5pta_{j}\right\|_",
     )  # fmt: skip
     pi, w = Symbol("pi", positive=True), real("w_a", "w_b")
     variance = pi * w[0] ** 2 + (1 - pi) * w[1] ** 2 - (pi * w[0] + (1 - pi) * w[1]) ** 2
@@ -384,6 +403,7 @@ def moduli() -> Iterator[Entry]:
         ),
         remark="the modulus at t = T - 1, for two symbols; so it is before the first update of w, which Section 2 therefore puts "
                "first",
+        quote="for some positive number m_{i}^{t}, the backpropagated modulus [Oll13]",
     )  # fmt: skip
     m, da = Symbol("m", positive=True), Symbol("da", positive=True)
     yield Entry(
@@ -391,7 +411,8 @@ def moduli() -> Iterator[Entry]:
         (Equal(sqrt(m * da**2), m * da**2),),
         correction=Correction("|da|^2 = m (da)^2, as (60) has it: a norm doubles with the change.",
                               (Equal(sqrt(m * (2 * da) ** 2), 2 * sqrt(m * da**2)), Equal(m * (2 * da) ** 2, 4 * m * da**2))),
-        remark="in the line before (62); in (62) the indices of m change places as well",
+        remark="in the line before (62)",
+        quote=r"=m_{i}^{t}% \left(\hskip 0.5pt\delta\hskip-0.5pta_{i}^{t}\right)^{2}=\tilde{m}{}_{i}^{t}",
     )  # fmt: skip
     slopes = {(i, t): Symbol(f"phi^{t}_{i}", nonzero=True, real=True) for i in UNITS for t in (*TIMES, len(TIMES))}
     seen = {(j, t): Symbol(f"m^{t}_{j}", positive=True) for j in UNITS for t in (1,)}
@@ -406,6 +427,7 @@ def moduli() -> Iterator[Entry]:
         (Equal(new, old / slopes[1, 0] ** 2),), ("phi_i is smooth and its slope is not 0",),
         Mutation("the square of the slope read as the slope", Equal(new, old / slopes[1, 0])),
         remark="one step back in time, any smooth phi; with m = 0 after the end it gives all steps",
+        quote="The variables V and a correspond bijectively to each other",
     )  # fmt: skip
 
 
@@ -443,9 +465,11 @@ def invariances() -> Iterator[Entry]:
          Equal(changed * carried, N * (metric * step) / kappa[1])),
         ("no dampening",),
         Mutation("the step s read as the same numbers", Equal(changed * step, N * (metric * step) / kappa[1])),
-        remark="for 2 units and unit 0 with the exact same eta: by induction over time B is divided by kappa and both moduli by "
-               "kappa^2, while sum_i a_i w_i stays; then the step kappa N^-T s, which is s carried over as tau is, solves the "
-               "changed equations",
+        remark="with the exact same eta: by induction over time B is divided by kappa and both moduli by kappa^2, while sum_i "
+               "a_i w_i stays; then the step kappa N^-T s, which is s carried over as tau is, solves the changed equations",
+        sizes="2 units and unit 0",
+        quote="Still, the actual gradient steps are exactly invariant under affine reparametrizations of the parameters and "
+              "activity (such as changing sigmoid into tanh)",
     )  # fmt: skip
     M, J = symmetric("M", 2), Matrix(2, 2, lambda r, k: Symbol(f"J_{{{r + 1}{k + 1}}}", real=True))
     own, apart = diag(J[0, 0], J[1, 1]), diag(M[0, 0], M[1, 1])
@@ -459,7 +483,9 @@ def invariances() -> Iterator[Entry]:
         "mix the parameters of different units.",
         (Equal(blocks(own.T * M * own), own.T * apart * own), Fails(Equal(blocks(J.T * M * J), J.T * apart * J))),
         mutation=Mutation("mixed read as not mixed", Equal(blocks(J.T * M * J), J.T * apart * J)),
-        remark="two units with one parameter each; J is the slope of the change of parameters, of smooth ones too",
+        remark="J is the slope of the change of parameters, of smooth ones too",
+        sizes="2 units with 1 parameter each",
+        quote="(but not by reparametrizations mixing incoming parameters to different units, as the natural gradient is)",
     )  # fmt: skip
 
 
@@ -474,7 +500,10 @@ def limits_of_invariance() -> Iterator[Entry]:
         "O(eta^2), in an affine one by nothing.",
         (Expands(there, eta, eta * s, 2), Fails(Equal(there, eta * s)), Equal(there.subs(K, 0), eta * s)),
         mutation=Mutation("O(eta^2) read as O(eta^3)", Expands(there, eta, eta * s, 3)),
-        remark="one parameter, theta = J psi + K psi^2/2 to second order: the difference is eta^2 K s^2/(2 J^2)",
+        remark="theta = J psi + K psi^2/2 to second order: the difference is eta^2 K s^2/(2 J^2)",
+        sizes="1 parameter",
+        quote="The actual gradient steps with non-zero learning rate are only approximately invariant "
+              "when the learning rate is small",
     )  # fmt: skip
     B, m, kappa = Symbol("B", positive=True), Symbol("m", positive=True), Symbol("kappa", positive=True)
     damped = (B / kappa) / (m / kappa**2 + eps)
@@ -484,6 +513,8 @@ def limits_of_invariance() -> Iterator[Entry]:
         mutation=Mutation("dampening with eps/kappa^2", Fails(Equal((B / kappa) / (m / kappa**2 + eps / kappa**2),
                                                                     kappa * B / (m + eps)))),
         remark="for the starting values (29) under V -> kappa V",
+        quote=r"The dampening procedure for matrix inversion (the various \varepsilon terms "
+              r"in Section 2) formally breaks invariance",
     )  # fmt: skip
     v, g = vector("v", 2), Symbol("g", real=True)
     length = v[0] ** 2 + v[1] ** 2
@@ -515,5 +546,8 @@ def limits_of_invariance() -> Iterator[Entry]:
          Fails(Equal(Jm.T * M * Jm + lam * eye(2), Jm.T * (M + lam * eye(2)) * Jm))),
         mutation=Mutation("the identity for the metric of other sequences", Equal(Jm.T * M * Jm + lam * eye(2),
                                                                                   Jm.T * (M + lam * eye(2)) * Jm)),
-        remark="for two parameters of a unit; the modulus of a unit whose weights write nothing and reach no other, 3 steps",
+        remark="the modulus of a unit whose weights write nothing and reach no other",
+        sizes="2 parameters of a unit, 3 steps",
+        quote="if a unit i has no effect whatsoever on the output given the "
+              "current parameters, the corresponding metric will vanish",
     )  # fmt: skip
