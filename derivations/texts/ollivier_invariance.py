@@ -242,7 +242,7 @@ def divergences() -> Iterator[Entry]:
         "If the training sequence starts with a, D_2 does not see how the probability of sequences starting with a b changes.",
         (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("aa").diff(v[""]), S.Zero)),
         reading=Correction(
-            "It does not see what comes after a first b, which D_1 does. The probability of the first b is 1 - pi_0(a), and seen.",
+            "It does not see what comes after a first b, which D_1 does. That of the first b itself is 1 - pi_0(a), and seen.",
             (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("ab").diff(v["b"]), S.Zero),
              Fails(Equal(d1.diff(v["b"]), S.Zero)), Fails(Equal(chance_of("v", "ba").diff(v[""]), S.Zero)))),
         remark="for sequences of 2",
