@@ -11,12 +11,17 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "huth-2020-lecture-slides": ("lecture",),
     "ohno-kumagai-2021": ("ohno_kumagai",),
     "ollivier-2013-riemannian-metrics-ii": (
+        "ollivier_introduction",
         "ollivier_networks",
+        "ollivier_algorithm",
         "ollivier_linearized",
         "ollivier_metrics",
         "ollivier_invariance",
         "ollivier_unfolded",
+        "ollivier_outer_products",
+        "ollivier_reparametrization",
         "ollivier_experiments",
+        "ollivier_results",
         "ollivier_backpropagation",
     ),
     OWN: (

@@ -39,7 +39,7 @@ from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Fails, Tends
 
-__all__ = ["centred_step", "entries", "letters", "quasi_diagonal"]
+__all__ = ["entries", "letters", "symmetric"]
 
 PAPER = "ollivier-2013-riemannian-metrics-ii"
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", real=True)
@@ -47,7 +47,7 @@ SMOOTH = "the change of parameters is smooth, with slopes J that can be inverted
 
 
 def entries() -> Iterator[Entry]:
-    return chain(gradients(), divergences(), fisher(), writing_weights(), quasi_diagonals(), unfolded())
+    return chain(gradients(), divergences(), fisher(), writing_weights(), unfolded())
 
 
 def letters(name: str, *sizes: int, **assumed: bool) -> Matrix:
@@ -388,66 +388,6 @@ def writing_weights() -> Iterator[Entry]:
         ),
         remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
         quote="This is a full matrix whose inversion can be costly",
-    )  # fmt: skip
-
-
-def quasi_diagonal(gradient: Matrix, metric: Matrix) -> Matrix:
-    """(20) and (21), also (34) and (35): unit 0 is the one always on. Only diagonal and first row of the metric are read."""
-    cross = [metric[0, i] / metric[0, 0] for i in range(len(gradient))]
-    rest = [centred_step(gradient, metric, i) for i in range(1, len(gradient))]
-    first = gradient[0] / metric[0, 0] - sum((cross[i + 1] * each for i, each in enumerate(rest)), S.Zero)
-    return Matrix([first, *rest])
-
-
-def centred_step(gradient: Matrix, metric: Matrix, i: int) -> Expr:
-    above = gradient[i] - gradient[0] * metric[0, i] / metric[0, 0]
-    return above / (metric[i, i] - metric[0, i] ** 2 / metric[0, 0])
-
-
-def quasi_diagonals() -> Iterator[Entry]:
-    """Section 3.2, end: what Section 2 does with the writing weights; two units besides the one always on."""
-    G, h = letters("G", 3), symmetric("h", 3)
-    K = Matrix(3, 3, lambda i, j: quasi_diagonal(G, h)[i].diff(G[j]))
-    inverse = Matrix(3, 3, lambda i, j: h[0, i] * h[0, j] / h[0, 0] if i != j and i * j else h[i, j])
-    yield Entry(
-        PAPER, "sec. 3.2, quasi-diagonal inverse",
-        "The update of the writing weights in Section 2 is a quasi-diagonal inverse: its only non-zero terms are those with i = "
-        "i' or with one of them 0. For one unit it is the inverse itself.",
-        (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(K, K.T), Equal(K * inverse, eye(3)),
-         Equal(h[:2, :2] * quasi_diagonal(Matrix(G[:2]), h[:2, :2]), Matrix(G[:2]))),
-        mutation=Mutation("quasi-diagonal inverse read as inverse", Equal(h * quasi_diagonal(G, h), G)),
-        remark="it is the inverse of the matrix in which the cross-term h_ij of two units is replaced "
-               "by h_0i h_0j/h_00, that is, their covariance by 0",
-        sizes="2 units, 1 symbol",
-        quote=r"corresponds to the quasi-diagonal inverse of this metric, whose only non-zero terms "
-              r"correspond to y=y^{\prime} and i=i^{\prime} or i=0",
-    )  # fmt: skip
-    scale, shifts = letters("alpha", 2, nonzero=True, real=True), letters("beta", 2)
-    turn = Matrix([[1, 0, 0], [shifts[0], scale[0], 0], [shifts[1], 0, scale[1]]])
-    mixed = Matrix([[1, 0, 0], [0, 1, 1], [0, 0, 1]])
-    ours = quasi_diagonal(G, h)
-    diagonal = Matrix([G[i] / h[i, i] for i in range(3)])
-    diagonal_turned = Matrix([(turn * G)[i] / (turn * h * turn.T)[i, i] for i in range(3)])
-    yield Entry(
-        PAPER, "sec. 3.2, affine invariance",
-        "The quasi-diagonal inverse is invariant under affine changes a_i -> alpha_i a_i + beta_i of the activity of each unit.",
-        (Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), ours), Fails(Equal(turn.T * diagonal_turned, diagonal))),
-        mutation=Mutation("of each unit read as of all units together, a_1 -> a_1 + a_2",
-                          Equal(mixed.T * quasi_diagonal(mixed * G, mixed * h * mixed.T), ours)),
-        remark="weights change so that sum_i a_i w_i stays; the inverse of the plain diagonal is not invariant",
-        sizes="2 units",
-        quote="the quasi-diagonal inverse respects invariance under affine reparametrization of the activities of each unit",
-    )  # fmt: skip
-    damped = quasi_diagonal(turn * G, turn * h * turn.T + eye(3))
-    yield Entry(
-        PAPER, "sec. 3.2, affine invariance, dampened",
-        "With the dampening terms of (18) on the diagonal the invariance is lost.",
-        (Fails(Equal((turn.T * damped)[1:, 0], quasi_diagonal(G, h + eye(3))[1:, 0])),),
-        mutation=Mutation("dampening left out",
-                          Fails(Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), quasi_diagonal(G, h)))),
-        remark="Section 3.6 says so of all its dampening; here with 1 on the diagonal",
-        sizes="2 units",
-        quote=r"where \varepsilon_{y} is a dampening term",
     )  # fmt: skip
 
 
