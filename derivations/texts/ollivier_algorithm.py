@@ -102,16 +102,16 @@ def quasi_diagonals() -> Iterator[Entry]:
     inverse = Matrix(3, 3, lambda i, j: h[0, i] * h[0, j] / h[0, 0] if i != j and i * j else h[i, j])
     yield Entry(
         PAPER, "sec. 3.2, quasi-diagonal inverse",
-        "The update of the writing weights in Section 2 is a quasi-diagonal inverse: its only non-zero terms are those with i = "
-        "i' or with one of them 0. For one unit it is the inverse itself.",
-        (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(K, K.T), Equal(K * inverse, eye(3)),
-         Equal(h[:2, :2] * quasi_diagonal(Matrix(G[:2]), h[:2, :2]), Matrix(G[:2]))),
-        mutation=Mutation("quasi-diagonal inverse read as inverse", Equal(h * quasi_diagonal(G, h), G)),
-        remark="it is the inverse of the matrix in which the cross-term h_ij of two units is replaced "
-               "by h_0i h_0j/h_00, that is, their covariance by 0",
-        sizes="2 units, 1 symbol",
-        quote=r"corresponds to the quasi-diagonal inverse of this metric, whose only non-zero terms "
-              r"correspond to y=y^{\prime} and i=i^{\prime} or i=0",
+        "The update of the writing weights is a quasi-diagonal inverse, whose only non-zero terms have i = i' or i = 0.",
+        (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(column(K[1, 0], K[2, 0]), column(0, 0))),
+        reading=Correction(
+            "With i = 0 or i' = 0: it is symmetric, and for one unit it is the inverse itself.",
+            (Equal(column(K[1, 2], K[2, 1]), column(0, 0)), Equal(K, K.T), Equal(K * inverse, eye(3)),
+             Equal(h[:2, :2] * quasi_diagonal(Matrix(G[:2]), h[:2, :2]), Matrix(G[:2])))),
+        remark="2 units beside unit 0, 1 symbol; it is the inverse of the matrix in which the cross-term h_ij of two units is "
+               "replaced by h_0i h_0j/h_00, that is, their covariance by 0",
+        quote=r"corresponds to the quasi-diagonal inverse of this metric, whose only non-zero terms correspond to y=y^{\prime} "
+              r"and i=i^{\prime} or i=0",
     )  # fmt: skip
     arrow = Matrix(3, 3, lambda i, j: h[i, j] if i == j or i * j == 0 else S.Zero)
     yield Entry(

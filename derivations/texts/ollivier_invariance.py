@@ -29,6 +29,7 @@ from sympy import (
     eye,
     hessian,
     log,
+    oo,
     sin,
     zeros,
 )
@@ -226,6 +227,15 @@ def divergences() -> Iterator[Entry]:
         sizes="2 symbols, sequences of 2",
         quote="One way to define the Fisher metric is as an infinitesimal Kullback–Leibler divergence between two "
               "infinitesimally close probability distributions on the same set",
+    )  # fmt: skip
+    k, T = Symbol("k", positive=True), Symbol("T", positive=True)
+    yield Entry(
+        PAPER, "eq. 41, infinite sequences", "D_1 is a number for the laws of all infinite sequences.",
+        (Fails(Tends(k * T, T, oo, oo)),), ("each symbol adds a mean divergence of at least k > 0",),
+        reading=Correction("For those of the first T symbols, as the sentence before it has them: it grows with T, as D_2 does.",
+                           (Tends(k * T, T, oo, oo), Equal((k * T).diff(T), k))),
+        remark="two laws whose next symbols keep differing are singular to one another; T symbols add k T or more",
+        quote=r"where \Pr\nolimits_{\theta} is the probability distribution over the set of all sequences",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 42, one sequence",

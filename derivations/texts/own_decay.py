@@ -93,23 +93,30 @@ def flow() -> Iterator[Entry]:
 
 
 def monotone() -> Iterator[Entry]:
-    """Result 7: opposite signs by convexity, equal signs by superadditivity; a >= b by symmetry and a = 1 by homogeneity."""
-    share = Symbol("p", positive=True)
-    opposite = 1 + share ** (r + 1) - 2 ** (-r) * (1 + share) ** (r + 1)
-    slope = (r + 1) * (share**r - 2 ** (-r) * (1 + share) ** r)
-    same = (1 + q) ** (r + 1) - q ** (r + 1) - 1
-    rises = (r + 1) * ((1 + q) ** r - q**r)
-    rate = Symbol("k", positive=True)
+    """Result 7: opposite signs by Bernoulli's inequality, equal signs by superadditivity; a >= b by symmetry."""
+    y, m, d = Symbol("y", positive=True), Symbol("m", positive=True), Symbol("d", positive=True)
+    power = r + 1
+
+    def bernoulli(x: Expr) -> Expr:
+        return x**power - 1 - power * (x - 1)
+
+    both = ((m * y) ** power + (m * (2 - y)) ** power) * 2 * m - 2 ** (-r) * (2 * m) ** (power + 1)
+    same = (1 + q) ** power - q**power - 1
     yield Entry(
         OWN, "result 7, inequality", "(|a|^r a - |b|^r b)(a - b) >= 2^-r |a - b|^(r+2), with equality for a = -b.",
-        (Equal(opposite.subs(share, 1), S.Zero), Equal(diff(opposite, share), slope),
-         Less(S.Zero, exp(rate) - 1, True, rising=(rate,)),
-         Less(share, (1 + share) / 2, True, {share: (0, 1)}), Equal(same.subs(q, 0), S.Zero), Equal(diff(same, q), rises)),
-        ("r > 0",), Mutation("2^-r read as 2^(1-r)",
-         Equal((1 + share ** (r + 1) - 2 ** (1 - r) * (1 + share) ** (r + 1)).subs(share, 1), S.Zero)),
-        remark="opposite signs, a = 1, b = -p, 0 < p < 1: the difference is 0 at p = 1 and falls, since p < (1+p)/2 and x^r = "
-        "e^(r log x) rises; equal signs, a - b = 1, b = q: (1+q)^(r+1) - q^(r+1) >= 1, since it is 0 above at q = 0 and rises. "
-        "SymPy decides the pieces, these sentences join them",
+        (Less(S.Zero, bernoulli(1 + q), True, rising=(q,)),
+         Less(S.Zero, 1 - (1 + q) ** power + power * q * (1 + q) ** r, True, rising=(q,)),
+         Equal((1 + q) ** power * bernoulli(1 / (1 + q)), 1 - (1 + q) ** power + power * q * (1 + q) ** r),
+         Equal(bernoulli(y) + bernoulli(2 - y), y**power + (2 - y) ** power - 2),
+         Equal(both.subs(y, 1), S.Zero), Equal(both, 2 * m ** (power + 1) * (y**power + (2 - y) ** power - 2)),
+         Equal(same.subs(q, 0), S.Zero), Equal(diff(same, q), power * q**r * ((1 + 1 / q) ** r - 1)),
+         Less(S.Zero, (1 + q) ** r - 1, True, rising=(q,)),
+         Equal(((q * d + d) ** power - (q * d) ** power) * d - d ** (power + 1), d ** (power + 1) * same)),
+        ("r > 0",), Mutation("2^-r read as 2^(1-r)", Equal(
+            (both + (2 ** (-r) - 2 ** (1 - r)) * (2 * m) ** (power + 1)).subs(y, 1), S.Zero)),
+        remark="opposite signs, a = m y, b = -m (2 - y), 0 < y < 2: x^(r+1) >= 1 + (r+1)(x - 1) for x = 1 + q and x = 1/(1 + q) "
+        "gives y^(r+1) + (2 - y)^(r+1) >= 2. Equal signs, b = q d, a = b + d: (1 + q)^(r+1) - q^(r+1) - 1 is 0 at q = 0 and "
+        "rises, and (1 + q)^r > 1 says at q = 1 that 2^-r < 1. The pieces are decided, these sentences join them",
     )  # fmt: skip
     for exponent in (1, 2):
         wide = (a ** (exponent + 1) + b ** (exponent + 1)) * (a + b) - Rational(1, 2**exponent) * (a + b) ** (exponent + 2)
@@ -187,7 +194,7 @@ def origin() -> Iterator[Entry]:
         OWN, "result 9, linearization", "Under power decay the field linearizes at the origin to alpha D W: there is no leak in "
         "it.",
         (Equal(jacobian, alpha * D * W),), ("r > 0",), Mutation("alpha (D W - I)", Equal(jacobian, alpha * (D * W - eye(2)))),
-         remark="two units, r = 2",
+        sizes="2 units, r = 2",
     )  # fmt: skip
     lam, H = Symbol("lambda_W", positive=True), symbols.state(1)[0]
     yield Entry(
@@ -204,5 +211,5 @@ def origin() -> Iterator[Entry]:
         "-lambda.",
         (Equal(cured, alpha * D * W - leak * eye(2)),), mutation=Mutation("by -lambda alpha", Equal(cured,
          alpha * D * W - alpha * leak * eye(2))),
-        remark="two units; small is: above alpha times the largest real part",
+        remark="small is: above alpha times the largest real part", sizes="2 units, r = 2",
     )  # fmt: skip

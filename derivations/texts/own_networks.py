@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, product
+from math import isqrt
 from typing import Any
 
 from sympy import Expr, Rational, S, Symbol, diff, exp, tanh
 
+from derivations.argument.gated import gate
+from derivations.argument.gru import total
 from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.closure import RESCALING, Closes
@@ -21,7 +24,7 @@ from derivations.prover.cases import Every
 from derivations.prover.identity import column
 from derivations.prover.statements import Equal, Fails, Tends
 from derivations.twins import fields
-from derivations.twins.fields import sigma
+from derivations.twins.fields import SymbolicField, sigma
 
 __all__ = ["entries"]
 
@@ -36,21 +39,37 @@ def entries() -> Iterator[Entry]:
     return chain(stop_and_go(), sampling(), moduli())
 
 
+def gates_of(field: SymbolicField) -> list[Expr]:
+    """The rates of the units: sigma(...) of a gated field, 1 - z of the GRU."""
+    if field.name == "gru":
+        return [1 - sigma(total(field, "W_xz", "W_hz", "b_z", i)) for i in range(len(field))]
+    return [gate(field, i) for i in range(len(field))]
+
+
+def stepped(field: SymbolicField) -> dict[Expr, Expr]:
+    """Each gate of a field multiplied by the step; z stands in the GRU where 1 - its gate does."""
+    if field.name == "gru":
+        return {1 - rate: 1 - step * rate for rate in gates_of(field)}
+    return {rate: step * rate for rate in gates_of(field)}
+
+
 def stop_and_go() -> Iterator[Entry]:
     """Result 10: at step 0 an invariant cell stays as it is, at step 1 it is the cell."""
-    power = fields.power_decay(r)
     for name, field, words in (
         ("gated", fields.gated(), "gated RNN"),
-        ("gru", fields.gru(), "GRU, its z gated,"),
-        ("gated, power decay", fields.gated(decay=power), "gated power-decay cell"),
+        ("gru", fields.gru(), "GRU, its 1 - z the gate,"),
+        ("gated, power decay", fields.gated(decay=fields.power_decay(r)), "gated power-decay cell"),
     ):
         state, cell = column(*field.state), euler_step(field)
-        waits = state + step * field.flow
+        waits = state + field.flow.xreplace(stepped(field))
+        # A decay that the step does not multiply: h still falls while the clock stands.
+        falls = waits - (1 - step) * column(*(rate * h for rate, h in zip(gates_of(field), field.state, strict=True)))
         yield Entry(
             OWN, f"result 10, {name}", f"The {words} is exactly invariant to a clock that stops and goes.",
-            (Equal(waits.subs(step, 0), state), Equal(waits.subs(step, 1), cell)), mutation=Mutation("a step of 1/2",
-             Equal(waits.subs(step, Rational(1, 2)), cell)),
-            remark="its gates are multiplied by the step, 0 or 1; two units",
+            (Equal(waits.subs(step, 0), state), Equal(waits.subs(step, 1), cell)),
+            mutation=Mutation("the decay not gated", Equal(falls.subs(step, 0), state)),
+            remark="its gates are multiplied by the step, 0 or 1; a cell without gates has none to multiply, and does not wait",
+            sizes="2 units, 1 input",
         )  # fmt: skip
     candidate = tanh(w * x + u * h + b)
     yield Entry(
@@ -98,7 +117,7 @@ def stop_and_go() -> Iterator[Entry]:
         OWN, "result 10, GLNN, blank", "In a GLNN padding with a symbol of zero weights changes nothing, without any gate.",
         (Equal(blank, column(0, 0)),), mutation=Mutation("the other symbol", Equal(glnn.flow.subs(dict(zip(glnn.inputs, (1, 0),
          strict=True))), column(0, 0))),
-        remark="two units, two symbols; V + 0 is V in floating point too",
+        remark="V + 0 is V in floating point too", sizes="2 units, 2 symbols",
     )  # fmt: skip
     rates = [Symbol("p_1", positive=True), Symbol("p_2", positive=True)]
     names = (1, 2)
@@ -112,7 +131,7 @@ def stop_and_go() -> Iterator[Entry]:
         (Closes(glnn, RESCALING), *(Equal(scaled.flow.subs(one), rates[k] * glnn.flow.subs(one)) for k,
          one in enumerate(reading))),
         mutation=Mutation("the rate of the other symbol", Equal(scaled.flow.subs(reading[0]),
-        rates[1] * glnn.flow.subs(reading[0]))), remark="two units, two symbols",
+        rates[1] * glnn.flow.subs(reading[0]))), sizes="2 units, 2 symbols",
     )  # fmt: skip
 
 
@@ -128,11 +147,23 @@ def repeats(off: int) -> Callable[[], Cases]:
     return cases
 
 
-def kept(most: int) -> Callable[[], Cases]:
-    """All clocks of six increments 0, 1 or 2: every symbol up to the last is read iff no increment exceeds `most`."""
+def bent_repeats(off: int) -> Callable[[], Cases]:
+    """Clocks c(t) = t^2/m, whose inverse is sqrt(m s): the same count."""
 
     def cases() -> Cases:
-        for rises in product(range(3), repeat=6):
+        for m, k in product(range(1, 12), range(8)):
+            counted = sum(t * t // m == k for t in range(m * 9))
+            first, after = (isqrt(m * n - 1) + 1 if n else 0 for n in (k, k + 1))
+            yield {"m": m, "k": k}, counted == after - first + off
+
+    return cases
+
+
+def kept(most: int) -> Callable[[], Cases]:
+    """All clocks of six increments 0 to 3: every symbol up to the last is read iff no increment exceeds `most`."""
+
+    def cases() -> Cases:
+        for rises in product(range(4), repeat=6):
             read = [sum(rises[:n]) for n in range(7)]
             everything = set(read) == set(range(read[-1] + 1))
             yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, everything == (max(rises) <= most)
@@ -141,18 +172,20 @@ def kept(most: int) -> Callable[[], Cases]:
 
 
 def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Callable[[], Cases]:
-    """All clocks of seven increments 0 or 1, for a cell that no two orders of reading can confuse."""
+    """All clocks of seven increments 0 or 1, for the free cell: its state is the list of what it has read, so what holds for it
+    holds for every cell.
+    """
 
-    def cell(state: int, symbol: int) -> int:
-        return (state * 31 + symbol * symbol + 7) % 1_000_003
+    def cell(state: tuple[int, ...], symbol: int) -> tuple[int, ...]:
+        return (*state, symbol)
 
     def cases() -> Cases:
         xs = [3, 1, 4, 1, 5, 9, 2, 6]
         for rises in product(range(2), repeat=7):
-            unwarped = [0]
+            unwarped: list[tuple[int, ...]] = [()]
             for symbol in xs:
                 unwarped.append(cell(unwarped[-1], symbol))
-            state, read, right = 0, 0, True
+            state, read, right = unwarped[0], 0, True
             for n, rise in enumerate(rises):
                 state = cell(state, xs[read]) if gate_of(rises, n) else state
                 read += rise
@@ -166,22 +199,26 @@ def sampling() -> Iterator[Entry]:
     """Result 11."""
     yield Entry(
         OWN, "result 11, repeats", "x(floor c(t)) repeats symbol k exactly ceil(c^-1(k+1)) - ceil(c^-1(k)) times.",
-        (Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),), mutation=Mutation("one more",
-         Every("the same clocks", repeats(1))),
+        (Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),
+         Every("c(t) = t^2/m, m from 1 to 11, k from 0 to 7", bent_repeats(0))),
+        mutation=Mutation("one more", Every("c(t) = t^2/m", bent_repeats(1))),
         remark="floor c(t) = k is k <= c(t) < k + 1, that is c^-1(k) <= t < c^-1(k+1): the integers in it are counted by "
                "ceilings, for any increasing clock",
+        sizes="clocks p t/q and t^2/m",
     )  # fmt: skip
     yield Entry(
         OWN, "result 11, none lost", "No symbol is lost iff every floor c(t+1) - floor c(t) is 0 or 1.",
-        (Every("six increments of 0, 1 or 2", kept(1)),), mutation=Mutation("0, 1 or 2", Every("the same", kept(2))),
+        (Every("six increments of 0 to 3", kept(1)),), mutation=Mutation("0, 1 or 2", Every("the same", kept(2))),
         remark="an increment above 1 leaves a symbol out, and only that does; counted from the first symbol read to the last",
+        sizes="6 increments of up to 3",
     )  # fmt: skip
     yield Entry(
         OWN, "result 11, gate", "The gate equal to that difference reproduces the unwarped trajectory exactly.",
         (Every("seven increments of 0 or 1", reproduced(lambda rises, n: rises[n])),), ("the cell waits where its gate is 0",),
         Mutation("the difference one step earlier", Every("the same", reproduced(lambda rises, n: rises[n - 1] if n else 1))),
-        remark="each symbol is read once, at the last of its repetitions; a cell over the integers in which no reading can be "
-               "confused with another",
+        remark="each symbol is read once, at the last of its repetitions; the state is the list of what was read, and every "
+               "cell's state is a function of that",
+        sizes="7 increments",
     )  # fmt: skip
 
     def causal(speeds: Callable[[tuple[int, ...], int], Rational]) -> Callable[[], Cases]:
@@ -244,7 +281,7 @@ def moduli() -> Iterator[Entry]:
         "RBPM's modulus is the expectation of B^2 under targets drawn from the model, for one hidden unit.",
         (Equal(mean, modulus),), ("the inputs are given, only the targets are drawn",), Mutation("J^2 read as J", Equal(mean,
          variance[0] + through * variance[1])),
-        remark="two steps, two symbols; J = dV(t+1)/dV(t)",
+        remark="J = dV(t+1)/dV(t)", sizes="2 steps, 2 symbols",
     )  # fmt: skip
     paths = [Symbol("J_1", real=True), Symbol("J_2", real=True)]
     ends = [Symbol("v_1", real=True), Symbol("v_2", real=True)]
@@ -256,5 +293,5 @@ def moduli() -> Iterator[Entry]:
         "For several units it is not: the expectation has cross terms, 2 J_1 J_2 cov(B_1, B_2), which the modulus leaves out.",
         (Fails(Equal(several, squares)), Equal(several,
          squares + 2 * paths[0] * paths[1] * p[1] * (1 - p[1]) * ends[0] * ends[1])),
-        mutation=Mutation("without cross terms", Equal(several, squares)), remark="one unit that reaches two, one step",
+        mutation=Mutation("without cross terms", Equal(several, squares)), sizes="1 unit that reaches 2, 1 step",
     )  # fmt: skip

@@ -89,9 +89,7 @@ def of_source(source):
 
 TEXTS = [source for source in SOURCES if source != "this project"]
 # Read again later: until then some of their entries are without a quote.
-NOT_YET_QUOTED = (
-    "ohno-kumagai-2021",
-)
+NOT_YET_QUOTED = ("ohno-kumagai-2021",)
 
 
 @pytest.mark.parametrize("source", [source for source in TEXTS if source not in NOT_YET_QUOTED])
