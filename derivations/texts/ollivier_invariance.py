@@ -444,7 +444,8 @@ def unfolded() -> Iterator[Entry]:
         PAPER, "footnote 10, short sequences", "For fewer times than parameters the sum has no inverse either.",
         (Equal(two_steps.det(), S.Zero),),
         mutation=Mutation("2 times read as 3 times", Equal((two_steps + weights[2] * long[2] * long[2].T).det(), S.Zero)),
-        remark="for 3 parameters; what counts are the times at which the symbol of these parameters was read",
+        sizes="3 parameters, 2 steps",
+        remark="what counts are the times at which the symbol of these parameters was read",
         quote=r"the metric on \hskip 0.5pt\delta\hskip-0.5pt\theta is generally full-rank, being a "
               r"sum over time of rank-one metrics",
     )  # fmt: skip

@@ -7,13 +7,15 @@ beta = -sqrt(alpha (alpha - mu))                              (77), so that mu =
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, pairwise
+from typing import Any
 
 from sympy import Expr, Function, Rational, S, Symbol, diff, exp, log, oo, sqrt, tanh
 
 from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
+from derivations.prover.cases import Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Rounds, Tends
@@ -43,6 +45,24 @@ def initialization() -> Iterator[Entry]:
         Mutation("log nu read as nu", Equal(probabilities(nu)[0].subs(frequencies), nu[0])),
         sizes="3 symbols",
         quote="this way the initial model is an i.i.d. sequence with the correct frequencies",
+    )  # fmt: skip
+    line = "X0X1X0 1 1 0 1 0 1 1 1 0 1 0 1 0 0 1 0 0 1 0 0 1 0 0=1\n"
+
+    def predicted(symbols: str) -> Callable[[], Iterator[tuple[Mapping[str, Any], bool]]]:
+        """How often each symbol of Example 2 is to be predicted: right after an =."""
+        after = [y for before, y in pairwise(line) if before == "="]
+        return lambda: (({f"times {y!r}": after.count(y)}, y in after) for y in symbols)
+
+    yield Entry(
+        PAPER, "eq. 30, symbols not predicted", "w_0y = log nu_y is a starting value for every symbol y of the alphabet.",
+        (Every("the symbols of Example 2", predicted("".join(dict.fromkeys(line)))),),
+        correction=Correction(
+            "For those that are to be predicted. Where only some are, as in the distant XOR, others have nu_y = 0 and log nu_y = "
+            "-oo; a large negative w_0y is meant, with which pi(y) goes to 0.",
+            (Every("the bit after the =", predicted("1")), Tends(log(nu[0]), nu[0], 0, -oo),
+             Tends(nu[0] / (nu[0] + nu[1]), nu[0], 0, S.Zero))),
+        remark="section 2 defines nu_y as the frequency among symbols to be predicted; section 4 sets chi_t = 1 after = only",
+        quote="is the frequency of symbol y among symbols to be predicted in the training data",
     )  # fmt: skip
     beta = Symbol("beta", real=True)
     loop = v - alpha * s(v) + beta

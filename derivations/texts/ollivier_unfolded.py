@@ -331,6 +331,7 @@ def moduli() -> Iterator[Entry]:
         "change is the same.",
         (Equal(new, old / slopes[1, 0] ** 2),), ("phi_i is smooth and its slope is not 0",),
         Mutation("the square of the slope read as the slope", Equal(new, old / slopes[1, 0])),
-        remark="one step back in time, any smooth phi; with m = 0 after the end it gives all steps",
+        remark="any smooth phi; with m = 0 after the end it gives all steps",
+        sizes="2 units, 1 step back",
         quote="The variables V and a correspond bijectively to each other",
     )  # fmt: skip
