@@ -271,10 +271,25 @@ def costs() -> Iterator[Entry]:
         remark="a matrix d by d costs O(d^3)",
         quote="Inverting the matrix has a cost of O(Nd^{3})",
     )  # fmt: skip
+    yield Entry(
+        PAPER, "sec. 2, matrices kept", "The algorithm must maintain a matrix d by d for each unit.",
+        (Every("1 to 4 units and symbols, matrices of step 4", inverted(lambda n, _: n)),),
+        correction=Correction("For each unit and each symbol.", (
+            Every("1 to 4 units and symbols, matrices of step 4", inverted(lambda n, symbols: n * symbols)),)),
+        remark="section 3.4: this results in a separate matrix for each pair of them",
+        quote=r"The algorithm above must maintain a matrix of size d\times d for each unit i",
+    )  # fmt: skip
 
 
 def overall() -> Iterator[Entry]:
     """The sums, and what the reduction saves."""
+    yield Entry(
+        PAPER, "sec. 2, rate 1/N", "If each unit adapts its writing weights by O(1/N) the writing probabilities change by O(1).",
+        (Tends(N * (1 / N), N, oo, S.One),), ("activities of size 1 at most, as with tanh",),
+        Mutation("O(1/N) read as O(1/sqrt N)", Tends(N * N ** (-S.Half), N, oo, S.One)),
+        remark="each exponent sum_i a_i w_iy then changes by 1 at most",
+        quote="if each unit adapts its writing weights by O(1/N) then the total writing probabilities will change by O(1)",
+    )  # fmt: skip
     k = Symbol("k", positive=True)
     inverses = (N * A * d**3) / (N * T * (d**2 + A))
     yield Entry(

@@ -31,6 +31,7 @@ from sympy import (
     log,
     oo,
     sin,
+    sqrt,
     zeros,
 )
 from sympy import ImmutableDenseMatrix as Matrix
@@ -399,6 +400,18 @@ def writing_weights() -> Iterator[Entry]:
         remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
         quote="This is a full matrix whose inversion can be costly",
     )  # fmt: skip
+    units, symbols, steps = (Symbol(name, positive=True) for name in ("N", "A", "T"))
+    yield Entry(
+        PAPER, "remark 7", "For the writing weights the Hessian is easily computed, and there is no reason not to use it.",
+        (Fails(Equal(information().det(method="berkowitz"), S.Zero)),),
+        correction=Correction(
+            "There are two, and section 2 does not use it: it has no inverse (see there), and (N A)^2 entries, sums over time, "
+            "where the quasi-diagonal reduction has 2 N A.",
+            (Equal(information() * shift, zeros(4, 1)),
+             Tends((units * symbols) ** 2 * steps / (2 * units * symbols * steps), symbols, oo, oo))),
+        remark="against section 3.2: a full matrix whose inversion can be costly; 2 units, 2 symbols, 2 steps",
+        quote="is easily computed (Section 3.2) and there is no reason not to use it",
+    )  # fmt: skip
 
 
 def unfolded() -> Iterator[Entry]:
@@ -419,6 +432,16 @@ def unfolded() -> Iterator[Entry]:
         sizes="2 parameters, 3 steps",
         quote="If the metric used on the time-unfolded network is reparametrization-invariant, then so will "
               "be the metric on the recurrent network",
+    )  # fmt: skip
+    lengths = letters("l", 2, positive=True)
+    yield Entry(
+        PAPER, "sec. 3.3, sum of norms", "The norm of a change is the sum over time of the norms of the changes at each time.",
+        (Equal(sqrt(lengths[0] ** 2 + lengths[1] ** 2), lengths[0] + lengths[1]),),
+        correction=Correction("Its square is the sum of their squares, as (51) has it: only so is it a metric.",
+                              (Equal(square(lengths, eye(2)), lengths[0] ** 2 + lengths[1] ** 2),
+                               Fails(Equal((lengths[0] + lengths[1]) ** 2, square(lengths, eye(2)))))),
+        remark="two steps, l the lengths of the changes at each",
+        quote="as a sum over time of the norms of corresponding changes of parameters at each time in the time-unfolded network",
     )  # fmt: skip
     one = letters("v^1", 2)
     weights = letters("c", 3, positive=True)

@@ -164,6 +164,22 @@ def unfolded() -> Iterator[Entry]:
             sizes="2 units beside unit 0, 2 symbols, the word aab",
             quote="For GLNNs, this results in the expression given in the algorithm of Section 2" if leaky else quote,
         )  # fmt: skip
+    net = Unfolded(True)
+    B, moves = net.backward(), {t: Symbol(f"dtau^{t}", real=True) for t in (*TIMES, len(TIMES))}
+    length = total((net.slope(dummy(1, 1, t)) * moves[t]) ** 2 for t in TIMES[1:])
+
+    def summed(later: int) -> Expr:
+        """(56) for one weight, the time of the change written `later` than that of the activity."""
+        return total((B[1, t + 1] * active(1, t) * moves[t + later]) ** 2 for t in TIMES)
+
+    yield Entry(
+        PAPER, "eq. 56, times", "The RUOP metric is sum_t B_i(t+1)^2 a_j^t a_j'^t dtau^t dtau^t, of changes at time t.",
+        (Equal(length, summed(0)),),
+        correction=Correction("Of changes of the parameters used at t + 1, dtau^(t+1), or without the time, as (68) has it.",
+                              (Equal(length, summed(1)),)),
+        remark="the weight of unit 1 on itself in the word aab; V at t uses the dummy tau^t and the activity of t - 1",
+        quote=r"\sum_{j,j^{\prime}}\sum_{t}(B^{t+1}_{i})^{2}a^{t}_{j}a^{t}_{j^{\prime}}% \hskip 0.5pt\delta\hskip-0.5pt\tau^{t}",
+    )  # fmt: skip
     both = [dummy(1, 2, t) for t in TIMES[1:]]
     net = Unfolded(True)
     common = Symbol("tau_{12}", real=True)
