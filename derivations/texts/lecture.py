@@ -57,8 +57,8 @@ def recap() -> Iterator[Entry]:
         "LSTMs avoid vanishing gradients: what a forget gate below 1 keeps does not vanish with time.",
         (Fails(Tends(exp(-n / scale), n, oo, S.Zero)),),
         reading=Correction(
-            "They put off: along the cell state the gradient is the product of the forget gates, e^(-n/T) with a time T of "
-            "their own, which may be as long as one likes.",
+            "They put it off: along the cell state the gradient is the product of the forget gates, e^(-n/T) with a time T "
+            "of their own, which may be as long as one likes.",
             (Tends(exp(-n / scale), n, oo, S.Zero), Tends(exp(-n / scale), scale, oo, S.One),
              Equal((f * (f * before + i * new) + i * new).diff(before), f**2)),
         ),
@@ -198,6 +198,14 @@ def derivation() -> Iterator[Entry]:
         (Equal(euler_step(scaled), column(a * pulled + (1 - a) * h)),), ("a > 0",),
         Mutation("1 - a read as 1 + a", Equal(euler_step(scaled), column(a * pulled + (1 + a) * h))),
         quote=r"$$\rightarrow h_{t+1} = ag(W_x x_t + W_h h_t + b) + (1 - a)h_t$$",
+    )  # fmt: skip
+    yield Entry(
+        SLIDES, "invariance, quickly", "The parameter a, 0 < a <= 1, lets time pass quickly for some a: at a speed above 1.",
+        (Fails(Less(a, S.One, region={a: (0, 1)})),),
+        reading=Correction("It lets time pass slowly, and at a = 1 as it does; quickly would be a > 1, where letters are "
+                           "left out.",
+                           (Less(a, S.One, region={a: (0, 1)}), Less(S.One, a, True, {a: (1, oo)}))),
+        quote="Here the parameter a controls how slowly or quickly time passes for the RNN",
     )  # fmt: skip
     yield convexity()
     yield Entry(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, pairwise, product
 from typing import Any
 
-from sympy import Expr, Integral, Rational, S, Sum, Symbol, diff, exp, expand_log, log, oo
+from sympy import Expr, ImmutableDenseMatrix, Integral, Rational, S, Sum, Symbol, diff, exp, expand_log, log, oo
 
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Every
@@ -183,6 +183,20 @@ def warps() -> Iterator[Entry]:
         quote="(For uniform padding/warpings, the leaky RNN and gated RNN curves overlap, with loss 0.)",
     )  # fmt: skip
 
+    flow = ImmutableDenseMatrix([Symbol("F_1", real=True), Symbol("F_2", real=True)])
+    rates = Symbol("a_1", positive=True), Symbol("a_2", positive=True)
+    per_unit = ImmutableDenseMatrix([rates[0] * flow[0], rates[1] * flow[1]])
+    yield Entry(
+        PAPER, "sec. 3, leaky RNNs", "In (5) each unit has a constant of its own: one alpha does for all units, as in (4).",
+        (Equal(per_unit, rates[0] * flow),),
+        reading=Correction(
+            "(5) with a constant for each unit, between 0 and 1: (5) has one for all, alpha > 0. On a clock of constant "
+            "speed c such fields have constants c a_i again.",
+            (Equal(u * per_unit, per_unit.subs({rate: u * rate for rate in rates}, simultaneous=True)),),
+        ),
+        quote="leaky RNNs (Eq. (5), where each unit has a constant learnable “gate” between 0 and 1)",
+    )  # fmt: skip
+
 
 def one_output(sentences: tuple[str, ...], longest: int) -> Iterator[tuple[Mapping[str, Any], bool]]:
     for word in sentences:
@@ -209,6 +223,11 @@ def copying() -> Iterator[Entry]:
         (Equal(10 + (n - 1) + 1 + 10, n + 20), Equal((n + 10) + 10, n + 20)),
         mutation=Mutation("T - 1 dummies read as T", Equal(10 + n + 1 + 10, n + 20)),
         quote="For a given $T$ , input sequences consist of $T + 20$ characters.",
+    )  # fmt: skip
+    yield Entry(
+        PAPER, "sec. 3, copy, alphabet", "The alphabet of 10 is 8 letters, a dummy and a signal character.",
+        (Equal(S(8) + 1 + 1, S(10)),),
+        mutation=Mutation("8 read as 9", Equal(S(9) + 1 + 1, S(10))), quote="Consider an alphabet of 10 characters.",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3, copy, delay",
