@@ -183,6 +183,19 @@ def cells() -> Iterator[Entry]:
         Mutation("|h|^r h read as |h|^r", Equal(slowly.flow, a * (tanhs - column(*(Abs(k) ** r for k in state))))),
         sizes=AT_TWO_UNITS, quote=r"-|\mathbf{h}(t)|^{r}\mathbf{h}(t)\bigr{)}. (22)",
     )  # fmt: skip
+    scaled = memory.subs(s, a * s)
+    yield Entry(
+        PAPER, "eq. 22, memory", "The memory of (22) without candidate is that of (21), as that of (17) is (18).",
+        (Equal(scaled, memory),),
+        reading=Correction(
+            "On the clock alpha t: (19) to (21) leave alpha out, (18) has it. With it the memory of (22) is (1 + alpha r "
+            "h0^r (t - t0))^(-(r+1)/r).",
+            (Equal(power_decay.closed_form(h0, r, a * s).diff(s), -a * power_decay.closed_form(h0, r, a * s) ** (r + 1)),
+             Equal(power_decay.closed_form(h0, r, a * s).diff(h0), scaled)),
+        ),
+        remark="(21) with its factor r",
+        quote="Adopting this idea into (17) leads to",
+    )  # fmt: skip
     step = euler_step(slow_unit())
     yield Entry(
         PAPER, "eq. 23", "h_t = h_{t-1} + alpha (h~_t - |h_{t-1}|^r h_{t-1}) is the unit Euler step of (22).",

@@ -163,6 +163,17 @@ def discrete_time() -> Iterator[Entry]:
         quote="So discrete-time gated models are invariant to time warpings that stretch time",
     )  # fmt: skip
     yield Entry(
+        PAPER, "sec. 1, blanks", "Interspersing data with blanks stretches time: on some clock hello reads h_e_l_l_o_.",
+        (Every("characters of h_e_l_l_o_: in hello", lambda: (({"character": k}, k in "hello") for k in "h_e_l_l_o_")),),
+        reading=Correction(
+            "Of data that have blanks: h_e_l_l_o_ read as h__e__l__l__o__, its gaps twice as long. A warping repeats what "
+            "is there and puts in nothing new; a gate that is 0 at blanks holds the state at either.",
+            (Every("characters of h__e__l__l__o__: in h_e_l_l_o_",
+                   lambda: (({"character": k}, k in "h_e_l_l_o_") for k in "h__e__l__l__o__")), Equal(moved(S.Zero), h)),
+        ),
+        quote="time warpings that stretch time (such as interspersing the data with blanks",
+    )  # fmt: skip
+    yield Entry(
         PAPER, "sec. 1, sigmoid", "The constraints g > 0 and g < 1 square with a sigmoid.",
         (Less(S.Zero, sigma(z), True), Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z)))),
         mutation=Mutation("sigma read as tanh", Less(S.Zero, tanh(z))),

@@ -54,6 +54,7 @@ def retold() -> Iterator[Entry]:
          r"This approximation holds when the derivative of the time warping is not too large ($g_t \lesssim 1$)."),
         ("limitations, stretching", "sec. 1, stretching",
          "Discrete-time gated models are therefore invariant to time warpings that stretch time"),
+        ("limitations, blanks", "sec. 1, blanks", "that stretch time (such as interspersing data with blanks"),
     ):  # fmt: skip
         yield replace(paper[of_paper], source=SUMMARY, label=label, quote=quote)
 
