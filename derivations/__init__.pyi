@@ -9,6 +9,8 @@ from derivations.argument.core import core_identities as core_identities, check_
 from derivations.prover.identity import Identity as Identity, check as check
 from derivations.prover.verdict import Verdict as Verdict
 from derivations.twins.fields import SymbolicField as SymbolicField, SymbolicStep as SymbolicStep
+from derivations.twins.cells import UnitEquations as UnitEquations, rnn_cell as rnn_cell, gru_cell as gru_cell
+from derivations.twins.cells import lstm_cell as lstm_cell, cfc_cell as cfc_cell, ltc_cell as ltc_cell
 from derivations.argument.clocks import change_of_time as change_of_time, clock as clock, Clock as Clock
 from derivations.argument.taylor import euler_step as euler_step, dropped as dropped
 from derivations.tracing.symbolic import symbolic as symbolic

@@ -19,8 +19,8 @@ from sympy import ImmutableDenseMatrix, Integer
 import ctrnn
 from ctrnn.fields.field import VectorField
 from derivations.prover.identity import Identity
+from derivations.tracing.readings.values import exact
 from derivations.tracing.symbolic import symbolic
-from derivations.tracing.values import exact
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 

@@ -31,7 +31,7 @@ from sympy.core.function import AppliedUndef, Subs
 from sympy.logic.boolalg import BooleanAtom
 
 from derivations.prover import symbols
-from derivations.tracing.values import Value, conditions_of
+from derivations.tracing.readings.values import Value, certain, conditions_of
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["Letters", "Matched", "has_derivatives", "match"]
@@ -185,7 +185,8 @@ class _Renaming:
             e = e.xreplace({f: Rational(f) for f in floats})
         where = conditions_of(e)
         renamed = {u: self._own(u) for u in _letters_in(e)}
-        return Value(e.xreplace(renamed), frozenset(c.xreplace(renamed) for c in where))
+        # Of letters without assumptions less is certain than of the module's, which are real.
+        return Value(e.xreplace(renamed), frozenset(c for c in (c.xreplace(renamed) for c in where) if not certain(c)))
 
     def _own(self, letter: Expr) -> Expr:
         if letter in self.given:

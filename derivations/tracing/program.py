@@ -26,9 +26,20 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.proxy import TracerBase
 
-from derivations.tracing.operations import has_reading
+from derivations.tracing.readings.operations import has_reading
 
-__all__ = ["Program", "Widths", "call_with", "next_state", "operation_name", "source_line", "trace", "widths_of"]
+__all__ = [
+    "Program",
+    "Widths",
+    "as_function",
+    "call_with",
+    "decompositions",
+    "next_state",
+    "operation_name",
+    "source_line",
+    "trace",
+    "widths_of",
+]
 
 # The width of one tensor, or of each of several: {"x": 2, "h": (3, 3)}.
 Width: TypeAlias = "int | tuple[int, ...]"
@@ -84,7 +95,7 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
         called = _Called(module, tensors)
         program = torch.export.export(called, (tuple(tensors), examples), dynamic_shapes=shapes)
         if not all(map(_is_core, program.graph.nodes)):
-            program = program.run_decompositions(_table())
+            program = program.run_decompositions(decompositions())
     return _program(program, type(module).__name__, names, widths, tensors, any_batch)
 
 
@@ -124,17 +135,22 @@ def source_line(node: torch.fx.Node) -> str:
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
 
 
+def as_function(module: nn.Module, kept: Mapping[int, Any]) -> nn.Module:
+    """The module as a function of its parameters and buffers too; `kept`: objects that are not copied, by their ids."""
+    return _Called(module, _tensors(module)[1], kept)
+
+
 class _Called(nn.Module):
     """A module as a function of its parameters and buffers too."""
 
-    def __init__(self, module: nn.Module, tensors: list[Tensor]) -> None:
+    def __init__(self, module: nn.Module, tensors: list[Tensor], kept: Mapping[int, Any] | None = None) -> None:
         super().__init__()
         # In a list, so that torch does not find the parameters here again.
         self.module, self.tensors = [module], tensors
-        visited: dict[int, Any] = {}
+        visited: dict[int, Any] = dict(kept or {})
         copy.deepcopy(module, visited)
         # Other tensors that the module keeps are constants: the same objects in each copy.
-        self.kept = {key: value for key, value in visited.items() if isinstance(value, Tensor)}
+        self.kept = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(kept or {})}
 
     def forward(self, tensors: tuple[Tensor, ...], arguments: tuple[Any, ...]) -> Any:
         given = {id(old): new for old, new in zip(self.tensors, tensors, strict=True)}
@@ -164,8 +180,8 @@ def _tree(width: Width, make: Any) -> Any:
 
 
 @cache
-def _table() -> Any:
-    """torch's, but for what has a reading as it is, which is shorter."""
+def decompositions() -> Any:
+    """How operations are taken apart: torch's way, but for what has a reading as it is, which is shorter."""
     table = torch.export.default_decompositions()
     for operation in list(table.keys()):
         name, _, overload = str(operation).removeprefix("aten.").partition(".")

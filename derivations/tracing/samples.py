@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from derivations.tracing.elementwise import ELEMENTWISE
-from derivations.tracing.operations import LAYOUT, MADE
 from derivations.tracing.program import Program, operation_name, source_line
+from derivations.tracing.readings.elementwise import ELEMENTWISE
+from derivations.tracing.readings.operations import LAYOUT, MADE
 
 __all__ = ["check_samples"]
 
@@ -46,41 +46,115 @@ SIZED = RESHAPES | {"expand", *MADE}
 
 def check_samples(program: Program) -> None:
     r"""Raise ValueError, with the line of code, where samples of a batch are mixed or counted."""
-    for node in program.graph.nodes:
-        # Sizes are looked at where they are used, and what gives no tensor asserts something of one.
-        gives_tensors = isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
-        if node.op == "call_function" and node.target is not operator.getitem and gives_tensors:
-            _check(node, operation_name(node))
-    for leaf in program.returned:
-        if not isinstance(leaf, Node) or len(_shape(leaf)) != 2 or _batch_axis(leaf) != 0:
-            raise ValueError(
-                "the code does not answer with a row for each sample: its result must have the shape (batch, units)."
+    _Samples(program).check()
+
+
+class _Samples:
+    """The questions asked of every operation, for one symbol of the size of the batch."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        first = next(node for node in program.graph.nodes if node.name == program.inputs[program.state][0])
+        self.size = first.meta["val"].shape[0].node.expr
+
+    def check(self) -> None:
+        for node in self.program.graph.nodes:
+            # Sizes are looked at where they are used, and what gives no tensor asserts something of one.
+            gives_tensors = isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+            if node.op == "call_function" and node.target is not operator.getitem and gives_tensors:
+                self._check(node, operation_name(node))
+        for leaf in self.program.returned:
+            if not isinstance(leaf, Node) or len(_shape(leaf)) != 2 or self._batch_axis(leaf) != 0:
+                raise ValueError("the code does not answer with a row for each sample: its result must be (batch, units).")
+
+    def _check(self, node: Node, name: str) -> None:
+        if any(self._is_size(other) for other in node.all_input_nodes) and (name not in SIZED or self._size_as_value(node, name)):
+            raise ValueError(f"the code computes with the size of the batch: {source_line(node)}")
+        self._batch_axis(node)
+        batched = [other for other in node.all_input_nodes if self._batch_axis(other) is not None]
+        if batched and self._mixes(node, name, batched):
+            raise ValueError(f"the code mixes the samples of a batch: {source_line(node)}. It must act on each sample by itself.")
+
+    def _mixes(self, node: Node, name: str, batched: list[Node]) -> bool:
+        if name in ALONG:
+            return not _is_whole(node, name) and any(
+                self._batch_axis(other) in self._axes(node, other, *ALONG[name]) for other in batched
             )
+        if name in RESHAPES:
+            return any(self._left(other) != self._left(node) for other in batched)
+        rules: dict[str, Callable[[Node], bool]] = {
+            "einsum": self._einsum_mixes,
+            "index": self._picks_samples,
+            "native_layer_norm": self._norm_mixes,
+        }
+        if name in rules or name in PRODUCTS:
+            return rules.get(name, self._contracts)(node)
+        # What is left is free of the question, or has no reading and was refused.
+        return not (name in ELEMENTWISE or name in LAYOUT or name in MADE or name in MOVES)
 
+    def _norm_mixes(self, node: Node) -> bool:
+        x, axes = node.args[0], node.args[1]
+        return self._batch_axis(x) != 0 or len(_shape(x)) == len(axes)  # type: ignore[arg-type]
 
-def _check(node: Node, name: str) -> None:
-    if any(_is_size(other) for other in node.all_input_nodes) and (name not in SIZED or _size_as_value(node, name)):
-        raise ValueError(f"the code computes with the size of the batch: {source_line(node)}")
-    _batch_axis(node)
-    batched = [other for other in node.all_input_nodes if _batch_axis(other) is not None]
-    if batched and _mixes(node, name, batched):
-        raise ValueError(f"the code mixes the samples of a batch: {source_line(node)}. It must act on each sample by itself.")
+    def _is_size(self, node: Node) -> bool:
+        """Whether a number depends on the size of the batch, or is read off a tensor."""
+        value = node.meta.get("val")
+        return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) and value.node.expr.has(self.size)
 
+    def _size_as_value(self, node: Node, name: str) -> bool:
+        """Whether the size of the batch is the number that a tensor is filled with."""
+        return name in MADE and any(isinstance(a, Node) and self._is_size(a) for a in node.args)
 
-def _mixes(node: Node, name: str, batched: list[Node]) -> bool:
-    if name in ALONG:
-        return not _is_whole(node, name) and any(_batch_axis(other) in _axes(node, other, *ALONG[name]) for other in batched)
-    if name in RESHAPES:
-        return any(_left(other) != _left(node) for other in batched)
-    rules: dict[str, Callable[[Node], bool]] = {
-        "einsum": _einsum_mixes,
-        "index": _picks_samples,
-        "native_layer_norm": _norm_mixes,
-    }
-    if name in rules or name in PRODUCTS:
-        return rules.get(name, _contracts)(node)
-    # What is left is free of the question, or has no reading and was refused.
-    return not (name in ELEMENTWISE or name in LAYOUT or name in MADE or name in MOVES)
+    def _batch_axis(self, node: Node) -> int | None:
+        """Which axis is the batch; None where there is none, or for several tensors."""
+        sizes = [(axis, size.node.expr) for axis, size in enumerate(_shape(node)) if _has(size, self.size)]
+        if len(sizes) > 1 or any(size != self.size for _, size in sizes):
+            raise ValueError(
+                f"the code mixes the batch with other axes: {source_line(node)}. It must act on each sample by itself."
+            )
+        return sizes[0][0] if sizes else None
+
+    def _axes(self, node: Node, tensor: Node, place: int, or_all: bool) -> set[int]:
+        """The axes of one tensor that an operation works along."""
+        rank, given = len(_shape(tensor)), node.args[place] if len(node.args) > place else node.kwargs.get("dim")
+        if given is None or given == []:
+            return set(range(rank)) if or_all else {0}
+        # `stack` counts the new axis, which is between two old ones: it joins no samples wherever it stands.
+        if operation_name(node) == "stack":
+            return set()
+        return {int(axis) % rank for axis in (given if isinstance(given, list | tuple) else [given])}  # type: ignore[arg-type]
+
+    def _contracts(self, node: Node) -> bool:
+        """Whether a product sums over the batch, or takes weights from it."""
+        name = operation_name(node)
+        factors = [a for a in node.args if isinstance(a, Node)]
+        a, b = factors[1:3] if name in ("addmm", "baddbmm") else factors[:2]
+        summed = len(_shape(b)) - (2 if len(_shape(b)) > 1 else 1)
+        if name == "linear":
+            return any(self._batch_axis(f) is not None for f in factors[1:]) or self._batch_axis(a) == len(_shape(a)) - 1
+        return self._batch_axis(a) == len(_shape(a)) - 1 or self._batch_axis(b) == summed
+
+    def _left(self, node: Node) -> int | None:
+        axis = self._batch_axis(node)
+        return None if axis is None else prod(_shape(node)[:axis])
+
+    def _einsum_mixes(self, node: Node) -> bool:
+        """The batch has a letter, one for all factors, and the result keeps it."""
+        equation, factors = str(node.args[0]).replace(" ", ""), node.args[1]
+        inputs, arrow, output = equation.partition("->")
+        if "." in inputs or not arrow:
+            return True
+        axes = zip(inputs.split(","), map(self._batch_axis, factors), strict=True)  # type: ignore[arg-type]
+        letters = {term[axis] for term, axis in axes if axis is not None}
+        return len(letters) > 1 or not letters <= set(output)
+
+    def _picks_samples(self, node: Node) -> bool:
+        """Unless an index leaves the batch axis whole, and picks along the others by numbers that are the same for all."""
+        tensor, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
+        axis = self._batch_axis(tensor)  # type: ignore[arg-type]
+        return axis is None or any(
+            i is not None and (k == axis or self._batch_axis(i) is not None) for k, i in enumerate(indices)
+        )
 
 
 def _is_whole(node: Node, name: str) -> bool:
@@ -88,73 +162,10 @@ def _is_whole(node: Node, name: str) -> bool:
     return name == "slice" and list(node.args[2:]) in ([], [0], [0, WHOLE], [None, None], [None, None, 1], [0, WHOLE, 1])
 
 
-def _norm_mixes(node: Node) -> bool:
-    x, axes = node.args[0], node.args[1]
-    return _batch_axis(x) != 0 or len(_shape(x)) == len(axes)  # type: ignore[arg-type]
-
-
 def _shape(node: Node) -> tuple[Any, ...]:
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _is_size(node: Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
-
-
-def _size_as_value(node: Node, name: str) -> bool:
-    """Whether the size of the batch is the number that a tensor is filled with."""
-    return name in MADE and any(isinstance(a, Node) and _is_size(a) for a in node.args)
-
-
-def _batch_axis(node: Node) -> int | None:
-    """Which axis is the batch; None where there is none, or for several tensors."""
-    sizes = [(axis, size.node.expr) for axis, size in enumerate(_shape(node)) if isinstance(size, torch.SymInt)]
-    if len(sizes) > 1 or any(not size.is_Symbol for _, size in sizes):
-        raise ValueError(f"the code mixes the batch with other axes: {source_line(node)}. It must act on each sample by itself.")
-    return sizes[0][0] if sizes else None
-
-
-def _axes(node: Node, tensor: Node, place: int, or_all: bool) -> set[int]:
-    """The axes of one tensor that an operation works along."""
-    rank, given = len(_shape(tensor)), node.args[place] if len(node.args) > place else node.kwargs.get("dim")
-    if given is None or given == []:
-        return set(range(rank)) if or_all else {0}
-    # `stack` counts the new axis, which is between two old ones: it joins no samples wherever it stands.
-    if operation_name(node) == "stack":
-        return set()
-    return {int(axis) % rank for axis in (given if isinstance(given, list | tuple) else [given])}  # type: ignore[arg-type]
-
-
-def _contracts(node: Node) -> bool:
-    """Whether a product sums over the batch, or takes weights from it."""
-    name = operation_name(node)
-    factors = [a for a in node.args if isinstance(a, Node)]
-    a, b = factors[1:3] if name in ("addmm", "baddbmm") else factors[:2]
-    summed = len(_shape(b)) - (2 if len(_shape(b)) > 1 else 1)
-    if name == "linear":
-        return any(_batch_axis(f) is not None for f in factors[1:]) or _batch_axis(a) == len(_shape(a)) - 1
-    return _batch_axis(a) == len(_shape(a)) - 1 or _batch_axis(b) == summed
-
-
-def _left(node: Node) -> int | None:
-    axis = _batch_axis(node)
-    return None if axis is None else prod(_shape(node)[:axis])
-
-
-def _einsum_mixes(node: Node) -> bool:
-    """The batch has a letter, one for all factors, and the result keeps it."""
-    equation, factors = str(node.args[0]).replace(" ", ""), node.args[1]
-    inputs, arrow, output = equation.partition("->")
-    if "." in inputs or not arrow:
-        return True
-    axes = zip(inputs.split(","), map(_batch_axis, factors), strict=True)  # type: ignore[arg-type]
-    letters = {term[axis] for term, axis in axes if axis is not None}
-    return len(letters) > 1 or not letters <= set(output)
-
-
-def _picks_samples(node: Node) -> bool:
-    """Unless an index leaves the batch axis whole, and picks along the others by numbers that are the same for all."""
-    tensor, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
-    axis = _batch_axis(tensor)  # type: ignore[arg-type]
-    return axis is None or any(i is not None and (k == axis or _batch_axis(i) is not None) for k, i in enumerate(indices))
+def _has(size: Any, symbol: Any) -> bool:
+    return isinstance(size, torch.SymInt) and size.node.expr.has(symbol)

@@ -13,7 +13,7 @@ from ctrnn.fields.field import VectorField
 from derivations.prover import symbols
 from derivations.tracing.program import Program, Widths, trace
 from derivations.tracing.reading import read
-from derivations.tracing.values import Entries, ordered
+from derivations.tracing.readings.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["symbolic", "symbolic_field", "system_of"]

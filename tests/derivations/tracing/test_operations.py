@@ -35,7 +35,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from derivations import symbolic
-from derivations.tracing.proof import decide
+from derivations.tracing.decision import decide
 
 
 def sigma(a):

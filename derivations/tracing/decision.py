@@ -1,0 +1,135 @@
+r"""Whether expressions are equal wherever they are defined: by the prover in every case of signs, or numbers that refute it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sympy import Basic, Expr, Rational, S, Symbol, exp
+from sympy.core.function import AppliedUndef
+from sympy.functions.elementary.hyperbolic import HyperbolicFunction
+
+from derivations.prover.identity import Identity, check
+from derivations.prover.refutation import NOTICEABLE, certain_value
+from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
+from derivations.tracing.kinks import kinks, smooth_cases
+from derivations.tracing.readings.values import assuming, ordered
+
+__all__ = ["decide"]
+
+MOST_KINKS = 6
+TRIALS = 300
+
+
+def decide(left: Sequence[Expr], right: Sequence[Expr], conditions: Iterable[Basic] = ()) -> Verdict:
+    """Whether two lists of real expressions are equal wherever certain conditions hold."""
+    return _Question(left, right, set(conditions)).decide()
+
+
+class _Question:
+    """Whether two lists of expressions are equal where certain conditions hold."""
+
+    def __init__(self, left: Sequence[Expr], right: Sequence[Expr], conditions: set[Basic]) -> None:
+        # Plain letters for h_1(t), ...: at one time they are as free.
+        values = set().union(*(e.atoms(AppliedUndef) for e in (*left, *right, *conditions)))
+        plain = {u: Symbol(str(u), real=True) for u in values}
+        carried, self.uncarried = assuming(c.xreplace(plain) for c in conditions)
+        self.meaning = {v: u for u, v in plain.items()}
+        self.meaning = {**self.meaning, **{v: self.meaning.get(u, u) for u, v in carried.items()}}
+        self.names = {**{u: carried.get(v, v) for u, v in plain.items()}, **carried}
+        self.conditions = conditions
+        self.left, self.right = ([e.xreplace(plain).xreplace(carried) for e in side] for side in (left, right))
+        self.uncarried = {c.xreplace(carried) for c in self.uncarried}
+
+    def decide(self) -> Verdict:
+        proofs: list[str] = []
+        for unit, (a, b) in enumerate(zip(self.left, self.right, strict=True), 1):
+            if (refutation := self._refuted(a, b, 3)) is not None:
+                return self._fails(unit, *refutation)
+            proof = self._proof(a, b)
+            if proof is None:
+                refutation = self._refuted(a, b, TRIALS)
+                if refutation is None:
+                    return self._verdict(
+                        UNDECIDED, f"unit {unit}: neither proved equal nor found different where both are defined"
+                    )
+                return self._fails(unit, *refutation)
+            proofs.append(proof)
+        return self._verdict(HOLDS_ASSUMING if self.conditions else HOLDS, "; ".join(dict.fromkeys(proofs)))
+
+    def _verdict(self, word: str, evidence: str) -> Verdict:
+        return Verdict(word, 0.0, evidence, defined_on=ordered(self.conditions))
+
+    def _proof(self, a: Expr, b: Expr) -> str | None:
+        if a == b:
+            return "equal as written"
+        corners = kinks([a, b])
+        cases = [[a, b]] if not corners or len(corners) > MOST_KINKS else list(smooth_cases([a, b]))
+        words = []
+        for left, right in cases:
+            if (proof := _by_the_prover(left, right)) is None:
+                return None
+            words.append(proof)
+        return f"in each of {len(cases)} cases of sign" if corners else words[0]
+
+    def _fails(self, unit: int, counterexample: Mapping[Expr, Expr], difference: Expr) -> Verdict:
+        found = {self.meaning.get(u, u): value for u, value in counterexample.items()}
+        evidence = f"entry {unit}: code - equation = {difference.evalf(8)} at the counterexample"
+        return replace(self._verdict(FAILS, evidence), counterexample=found)
+
+    def _refuted(self, a: Expr, b: Expr, trials: int) -> tuple[dict[Expr, Expr], Expr] | None:
+        """Numbers, as plain as can be found, at which both sides are defined and differ."""
+        dice, difference = random.Random(0), a - b
+        letters = sorted(difference.free_symbols, key=str)
+        for _ in range(trials):
+            point = {u: _draw(u, dice) for u in letters}
+            value = self._difference(difference, point)
+            if value is not None:
+                return self._plainer(difference, point, value)
+            if not letters:
+                break
+        return None
+
+    def _plainer(self, difference: Expr, point: dict[Expr, Expr], value: Expr) -> tuple[dict[Expr, Expr], Expr]:
+        """Zeros, ones and whole numbers wherever the sides still differ as visibly."""
+        for u, drawn in point.items():
+            for simple in (S.Zero, S.One, S.NegativeOne, S(round(drawn))):
+                trial = {**point, u: simple}
+                found = self._difference(difference, trial) if _allowed(u, simple) else None
+                if found is not None and abs(found) > min(abs(value), Rational(1, 100)):
+                    point, value = trial, found
+                    break
+        return point, value
+
+    def _difference(self, difference: Expr, point: Mapping[Expr, Expr]) -> Expr | None:
+        """The difference at a point where all conditions hold; None if it is 0 or the point is outside."""
+        for condition in self.uncarried:
+            filled = condition.xreplace({u: point.get(u, S.One) for u in condition.free_symbols})
+            if filled != S.true:
+                return None
+        value = certain_value(difference.xreplace(dict(point)))
+        return value if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)) else None
+
+
+def _by_the_prover(left: Expr, right: Expr) -> str | None:
+    """Evidence that two smooth expressions are equal, as they are or with hyperbolic functions written by exponentials."""
+    for by_exp in (False, True):
+        if by_exp and not (left.has(HyperbolicFunction) or right.has(HyperbolicFunction)):
+            return None
+        sides = [e.rewrite(exp) if by_exp else e for e in (left, right)]
+        verdict = check(Identity("as coded", "this project", "The torch code is the equations.", *sides))
+        if verdict.holds is True:
+            return verdict.evidence
+    return None
+
+
+def _draw(letter: Expr, dice: random.Random) -> Rational:
+    while True:
+        value = Rational(dice.randint(-24, 24), dice.choice((1, 2, 4, 5)))
+        if _allowed(letter, value):
+            return value
+
+
+def _allowed(letter: Expr, value: Expr) -> bool:
+    return all(getattr(value, f"is_{fact}", None) in (truth, None) for fact, truth in letter.assumptions0.items())

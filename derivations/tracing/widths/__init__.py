@@ -1,0 +1,1 @@
+"""Proofs for cells of every width: programs recorded and read at unknown sizes."""

@@ -1,0 +1,153 @@
+r"""A module's code recorded with weights of unknown sizes.
+
+torch's own recurrent cells are one operation each, which is written out here as torch's documentation has it: at the sizes of
+a module torch's own parts of it are read and compared with the same equations.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from sympy import Expr, MatrixSymbol, Symbol
+from torch import Tensor, nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.nn.functional import linear
+from torch.overrides import TorchFunctionMode
+
+from derivations.tracing.program import INPUT_WIDTHS, STATE_WIDTHS, Program, as_function, decompositions, next_state
+
+__all__ = ["record_wide"]
+
+# Where torch looks at a size at all it looks at these: no two are equal, nor small multiples or sums of others.
+HINTS = (11, 17, 29, 41, 59, 83, 113)
+
+
+def record_wide(
+    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
+) -> tuple[Program, dict[Any, Expr]]:
+    r"""The program at unknown sizes, and which symbol of torch's is which size.
+
+    Args:    letters: of the parameters, by name, with their shapes; inputs: of the arguments, columns, the state's second.
+    Raises:  ValueError where torch asks something of the sizes, for parameters without a letter, and for buffers.
+    """
+    if list(module.buffers()):
+        raise ValueError("the module has buffers, whose numbers are of one size")
+    names = [name for name, _ in module.named_parameters()]
+    if missing := [name for name in names if name not in letters]:
+        raise ValueError(f"no matrix in the equations is called {missing[0]}")
+    environment, own = ShapeEnv(), dict[Symbol, Any]()
+    columns = [m for part in inputs for m in (part if isinstance(part, tuple) else (part,))]
+    shapes = [_shape(letters[name], parameter.dim()) for name, parameter in module.named_parameters()]
+    free = set().union(*(sympy.sympify(n).free_symbols for shape in [*shapes, *(m.shape for m in columns)] for n in shape))
+    for n, hint in zip(["batch", *sorted(free, key=str)], HINTS, strict=False):
+        symbol = environment.create_symbol(
+            hint, source=ConstantSource(str(n)), dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+        )
+        own[n] = environment.create_symintnode(symbol, hint=hint, source=ConstantSource(str(n)))
+    with FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True):
+        weights = [torch.empty([_evaluated(n, own) for n in shape]) for shape in shapes]
+        samples = [torch.empty(own["batch"], _evaluated(m.shape[0], own)) for m in columns]
+    resized = _resized(module, columns, own)
+    called = as_function(resized, {id(value): value for value in vars(resized).values() if isinstance(value, torch.SymInt)})
+    structure = list[Any]()
+
+    def flat(weights: list[Tensor], samples: list[Tensor]) -> list[Tensor]:
+        given = iter(samples)
+        arguments = tuple(tuple(next(given) for _ in part) if isinstance(part, tuple) else next(given) for part in inputs)
+        with _CellsWrittenOut():
+            leaves, spec = torch.utils._pytree.tree_flatten(called(tuple(weights), arguments))
+        structure.append(spec)
+        return leaves
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        recorded = make_fx(functionalize(flat), tracing_mode="symbolic", decomposition_table=decompositions())(weights, samples)
+    if environment.guards or environment.replacements:
+        raise ValueError(
+            f"torch takes it for certain sizes only ({environment.guards[0].expr if environment.guards else 'some'})"
+        )
+    placeholders = [node.name for node in recorded.graph.nodes if node.op == "placeholder"]
+    own_names = dict(zip(placeholders, [*names, *(m.name for m in columns)], strict=True))
+    rest = iter(placeholders[len(names) :])
+    arguments = {str(k): tuple(next(rest) for _ in (p if isinstance(p, tuple) else (p,))) for k, p in enumerate(inputs)}
+    leaves = next(node for node in recorded.graph.nodes if node.op == "output").args[0]
+    returned, _ = next_state(leaves, structure[0], len(arguments["1"]))
+    several = frozenset(name for name, placed in arguments.items() if len(placed) > 1)
+    program = Program(type(module).__name__, recorded.graph, own_names, {}, arguments, several, "1", returned, True)
+    sizes = {own[n].node.expr: n for n in own if n != "batch"}
+    return program, {**sizes, own["batch"].node.expr: sympy.S.One}
+
+
+def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
+    """The module with its widths unknown too, where they are attributes of the usual names."""
+    resized = copy.copy(module)
+    resized.__dict__ = dict(vars(module))
+    for names, column in zip((INPUT_WIDTHS, STATE_WIDTHS), columns, strict=False):
+        for name in names:
+            if isinstance(vars(module).get(name), int):
+                resized.__dict__[name] = _evaluated(column.shape[0], sizes)
+    return resized
+
+
+def _shape(letter: MatrixSymbol, rank: int) -> tuple[Expr, ...]:
+    return tuple(letter.shape[:rank])
+
+
+def _evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
+    """A size in torch's symbols."""
+    n = sympy.expand(n)
+    return sum((int(factor) * _monomial(rest, sizes) for rest, factor in n.as_coefficients_dict().items()), 0)
+
+
+def _monomial(e: Expr, sizes: Mapping[Any, Any]) -> Any:
+    if e == 1:
+        return 1
+    if not isinstance(e, Symbol):
+        raise ValueError(f"a size {e} is no sum of sizes")
+    return sizes[e]
+
+
+class _CellsWrittenOut(TorchFunctionMode):
+    """torch.rnn_tanh_cell and its kin by their documented equations: their kernels take sizes for numbers."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        written = CELLS.get(getattr(function, "__name__", ""))
+        return (written or function)(*args, **(kwargs or {}))
+
+
+def _preactivations(
+    x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> tuple[Tensor, Tensor]:
+    return linear(x, w_ih, b_ih), linear(h, w_hh, b_hh)
+
+
+def _gru(x: Tensor, h: Tensor, *weights: Any) -> Tensor:
+    (xr, xz, xn), (hr, hz, hn) = (part.split([h.shape[1]] * 3, 1) for part in _preactivations(x, h, *weights))
+    r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+    n = (xn + r * hn).tanh()
+    return n + z * (h - n)
+
+
+def _lstm(x: Tensor, state: tuple[Tensor, Tensor], *weights: Any) -> tuple[Tensor, Tensor]:
+    h, c = state
+    both = _preactivations(x, h, *weights)
+    i, f, g, o = (both[0] + both[1]).split([h.shape[1]] * 4, 1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+CELLS: Mapping[str, Any] = {
+    "rnn_tanh_cell": lambda x, h, *weights: sum(_preactivations(x, h, *weights)).tanh(),  # type: ignore[union-attr]
+    "rnn_relu_cell": lambda x, h, *weights: sum(_preactivations(x, h, *weights)).relu(),  # type: ignore[union-attr]
+    "gru_cell": _gru,
+    "lstm_cell": _lstm,
+}

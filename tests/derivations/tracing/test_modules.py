@@ -1,0 +1,142 @@
+"""torch's and ncps' own cells proved equal to their equations, one line each, for every width."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from ncps.torch.cfc_cell import CfCCell
+from ncps.torch.ltc_cell import LTCCell
+from ncps.wirings import FullyConnected
+from sympy import Dummy, MatrixSymbol, Sum, Symbol, exp, sin, tanh
+from torch import nn
+
+import derivations
+from derivations import UnitEquations, symbolic, verify
+from derivations.tracing.widths.wide import holds_for_every_width
+
+CELLS = {
+    "RNNCell": (nn.RNNCell(2, 3), derivations.rnn_cell()),
+    "GRUCell": (nn.GRUCell(2, 2), derivations.gru_cell()),
+    "LSTMCell": (nn.LSTMCell(2, 2), derivations.lstm_cell()),
+    "CfC": (CfCCell(2, 2, backbone_units=2), derivations.cfc_cell()),
+    "LTC": (LTCCell(FullyConnected(2, 2), 2, ode_unfolds=1), derivations.ltc_cell()),
+}
+
+
+@pytest.mark.parametrize("name", list(CELLS))
+def test_a_cell_is_its_equations_for_every_width(name):
+    verdict = verify(*CELLS[name])
+    assert verdict.holds is True, verdict.evidence
+    assert "of every width" in verdict.evidence
+    assert bool(verdict.defined_on) == (name == "LTC")  # whose denominator may be 0 for negative conductances
+    if name in ("CfC", "LTC"):
+        assert "the last part is the next state" in verdict.evidence
+
+
+def mutated(equations, change):
+    return replace(equations, units={unit: change(rhs) for unit, rhs in equations.units.items()})
+
+
+n, m, i = derivations.rnn_cell().inputs[1].shape[0], derivations.rnn_cell().inputs[0].shape[0], derivations.rnn_cell().index
+WRONG = {
+    "a sign": lambda rhs: -rhs,
+    "a unit too far": lambda rhs: rhs.xreplace({i: n - 1 - i}),
+    "the transpose": lambda rhs: rhs.replace(
+        lambda e: isinstance(e, Sum) and "weight_hh" in str(e),
+        lambda e: Sum(
+            MatrixSymbol("weight_hh", n, n)[e.limits[0][0], i] * MatrixSymbol("h", n, 1)[e.limits[0][0], 0], e.limits[0]
+        ),
+    ),
+    "one input too few": lambda rhs: rhs.replace(
+        lambda e: isinstance(e, Sum) and "weight_ih" in str(e), lambda e: Sum(e.function, (e.limits[0][0], 0, m - 2))
+    ),
+    "another function": lambda rhs: rhs.replace(tanh, sin),
+}
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name):
+    wrong = mutated(derivations.rnn_cell(), WRONG[name])
+    verdict = verify(nn.RNNCell(2, 3), wrong)
+    assert verdict.holds is False
+    assert verdict.replay().differs
+    assert holds_for_every_width(nn.RNNCell(2, 3), wrong) is not None
+
+
+def test_gates_in_another_order_are_refuted():
+    shifted = mutated(
+        derivations.gru_cell(),
+        lambda rhs: rhs.xreplace({MatrixSymbol("bias_ih", 3 * n, 1)[i, 0]: MatrixSymbol("bias_ih", 3 * n, 1)[n + i, 0]}),
+    )
+    assert verify(nn.GRUCell(1, 2), shifted).holds is False
+    assert holds_for_every_width(nn.GRUCell(1, 2), shifted) is not None
+
+
+class Own(nn.Module):
+    def __init__(self, sizes, code):
+        super().__init__()
+        self.input_size, self.hidden_size = sizes
+        self.code = code
+        self.W = nn.Parameter(torch.randn(sizes[1], sizes[0] + sizes[1]))
+        self.b = nn.Parameter(torch.randn(sizes[1]))
+
+    def forward(self, x, h):
+        return self.code(self, x, h)
+
+
+def own_equations(change=lambda e: e):
+    h, x, b, W = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1), MatrixSymbol("b", n, 1), MatrixSymbol("W", n, n + m)
+    j = Dummy("j")
+    inner = Sum(W[i, j] * h[j, 0], (j, 0, n - 1)) + Sum(W[i, n + j] * x[j, 0], (j, 0, m - 1)) + b[i, 0]
+    return UnitEquations({h: change(1 / (1 + exp(-inner)))}, i, (x, h))
+
+
+def test_your_own_cell_of_any_width_reads_concatenated_parts():
+    own = Own((2, 3), lambda self, x, h: torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b))
+    verdict = verify(own, own_equations())
+    assert verdict
+    assert "of every width" in verdict.evidence
+    halved = verify(own, own_equations(lambda e: e / 2))
+    assert halved.holds is False
+
+
+def test_code_that_depends_on_its_width_is_proved_at_its_sizes_only():
+    own = Own(
+        (2, 3), lambda self, x, h: torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b) * (1 if self.W.shape[0] < 7 else 2)
+    )
+    verdict = verify(own, own_equations())
+    assert verdict
+    assert "sizes only" in verdict.evidence
+
+
+def test_a_width_that_is_an_attribute_is_unknown_too():
+    own = Own((2, 3), lambda self, x, h: h * self.hidden_size)
+    h, x = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1)
+    unread = (MatrixSymbol("W", n, n + m), MatrixSymbol("b", n, 1))
+    assert "sizes only" in verify(own, UnitEquations({h: 3 * h[i, 0]}, i, (x, h), unread)).evidence
+    assert "of every width" in verify(own, UnitEquations({h: n * h[i, 0]}, i, (x, h), unread)).evidence
+
+
+def test_a_mean_over_units_is_a_sum_divided_by_their_number():
+    own = Own((2, 3), lambda self, x, h: h - h.mean(-1, keepdim=True))
+    h, x = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1)
+    j = Dummy("j")
+    unread = (MatrixSymbol("W", n, n + m), MatrixSymbol("b", n, 1))
+    verdict = verify(own, UnitEquations({h: h[i, 0] - Sum(h[j, 0], (j, 0, n - 1)) / n}, i, (x, h), unread))
+    assert verdict
+    assert "of every width" in verdict.evidence
+    assert not verify(own, UnitEquations({h: h[i, 0] - Sum(h[j, 0], (j, 0, n - 1)) / 3 + (n - 3) + h[i, 0]}, i, (x, h), unread))
+    only_three = verify(own, UnitEquations({h: h[i, 0] - Sum(h[j, 0], (j, 0, n - 1)) / 3}, i, (x, h), unread))
+    assert only_three
+    assert "sizes only" in only_three.evidence
+
+
+def test_parameters_of_other_shapes_than_in_the_equations_are_refused():
+    with pytest.raises(ValueError, match="other shapes"):
+        verify(nn.GRUCell(2, 3), derivations.lstm_cell())
+
+
+def test_weights_that_a_module_also_keeps_in_a_dict_are_letters_everywhere():
+    system = symbolic(LTCCell(FullyConnected(1, 1), 1, ode_unfolds=1))
+    assert Symbol("cm[0]", real=True) in system.flow.free_symbols
+    assert not system.flow.atoms(Symbol) <= {*system.state, *system.inputs}
