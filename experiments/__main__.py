@@ -102,6 +102,24 @@ def derive(
     return DONE if run(source, form, out) else FAILED
 
 
+def prove(
+    cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE.py:NAME")],
+    *,
+    equations: Annotated[str, tyro.conf.arg(metavar="FILE.py:NAME")],
+) -> int:
+    """Prove that a cell of yours is the equations you have in mind; exit code 1 if that is not proved.
+
+    Runs the files that it names.
+
+    Args:
+        cell: A torch module, or what makes one without arguments.
+        equations: What derivations.verify takes, or a function that makes it, of nothing or of the cell's own equations.
+    """
+    from experiments.prove import run  # noqa: PLC0415
+
+    return DONE if run(cell, equations) else FAILED
+
+
 def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate: Rate = None) -> int:
     """Draw where the Taylor step stops being the field, and what to take instead; writes DIR/index.html.
 
@@ -188,6 +206,7 @@ def study() -> int:
 COMMANDS: dict[str, Callable[..., int]] = {
     "demo": demo,
     "derive": derive,
+    "prove": prove,
     "breakdown": breakdown,
     "train": train,
     "bench": bench,

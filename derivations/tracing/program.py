@@ -29,7 +29,10 @@ from torch.fx.proxy import TracerBase
 from derivations.tracing.readings.operations import has_reading
 
 __all__ = [
+    "INPUT_WIDTHS",
+    "STATE_WIDTHS",
     "Program",
+    "Width",
     "Widths",
     "as_function",
     "call_with",

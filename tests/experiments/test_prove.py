@@ -1,0 +1,68 @@
+"""`ctrnn prove`: exit 0 if proved, 1 if not, 2 for wrong usage, in one line that says what to do."""
+
+import pytest
+
+from experiments.__main__ import main
+
+CELL = """
+import torch
+from sympy import symbols, tanh
+
+class Cell(torch.nn.Module):
+    input_size, hidden_size = 1, 2
+
+    def forward(self, x, h):
+        return torch.tanh(x - h)
+
+class Sorting(Cell):
+    def forward(self, x, h):
+        return h.sort(-1)[0]
+
+x, h1, h2 = symbols("x_1 h_1 h_2")
+right = {h1: tanh(x - h1), h2: tanh(x - h2)}
+wrong = {h1: tanh(x - h1), h2: tanh(x - h1)}
+short = {h1: tanh(x - h1)}
+
+def made(system):
+    return [tanh(system.inputs[0] - h) for h in system.state]
+"""
+
+
+@pytest.fixture
+def cell(tmp_path):
+    (tmp_path / "cell.py").write_text(CELL)
+    return str(tmp_path / "cell.py")
+
+
+@pytest.mark.parametrize("equations", ["right", "made"])
+def test_what_is_proved_ends_with_0(cell, equations, capsys):
+    assert main(["prove", f"{cell}:Cell", "--equations", f"{cell}:{equations}"]) == 0
+    assert capsys.readouterr().out.startswith("holds\n")
+
+
+def test_what_is_refuted_ends_with_1_and_shows_both_sides(cell, capsys):
+    assert main(["prove", f"{cell}:Cell", "--equations", f"{cell}:wrong"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("does not hold")
+    assert "h_2: torch" in out
+
+
+def test_an_operation_without_reading_ends_with_1_and_its_line(cell, capsys):
+    assert main(["prove", f"{cell}:Sorting", "--equations", f"{cell}:right"]) == 1
+    assert "cell.py" in capsys.readouterr().out
+
+
+WRONG_USAGE = {
+    "no equation for h_2": ("{}:Cell", "{}:short"),
+    "FILE.py:NAME": ("{}", "{}:right"),
+    "did you mean 'Cell'": ("{}:Cel", "{}:right"),
+    "there is no file": ("nowhere.py:Cell", "{}:right"),
+    "no torch.nn.Module": ("{}:x", "{}:right"),
+}
+
+
+@pytest.mark.parametrize("words", list(WRONG_USAGE))
+def test_wrong_usage_ends_with_2_and_says_what_is_wrong(cell, words, capsys):
+    module, equations = (place.format(cell) for place in WRONG_USAGE[words])
+    assert main(["prove", module, "--equations", equations]) == 2
+    assert words in capsys.readouterr().err
