@@ -10,6 +10,8 @@ cat([h, rest], -1). Checks of what is passed with a field stand below it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -94,8 +96,8 @@ class VectorField(nn.Module, ABC):
         """The parameters' device; None for a field without parameters."""
         return next((p.device for p in self._tensors()), None)
 
-    def _tensors(self) -> list[Tensor]:
-        return [*self.parameters(), *self.buffers()]
+    def _tensors(self) -> Iterator[Tensor]:
+        return chain(self.parameters(), self.buffers())  # the first of them answers, and every call of the field asks
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"

@@ -55,14 +55,12 @@ class Relaxation(VectorField):
         rate = self._rate(projected, h)
         for name, values in (("candidate", pulled), ("rate", rate)):
             try:
-                fits = torch.broadcast_shapes(values.shape, h.shape) == h.shape
+                values.expand_as(h)  # torch.broadcast_shapes would import SymPy, which takes as long as torch
             except RuntimeError:
-                fits = False
-            if not fits:
                 raise ValueError(
                     f"`{name}` gives values of shape {tuple(values.shape)} for one sample of {self.hidden_size} units; "
                     f"it must give {self.hidden_size}, or 1 for all."
-                )
+                ) from None
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 from torch import Tensor
-from torchdiffeq import odeint
 
 from discretize.errors import Failure, StepError
 from discretize.solvers.engine import SolverState
@@ -91,6 +90,8 @@ class GridEngine(_FixedEngine):
 
     def _grid(self, segment: Segment, h: Tensor, begin: Tensor, length: Tensor, steps: int) -> Tensor:
         """`steps` equal steps from `begin` on, on a clock of shares of `length`, along which each sequence has its own speed."""
+        from torchdiffeq import odeint  # noqa: PLC0415 - loads SciPy, half a second that no other method needs
+
         speed = length.to(device=h.device, dtype=h.dtype)
 
         def counted(share: Tensor, h: Tensor) -> Tensor:
