@@ -54,7 +54,7 @@ def _solved(
         k = sum(knot <= start for knot in knots.tolist()) - 1
 
         def slope(t: float, y: np.ndarray, k: int = k) -> np.ndarray:
-            return field(signal(k, t), torch.from_numpy(y).reshape(h0.shape)).numpy().ravel()
+            return field.flow(field.project(signal(k, t)), torch.from_numpy(y).reshape(h0.shape)).numpy().ravel()
 
         h = solve_ivp(slope, (start, end), h, method=method, rtol=1e-11, atol=1e-13).y[:, -1]
         if end in wanted:

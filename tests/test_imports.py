@@ -38,9 +38,14 @@ def tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(), str(file))
 
 
+@functools.cache
+def nodes(file: Path) -> list[ast.AST]:
+    return list(ast.walk(tree(file)))
+
+
 def names_imported(file: Path) -> Iterator[tuple[str, str]]:
     """(module, name) of every import wherever it stands; the name is empty for a whole module, also by `import_module`."""
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from ((name.name, "") for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -157,7 +162,7 @@ def test_nothing_private_is_used_elsewhere():
         here = {name for module, name in named if f"{module}.{name}" in modules}
         private += [
             f"{place(file)} uses {node.value.id}.{node.attr}"
-            for node in ast.walk(tree(file))
+            for node in nodes(file)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in here
             if node.attr.startswith("_") and node.attr != "__doc__"
         ]
@@ -230,9 +235,7 @@ def test_every_name_a_module_exports_is_defined_in_it():
         if file.name not in ("__init__.py", "__main__.py"):
             defined = {node.name for node in tree(file).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
             # Names that are assigned, also several at once: a, b = ...
-            defined |= {
-                node.id for node in ast.walk(tree(file)) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            }
+            defined |= {node.id for node in nodes(file) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
             assert set(exported(file) or ()) <= defined, place(file)
 
 

@@ -108,6 +108,7 @@ def test_bad_input_is_refused_in_words(name):
     assert caught.type is error
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_in_the_same_words_where_assert_is_switched_off():
     done = subprocess.run(
         [sys.executable, "-O", __file__],
