@@ -207,7 +207,7 @@ def test_tries_that_left_the_domain_leave_no_nan_in_anyones_gradient(method, mem
 
     field.flow = flow
     path = ctrnn.HeldPath(xs.requires_grad_(), [0.0, 2.0])
-    solved = integrate(field, path, h0, ts, method=method, rtol=1e-4, atol=1e-4, gradient=memory and Checkpointed(memory))
+    solved = integrate(field, path, h0, ts, method=method, rtol=1e-3, atol=1e-3, gradient=memory and Checkpointed(memory))
     grads = torch.autograd.grad(solved.hs[-1].sum(), [h0, xs, field.k])
     # h = (h0^-1/2 + k e^x t / 2)^-2
     h = (h0**-0.5 + field.k * xs[0].exp() * 2.0 / 2) ** -2

@@ -9,7 +9,7 @@ import ctrnn
 from discretize import ContinuousRNN, Euler, integrate
 from discretize.solvers import adaptive
 
-EXACT = {"rtol": 1e-10, "atol": 1e-12}
+EXACT = {"method": "dopri8", "rtol": 1e-10, "atol": 1e-12}
 
 
 def differences(f, times, width=1e-5):
