@@ -15,6 +15,7 @@ from derivations.argument.clocks import change_of_time as change_of_time, clock 
 from derivations.argument.taylor import euler_step as euler_step, dropped as dropped
 from derivations.tracing.symbolic import symbolic as symbolic
 from derivations.tracing.proof import verify as verify
+from derivations.tracing.gradient import verify_gradient as verify_gradient
 from derivations.tracing.reading import UnknownOperation as UnknownOperation
 from derivations.agreement import agreement_identities as agreement_identities
 from derivations.argument.power_decay import misprints as misprints

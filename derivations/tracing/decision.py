@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sympy import Basic, Expr, Rational, S, Symbol, exp
+import sympy
+from sympy import Basic, Dummy, Expr, Ne, Rational, S, Symbol, exp
 from sympy.core.function import AppliedUndef
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
@@ -65,7 +66,8 @@ class _Question:
         if a == b:
             return "equal as written"
         corners = kinks([a, b])
-        cases = [[a, b]] if not corners or len(corners) > MOST_KINKS else list(smooth_cases([a, b]))
+        never_zero = [c.lhs - c.rhs for c in self.uncarried if isinstance(c, Ne)]
+        cases = [[a, b]] if not corners or len(corners) > MOST_KINKS else list(smooth_cases([a, b], never_zero))
         words = []
         for left, right in cases:
             if (proof := _by_the_prover(left, right)) is None:
@@ -114,6 +116,8 @@ class _Question:
 
 def _by_the_prover(left: Expr, right: Expr) -> str | None:
     """Evidence that two smooth expressions are equal, as they are or with hyperbolic functions written by exponentials."""
+    if _same_fraction(left, right):
+        return "equal as rational functions"
     for by_exp in (False, True):
         if by_exp and not (left.has(HyperbolicFunction) or right.has(HyperbolicFunction)):
             return None
@@ -122,6 +126,18 @@ def _by_the_prover(left: Expr, right: Expr) -> str | None:
         if verdict.holds is True:
             return verdict.evidence
     return None
+
+
+def _same_fraction(left: Expr, right: Expr) -> bool:
+    """Whether two sides are the same fraction in letters, exponentials and other functions, each taken for a letter."""
+    difference = left - right
+    functions = difference.atoms(sympy.Function)
+    letters: dict[Expr, Expr] = {}
+    for e in sorted(functions, key=str):
+        inverse = exp(-e.args[0]) if isinstance(e, exp) else None
+        letters[e] = 1 / letters[inverse] if inverse in letters else Dummy("f")
+    numerator, _ = sympy.fraction(sympy.together(difference.xreplace(letters)))
+    return bool(sympy.expand(numerator) == 0)
 
 
 def _draw(letter: Expr, dice: random.Random) -> Rational:

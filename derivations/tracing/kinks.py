@@ -7,7 +7,7 @@ shown; a case that cannot be, and is not seen to be none, is one too many and do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 from sympy import Abs, Basic, Dummy, Expr, Max, Min, Piecewise, S, Symbol, sign
@@ -31,10 +31,11 @@ def kinks(expressions: Sequence[Expr]) -> list[Expr]:
     return list(found)
 
 
-def smooth_cases(expressions: Sequence[Expr]) -> Iterator[list[Expr]]:
-    """The expressions in every case of the signs of their kinks."""
+def smooth_cases(expressions: Sequence[Expr], never_zero: Collection[Expr] = ()) -> Iterator[list[Expr]]:
+    """The expressions in every case of the signs of their kinks, some of which may be known not to be 0."""
+    never = {_primitive(k * d) for d in never_zero for k in (1, -1)}
     differences = kinks(expressions)
-    for signs in product((1, -1, 0), repeat=len(differences)):
+    for signs in product(*((1, -1) if d in never else (1, -1, 0) for d in differences)):
         known = dict(zip(differences, signs, strict=True))
         try:
             resolved = [_resolve(e, known) for e in expressions]
@@ -47,7 +48,8 @@ def smooth_cases(expressions: Sequence[Expr]) -> Iterator[list[Expr]]:
             values = _told_by(*told[place])
             resolved = [e.xreplace(values) for e in resolved]
             told = [(d.xreplace(values), k) for d, k in told]
-        yield resolved
+        if all(_sign_of(d, {}) in (None, k) for d, k in told):
+            yield resolved
 
 
 def _looks_at(node: Basic) -> tuple[Expr, ...]:
@@ -127,8 +129,11 @@ def _check_ranges(told: Sequence[tuple[Expr, int]]) -> None:
     """Raise where no number is on the sides of its thresholds that the case says."""
     least: dict[Symbol, tuple[Expr, bool]] = {}
     most: dict[Symbol, tuple[Expr, bool]] = {}
+    seen: dict[Expr, int] = {}
     for difference, k in told:
-        if _sign_of(difference, {}) not in (None, k):
+        before = _sign_of(difference, seen)
+        seen[_primitive(difference)] = k
+        if before not in (None, k) or (k == 0 and difference.is_zero is False):
             raise _Impossible
         if (line := _line(difference)) is None or not line[2].is_Rational:
             continue

@@ -33,7 +33,7 @@ FIRST = ("logsumexp", "cumsum", "_softmax", "_log_softmax", "select", "slice", "
 ALONG = {
     **dict.fromkeys(("sum", "mean", "prod", "amax", "amin", "max", "min", "var"), (1, True)),
     **dict.fromkeys(FIRST, (1, False)),
-    **dict.fromkeys(("split_with_sizes", "split", "chunk"), (2, False)),
+    **dict.fromkeys(("split_with_sizes", "split", "chunk", "slice_scatter", "select_scatter"), (2, False)),
     **dict.fromkeys(("linalg_vector_norm", "roll"), (2, True)),
 }
 WHOLE = 2**63 - 1  # the end of a slice that has none

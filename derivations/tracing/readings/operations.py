@@ -123,6 +123,18 @@ def _slice(x: Entries, dim: int = 0, start: int | None = None, end: int | None =
     return np.moveaxis(np.moveaxis(x, dim, 0)[slice(start, end, step)], 0, dim)
 
 
+def _slice_scatter(x: Entries, part: Entries, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Entries:
+    whole = x.copy()
+    np.moveaxis(whole, dim, 0)[slice(start, end, step)] = np.moveaxis(part, dim, 0)
+    return whole
+
+
+def _select_scatter(x: Entries, part: Entries, dim: int, index: int) -> Entries:
+    whole = x.copy()
+    np.moveaxis(whole, dim, 0)[index] = part
+    return whole
+
+
 def _integers(x: Any) -> Any:
     return None if x is None else np.vectorize(lambda v: int(v.expr), otypes=[int])(x)
 
@@ -165,6 +177,8 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "split": _split,
     "split_with_sizes": _split,
     "slice": _slice,
+    "slice_scatter": _slice_scatter,
+    "select_scatter": _select_scatter,
     "select": lambda x, dim, index: np.asarray(np.take(x, index, axis=dim), dtype=object),
     "flip": np.flip,
     "roll": _roll,

@@ -159,13 +159,22 @@ def assuming(conditions: Iterable[Any]) -> tuple[dict[Expr, Dummy], set[Basic]]:
     """Letters that carry conditions on single letters as assumptions, and the conditions that no letter can carry."""
     facts: dict[Expr, dict[str, bool]] = {}
     left: set[Basic] = set()
-    for condition in (c for given in conditions for c in (given.args if isinstance(given, And) else (given,))):
+    for condition in (c for given in conditions for c in _parts(given)):
         known = _fact(condition)
         if known is None:
             left.add(condition)
         else:
             facts.setdefault(known[0], {}).update({known[1]: True})
     return {u: Dummy(str(u), real=True, **known) for u, known in facts.items() if _consistent(known)}, left
+
+
+def _parts(condition: Any) -> Iterable[Any]:
+    """All of several conditions; a product is not 0 if no factor is."""
+    if isinstance(condition, And):
+        return condition.args
+    if isinstance(condition, Ne) and condition.rhs == 0 and isinstance(condition.lhs, sympy.Mul):
+        return [Ne(factor, 0) for factor in condition.lhs.args if not factor.is_number]
+    return (condition,)
 
 
 def _fact(condition: Any) -> tuple[Expr, str] | None:

@@ -1,0 +1,65 @@
+"""Autograd's gradient of a module is the derivative of its equations; a backward pass that is wrong is refuted."""
+
+import pytest
+import torch
+from torch import nn
+
+import ctrnn
+from derivations import verify_gradient
+
+
+class Doubling(torch.autograd.Function):
+    """Twice the gradient of what it computes."""
+
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, v):
+        return 2 * v
+
+
+class Cell(nn.Module):
+    def __init__(self, code):
+        super().__init__()
+        self.input_size, self.hidden_size, self.code = 1, 2, code
+        self.w = nn.Parameter(torch.ones(2))
+
+    def forward(self, x, h):
+        return self.code(self, x, h)
+
+
+RIGHT = {
+    "RNNCell": nn.RNNCell(1, 2),
+    "GRUCell": nn.GRUCell(1, 1),
+    "a field": ctrnn.leaky(1, 2),
+    "softmax": Cell(lambda self, x, h: torch.softmax(self.w * h, -1) * x),
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT))
+def test_the_gradient_is_the_derivative(name):
+    verdict = verify_gradient(RIGHT[name])
+    assert verdict.verdict == "holds", verdict.evidence
+    assert "every vector v" in verdict.evidence
+
+
+@pytest.mark.slow
+def test_the_gradient_of_the_lstm_is_the_derivative():
+    assert verify_gradient(nn.LSTMCell(1, 1)).verdict == "holds"
+
+
+def test_corners_are_left_out():
+    verdict = verify_gradient(Cell(lambda self, x, h: torch.relu(self.w * h) + h.abs()))
+    assert verdict.holds is True
+    assert len(verdict.defined_on) == 4
+
+
+@pytest.mark.parametrize(
+    "code",
+    [lambda self, x, h: Doubling.apply(h) * x, lambda self, x, h: h.detach() * h + self.w * x],
+    ids=["a backward pass of its own", "a part detached"],
+)
+def test_a_wrong_gradient_is_refuted(code):
+    assert verify_gradient(Cell(code)).holds is False
