@@ -34,24 +34,24 @@ SETTINGS = {
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 @pytest.mark.parametrize("path_kind", [pytest.param(ctrnn.HeldPath, marks=pytest.mark.slow), ctrnn.HermitePath])
-@each("memory", [1, 2e5])
-def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind, memory):
+def test_the_gradient_in_blocks_is_the_gradient(settings, path_kind):
     field = problems.NAMED_FIELDS["gated per unit"](2, 3)
     whole, at_once = gradients(field, path_kind, fused=False, **settings)
-    parts, in_blocks = gradients(field, path_kind, gradient=Checkpointed(memory), **settings)
-    assert torch.equal(in_blocks.hs, at_once.hs)
-    assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
-    for ours, expected in zip(parts, whole, strict=True):
-        assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))  # sums in another order
+    for memory in (1, 2e5):
+        parts, in_blocks = gradients(field, path_kind, gradient=Checkpointed(memory), **settings)
+        assert torch.equal(in_blocks.hs, at_once.hs)
+        assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
+        for ours, expected in zip(parts, whole, strict=True):
+            assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))  # sums in another order
 
 
 @each("name", ["lstm", "gated power 2", "gated network"])
 def test_blocks_end_wherever_the_budget_does(name):
     """Within segments too, and where sequences have times of their own."""
     field = problems.NAMED_FIELDS[name](2, 3)
-    whole, _ = gradients(field, own=True, rtol=1e-7, atol=1e-7)
+    whole, _ = gradients(field, own=True, rtol=1e-5, atol=1e-5)
     for memory in (1, 1e5):
-        parts, solved = gradients(field, own=True, rtol=1e-7, atol=1e-7, gradient=Checkpointed(memory))
+        parts, solved = gradients(field, own=True, rtol=1e-5, atol=1e-5, gradient=Checkpointed(memory))
         for ours, expected in zip(parts, whole, strict=True):
             assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))
         assert solved.stats["nfe_backward"] == solved.stats["nfe"]  # each evaluation a second time, and no more
