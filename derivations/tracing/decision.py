@@ -35,7 +35,8 @@ class _Question:
         # Plain letters for h_1(t), ...: at one time they are as free.
         values = set().union(*(e.atoms(AppliedUndef) for e in (*left, *right, *conditions)))
         plain = {u: Symbol(str(u), real=True) for u in values}
-        carried, self.uncarried = assuming(c.xreplace(plain) for c in conditions)
+        self.plain = [c.xreplace(plain) for c in conditions]
+        carried, self.uncarried = assuming(self.plain)
         self.meaning = {v: u for u, v in plain.items()}
         self.meaning = {**self.meaning, **{v: self.meaning.get(u, u) for u, v in carried.items()}}
         self.names = {**{u: carried.get(v, v) for u, v in plain.items()}, **carried}
@@ -44,6 +45,8 @@ class _Question:
         self.uncarried = {c.xreplace(carried) for c in self.uncarried}
 
     def decide(self) -> Verdict:
+        if not self._is_defined_somewhere():
+            return self._verdict(UNDECIDED, "no numbers were found at which both sides are defined")
         proofs: list[str] = []
         for unit, (a, b) in enumerate(zip(self.left, self.right, strict=True), 1):
             if (refutation := self._refuted(a, b, 3)) is not None:
@@ -58,6 +61,15 @@ class _Question:
                 return self._fails(unit, *refutation)
             proofs.append(proof)
         return self._verdict(HOLDS_ASSUMING if self.conditions else HOLDS, "; ".join(dict.fromkeys(proofs)))
+
+    def _is_defined_somewhere(self) -> bool:
+        """Whether all conditions hold together at some point: of what is nowhere defined anything is true."""
+        letters, dice = sorted(set().union(*(c.free_symbols for c in self.plain)), key=str), random.Random(0)
+        for _ in range(TRIALS if self.plain else 0):
+            point = {u: _draw(u, dice) for u in letters}
+            if all(c.xreplace(point) == S.true for c in self.plain):
+                return True
+        return not self.plain
 
     def _verdict(self, word: str, evidence: str) -> Verdict:
         return Verdict(word, 0.0, evidence, defined_on=ordered(self.conditions))
