@@ -102,7 +102,8 @@ def test_your_own_cell_of_any_width_reads_concatenated_parts():
 
 def test_code_that_depends_on_its_width_is_proved_at_its_sizes_only():
     own = Own(
-        (2, 3), lambda self, x, h: torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b) * (1 if self.W.shape[0] < 7 else 2)
+        (2, 3),
+        lambda self, x, h: torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b) * (1 if self.W.shape[0] < 10**6 else 2),
     )
     verdict = verify(own, own_equations())
     assert verdict

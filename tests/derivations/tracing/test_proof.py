@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from sympy import Abs, Derivative, Eq, Function, Integral, Piecewise, Rational, Symbol, exp, log, sqrt, symbols, tanh
+from sympy import Abs, Derivative, Eq, Function, Integral, Piecewise, Rational, Symbol, exp, log, sign, sqrt, symbols, tanh
 from torch import nn
 
 import ctrnn
 from derivations import symbolic, verify
+from derivations.tracing.kinks import smooth_cases
 
 
 class Rotation(ctrnn.VectorField):
@@ -146,6 +147,19 @@ def test_of_what_is_defined_nowhere_nothing_is_proved():
 def test_numbers_at_which_the_code_is_undefined_refute_nothing():
     # They differ for h < 0, where torch says nan.
     assert verify(Step(lambda self, x, h: h.sqrt() * h.sqrt()), [Abs(h1), Abs(h2)]).holds is True
+
+
+def test_nor_do_they_where_two_letters_tell_where_it_is_defined():
+    code = Step(lambda self, x, h: (h - h.flip(-1)).sqrt().square() * torch.tensor([1.0, 0.0]))
+    assert verify(code, [Abs(h1 - h2), 0 * h1]).holds is not False
+
+
+def test_equations_that_differ_at_one_point_only_are_refuted_there():
+    code = Step(lambda self, x, h: torch.where(h >= 0, 1.0, -1.0))
+    verdict = verify(code, [sign(h) for h in (h1, h2)])
+    assert verdict.holds is False
+    assert verdict.replay().differs
+    assert [a == b for a, b in smooth_cases([sign(h1), Piecewise((1, h1 >= 0), (-1, True))])] == [True, True, False]
 
 
 def test_counterexamples_are_plain_and_torch_confirms_them():
