@@ -52,9 +52,9 @@ def test_help_calls_itself_ctrnn_and_lists_the_commands():
 
 def test_wrong_usage_is_2_and_names_what_is_near(capsys):
     cases = [
-        ([], "Expected one of {demo, derive, breakdown, train, bench, study}"),
+        ([], "Expected one of {demo, derive, prove, breakdown, train, bench, study}"),
         (["dmeo"], "there is no command 'dmeo'; did you mean 'demo'?"),
-        (["qqq"], "there is no command 'qqq'; there is demo, derive, breakdown, train, bench, study."),
+        (["qqq"], "there is no command 'qqq'; there is demo, derive, prove, breakdown, train, bench, study."),
         (["--verison"], "there is no option '--verison'; did you mean '--version'?"),
         (["demo", "--inptu", "x.csv"], "--input FILE"),
         (["demo", "extra"], "extra"),
