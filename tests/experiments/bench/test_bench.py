@@ -31,6 +31,14 @@ from experiments.usage import UsageError
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _few_objects():
+    """Garbage is collected before every run: not among all that other files have made, which takes most of their time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 class Clock:
     """Shows the time that was spent with it, faster or slower by the round."""
 
