@@ -1,46 +1,28 @@
-r"""Identities lhs = rhs, and the decision: proved by SymPy, refuted by rational numbers, or undecided.
+r"""Identities lhs = rhs, and the decision: proved by a certificate, refuted by rational numbers, or undecided.
 
-    lhs = rhs holds    when every entry of lhs - rhs simplifies to exactly 0
-    it fails           when exact rational numbers are found at which lhs - rhs is not 0
-    otherwise          it is undecided, which is never a yes
-
-Where |u| or sign(u) of a real letter stands, the proof splits into u > 0, u < 0 and u = 0. Numbers only ever refute.
+lhs = rhs holds    when a certificate shows it that the checker accepts, where both sides are defined
+it fails           when rational numbers are found at which both sides are defined and certainly differ
+otherwise          it is undecided, which is never a yes
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
-from sympy import (
-    Abs,
-    Expr,
-    Float,
-    ImmutableDenseMatrix,
-    MatrixBase,
-    Rational,
-    Symbol,
-    cancel,
-    expand,
-    expand_mul,
-    nan,
-    sign,
-    simplify,
-    zoo,
-)
+from sympy import Basic, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
-from derivations.prover import symbols
-from derivations.prover.refutation import free_values, refuted_at
+from derivations.certificates.equality import constant_gap, prove_equal
+from derivations.certificates.numbers import TRIALS, as_sympy, on_the_surface, refuted
+from derivations.certificates.reading import Reading, Unreadable
+from derivations.checker.terms import Term, add, number, taken
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 
-__all__ = ["DIFFERENCE", "Identity", "check", "column"]
+__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column"]
 
-# A few points before the costly proofs, which a wrong identity should not have to wait for; more after they failed.
-TRIALS_BEFORE, TRIALS_AFTER = 3, 24
-MOST_SPLIT_LETTERS = 4
+TRIALS_BEFORE = 4
 # What stands in a counterexample when there are no letters to give numbers to.
 DIFFERENCE = Symbol("difference")
 
@@ -86,38 +68,69 @@ def check(identity: Identity) -> Verdict:
     r"""Prove or refute an identity, or say that neither was possible.
 
     Args:    identity: what is claimed.
-    Returns: a `Verdict`; one refuted entry of a matrix refutes it, one undecided entry leaves it undecided.
+    Returns: a `Verdict` with its certificate; one refuted entry of a matrix refutes it, one undecided entry leaves it
+             undecided. What is proved is said where both sides are defined: `defined_on` names what the letters'
+             assumptions do not say of that.
     Source:  this project.
     """
+    start, reading, pairs, unread = perf_counter(), Reading(), [], []
+    for n, (left, right) in enumerate(zip(_entries(identity.lhs), _entries(identity.rhs), strict=True), 1):
+        try:
+            pairs.append((taken(reading.term(left)), taken(reading.term(right))))
+        except (Unreadable, ValueError) as unknown:
+            unread.append(f"entry {n}: {unknown} is not read by the checker")
+    found = check_terms(reading, pairs)
+    if unread and found.holds is not False:
+        return Verdict(UNDECIDED, perf_counter() - start, "; ".join(unread))
+    word = HOLDS_ASSUMING if identity.assumptions and found else found.verdict
+    return replace(found, verdict=word, seconds=perf_counter() - start)
+
+
+def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:
+    """`check` for terms that are read: all pairs are equal, or one differs."""
     start = perf_counter()
 
-    def verdict(word: str, evidence: str, counterexample: Mapping[Expr, Rational] | None = None) -> Verdict:
-        return Verdict(word, perf_counter() - start, evidence, counterexample)
+    def verdict(word: str, evidence: str, **more: Any) -> Verdict:
+        return Verdict(word, perf_counter() - start, evidence, **more)
 
-    proofs, undecided = [], []
-    for number, difference in enumerate(identity.differences(), 1):
-        bare, meanings = _abstract(difference)
-        dice = random.Random(0)
-        proof = _quick_proof(bare)
-        refutation = None if proof else refuted_at(bare, meanings, dice, TRIALS_BEFORE)
-        if proof is None and refutation is None:
-            proof = _slow_proof(bare)
-            refutation = None if proof else refuted_at(bare, meanings, dice, TRIALS_AFTER)
-        if refutation is not None:
-            counterexample, value = refutation
-            return verdict(
-                FAILS,
-                f"entry {number}: lhs - rhs = {value.evalf(8)} at the counterexample",
-                counterexample or {DIFFERENCE: value},
-            )
+    certificates: list[dict[str, Any]] = []
+    conditions: dict[Basic, None] = {}
+    undecided = []
+    for n, (lhs, rhs) in enumerate(pairs, 1):
+        claim = {"lhs": lhs, "rhs": rhs, "facts": reading.facts}
+        # A few numbers before the costly proof, which a wrong identity should not have to wait for; more after it failed.
+        found, proof = refuted(lhs, rhs, reading.facts, range(TRIALS_BEFORE)), None
+        if found is None:
+            proof = prove_equal(lhs, rhs, reading)
+            found = refuted(lhs, rhs, reading.facts, range(TRIALS_BEFORE, TRIALS)) if proof is None else None
+        if found is not None:
+            numbers, value = found
+            seen = {*on_the_surface(lhs), *on_the_surface(rhs)}
+            shown = {reading.letters[letter]: as_sympy(x) for letter, x in numbers.items() if letter in seen}
+            difference = as_sympy(value)
+            evidence = f"entry {n}: lhs - rhs = {difference.evalf(8)} at the counterexample"
+            certificate = {"rule": "differs", **claim, "numbers": numbers}
+            return verdict(FAILS, evidence, counterexample=shown or {DIFFERENCE: difference}, certificate=(certificate,))
+        if proof is None and (gap := constant_gap(lhs, rhs, reading)) is not None:
+            difference, shifted = as_sympy(gap[0]), add(rhs, number(int(gap[0].p), int(gap[0].q)))
+            certificate = {"rule": "equal", **claim, "rhs": shifted, "proof": gap[1]}
+            evidence = f"entry {n}: lhs - rhs = {difference} everywhere"
+            return verdict(FAILS, evidence, counterexample={DIFFERENCE: difference}, certificate=(certificate,))
         if proof is None:
-            undecided.append(number)
-        else:
-            proofs.append(proof)
+            undecided.append(f"entry {n} is neither seen to be equal nor to differ")
+            continue
+        certificates.append({"rule": "equal", **claim, "proof": proof[0]})
+        conditions.update(dict.fromkeys(reading.relation(*condition) for condition in proof[1]))
     if undecided:
-        return verdict(UNDECIDED, f"SymPy neither reduces lhs - rhs to 0 nor finds it different from 0 (entries {undecided})")
-    evidence = "lhs - rhs is 0: " + ", ".join(dict.fromkeys(proofs))
-    return verdict(HOLDS_ASSUMING if identity.assumptions else HOLDS, evidence)
+        return verdict(UNDECIDED, "; ".join(undecided))
+    return verdict(HOLDS, _how(certificates), defined_on=tuple(conditions), certificate=tuple(certificates))
+
+
+def _how(certificates: list[Any]) -> str:
+    cases = max((len(c["proof"]["cases"]) for c in certificates), default=1)
+    if all(c["lhs"] == c["rhs"] for c in certificates):
+        return "both sides are one expression"
+    return "both sides are one quotient of polynomials" + (f", in each of {cases} cases of sign" if cases > 1 else "")
 
 
 def _shape(side: Expr | MatrixBase) -> tuple[int, ...]:
@@ -126,48 +139,6 @@ def _shape(side: Expr | MatrixBase) -> tuple[int, ...]:
 
 def _entries(side: Expr | MatrixBase) -> list[Expr]:
     return list(side) if isinstance(side, MatrixBase) else [side]
-
-
-def _abstract(difference: Expr) -> tuple[Expr, dict[Expr, Expr]]:
-    """The difference with a letter for each h(t), c'(t), ..., and what the letters stand for.
-
-    At one time the values of a function and of its derivatives are free of one another, so nothing is lost. `doit` first:
-    a derivative that can be carried out is not free.
-    """
-    difference = difference.doit()
-    letters = {quantity: symbols.stand_in(quantity) for quantity in free_values(difference)}
-    bare = difference.xreplace(letters)
-    return bare, {**{v: k for k, v in letters.items()}, **{u: u for u in bare.free_symbols - set(letters.values())}}
-
-
-def _quick_proof(bare: Expr) -> str | None:
-    if bare == 0:
-        return "equal as written"
-    return "expanded" if expand(bare) == 0 else None
-
-
-def _slow_proof(bare: Expr) -> str | None:
-    unsigned = sorted(_letters_of_unknown_sign(bare), key=str)
-    if not unsigned or len(unsigned) > MOST_SPLIT_LETTERS:
-        return _reduction(bare)
-    for signs in product((1, -1, 0), repeat=len(unsigned)):
-        case = bare.subs({u: k * symbols.positive(u) for u, k in zip(unsigned, signs, strict=True)})
-        if case.has(nan, zoo) or _reduction(case) is None:
-            return None
-    return f"in each of {3 ** len(unsigned)} cases of sign"
-
-
-def _letters_of_unknown_sign(bare: Expr) -> set[Symbol]:
-    inside = set().union(*(node.free_symbols for node in bare.atoms(Abs, sign)))
-    return {u for u in inside if u.is_real and u.is_nonnegative is None and u.is_nonpositive is None}
-
-
-def _reduction(bare: Expr) -> str | None:
-    # From cheap to costly; `cancel` settles sigmoids, which are rational in exponentials.
-    for name, reduced in (("expanded", expand), ("multiplied out", expand_mul), ("cancelled", cancel), ("simplified", simplify)):
-        if reduced(bare) == 0:
-            return name
-    return None
 
 
 def column(*entries: Expr) -> ImmutableDenseMatrix:

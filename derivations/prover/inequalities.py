@@ -1,62 +1,49 @@
-r"""Inequalities on a region, proved by signs that SymPy reads, refuted by rational points."""
+r"""Inequalities on a region, proved by a certificate of sign, refuted by rational points."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from time import perf_counter
 from typing import Any
 
-from sympy import (
-    Basic,
-    Dummy,
-    Expr,
-    LessThan,
-    Rational,
-    S,
-    StrictLessThan,
-    Symbol,
-    expand,
-    factor,
-    fraction,
-    oo,
-    powdenest,
-    powsimp,
-    simplify,
-    together,
-)
+from flint import fmpq
+from sympy import Basic, Expr, LessThan, S, StrictLessThan, Symbol, oo
 
-from derivations.prover.identity import DIFFERENCE, Identity, check
-from derivations.prover.limits import limit_or_none
-from derivations.prover.refutation import NOTICEABLE, certain_value, random_rational
+from derivations.certificates.equality import prove_equal
+from derivations.certificates.numbers import as_sympy, free_quantities, random_numbers
+from derivations.certificates.reading import Reading, Unreadable
+from derivations.certificates.signs import prove_sign
+from derivations.checker.numbers import exact
+from derivations.checker.rational import NotShown
+from derivations.checker.rules import NOT_NEGATIVE, POSITIVE, Region, less, not_less, within
+from derivations.checker.terms import Term, add, neg, taken
+from derivations.prover.identity import DIFFERENCE
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
 __all__ = ["Less"]
 
 # Points tried against an inequality, before its proof and in all.
 POINTS_BEFORE, POINTS = 12, 200
-Region = Mapping[Symbol, tuple[Expr | int, Expr | int]]
 
 
 @dataclass(frozen=True)
 class Less:
     r"""lower <= upper (lower < upper if strict) for all letters as their assumptions and `region` allow.
 
-    The proof is one of sign: upper - lower, or the expression it is `rewritten` to, has a sign SymPy can read once letters
-    from a bounded region are written with positive ones; or it starts at 0 or above and its derivative in a letter
-    of `rising` is proved positive in the same way, again and again.
+    The proof is one of sign: that of upper - lower, or of the expression it is `rewritten` to, shows in its factors, or a
+    factor starts at 0 or above and rises in a positive letter, as its derivative is proved positive in the same way.
 
     Args:    lower, upper; strict; region: (from, to) for letters, ends not included; rewritten: an expression equal to
-             upper - lower; rising: letters to take derivatives in, one after the other.
+             upper - lower; rising: letters to take derivatives in first.
     Source:  this project.
     """
 
     lower: Expr
     upper: Expr
     strict: bool = False
-    region: Region | None = None
+    region: Mapping[Symbol, tuple[Expr | int, Expr | int]] | None = None
     rewritten: Expr | None = None
     rising: tuple[Symbol, ...] = ()
     kind = "inequality on a region"
@@ -72,113 +59,105 @@ class Less:
         return (relation(self.lower, self.upper, evaluate=False), *bounds)
 
     def decide(self) -> Verdict:
-        start = perf_counter()
+        start, reading = perf_counter(), Reading()
 
-        def verdict(word: str, evidence: str, numbers: Mapping[Expr, Any] | None = None) -> Verdict:
-            return Verdict(word, perf_counter() - start, evidence, numbers)
+        def verdict(word: str, evidence: str, **more: Any) -> Verdict:
+            return Verdict(word, perf_counter() - start, evidence, **more)
 
-        gap, points = self.upper - self.lower, self._points()
+        try:
+            lower, upper = taken(reading.term(S(self.lower))), taken(reading.term(S(self.upper)))
+            region = [
+                (reading.term(x), reading.end(S(low)), reading.end(S(high))) for x, (low, high) in (self.region or {}).items()
+            ]
+            gap = add(upper, neg(lower)) if self.rewritten is None else reading.term(S(self.rewritten))
+        except (Unreadable, ValueError) as unknown:
+            return verdict(UNDECIDED, f"{unknown} is not read by the checker")
+        claim = {"lower": lower, "upper": upper, "strict": self.strict, "region": region, "facts": reading.facts}
         # A few points before the costly proof, which a wrong inequality should not have to wait for; the rest after it failed.
-        found = _negative(gap, islice(points, POINTS_BEFORE), self.strict)
-        gap_as_read, how = gap if self.rewritten is None else self.rewritten, None
-        if found is None:
-            if self.rewritten is not None and not (same := check(Identity("", "", "", gap, self.rewritten))).holds:
-                return verdict(UNDECIDED, f"upper - lower could not be rewritten: {same.evidence}")
-            how = _sign(gap_as_read, dict(self.region or {}), self.strict, self.rising, 4)
-            found = _negative(gap, points, self.strict) if how is None else None
+        found = self._refuted(lower, upper, region, reading, range(POINTS_BEFORE))
+        proof = None if found else self._proof(lower, upper, gap, region, reading)
+        found = (
+            self._refuted(lower, upper, region, reading, range(POINTS_BEFORE, POINTS))
+            if found is None and proof is None
+            else found
+        )
         if found is not None:
-            values, value = found
-            return verdict(FAILS, f"upper - lower = {value.evalf(8)} at the counterexample", values or {DIFFERENCE: value})
-        if how is None:
-            return verdict(UNDECIDED, "SymPy does not find the sign of upper - lower, and no numbers refute it")
-        return verdict(HOLDS, f"upper - lower is {'positive' if self.strict else 'not negative'}: {how}")
+            numbers, value = found
+            shown = {reading.letters[letter]: as_sympy(x) for letter, x in numbers.items()}
+            gap_there = as_sympy(value)
+            evidence = f"upper - lower = {gap_there.evalf(8)} at the counterexample"
+            certificate = {"rule": "not less", **claim, "numbers": numbers}
+            return verdict(FAILS, evidence, counterexample=shown or {DIFFERENCE: gap_there}, certificate=(certificate,))
+        if proof is None:
+            return verdict(UNDECIDED, "the sign of upper - lower does not show, and no numbers refute it")
+        conditions = less(lower, upper, self.strict, region, reading.facts, proof)
+        evidence = f"upper - lower is {'positive' if self.strict else 'not negative'}: {_how(proof)}"
+        defined_on = tuple(reading.relation(*condition) for condition in conditions)
+        return verdict(HOLDS, evidence, defined_on=defined_on, certificate=({"rule": "less", **claim, "proof": proof},))
 
-    def _points(self) -> Iterator[dict[Expr, Any]]:
-        """Points of the region, the same in every run."""
-        letters = (self.upper - self.lower).free_symbols | {
-            u for pair in (self.region or {}).values() for end in pair for u in S(end).free_symbols
-        }
-        dice = random.Random(0)
-        for _ in range(POINTS):
-            values = {letter: _inside(letter, (self.region or {}).get(letter), dice) for letter in sorted(letters, key=str)}
-            if None not in values.values() and self._ordered(values):
-                yield values
+    def _proof(self, lower: Term, upper: Term, gap: Term, region: Region, reading: Reading) -> dict[str, Any] | None:
+        try:
+            (gap_there, given), facts = within(region, reading.facts, [gap, add(upper, neg(lower))])
+        except NotShown:
+            return None
+        rising = tuple(reading.term(x) for x in self.rising)
+        rising = (*(("v", f"{x[1]}+") for x in rising), *rising)
+        wanted = POSITIVE if self.strict else NOT_NEGATIVE
+        proof = prove_sign(gap_there, wanted, facts, rising)
+        if proof is not None and gap_there != given:
+            same = prove_equal(given, gap_there, reading, facts)
+            if same is None:
+                return None
+            proof = {"how": "same", "other": gap_there, "equal": same[0], "proof": proof}
+        try:
+            if proof is not None:
+                less(lower, upper, self.strict, region, reading.facts, proof)
+            return proof
+        except NotShown:
+            return None
 
-    def _ordered(self, values: Mapping[Expr, Any]) -> bool:
-        """Whether the values lie in regions whose ends are letters themselves."""
-        for letter, (low, high) in (self.region or {}).items():
-            if letter in values:
-                ends = [S(end).subs(values) for end in (low, high)]
-                inside = (ends[0] < values[letter], values[letter] < ends[1])
-                if any(side != S.true and side is not True for side in inside):
-                    return False
-        return True
+    def _refuted(
+        self, lower: Term, upper: Term, region: Region, reading: Reading, trials: range
+    ) -> tuple[dict[Term, fmpq], Any] | None:
+        """A point of the region at which the inequality is certainly false, and upper - lower there; the same in every run."""
+        quantities = free_quantities([lower, upper, *(end for _, *ends in region for end in ends), *(x for x, *_ in region)])
+        for trial in trials:
+            dice = random.Random(trial)
+            numbers = random_numbers(quantities, reading.facts, dice, trial)
+            if numbers is None:
+                return None
+            try:
+                self._move_inside(numbers, region, dice)
+                return numbers, not_less(lower, upper, self.strict, region, reading.facts, numbers)
+            except NotShown:
+                continue
+        return None
 
-
-def _negative(gap: Expr, points: Iterable[dict[Expr, Any]], strict: bool) -> tuple[dict[Expr, Any], Expr] | None:
-    """A point at which the gap is negative (or 0 if that is too little), and its value."""
-    for values in points:
-        value = certain_value(gap.subs(values))
-        if value is not None and (value < -NOTICEABLE or (strict and value == 0)):
-            return values, value
-    return None
-
-
-def _inside(letter: Symbol, bounds: tuple[Expr | int, Expr | int] | None, dice: random.Random) -> Rational | None:
-    """A rational number the letter may stand for; ends that are letters are checked afterwards."""
-    if bounds is None or not all(S(b).is_number for b in bounds):
-        return random_rational(letter, letter, dice)
-    low, high = S(bounds[0]), S(bounds[1])
-    part = Rational(dice.randint(1, 96), 97)
-    if low.is_finite and high.is_finite:
-        return low + (high - low) * part
-    far = part / (1 - part)
-    return low + far if low.is_finite else high - far if high.is_finite else far - 1 / far
-
-
-def _sign(e: Expr, region: dict[Symbol, tuple[Any, Any]], strict: bool, rising: tuple[Symbol, ...], depth: int) -> str | None:
-    """How e is seen to be positive (or not negative) on the region; None if it is not seen."""
-    if _reads(_in_positive_letters(e, region), strict):
-        return "its sign shows" + (" in positive letters" if region else "")
-    for letter in rising if depth else ():
-        low, _ = region.get(letter, (0, oo))
-        at_start = limit_or_none(e, letter, low, "+")
-        if at_start is None or at_start == -oo:
-            continue
-        rest = {u: bounds for u, bounds in region.items() if u != letter}
-        starts = at_start in (0, oo) or _sign(at_start, rest, False, rising, depth - 1)
-        # Above its start a function with a positive derivative is positive even where it starts at 0.
-        if starts and (rises := _sign(simplify(e.diff(letter)), region, strict, rising, depth - 1)):
-            return f"not negative as {letter} -> {low}, and its derivative in {letter} is positive ({rises})"
-    return None
+    def _move_inside(self, numbers: dict[Term, fmpq], region: Region, dice: random.Random) -> None:
+        for letter, low, high in region:
+            below = None if low == ("-oo",) else exact(low, numbers)
+            above = None if high == ("oo",) else exact(high, numbers)
+            part = fmpq(dice.randint(1, 12), 13)
+            if below is not None and above is not None:
+                numbers[letter] = below + (above - below) * part
+            elif below is not None or above is not None:
+                far = part / (1 - part)
+                numbers[letter] = below + far if below is not None else above - far  # type: ignore[operator]
 
 
-def _in_positive_letters(e: Expr, region: Mapping[Symbol, tuple[Any, Any]]) -> Expr:
-    for letter, (start, end) in region.items():
-        low, high, u = S(start), S(end), Dummy(letter.name, positive=True)
-        if low != -oo and high == oo:
-            e = e.subs(letter, low + u)
-        elif low == -oo and high != oo:
-            e = e.subs(letter, high - u)
-        elif low != -oo:
-            e = e.subs(letter, (low + high * u) / (1 + u))
-    return e
-
-
-def _reads(e: Expr, strict: bool) -> bool:
-    def shows(form: Expr) -> bool:
-        return bool(form.is_positive if strict else form.is_nonnegative)
-
-    for form in _forms(e):
-        above, below = fraction(form)
-        for top in (above, expand(above), factor(above)):
-            for bottom in (below, expand(below)):
-                if (shows(top) and bottom.is_positive) or (shows(-top) and bottom.is_negative):
-                    return True
-    return False
-
-
-def _forms(e: Expr) -> Iterator[Expr]:
-    yield e
-    for form in (together, factor, powsimp, powdenest, simplify):
-        yield together(form(e))
+def _how(proof: Mapping[str, Any]) -> str:
+    match proof["how"]:
+        case "shows":
+            return "its sign shows"
+        case "number":
+            return "it is a number"
+        case "same":
+            return f"rewritten, {_how(proof['proof'])}"
+        case "falls":
+            return f"its negative: {_how(proof['proof'])}"
+        case "rises":
+            return f"it starts at 0 or above and rises in {proof['letter'][1].rstrip('+')}"
+        case _:
+            return "factor by factor" + "".join(
+                f", one as {how}" for how in {_how(p) for *_, p in proof["factors"]} - {"its sign shows"}
+            )

@@ -21,31 +21,19 @@ refute and never prove.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
-from sympy import (
-    Basic,
-    Derivative,
-    Eq,
-    Expr,
-    Function,
-    Limit,
-    MatrixBase,
-    Rational,
-    S,
-    Symbol,
-    factorial,
-    nan,
-    oo,
-    simplify,
-    zoo,
-)
+from sympy import Basic, Derivative, Eq, Expr, Function, Limit, MatrixBase, Rational, S, Symbol, simplify
 
-from derivations.prover.identity import DIFFERENCE, Identity, check, column
-from derivations.prover.limits import limit_or_none
-from derivations.prover.refutation import certain_value
+from derivations.certificates.limits import find_coefficients, find_limit
+from derivations.certificates.reading import Reading, Unreadable
+from derivations.checker.limits import INFINITY, approach, coefficients, limit_conditions
+from derivations.checker.numbers import rounds
+from derivations.checker.rational import NotShown
+from derivations.checker.terms import ZERO, taken
+from derivations.prover.identity import DIFFERENCE, Identity, check, check_terms, column
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
 __all__ = ["Equal", "Expands", "Fails", "Rounds", "Solves", "Statement", "Tends"]
@@ -107,18 +95,49 @@ class Tends:
         return (Eq(Limit(self.expression, self.variable, self.point, self.direction), self.value, evaluate=False),)
 
     def decide(self) -> Verdict:
-        start = perf_counter()
-        found = limit_or_none(self.expression, self.variable, self.point, self.direction)
-        if found is None:
-            return Verdict(UNDECIDED, perf_counter() - start, "SymPy does not find the limit")
-        if found == self.value:
-            return Verdict(HOLDS, perf_counter() - start, f"the limit is {found}")
-        if found.is_infinite or self.value.is_infinite:
-            return Verdict(FAILS, perf_counter() - start, f"the limit is {found}", {Symbol("limit"): found})
-        verdict = check(Identity("", "", "", found, self.value))
-        if verdict.holds is False and set(verdict.counterexample or ()) <= {DIFFERENCE}:
-            verdict = Verdict(FAILS, verdict.seconds, verdict.evidence, {Symbol("limit"): found})
-        return _within(start, verdict, f"the limit is {found}; ")
+        start, reading = perf_counter(), Reading()
+
+        def verdict(word: str, evidence: str, **more: Any) -> Verdict:
+            return Verdict(word, perf_counter() - start, evidence, **more)
+
+        try:
+            term, x = taken(reading.term(S(self.expression))), reading.term(self.variable)
+            point, value = reading.end(S(self.point)), reading.end(S(self.value))
+        except (Unreadable, ValueError) as unknown:
+            return verdict(UNDECIDED, f"{unknown} is not read by the checker")
+        certificates: list[dict[str, Any]] = []
+        found: list[Any] = []
+        for side in self.direction:
+            there, letter, facts = approach(term, x, point, side, reading.facts)
+            shown = find_limit(there, letter, ("oo",) if point in INFINITY else ZERO, facts)
+            if shown is None:
+                return verdict(UNDECIDED, "the limit is not found, or not for all values of the letters")
+            certificates.append({"rule": "limit", "term": term, "letter": x, "point": point, "side": side, "value": shown[0],
+                                 "facts": reading.facts, "proof": shown[1]})  # fmt: skip
+            found.append(shown[0])
+        evidence = f"the limit is {' and '.join(dict.fromkeys(str(reading.end_expression(v)) for v in found))}"
+        more = []
+        for limit in found:
+            if limit == value:
+                continue
+            if limit in INFINITY or value in INFINITY:
+                numbers = {Symbol("limit"): reading.end_expression(limit)}
+                return verdict(FAILS, evidence, counterexample=numbers, certificate=tuple(certificates))
+            same = check_terms(reading, [(limit, value)])
+            if not same:
+                numbers = dict(same.counterexample or {})
+                if set(numbers) <= {DIFFERENCE}:
+                    numbers = {Symbol("limit"): reading.expression(limit)}
+                return replace(same, seconds=perf_counter() - start, evidence=f"{evidence}; {same.evidence}",
+                               counterexample=numbers or None, certificate=(*certificates, *same.certificate))  # fmt: skip
+            more += list(same.certificate)
+        conditions = dict.fromkeys(
+            condition
+            for c in certificates
+            for condition in limit_conditions(c["term"], x, point, c["side"], c["value"], reading.facts, c["proof"])
+        )
+        defined_on = tuple(reading.relation(*condition) for condition in conditions)
+        return verdict(HOLDS, evidence, defined_on=defined_on, certificate=(*certificates, *more))
 
 
 @dataclass(frozen=True)
@@ -142,26 +161,36 @@ class Expands:
         return (Eq(self.expression, self.terms + rest, evaluate=False),)
 
     def decide(self) -> Verdict:
-        start = perf_counter()
-        ours: list[Any] = []  # None where there is no coefficient
-        theirs: list[Any] = []
-        for side, coefficients in ((self.expression, ours), (self.terms, theirs)):
-            for k in range(self.order + 1):
-                coefficients.append(self._at_point(side, k))
-                side = side.diff(self.variable)  # noqa: PLW2901
-        if None in ours or None in theirs:
-            return Verdict(UNDECIDED, perf_counter() - start, "SymPy does not find every coefficient")
-        verdict = check(Identity("", "", "", column(*ours[:-1]), column(*theirs[:-1])))
-        if verdict.holds is False and set(verdict.counterexample or ()) <= {DIFFERENCE}:
-            found = {Symbol(f"coefficient_{k}"): c for k, c in enumerate(ours[:-1])}
-            verdict = Verdict(FAILS, verdict.seconds, verdict.evidence, found)
-        dropped = simplify(ours[-1] - theirs[-1])
-        return _within(start, verdict, f"coefficients 0 to {self.order - 1}; dropped: ({dropped}) {self.variable}^{self.order}; ")
-
-    def _at_point(self, derivative: Expr, k: int) -> Expr | None:
-        value = derivative.subs(self.variable, self.point)
-        found = limit_or_none(derivative, self.variable, self.point, "+") if value.has(nan, zoo, oo, -oo) else value
-        return None if found is None or found.is_infinite else found / factorial(k)
+        start, reading = perf_counter(), Reading()
+        try:
+            sides = [taken(reading.term(S(side))) for side in (self.expression, self.terms)]
+            x, point = reading.term(self.variable), reading.term(S(self.point))
+        except (Unreadable, ValueError) as unknown:
+            return Verdict(UNDECIDED, perf_counter() - start, f"{unknown} is not read by the checker")
+        certificates: list[dict[str, Any]] = []
+        found: list[Any] = []
+        for side in sides:
+            shown = find_coefficients(side, x, point, reading.facts, self.order + 1)
+            if shown is None:
+                evidence = f"it is not seen that both sides have a Taylor series in {self.variable} at {self.point}"
+                return Verdict(UNDECIDED, perf_counter() - start, evidence)
+            certificates.append({"rule": "series", "term": side, "letter": x, "point": point, "values": shown[0],
+                                 "facts": reading.facts, "proof": shown[1]})  # fmt: skip
+            found.append(shown[0])
+        same = check_terms(reading, list(zip(found[0][:-1], found[1][:-1], strict=True)))
+        if same.holds is False and set(same.counterexample or ()) <= {DIFFERENCE}:
+            same = replace(
+                same, counterexample={Symbol(f"coefficient_{k}"): reading.expression(c) for k, c in enumerate(found[0][:-1])}
+            )
+        dropped = simplify(reading.expression(found[0][-1]) - reading.expression(found[1][-1]))
+        before = f"coefficients 0 to {self.order - 1}; dropped: ({dropped}) {self.variable}^{self.order}; "
+        counted = [
+            coefficients(side, x, point, reading.facts, c["proof"], self.order + 1)
+            for side, c in zip(sides, certificates, strict=True)
+        ]
+        conditions = dict.fromkeys(condition for *_, found_there in counted for condition in found_there)
+        defined_on = tuple(dict.fromkeys([*same.defined_on, *(reading.relation(*condition) for condition in conditions)]))
+        return replace(_within(start, same, before), defined_on=defined_on, certificate=(*certificates, *same.certificate))
 
 
 @dataclass(frozen=True)
@@ -182,7 +211,7 @@ class Solves:
 
     def decide(self) -> Verdict:
         start = perf_counter()
-        sides = [(self._on_path(e.lhs).doit(), self._on_path(e.rhs)) for e in self.equations]
+        sides = [(self._on_path(e.lhs), self._on_path(e.rhs)) for e in self.equations]
         if self.initial is not None:
             t0, values = self.initial
             (t,) = {e.lhs.variables[0] for e in self.equations if isinstance(e.lhs, Derivative)}
@@ -213,19 +242,22 @@ class Rounds:
         return (Eq(self.value, Symbol(self.printed), evaluate=False),)
 
     def decide(self) -> Verdict:
-        start = perf_counter()
+        start, reading = perf_counter(), Reading()
         places = len(self.printed.partition(".")[2])
         margin = Rational(1, 2 * 10**places) if self.within is None else self.within
-        value = certain_value(self.value)
-        if value is None:
-            return Verdict(UNDECIDED, perf_counter() - start, "the digits of the number are not certain")
-        right = abs(value - Rational(self.printed)) <= margin
-        evidence = f"the number is {value.evalf(len(self.printed) + 4)}, printed {self.printed}"
-        return (
-            Verdict(HOLDS, perf_counter() - start, evidence)
-            if right
-            else Verdict(FAILS, perf_counter() - start, evidence, {Symbol("number"): value.evalf(12)})
-        )
+        certificate: dict[str, Any] = {"rule": "rounds"}
+        try:
+            value = reading.term(S(self.value))
+            low, high = (reading.term(Rational(self.printed) + sign * margin) for sign in (-1, 1))
+            certificate |= {"value": value, "low": low, "high": high}
+            right = rounds(value, low, high)
+            digits = self.value.evalf(len(self.printed) + 4)
+        except (Unreadable, NotShown) as unknown:
+            return Verdict(UNDECIDED, perf_counter() - start, f"the digits of the number are not certain: {unknown}")
+        numbers = None if right else {Symbol("number"): self.value.evalf(12)}
+        evidence = f"the number is {digits}, printed {self.printed}"
+        word = HOLDS if right else FAILS
+        return Verdict(word, perf_counter() - start, evidence, numbers, certificate=({**certificate, "right": right},))
 
 
 @dataclass(frozen=True)
@@ -250,9 +282,11 @@ class Fails:
         if inner.holds is None:
             return inner
         if inner.holds:
-            return Verdict(FAILS, inner.seconds, f"what should fail holds: {inner.evidence}", {Symbol("difference"): S.Zero})
+            return Verdict(FAILS, inner.seconds, f"what should fail holds: {inner.evidence}", {Symbol("difference"): S.Zero},
+                           inner.defined_on, inner.certificate)  # fmt: skip
         numbers = ", ".join(f"{k} = {v}" for k, v in (inner.counterexample or {}).items())
-        return Verdict(HOLDS, inner.seconds, f"refuted, {inner.evidence}" + (f" ({numbers})" if numbers else ""))
+        evidence = f"refuted, {inner.evidence}" + (f" ({numbers})" if numbers else "")
+        return Verdict(HOLDS, inner.seconds, evidence, certificate=inner.certificate)
 
 
 def _entries(side: Side) -> list[Expr]:
@@ -260,4 +294,4 @@ def _entries(side: Side) -> list[Expr]:
 
 
 def _within(start: float, verdict: Verdict, before: str) -> Verdict:
-    return Verdict(verdict.verdict, perf_counter() - start, before + verdict.evidence, verdict.counterexample)
+    return replace(verdict, seconds=perf_counter() - start, evidence=before + verdict.evidence)

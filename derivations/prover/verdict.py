@@ -24,7 +24,8 @@ class Verdict:
 
     Args:    verdict: one of the words above; seconds; evidence: in words; counterexample: numbers for letters that refute
              it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:
-             outside of it the verdict says nothing; replays: computes both sides at the counterexample, for `replay`.
+             outside of it the verdict says nothing; certificate: what the checker needs to see the same; replays: computes
+             both sides at the counterexample, for `replay`.
     Source:  this project.
     """
 
@@ -33,6 +34,7 @@ class Verdict:
     evidence: str
     counterexample: Mapping[Expr, Expr] | None = None
     defined_on: tuple[Basic, ...] = ()
+    certificate: tuple[Any, ...] = field(default=(), repr=False)
     replays: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -11,7 +11,7 @@ from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, R
 x = Symbol("x", real=True)
 g = Symbol("g", positive=True)
 TRUE, ALSO_TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal(x + x, 2 * x), Equal(x, -x)
-OPEN = Less(g / (1 + g), 1 - exp(-g))
+OPEN = Less(x, exp(x))  # true, and no factor of it shows
 MUTATION = Mutation("a sign", FALSE)
 
 

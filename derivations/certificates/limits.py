@@ -1,0 +1,211 @@
+r"""Find limits and Taylor coefficients with the certificates that show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import lcm
+from typing import Any
+
+from derivations.certificates.generators import Explained, as_term, explained, written
+from derivations.checker.limits import INFINITY, Y, changed, coefficients, limit, tends
+from derivations.checker.rational import ALLOWED, Facts, NotShown, Quotient
+from derivations.checker.series import LOG, Unnamed, signs_of
+from derivations.checker.terms import ZERO, Term, add, differentiate, mul, neg, number, parts, substitute, subterms, taken
+
+__all__ = ["find_coefficients", "find_limit"]
+
+ORDERS = (3, 8)
+TRIES = 30
+Found = tuple[Term, dict[str, Any]]
+
+
+def find_limit(term: Term, x: Term, to: Term, facts: Facts, depth: int = 4) -> Found | None:
+    """The limit as x > 0 tends to 0 or infinity, an infinity included, with a proof that the checker accepts."""
+    for attempt in (_continuous, _changed, _sum):
+        for value, proof in attempt(term, x, to, facts, depth):
+            try:
+                tends(term, x, to, value, facts, proof)
+                return value, proof
+            except NotShown:
+                continue
+    return None
+
+
+def _case(found: Explained) -> dict[str, Any]:
+    return {"generators": found.generators, "lines": list(found.lines.items()), "where": found.where}
+
+
+def _continuous(term: Term, x: Term, to: Term, facts: Facts, depth: int) -> Iterator[Found]:
+    if to != ZERO:
+        return
+    there = substitute(term, {x: ZERO})
+    found = explained([there], facts)
+    try:
+        value = written(as_term(found, found.arithmetic().value(there)))
+    except NotShown:
+        return
+    yield value, {"how": "continuous", **_case(explained([there, value], facts))}
+
+
+def _sum(term: Term, x: Term, to: Term, facts: Facts, depth: int) -> Iterator[Found]:
+    if term[0] != "+" or depth == 0:
+        return
+    limits = [find_limit(part, x, to, facts, depth - 1) for part in term[1:]]
+    if all(limits) and not any(found[0] in INFINITY for found in limits if found):
+        values = [found[0] for found in limits if found]
+        total = add(*values)
+        inner = [{"value": found[0], "proof": found[1]} for found in limits if found]
+        yield total, {"how": "sum", "parts": inner, "equal": _case(explained([total], facts))}
+
+
+def _changed(term: Term, x: Term, to: Term, facts: Facts, depth: int) -> Iterator[Found]:
+    known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
+    for change in _changes(term, x, to, facts):
+        try:
+            there = changed(taken(term), x, to, change)
+        except (NotShown, ValueError):
+            continue
+        for order in ORDERS:
+            how = {"how": "change", "change": change, "order": order}
+            for slow in ((LOG,), ()):
+                extra = [change[1]] if change[0] == "exponential" else []
+                outcome = _named(there, known, [*slow, *extra], partial(_limit, term, x, to, known, how))
+                if outcome is None:
+                    continue
+                found, (arithmetic, start, leading, _) = outcome
+                if start > 0:
+                    yield ZERO, {**how, **_case(found)}
+                elif start < 0:
+                    signs = signs_of(arithmetic, leading)
+                    if signs in ({1}, {-1}):
+                        yield ("oo",) if signs == {1} else ("-oo",), {**how, **_case(found)}
+                else:
+                    yield from _at_power_zero(how, found, leading, known, depth)
+                break
+
+
+def _limit(term: Term, x: Term, to: Term, facts: Facts, how: dict[str, Any], case: dict[str, Any]) -> Any:
+    return limit(term, x, to, facts, {**how, **case})
+
+
+def _counted(term: Term, x: Term, point: Term, facts: Facts, how: dict[str, Any], count: int, case: dict[str, Any]) -> Any:
+    return coefficients(term, x, point, facts, {**how, **case}, count)
+
+
+def _at_power_zero(how: dict[str, Any], found: Explained, leading: Quotient, known: Facts, depth: int) -> Iterator[Found]:
+    value = as_term(found, leading)
+    if LOG not in subterms(value):
+        plain = written(value)
+        full = explained([*found.generators_as_terms(), plain], known)
+        full.where = found.where
+        full.lines.update({line: v for line, v in found.lines.items() if line not in full.lines})
+        for proof in ({**how, **_case(found)}, {**how, **_case(full)}):
+            yield plain, proof
+        return
+    inner = find_limit(written(value), LOG, ("oo",), known, depth - 1) if depth else None
+    if inner is not None:
+        yield inner[0], {**how, **_case(found), "then": {"term": value, "proof": inner[1]}}
+
+
+def _named(term: Term, facts: Facts, extra: list[Term], attempt: Callable[[dict[str, Any]], Any]) -> tuple[Explained, Any] | None:
+    """What an attempt gives once the certificate names all exponentials, logarithms and powers of leading coefficients."""
+    needed = [*_without_y(term), *extra]
+    if any(part[0] in ("sin", "cos") for part in subterms(term)):
+        needed.append(("i",))
+    where: dict[Term, str] = {}
+    for _ in range(TRIES):
+        found = explained(needed, facts, {term: ALLOWED[relation] for term, relation in where.items()})
+        found.where = [(relation, term) for term, relation in where.items()]
+        try:
+            return found, attempt(_case(found))
+        except Unnamed as missing:
+            if missing.head in ALLOWED:
+                new_conditions = _conditions(found, missing)
+                if not new_conditions or all(where.get(t) == r for t, r in new_conditions):
+                    return None
+                where.update(new_conditions)
+                continue
+            start = written(as_term(found, missing.start))
+            new = (missing.head, start) if missing.exponent is None else (missing.head, start, missing.exponent)
+            if new in needed:
+                return None
+            needed.append(new)
+        except (NotShown, ZeroDivisionError, ValueError):
+            return None
+    return None
+
+
+def _conditions(found: Explained, missing: Unnamed) -> list[tuple[Term, str]]:
+    """What of a leading coefficient's factors must be assumed: all that are not 0, or the one whose sign is open."""
+    arithmetic, open_factors = found.arithmetic(), []
+    polynomials = [missing.start.above] + ([missing.start.below] if missing.head == ">" else [])
+    for polynomial in polynomials:
+        constant, factors = polynomial.factor()
+        for factor, _ in factors:
+            signs = arithmetic.of_polynomial(factor)
+            if 0 in signs or (missing.head == ">" and len(signs) > 1):
+                open_factors.append(factor)
+    if missing.head == ">":
+        if len(open_factors) != 1 or len(missing.start.above.factor()[1]) != 1:
+            return []
+        constant = missing.start.above.factor()[0]
+        term = written(as_term(found, open_factors[0]))
+        return [(term if constant > 0 else neg(term), ">")]
+    return [(written(as_term(found, factor)), "!=") for factor in open_factors]
+
+
+def _without_y(term: Term) -> Iterator[Term]:
+    if not {Y, LOG} & {*subterms(term)} or term in (LOG, ("expint", number(1), Y)):
+        yield term
+    else:
+        for part in parts(term):
+            yield from _without_y(part)
+
+
+def _changes(term: Term, x: Term, to: Term, facts: Facts) -> Iterator[tuple[str, Any]]:
+    yield ("power", 1)
+    if to != ZERO:
+        for rate in dict.fromkeys(_rates(term, x, facts)):
+            yield ("exponential", rate)
+    roots = lcm(*(part[2][2] for part in subterms(term) if part[0] == "^" and part[2][0] == "q" and x in subterms(part[1])))
+    if roots > 1:
+        yield ("power", roots)
+
+
+def _rates(term: Term, x: Term, facts: Facts) -> Iterator[Term]:
+    """The slopes of exponents that are linear in x, taken positive."""
+    for part in subterms(term):
+        exponent = (
+            part[1]
+            if part[0] in ("exp", "tanh", "sinh", "cosh")
+            else mul(part[2], ("log", part[1]))
+            if part[0] == "^" and x in subterms(part[2])
+            else None
+        )
+        if exponent is None or x not in subterms(exponent):
+            continue
+        try:
+            slope = taken(differentiate(exponent, x[1]))
+            found = explained([slope], facts)
+            value = written(as_term(found, found.arithmetic().value(slope)))
+        except (NotShown, ValueError):
+            continue
+        if x in subterms(value):
+            continue
+        signs = explained([value], facts).arithmetic().signs(value)
+        if signs in ({1}, {-1}):
+            yield value if signs == {1} else neg(value)
+
+
+def find_coefficients(term: Term, x: Term, point: Term, facts: Facts, count: int) -> tuple[list[Term], dict[str, Any]] | None:
+    """The first Taylor coefficients as terms, with their proof."""
+    known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
+    there = substitute(taken(term), {x: add(point, Y)})
+    for order in (count, count + 4):
+        how = {"order": order}
+        outcome = _named(there, known, [], partial(_counted, term, x, point, facts, how, count))
+        if outcome is not None:
+            found, (_, values, _) = outcome
+            return [written(as_term(found, value)) for value in values], {**how, **_case(found)}
+    return None

@@ -1,0 +1,94 @@
+r"""Find rational numbers for letters at which two terms differ: they refute, once the checker has seen it, and never prove."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flint import acb, arb, fmpq
+from sympy import Expr, Float, Rational
+
+from derivations.checker.numbers import HOLDS, differs
+from derivations.checker.rational import Facts, NotShown
+from derivations.checker.terms import BINDERS, Term, parts, taken
+
+__all__ = ["TRIALS", "as_sympy", "free_quantities", "on_the_surface", "random_numbers", "refuted"]
+
+TRIALS = 40
+# Small numbers first: a counterexample is for reading.
+SMALL = [fmpq(1), fmpq(2), fmpq(-1), fmpq(3), fmpq(1, 2), fmpq(-2), fmpq(0), fmpq(-1, 2)]
+
+
+def free_quantities(terms: Iterable[Term]) -> list[Term]:
+    """Letters, and values of undefined functions, that no sum or integral binds."""
+    return sorted({quantity for term in terms for quantity in _free(term, frozenset())}, key=str)
+
+
+def _free(term: Term, bound: frozenset[str]) -> Iterator[Term]:
+    if term[0] in BINDERS:
+        bound |= {term[1]}
+    if (term[0] == "v" and term[1] not in bound) or term[0] == "call":
+        yield term
+    for part in parts(term):
+        yield from _free(part, bound)
+
+
+def on_the_surface(term: Term) -> Iterator[Term]:
+    """Letters and values that stand in a term, but not only in the argument of a function that nothing is known of."""
+    if term[0] in ("v", "call"):
+        yield term
+    else:
+        for part in parts(term):
+            yield from on_the_surface(part)
+
+
+def as_sympy(x: fmpq | arb | acb) -> Expr:
+    """A rational number as it is, another one to 8 digits."""
+    if isinstance(x, fmpq):
+        return Rational(int(x.p), int(x.q))
+    middle = x.real if isinstance(x, acb) and x.real != 0 else x.imag if isinstance(x, acb) else x
+    return Float(middle.mid().str(8, radius=False), 8)
+
+
+def random_numbers(quantities: Iterable[Term], facts: Facts, dice: random.Random, trial: int = TRIALS) -> dict[Term, fmpq] | None:
+    """A number for each that its facts allow; small ones in the first trials. Slopes are positive, as those of clocks are."""
+    found = {}
+    for quantity in quantities:
+        allowed = [HOLDS[fact] for fact in facts.get(quantity, ())]
+        slope = quantity[0] == "call" and any(quantity[2])
+        for _ in range(200):
+            value = _drawn(dice, trial)
+            if "integer" in facts.get(quantity, ()):
+                value = fmpq(int(value.p) // int(value.q))
+            value = abs(value) + fmpq(1, 8) * (value == 0) if slope else value
+            if all(holds(value) for holds in allowed):
+                found[quantity] = value
+                break
+        else:
+            return None
+    return found
+
+
+def _drawn(dice: random.Random, trial: int) -> fmpq:
+    if trial % 3 == 2:  # between 0 and 1, where probabilities are
+        return fmpq(dice.randint(1, 12), 13)
+    return dice.choice(SMALL) if trial < 12 else fmpq(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))
+
+
+def refuted(lhs: Term, rhs: Term, facts: Facts, trials: Iterable[int] = range(TRIALS)) -> tuple[dict[Term, fmpq], Any] | None:
+    """Numbers at which lhs - rhs is certainly not 0, and its value there; the same in every run."""
+    try:
+        lhs, rhs = taken(lhs), taken(rhs)
+    except ValueError:
+        return None
+    quantities = free_quantities((lhs, rhs))
+    for trial in trials:
+        numbers = random_numbers(quantities, facts, random.Random(trial), trial)
+        if numbers is None:
+            return None
+        try:
+            return numbers, differs(lhs, rhs, facts, numbers)
+        except NotShown:
+            continue
+    return None

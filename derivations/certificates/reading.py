@@ -1,0 +1,306 @@
+r"""SymPy expressions as terms of the checker, with the facts that their letters carry, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sympy import (
+    Abs,
+    Basic,
+    ComplexRootOf,
+    Derivative,
+    E,
+    Eq,
+    Expr,
+    Function,
+    Ge,
+    GreaterThan,
+    Gt,
+    Heaviside,
+    I,
+    Integral,
+    LambertW,
+    Le,
+    Limit,
+    Lt,
+    Max,
+    Min,
+    Ne,
+    Piecewise,
+    Product,
+    Rational,
+    StrictGreaterThan,
+    Subs,
+    Sum,
+    Symbol,
+    Unequality,
+    acos,
+    atan,
+    cos,
+    cosh,
+    cot,
+    erf,
+    exp,
+    expint,
+    gamma,
+    integrate,
+    log,
+    oo,
+    pi,
+    sign,
+    sin,
+    sinh,
+    tan,
+    tanh,
+)
+from sympy.core.function import AppliedUndef
+from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+
+from derivations.checker.terms import ONE, ZERO, Term, add, divide, mul, neg, number, power, variable
+
+__all__ = ["Reading", "Unreadable"]
+
+NAMED = {exp: "exp", log: "log", tanh: "tanh", sinh: "sinh", cosh: "cosh", sin: "sin", cos: "cos", atan: "atan", erf: "erf",
+         gamma: "gamma"}  # fmt: skip
+FACTS = ("real", "positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer")
+BINDERS = {Integral: "int", Sum: "sum", Product: "product"}
+
+
+class Unreadable(ValueError):  # noqa: N818 - said of the expression
+    """An expression for which the checker has no term."""
+
+
+class Reading:
+    """Terms of expressions: one name for one letter, whatever its assumptions, and the facts of all."""
+
+    def __init__(self) -> None:
+        self.facts: dict[Term, frozenset[str]] = {}
+        self.letters: dict[Term, Expr] = {}
+        self._names: dict[Any, str] = {}
+        self._read: dict[Expr, Term] = {}
+        self.integrands: dict[Term, tuple[Expr, Symbol]] = {}
+
+    def term(self, e: Any) -> Term:
+        r"""The term of an expression.
+
+        Raises:  Unreadable, naming the part that has none.
+        """
+        return self._term(e, 0)
+
+    def _term(self, e: Expr, depth: int) -> Term:
+        if depth:
+            return self._new(e, depth)
+        if e not in self._read:
+            self._read[e] = self._new(e, depth)
+        return self._read[e]
+
+    def _new(self, e: Expr, depth: int) -> Term:
+        if isinstance(e, Rational):
+            return number(int(e.p), int(e.q))
+        if isinstance(e, Symbol):
+            return self._noted(variable(self._name(e)), e)
+        if e.is_Add:
+            return add(*self._all(e.args, depth))
+        if e.is_Mul:
+            return mul(*self._all(e.args, depth))
+        if e.is_Pow:
+            base, exponent = self._all((e.base, e.exp), depth)
+            return ("exp", exponent) if e.base == E else power(base, exponent)
+        if e in (pi, I):
+            return ("pi",) if e == pi else ("i",)
+        if e == E:
+            return ("exp", ONE)
+        if type(e) in NAMED and len(e.args) == 1:
+            return (NAMED[type(e)], self._term(e.args[0], depth))
+        if isinstance(e, AppliedUndef | Derivative | Subs):
+            return self._value(e, depth)
+        if isinstance(e, Piecewise | Abs | sign | Max | Min | Heaviside):
+            return self._pieces(e, depth)
+        if type(e) in BINDERS or isinstance(e, Limit):
+            return self._bound(e, depth)
+        return self._other(e, depth)
+
+    def _all(self, es: Iterable[Expr], depth: int) -> list[Term]:
+        return [self._term(e, depth) for e in es]
+
+    def _name(self, letter: Any) -> str:
+        """Of a letter or a function; two of one name and different assumptions are two."""
+        if letter not in self._names:
+            taken, name = set(self._names.values()), letter.name if isinstance(letter, Symbol) else letter.__name__
+            while name in taken:
+                name += "~"
+            self._names[letter] = name
+        return self._names[letter]
+
+    def _noted(self, term: Term, e: Expr) -> Term:
+        self.facts[term] = frozenset(fact for fact in FACTS if getattr(e, f"is_{fact}"))
+        self.letters[term] = e
+        return term
+
+    def _value(self, e: Expr, depth: int) -> Term:
+        """The value of an undefined function, or of its derivative; other derivatives are left for the checker to take."""
+        if isinstance(e, AppliedUndef):
+            return self._noted(("call", self._name(e.func), (0,) * len(e.args), *self._all(e.args, depth)), e)
+        inner = e.expr if isinstance(e, Subs) else e
+        if (
+            isinstance(inner, Derivative)
+            and isinstance(inner.expr, AppliedUndef)
+            and set(inner.variables) <= set(inner.expr.args)
+        ):
+            applied = inner.expr
+            if all(applied.args.count(v) == 1 and not _elsewhere(v, applied.args) for v in inner.variables):
+                orders = tuple(sum(n for v, n in inner.variable_count if v == a) for a in applied.args)
+                places = dict(zip(e.variables, e.point, strict=True)) if isinstance(e, Subs) else {}
+                arguments = [a.xreplace(places) for a in applied.args]
+                return self._noted(("call", self._name(applied.func), orders, *self._all(arguments, depth)), e)
+        if isinstance(e, Derivative):
+            # By the value of a function: by a letter in its place.
+            letters = {v: v if isinstance(v, Symbol) else Symbol(f"[{v}]", real=v.is_extended_real) for v in e.variables}
+            term = self._term(e.expr.xreplace(letters), depth)
+            for letter, times in e.variable_count:
+                for _ in range(int(times)):
+                    term = ("diff", self._name(letters[letter]), term)
+            for value, letter in letters.items():
+                if value != letter:
+                    term = ("at", self._name(letter), term, self._term(value, depth))
+            return term
+        term = self._term(e.expr, depth)
+        for letter, value in zip(e.variables, e.point, strict=True):
+            term = ("at", self._name(letter), term, self._term(value, depth))
+        return term
+
+    def _bound(self, e: Expr, depth: int) -> Term:
+        """Bound letters get the name of their depth."""
+        if isinstance(e, Limit):
+            body, letter, point, side = e.args
+            own = Symbol(f"${depth}", **letter.assumptions0)
+            return ("lim", own.name, self._term(body.xreplace({letter: own}), depth + 1), self.end(point, depth), str(side))
+        body, term_of_body = e.function, None
+        limits = list(e.limits)
+        if any(len(limit) != 3 for limit in limits):
+            raise Unreadable(f"{e} without limits")
+        own = [Symbol(f"${depth + k}", **limit[0].assumptions0) for k, limit in enumerate(limits)]
+        body = body.xreplace({limit[0]: new for limit, new in zip(limits, own, strict=True)})
+        term_of_body = self._term(body, depth + len(own))
+        for k, (limit, new) in enumerate(zip(limits, own, strict=True)):
+            inner = body
+            later = {other[0]: name for other, name in zip(limits[k + 1 :], own[k + 1 :], strict=True)}
+            ends = [self.end(end.xreplace(later), depth + len(own)) for end in limit[1:]]
+            term_of_body = (BINDERS[type(e)], new.name, term_of_body, *ends)
+            if isinstance(e, Integral):
+                self.integrands[term_of_body] = (inner, new)
+                body = Integral(inner, (new, *(end.xreplace(later) for end in limit[1:])))
+        return term_of_body
+
+    def end(self, end: Expr, depth: int = 0) -> Term:
+        """A term, or an infinity."""
+        if end in (oo, -oo):
+            return ("oo",) if end == oo else ("-oo",)
+        return self._term(end, depth)
+
+    def _pieces(self, e: Expr, depth: int) -> Term:
+        if isinstance(e, Abs | sign | Heaviside):
+            u = self._term(e.args[0], depth)
+            if isinstance(e, Abs):
+                return ("piece", u, neg(u), ZERO, u)
+            if isinstance(e, sign):
+                return ("piece", u, number(-1), ZERO, ONE)
+            return ("piece", u, ZERO, self._term(e.args[1], depth), ONE)
+        if isinstance(e, Max | Min):
+            found, *others = self._all(sorted(e.args, key=str), depth)
+            for other in others:
+                gap = add(found, neg(other))
+                found = ("piece", gap, other, found, found) if isinstance(e, Max) else ("piece", gap, found, found, other)
+            return found
+        found = ("^", ZERO, number(-1))  # where no case is met
+        for value, condition in reversed(e.args):
+            found = self._if(condition, self._term(value, depth), found, depth)
+        return found
+
+    def _if(self, condition: Any, then: Term, otherwise: Term, depth: int) -> Term:
+        if isinstance(condition, BooleanTrue | BooleanFalse):
+            return then if condition else otherwise
+        if isinstance(condition, And | Or):
+            for part in condition.args:
+                if isinstance(condition, And):
+                    then = self._if(part, then, otherwise, depth)
+                else:
+                    otherwise = self._if(part, then, otherwise, depth)
+            return then if isinstance(condition, And) else otherwise
+        if isinstance(condition, Not):
+            return self._if(condition.args[0], otherwise, then, depth)
+        table = {Gt: "+", Ge: "0+", Lt: "-", Le: "-0", Eq: "0", Ne: "-+"}
+        if type(condition) not in table:
+            raise Unreadable(f"the condition {condition}")
+        u, true = self._term(condition.lhs - condition.rhs, depth), table[type(condition)]
+        return ("piece", u, *(then if mark in true else otherwise for mark in "-0+"))
+
+    def _other(self, e: Expr, depth: int) -> Term:
+        if isinstance(e, tan | cot):
+            a = self._term(e.args[0], depth)
+            return divide(("sin", a), ("cos", a)) if isinstance(e, tan) else divide(("cos", a), ("sin", a))
+        if isinstance(e, expint):
+            return ("expint", *self._all(e.args, depth))
+        if isinstance(e, LambertW):
+            branch = e.args[1] if len(e.args) > 1 else Rational(0)
+            return ("lambertw", self._term(branch, depth), self._term(e.args[0], depth))
+        if isinstance(e, ComplexRootOf) and e.is_real:
+            return ("croot", tuple(int(c) for c in reversed(e.poly.all_coeffs())), e.index)
+        if isinstance(e, Function) and (new := e.rewrite(exp)) != e and not isinstance(e, acos):
+            return self._term(new, depth)
+        if isinstance(e, Function):
+            if (meant := e.doit()) != e:
+                return self._term(meant, depth)
+            # A function of SymPy's own, or one that knows values, is not free to have any.
+            known = type(e).__module__.startswith("sympy.") or "eval" in vars(type(e))
+            head = "known" if known else "call"
+            return self._noted((head, self._name(type(e)), (0,) * len(e.args), *self._all(e.args, depth)), e)
+        raise Unreadable(f"{type(e).__name__} in {e}")
+
+    def antiderivative(self, integral: Term) -> Term | None:
+        """What SymPy gives as the antiderivative of an integral's body: a hint, to be checked."""
+        body, letter = self.integrands[integral]
+        found = integrate(body.doit(), letter)
+        return None if found.has(Integral) else self._term(found, 1)
+
+    def end_expression(self, term: Term) -> Expr:
+        """An expression, or an infinity."""
+        return {("oo",): oo, ("-oo",): -oo}.get(term) or self.expression(term)
+
+    def relation(self, sign: str, term: Term) -> Basic:
+        """A condition of the checker, as a SymPy relation to 0."""
+        kinds = {">": StrictGreaterThan, ">=": GreaterThan, "!=": Unequality}
+        return kinds[sign](self.expression(term), 0, evaluate=False)
+
+    def expression(self, term: Term) -> Expr:
+        """A term of this reading as SymPy writes it."""
+        if term in self.letters:
+            return self.letters[term]
+        match term[0]:
+            case "q":
+                return Rational(term[1], term[2])
+            case "+":
+                return sum((self.expression(part) for part in term[1:]), start=Rational(0))
+            case "*":
+                found = Rational(1)
+                for part in term[1:]:
+                    found = found * self.expression(part)
+                return found
+            case "^":
+                return self.expression(term[1]) ** self.expression(term[2])
+            case "pi" | "i":
+                return pi if term[0] == "pi" else I
+            case "piece":
+                u, a, b, c = map(self.expression, term[1:])
+                return Piecewise((a, u < 0), (b, Eq(u, 0)), (c, True))
+        if term[0] == "expint":
+            return expint(self.expression(term[1]), self.expression(term[2]))
+        for function, name in NAMED.items():
+            if name == term[0]:
+                return function(self.expression(term[1]))
+        raise Unreadable(f"the term {term}")
+
+
+def _elsewhere(letter: Expr, arguments: tuple[Expr, ...]) -> bool:
+    return any(a != letter and a.has(letter) for a in arguments)

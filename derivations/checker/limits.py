@@ -1,0 +1,161 @@
+r"""Limits and Taylor coefficients, as their certificates show them.
+
+continuous    the value at the point, where the term is defined there and has no corners
+change        x = y^p, 1/y^p or L/a, then the leading power of y -> 0+, and its coefficient as L -> oo
+sum           limits of the parts, all finite
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from derivations.checker.rational import ALLOWED, Arithmetic, Facts, NotShown, Quotient, arithmetic_of, undefined
+from derivations.checker.series import LOG, Expansion, Series, signs_of
+from derivations.checker.terms import BINDERS, ZERO, Term, add, divide, neg, number, power, substitute, subterms, taken
+
+__all__ = ["INFINITY", "Y", "approach", "changed", "coefficients", "limit", "limit_conditions", "tends"]
+
+INFINITY = (("oo",), ("-oo",))
+Conditions = tuple[tuple[str, Term], ...]
+Y: Term = ("v", "0+")
+
+
+def approach(term: Term, x: Term, point: Term, side: str, facts: Facts) -> tuple[Term, Term, Facts]:
+    """The term in a letter that tends to 0 from above, or to infinity; that letter; and the facts with it."""
+    u = ("v", f"{x[1]}~")
+    known = {**facts, u: frozenset({"real", "positive"})}
+    if point in INFINITY:
+        return substitute(term, {x: u if point == ("oo",) else neg(u)}), u, known
+    return substitute(term, {x: add(point, u if side == "+" else neg(u))}), u, known
+
+
+def limit_conditions(
+    term: Term, x: Term, point: Term, side: str, value: Term, facts: Facts, proof: Mapping[str, Any]
+) -> Conditions:
+    r"""The term tends to the value as x tends to a point from one side, or to an infinity, where these conditions are true.
+
+    Raises:  NotShown where the certificate does not show it.
+    """
+    there, letter, known = approach(term, x, point, side, facts)
+    return tends(there, letter, ("oo",) if point in INFINITY else ZERO, value, known, proof)
+
+
+def tends(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    r"""The term tends to the value as x > 0 tends to 0 or to infinity (`to`), where the conditions returned are true.
+
+    Raises:  NotShown where the certificate does not show it.
+    """
+    if any(part[0] in ("piece", *BINDERS) for part in subterms(term)):
+        raise NotShown(f"{term} may have corners")
+    if any(x in subterms(part) for part in subterms(term) if part[0] in ("call", "known")):
+        raise NotShown(f"{term} holds a function of which nothing is known")
+    match proof["how"]:
+        case "continuous":
+            return _continuous(term, x, to, value, facts, proof)
+        case "sum":
+            return _of_sum(term, x, to, value, facts, proof)
+        case "change":
+            return _changed(term, x, to, value, facts, proof)
+    raise NotShown("there is no such proof of a limit")
+
+
+def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    if to != ZERO or value in INFINITY:
+        raise NotShown("nothing is continuous at infinity")
+    arithmetic, there = arithmetic_of(facts, proof), substitute(term, {x: ZERO})
+    for part in (there, value):
+        for condition in undefined(arithmetic, part):
+            raise NotShown(f"{part} may not be defined: {condition}")
+    arithmetic.equal(there, value)
+    return ()
+
+
+def _of_sum(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    values = [part["value"] for part in proof["parts"]]
+    if term[0] != "+" or len(term) - 1 != len(values) or any(v in INFINITY for v in (*values, value)):
+        raise NotShown("a sum of limits needs finite parts")
+    parts = zip(term[1:], proof["parts"], strict=True)
+    conditions = [c for part, inner in parts for c in tends(part, x, to, inner["value"], facts, inner["proof"])]
+    arithmetic_of(facts, proof["equal"]).equal(add(*values), value)
+    return tuple(conditions)
+
+
+def changed(term: Term, x: Term, to: Term, change: tuple[str, Any]) -> Term:
+    """The term in y -> 0+: x = y^p, or 1/y^p, or x = L/a with L = -log y."""
+    kind, by = change
+    if kind == "power" and by >= 1:
+        return substitute(term, {x: power(Y, number(by if to == ZERO else -by))})
+    if kind == "exponential" and to != ZERO and x not in subterms(by):
+        return substitute(term, {x: divide(LOG, by)})
+    raise NotShown(f"there is no change of variable {change}")
+
+
+def _assumed(proof: Mapping[str, Any]) -> Conditions:
+    """The conditions on which a proof by series rests: leading coefficients that are not 0, or positive."""
+    return tuple((relation, term) for relation, term in proof.get("where", ()))
+
+
+def expanded(term: Term, facts: Facts, proof: Mapping[str, Any]) -> tuple[Arithmetic, Series, Conditions]:
+    """The arithmetic, the series of a term in y, and the conditions for it."""
+    known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
+    conditions = _assumed(proof)
+    if any({Y, LOG} & {*subterms(condition)} for _, condition in conditions):
+        raise NotShown("a condition holds the letter of the limit")
+    arithmetic = arithmetic_of(known, proof, {condition: ALLOWED[relation] for relation, condition in conditions})
+    expansion = Expansion(arithmetic, Y, proof["order"])
+    series = expansion.trimmed(expansion.of(term))
+    return arithmetic, series, (*conditions, *expansion.conditions)
+
+
+def limit(term: Term, x: Term, to: Term, facts: Facts, proof: Mapping[str, Any]) -> tuple[Arithmetic, int, Quotient, Conditions]:
+    """Arithmetic, leading power of y, and its coefficient; the sign of the coefficient is known where it matters."""
+    if proof["change"][0] == "exponential" and not arithmetic_of(facts, proof).signs(proof["change"][1]) <= {1}:
+        raise NotShown("the rate of an exponential may not be positive")
+    arithmetic, series, conditions = expanded(changed(taken(term), x, to, proof["change"]), facts, proof)
+    return arithmetic, series.start, series.coefficients[0], conditions
+
+
+def _changed(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    arithmetic, start, leading, conditions = limit(term, x, to, facts, proof)
+    slow = [k for k, g in enumerate(arithmetic.generators) if g == LOG or Y in subterms(g)]
+    holds_slow = any(p.degrees()[k] for p in (leading.above, leading.below) for k in slow if not p.is_constant())
+    if start > 0 or arithmetic.reduced(leading.above).is_zero():
+        if start <= 0:
+            raise NotShown("the series is too short to show the limit")
+        if holds_slow and 0 in arithmetic.of_polynomial(leading.below):
+            raise NotShown("a coefficient may be infinite")
+        if not arithmetic.is_zero(value):
+            raise NotShown("the limit is 0")
+        return conditions
+    if start < 0:
+        if value not in INFINITY or not signs_of(arithmetic, leading) <= {1 if value == ("oo",) else -1}:
+            raise NotShown("the sign of the leading coefficient is not known")
+        return conditions
+    if holds_slow:
+        inner = proof["then"]
+        if Y in subterms(inner["term"]) or not (arithmetic.value(inner["term"]) - leading).above.is_zero():
+            raise NotShown("the coefficient is another one")
+        known = {**facts, LOG: frozenset({"real", "positive"})}
+        return (*conditions, *tends(inner["term"], LOG, ("oo",), value, known, inner["proof"]))
+    if value in INFINITY or not arithmetic.reduced((arithmetic.value(value) - leading).above).is_zero():
+        raise NotShown("the limit is another one")
+    return (*conditions, *undefined(arithmetic, value))
+
+
+def coefficients(
+    term: Term, x: Term, point: Term, facts: Facts, proof: Mapping[str, Any], count: int
+) -> tuple[Arithmetic, list[Quotient], Conditions]:
+    r"""The Taylor coefficients 0 to count - 1 of a term about a point, where it is analytic there.
+
+    Raises:  NotShown where it is not seen to be.
+    """
+    term = substitute(taken(term), {x: add(point, Y)})
+    if any(part[0] in ("piece", *BINDERS) for part in subterms(term)):
+        raise NotShown(f"{term} may have corners")
+    if LOG in map(tuple, proof["generators"]):
+        raise NotShown("a logarithm has no Taylor series at 0")
+    arithmetic, series, conditions = expanded(term, facts, proof)
+    if series.start < 0 or series.end < count:
+        raise NotShown("the term has no Taylor series, or the proof is too short")
+    return arithmetic, [series.at(k) or arithmetic.constant(0) for k in range(count)], conditions

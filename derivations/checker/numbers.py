@@ -1,0 +1,201 @@
+r"""Terms as numbers: exact rationals where only arithmetic is done, and elsewhere balls that certainly contain the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+from flint import acb, arb, ctx, fmpq, fmpz_poly
+
+from derivations.checker.rational import Facts, NotShown, real_roots
+from derivations.checker.terms import Term, add, neg, subterms, taken
+
+__all__ = ["HOLDS", "Numbers", "ball", "check_places", "differs", "exact", "rounds"]
+
+Numbers = Mapping[Term, fmpq]
+BITS = 256
+HOLDS = {
+    "positive": lambda x: x > 0,
+    "negative": lambda x: x < 0,
+    "nonnegative": lambda x: x >= 0,
+    "nonpositive": lambda x: x <= 0,
+    "nonzero": lambda x: x != 0,
+    "integer": lambda x: x.q == 1,
+    "real": lambda x: True,
+}
+
+
+def exact(term: Term, numbers: Numbers) -> fmpq | None:
+    """The rational number that a term is; None where it is not seen to be one. Raises: NotShown for a division by 0."""
+    if term in numbers:
+        return numbers[term]
+    match term[0]:
+        case "q":
+            return fmpq(term[1], term[2])
+        case "+" | "*":
+            values = [exact(part, numbers) for part in term[1:]]
+            if term[0] == "*" and fmpq(0) in values:
+                ball_of = [ball(part, numbers) for part, value in zip(term[1:], values, strict=True) if value is None]
+                return fmpq(0) if all(b.is_finite() for b in ball_of) else None
+            total = fmpq(term[0] == "*")
+            for value in values:
+                if value is None:
+                    return None
+                total = total * value if term[0] == "*" else total + value
+            return total
+        case "^":
+            base, exponent = exact(term[1], numbers), exact(term[2], numbers)
+            if base is None or exponent is None or exponent.q != 1 or abs(exponent.p) > 10_000:
+                return None
+            if base == 0 and exponent < 0:
+                raise NotShown("division by 0")
+            return base ** int(exponent.p)
+        case "piece":
+            return exact(_branch(term, numbers), numbers)
+        case "exp" | "log":
+            inside = exact(term[1], numbers)
+            return fmpq(term[0] == "exp") if inside == (0 if term[0] == "exp" else 1) else None
+    return None
+
+
+def ball(term: Term, numbers: Numbers) -> Any:
+    r"""The value, with all that is not known of it.
+
+    Raises:  NotShown for what is not real (unless i stands in it) or not finite, and for what has no number.
+    """
+    value = exact(term, numbers)
+    found = arb(value) if value is not None else _inexact(term, numbers)
+    if not found.is_finite():
+        raise NotShown(f"{term} has no finite value there")
+    return found
+
+
+def _inexact(term: Term, numbers: Numbers) -> Any:
+    match term[0]:
+        case "+" | "*":
+            total: Any = arb(0) if term[0] == "+" else arb(1)
+            for part in term[1:]:
+                total = total + ball(part, numbers) if term[0] == "+" else total * ball(part, numbers)
+            return total
+        case "^":
+            return _power(ball(term[1], numbers), term[2], numbers)
+        case "pi":
+            return arb.pi()
+        case "i":
+            return acb(0, 1)
+        case "piece":
+            return ball(_branch(term, numbers), numbers)
+        case "log":
+            inside = ball(term[1], numbers)
+            if isinstance(inside, acb) or not inside > 0:
+                raise NotShown(f"the logarithm of {inside}")
+            return inside.log()
+        case "exp" | "tanh" | "sinh" | "cosh" | "sin" | "cos" | "atan" | "erf":
+            return getattr(ball(term[1], numbers), term[0])()
+        case "gamma":
+            return ball(term[1], numbers).gamma()
+        case "expint":
+            return ball(term[2], numbers).expint(ball(term[1], numbers))
+        case "croot":  # the k-th of the real roots of a polynomial, from the least
+            return real_roots(fmpz_poly(list(term[1])))[term[2]]
+        case "lambertw":
+            return ball(term[2], numbers).lambertw(int(exact(term[1], numbers) or 0))
+    raise NotShown(f"{term} has no number")
+
+
+def _power(base: Any, exponent_term: Term, numbers: Numbers) -> Any:
+    whole = exact(exponent_term, numbers)
+    if whole is not None and whole.q == 1:
+        if whole < 0 and not (base != 0):
+            raise NotShown(f"division by {base}")
+        return base ** int(whole.p)
+    if isinstance(base, acb):
+        raise NotShown("a power of a number that is not real")
+    if base > 0:
+        return base ** ball(exponent_term, numbers)
+    if base.is_zero() and (whole > 0 if whole is not None else ball(exponent_term, numbers) > 0):
+        return arb(0)
+    raise NotShown(f"a power of {base}")
+
+
+def _branch(term: Term, numbers: Numbers) -> Term:
+    value = exact(term[1], numbers)
+    subject = arb(value) if value is not None else ball(term[1], numbers)
+    if isinstance(subject, acb):
+        raise NotShown("the case of a number that is not real")
+    sign = 0 if value == 0 else 1 if subject > 0 else -1 if subject < 0 else None
+    if sign is None:
+        raise NotShown(f"the sign of {subject} is not certain")
+    branch: Term = term[3 + sign]
+    return branch
+
+
+def check_places(numbers: Numbers, facts: Facts) -> None:
+    r"""Whether the numbers are free to be chosen: as the facts allow, and one value for a function at one place.
+
+    Raises:  NotShown otherwise.
+    """
+    for term, value in numbers.items():
+        for fact in facts.get(term, ()):
+            if not HOLDS[fact](value):
+                raise NotShown(f"{term} = {value} is not {fact}")
+    calls = [term for term in numbers if term[0] == "call"]
+    for a, b in combinations(calls, 2):
+        if a[:3] == b[:3] and numbers[a] != numbers[b]:
+            apart = any(not _overlap(x, y, numbers) for x, y in zip(a[3:], b[3:], strict=True))
+            if not apart:
+                raise NotShown(f"{a} and {b} may be one value")
+
+
+def _overlap(a: Term, b: Term, numbers: Numbers) -> bool:
+    p, q = exact(a, numbers), exact(b, numbers)
+    return p == q if p is not None and q is not None else bool(ball(a, numbers).overlaps(ball(b, numbers)))
+
+
+def differs(lhs: Term, rhs: Term, facts: Facts, numbers: Numbers) -> Any:
+    r"""The difference lhs - rhs at numbers for the letters, certainly not 0.
+
+    Raises:  NotShown where it may be 0, where a side is not defined, or where the numbers may not be chosen.
+    """
+    lhs, rhs = taken(lhs), taken(rhs)
+    check_places(numbers, facts)
+    inside = {part for side in (lhs, rhs) for part in subterms(side)}
+    for call in (part for part in inside if part[0] == "call" and part in numbers):
+        for argument in call[3:]:
+            ball(argument, numbers)
+    before = ctx.prec
+    ctx.prec = BITS
+    try:
+        left, right = ball(lhs, numbers), ball(rhs, numbers)
+        p, q = exact(lhs, numbers), exact(rhs, numbers)
+        difference = p - q if p is not None and q is not None else left - right
+        if not difference != 0:
+            raise NotShown("the difference may be 0")
+        return difference
+    finally:
+        ctx.prec = before
+
+
+def rounds(value: Term, low: Term, high: Term) -> bool:
+    r"""Whether a number certainly lies within low and high (True) or certainly not (False).
+
+    Raises:  NotShown where neither is certain.
+    """
+    before = ctx.prec
+    ctx.prec = BITS
+    try:
+        above, below = (_sign(add(a, neg(b))) for a, b in ((value, low), (high, value)))
+        return above >= 0 and below >= 0
+    finally:
+        ctx.prec = before
+
+
+def _sign(term: Term) -> int:
+    known = exact(term, {})
+    found = arb(known) if known is not None else ball(term, {})
+    if known == 0 or found > 0:
+        return 0 if known == 0 else 1
+    if found < 0:
+        return -1
+    raise NotShown("the digits of the number are not certain")

@@ -1,0 +1,253 @@
+r"""Power series in one letter y > 0 at 0, with exact coefficients, and the limits that follow from them.
+
+A term is expanded by the series of exp, log and powers; its coefficients are quotients in generators that hold no y. One of
+these may be L = -log y, which grows more slowly than every power of 1/y, so that
+
+    log(y^s (a + ...)) = -s L + log(a + ...)         exp(-k L + b + ...) = y^k exp(b + ...)
+
+and the leading power of y decides, then its coefficient as L -> oo.
+"""
+
+from __future__ import annotations
+
+from flint import fmpq
+
+from derivations.checker.rational import Arithmetic, NotShown, Quotient, undefined
+from derivations.checker.terms import Term, mul, neg, number, subterms
+
+__all__ = ["LOG", "Expansion", "Series", "Unnamed", "signs_of"]
+
+# L, the letter for -log y.
+LOG: Term = ("v", "-log")
+
+
+class Unnamed(NotShown):
+    """An exponential, logarithm or power of a leading coefficient that the certificate does not name, or its sign."""
+
+    def __init__(self, head: str, start: Quotient, exponent: Term | None = None) -> None:
+        super().__init__(f"{head} of a leading coefficient is not in the certificate")
+        self.head, self.start, self.exponent = head, start, exponent
+
+
+class Series:
+    """coefficients[k] x^(start + k) + O(x^(start + len)); exact zeros are kept."""
+
+    def __init__(self, start: int, coefficients: list[Quotient]) -> None:
+        self.start, self.coefficients = start, coefficients
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.coefficients)
+
+    def at(self, power: int) -> Quotient | None:
+        """The coefficient of a power below the end; None for those below the start, which are 0."""
+        return self.coefficients[power - self.start] if power >= self.start else None
+
+
+class Expansion:
+    """Terms as series in a letter, under an arithmetic in which the letter stands nowhere but in x itself.
+
+    Args: arithmetic: has generators for all that holds no x, and L among them where logarithms are met; x: the letter y above;
+          order: terms beyond x^order are dropped. E1(x) is a coefficient too: it grows as L does.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, x: Term, order: int) -> None:
+        self.arithmetic, self.x, self.order = arithmetic, x, order
+        self._known: dict[Term, Series] = {}
+        self.conditions: dict[tuple[str, Term], None] = {}  # under which the coefficients are defined
+
+    def _constant(self, value: Quotient) -> Series:
+        zero = self.arithmetic.constant(0)
+        return Series(0, [value, *[zero] * self.order])
+
+    def of(self, term: Term) -> Series:
+        r"""The series of a term at y = 0+.
+
+        Raises:  NotShown where there is none, or where it may not be defined.
+        """
+        if term not in self._known:
+            self._known[term] = self._of(term)
+        return self._known[term]
+
+    def _of(self, term: Term) -> Series:
+        if term == ("log", self.x) and LOG in self.arithmetic.place:
+            return self._constant(self.arithmetic.value(neg(LOG)))
+        if term == LOG or term == ("expint", number(1), self.x):
+            return self._constant(self.arithmetic.value(term))
+        if not {self.x, LOG} & {*subterms(term)}:
+            self.conditions.update(dict.fromkeys(undefined(self.arithmetic, term)))
+            return self._constant(self.arithmetic.value(term))
+        if term == self.x:
+            zero = self.arithmetic.constant(0)
+            return Series(1, [self.arithmetic.constant(1), *[zero] * self.order])
+        match term[0]:
+            case "+":
+                found = self.of(term[1])
+                for part in term[2:]:
+                    found = self._sum(found, self.of(part))
+                return found
+            case "*":
+                found = self.of(term[1])
+                for part in term[2:]:
+                    found = self._product(found, self.of(part))
+                return found
+            case "^":
+                return self._power(*term[1:])
+            case "exp":
+                return self._exp(self.of(term[1]), term[1])
+            case "log":
+                return self._log(term[1])
+            case "tanh":
+                double = self.of(("exp", mul(number(2), term[1])))
+                one = self._constant(self.arithmetic.constant(1))
+                minus = self._constant(self.arithmetic.constant(-1))
+                return self._product(self._sum(double, minus), self._inverse(self._sum(double, one)))
+            case "sinh" | "cosh":
+                e, other = self.of(("exp", term[1])), self.of(("exp", neg(term[1])))
+                sign = self._constant(self.arithmetic.constant(-1 if term[0] == "sinh" else 1))
+                half = self._constant(self.arithmetic.constant(1, 2))
+                return self._product(half, self._sum(e, self._product(sign, other)))
+            case "sin" | "cos":
+                e = self.of(("exp", mul(("i",), term[1])))
+                sign = self._constant(self.arithmetic.constant(1 if term[0] == "cos" else -1))
+                i = self.arithmetic.generator(("i",))
+                half = self._constant(
+                    self.arithmetic.constant(1, 2) * (self.arithmetic.constant(1) if term[0] == "cos" else i**-1)
+                )
+                return self._product(half, self._sum(e, self._product(sign, self._inverse(e))))
+        raise NotShown(f"{term} has no series here")
+
+    def _sum(self, a: Series, b: Series) -> Series:
+        start, end = min(a.start, b.start), min(a.end, b.end)
+        zero = self.arithmetic.constant(0)
+        return Series(start, [(a.at(k) or zero) + (b.at(k) or zero) for k in range(start, end)])
+
+    def _product(self, a: Series, b: Series) -> Series:
+        a, b = self.trimmed(a), self.trimmed(b)
+        n = min(len(a.coefficients), len(b.coefficients))
+        zero = self.arithmetic.constant(0)
+        coefficients = [sum((a.coefficients[j] * b.coefficients[k - j] for j in range(k + 1)), start=zero) for k in range(n)]
+        return Series(a.start + b.start, coefficients)
+
+    def trimmed(self, a: Series) -> Series:
+        """Without leading coefficients that are 0."""
+        k = next((k for k, c in enumerate(a.coefficients) if not self._is_zero(c)), len(a.coefficients))
+        return Series(a.start + k, a.coefficients[k:]) if k < len(a.coefficients) else a
+
+    def _is_zero(self, c: Quotient) -> bool:
+        return bool(self.arithmetic.reduced(c.above).is_zero())
+
+    def _inverse(self, a: Series) -> Series:
+        a = self.trimmed(a)
+        self._must_not_vanish(a)
+        first = a.coefficients[0] ** -1
+        found = [first]
+        for k in range(1, len(a.coefficients)):
+            total = sum((a.coefficients[j] * found[k - j] for j in range(1, k + 1)), start=self.arithmetic.constant(0))
+            found.append(total * first * self.arithmetic.constant(-1))
+        return Series(-a.start, found)
+
+    def _must_not_vanish(self, a: Series) -> None:
+        """A leading coefficient with letters in it could be 0 for some of them, and then another term would lead."""
+        if 0 in signs_of(self.arithmetic, a.coefficients[0]):
+            raise Unnamed("!=", a.coefficients[0])
+
+    def _power(self, base: Term, exponent: Term) -> Series:
+        if exponent[0] == "q" and exponent[2] == 1:
+            a, n = self.of(base), exponent[1]
+            found = self._constant(self.arithmetic.constant(1))
+            for _ in range(abs(n)):
+                found = self._product(found, a)
+            return self._inverse(found) if n < 0 else found
+        if exponent[0] == "q":
+            return self._root(self.trimmed(self.of(base)), exponent)
+        return self._exp(self._product(self.of(exponent), self._log(base)), mul(exponent, ("log", base)))
+
+    def _root(self, a: Series, exponent: Term) -> Series:
+        """(a_0 y^s (1 + r))^q = a_0^q y^(s q) (1 + r)^q, a_0 > 0."""
+        q = fmpq(exponent[1], exponent[2])
+        if (q * a.start).q != 1:
+            raise NotShown("a root has no series")
+        if not signs_of(self.arithmetic, a.coefficients[0]) <= {1}:
+            raise Unnamed(">", a.coefficients[0])
+        first, zero = a.coefficients[0] ** -1, self.arithmetic.constant(0)
+        ratio = [c * first for c in a.coefficients]
+        found = [self._named("^", a.coefficients[0], exponent)]
+        for k in range(1, len(ratio)):  # k f_k = sum (q j - (k - j)) r_j f_(k-j)
+            weights = [q * j - (k - j) for j in range(1, k + 1)]
+            parts = [self.arithmetic.constant(int(w.p), int(w.q)) * ratio[j] * found[k - j] for j, w in enumerate(weights, 1)]
+            found.append(sum(parts, start=zero) * self.arithmetic.constant(1, k))
+        return Series(int((q * a.start).p), found)
+
+    def _exp(self, a: Series, term: Term) -> Series:
+        """exp(a_0 + a_1 y + ...) = exp(a_0) exp(a_1 y + ...), without negative powers in it."""
+        a = self.trimmed(a)
+        if a.start < 0:
+            raise NotShown(f"exp of {term} has no series")
+        shift, constant = self._value_at_start(a)
+        zero = self.arithmetic.constant(0)
+        rest = [zero, *[a.at(k) or zero for k in range(1, a.end)]]
+        found = [self.arithmetic.constant(1)]
+        for k in range(1, len(rest)):  # k e_k = sum j r_j e_(k-j)
+            total = sum((self.arithmetic.constant(j) * rest[j] * found[k - j] for j in range(1, k + 1)), start=zero)
+            found.append(total * self.arithmetic.constant(1, k))
+        return Series(shift, [constant * c for c in found])
+
+    def _value_at_start(self, a: Series) -> tuple[int, Quotient]:
+        """exp(a_0) as y^k exp(b), where a_0 = -k L + b, k is whole and b has no L in it."""
+        first = a.at(0) if a.start <= 0 < a.end else None
+        if first is None:
+            return 0, self.arithmetic.constant(1)
+        k = 0
+        if LOG in self.arithmetic.place:
+            place = self.arithmetic.place[LOG]
+            slope = Quotient(first.above.derivative(place), first.below)  # where L is in the numerator only
+            if slope.above.is_constant() and slope.below.is_constant() and not slope.above.is_zero():
+                times = slope.above.leading_coefficient() / slope.below.leading_coefficient()
+                if times.q != 1:
+                    raise NotShown("a power of y that is not whole")
+                k = -int(times.p)
+                first = first + self.arithmetic.value(LOG) * self.arithmetic.constant(k)
+            if any(not p.is_constant() and p.degrees()[place] for p in (first.above, first.below)):
+                raise NotShown("an exponential that grows faster than powers")
+        return k, self._named("exp", first)
+
+    def _named(self, head: str, start: Quotient, exponent: Term | None = None) -> Quotient:
+        """exp, log or a power of a coefficient, as the certificate has it."""
+        if head == "exp" and self._is_zero(start):
+            return self.arithmetic.constant(1)
+        if head != "exp" and self._is_zero(start - self.arithmetic.constant(1)):
+            return self.arithmetic.constant(0 if head == "log" else 1)
+        for line in self.arithmetic.lines:
+            if line[0] == head and (exponent is None or line[2] == exponent):
+                try:
+                    gap = self.arithmetic.value(line[1]) - start
+                except NotShown:
+                    continue
+                if self._is_zero(gap):
+                    return self.arithmetic.value(line)
+        raise Unnamed(head, start, exponent)
+
+    def _log(self, base: Term) -> Series:
+        """log(y^s (a_0 + a_1 y + ...)) = -s L + log(a_0) + log(1 + ...), a_0 > 0."""
+        a = self.trimmed(self.of(base))
+        if a.start and LOG not in self.arithmetic.place:
+            raise NotShown(f"the logarithm of {base} has no series")
+        if not signs_of(self.arithmetic, a.coefficients[0]) <= {1}:
+            raise Unnamed(">", a.coefficients[0])
+        first, zero = a.coefficients[0] ** -1, self.arithmetic.constant(0)
+        ratio = [c * first for c in a.coefficients]
+        start = self._named("log", a.coefficients[0])
+        if a.start:
+            start = start + self.arithmetic.value(LOG) * self.arithmetic.constant(-a.start)
+        found = [start]
+        for k in range(1, len(ratio)):  # k l_k = k r_k - sum j l_j r_(k-j)
+            total = sum((self.arithmetic.constant(j) * found[j] * ratio[k - j] for j in range(1, k)), start=zero)
+            found.append(ratio[k] - total * self.arithmetic.constant(1, k))
+        return Series(0, found)
+
+
+def signs_of(arithmetic: Arithmetic, value: Quotient) -> frozenset[int]:
+    """The signs that a coefficient can have."""
+    above, below = arithmetic.of_polynomial(arithmetic.reduced(value.above)), arithmetic.of_polynomial(value.below) - {0}
+    return frozenset(a * b for a in above for b in below)
