@@ -127,6 +127,7 @@ class Claim:
     counterexample: dict[Any, Any] = field(default_factory=dict)
     quote: str = ""
     scope: str = ALL_SIZES
+    certificates: tuple[Any, ...] = field(default=(), repr=False)
 
     @property
     def provided(self) -> tuple[str, ...]:
@@ -154,8 +155,10 @@ def decided(entry: Entry) -> Claim:
         evidence += "; counterexample: " + ", ".join(f"{k} = {v}" for k, v in numbers.items())
     correction: str | None = None
     right: tuple[Formula, ...] = ()
+    certificates = _certificates("print", entry.statements, found)
     if entry.right is not None:
         proofs = [statement.decide() for statement in entry.right.statements]
+        certificates += _certificates("right", entry.right.statements, proofs)
         right = _formulas(entry.right.statements)
         correction = _said(entry.right.words, right)
         if not all(proofs):
@@ -168,8 +171,13 @@ def decided(entry: Entry) -> Claim:
         entry.source, entry.label, _said(entry.words, formulas), entry.assumptions, verdict, correction,
         evidence + (f"; {entry.remark}" if entry.remark else ""), perf_counter() - start, entry.words, formulas, right,
         entry.expected, entry.mutation.words if entry.mutation else "as corrected" if entry.right else "", numbers,
-        entry.quote, entry.sizes or ALL_SIZES,
+        entry.quote, entry.sizes or ALL_SIZES, certificates,
     )  # fmt: skip
+
+
+def _certificates(of: str, statements: Iterable[Statement], found: Iterable[Verdict]) -> tuple[Any, ...]:
+    pairs = zip(statements, found, strict=True)
+    return tuple({"of": of, "kind": s.kind, "holds": v.holds, "steps": v.certificate} for s, v in pairs)
 
 
 def flips(entry: Entry) -> bool:

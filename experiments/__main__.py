@@ -83,6 +83,7 @@ def derive(
         str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")
     ] = None,
     out: Output = None,
+    check: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json", help_behavior_hint="")] = None,
 ) -> int:
     """Decide every claim of the papers; exit code 1 if a decision is not as recorded.
 
@@ -90,7 +91,14 @@ def derive(
         source: One text only, as the stem of its file, or "this project".
         format: table, json, latex or html.
         out: File to write.
+        check: Decide nothing: check the certificates in what --out FILE.json wrote, without what decided them.
     """
+    if check is not None:
+        if (source, format, out) != (None, None, None):
+            raise UsageError("--check stands alone: it checks the file that it names.")
+        from experiments.derive.check import run as check_certificates  # noqa: PLC0415
+
+        return DONE if check_certificates(check) else FAILED
     form = format or FORMATS.get(out.suffix if out else "", "table")
     check_word("format", form, FORMATS.values())
     from derivations.contents import SOURCES  # noqa: PLC0415

@@ -19,7 +19,7 @@ from flint import fmpq
 
 from derivations.checker.limits import limit_conditions, tends
 from derivations.checker.numbers import Numbers, ball, check_places, exact
-from derivations.checker.rational import Arithmetic, Facts, NotShown, arithmetic_of, undefined
+from derivations.checker.rational import ALLOWED, Arithmetic, Facts, NotShown, arithmetic_of, undefined
 from derivations.checker.terms import (
     BINDERS,
     ONE,
@@ -65,9 +65,11 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
             raise NotShown(f"no case for the signs {signs} of {split}")
         arithmetic = arithmetic_of(facts, cases[signs], assumed, limit_conditions)
         open_here = [*undefined(arithmetic, left), *undefined(arithmetic, right)]
-        if any(term == ZERO and relation != ">=" for relation, term in open_here):
-            conditions.update({("!=", u): None for u, sign in zip(split, signs, strict=True) if sign == 0})
-            continue  # neither side is defined here
+        impossible = [(relation, term) for relation, term in open_here if not arithmetic.signs(term) & ALLOWED[relation]]
+        if impossible:  # a side is not defined in this case: it is excluded
+            zeros = [u for u, sign in zip(split, signs, strict=True) if sign == 0]
+            conditions.update({("!=", u): None for u in zeros} if zeros else dict.fromkeys(impossible))
+            continue
         conditions.update(dict.fromkeys(open_here))
         if not arithmetic.is_zero(add(left, neg(right))):
             raise NotShown("the quotients differ")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from derivations.book import decide_all
+from derivations.checker.replay import as_data
 from derivations.claim import Claim
 from experiments.derive import latex, page, table
 from experiments.files import check_output, write_atomically
@@ -46,15 +47,17 @@ def run(source: str | None, form: str, out: Path | None) -> bool:
 
 
 def as_json(claim: Claim) -> dict[str, Any]:
-    """The claim's public fields, by their names; its formulas as LaTeX and the counterexample as text."""
+    """The claim's public fields, by their names; its formulas as LaTeX, the counterexample as text, the certificates as data."""
     named = {key: list(value) if isinstance(value := getattr(claim, key), tuple) else value for key in (*KEYS, *MORE_KEYS)}
     numbers = {str(letter): str(value) for letter, value in claim.counterexample.items()}
-    return {**named, "latex": [formula.latex for formula in claim.formulas], "counterexample": numbers}
+    latex_of = [formula.latex for formula in claim.formulas]
+    return {**named, "latex": latex_of, "counterexample": numbers, "certificate": as_data(claim.certificates)}
 
 
 def _text(claims: list[Claim], form: str) -> str:
     if form == "json":
-        return json.dumps([as_json(claim) for claim in claims], indent=1, ensure_ascii=False) + "\n"
+        # A claim a line: its certificates would be thousands.
+        return "[\n" + ",\n".join(json.dumps(as_json(claim), ensure_ascii=False) for claim in claims) + "\n]\n"
     if form == "latex":
         return latex.document(claims)
     if form == "html":

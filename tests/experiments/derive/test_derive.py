@@ -68,7 +68,8 @@ def test_json_is_alone_on_stdout_with_stable_keys(small, capsys):
     assert __main__.main(["derive", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     stable = ["source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds"]
-    assert [list(claim) for claim in found] == [[*stable, "quote", "mutation", "scope", "latex", "counterexample"]] * len(ENTRIES)
+    stable += ["quote", "mutation", "scope", "latex", "counterexample", "certificate"]
+    assert [list(claim) for claim in found] == [stable] * len(ENTRIES)
     assert found[1]["assumptions"] == ["x > 0"]
     assert found[0]["correction"] is None
     assert found[2]["verdict"] == "does not hold as printed"
@@ -186,3 +187,27 @@ def test_text_goes_between_the_markers_and_nowhere_else():
     assert marked.names(before, "ledger") == ["claims"]
     with pytest.raises(ValueError, match="no place for 'verdicts'"):
         marked.fill(before, "ledger", {"verdicts": "new"})
+
+
+def test_certificates_are_checked_again_from_the_file_alone(small, tmp_path, capsys):
+    file = tmp_path / "ledger.json"
+    assert __main__.main(["derive", "--out", str(file)]) == 0
+    assert __main__.main(["derive", "--check", str(file)]) == 0
+    count = capsys.readouterr().out
+    assert re.fullmatch(
+        rf"{len(ENTRIES)} claims: [1-9]\d* certificates accepted, 0 refused; \d+ statements have none, .*\n", count
+    )
+    claims = json.loads(file.read_text())
+    step = next(step for claim in claims for s in claim["certificate"] for step in s["steps"] if step["rule"] == "equal")
+    step["rhs"] = ["+", step["rhs"], ["q", 1, 1]]
+    file.write_text(json.dumps(claims))
+    assert __main__.main(["derive", "--check", str(file)]) == 1
+    assert " 1 refused" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"source": 1}]', "\u00ff"])
+def test_a_file_that_is_no_ledger_is_refused_in_words(tmp_path, capsys, text):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    assert __main__.main(["derive", "--check", str(file)]) == 2
+    assert "this is no ledger with certificates" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+r"""Certificates as data that JSON can carry, and the check of one: nothing of what found it is needed or imported.
+
+equal      lhs, rhs, proof                      differs    lhs, rhs, numbers
+less       lower, upper, strict, region, proof  not less   the same with numbers
+limit      term, letter, point, side, value     series     term, letter, point, values
+rounds     value, low, high, right
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flint import fmpq
+
+from derivations.checker.limits import coefficients, limit_conditions
+from derivations.checker.numbers import differs, rounds
+from derivations.checker.rational import NotShown
+from derivations.checker.rules import Conditions, equal, less, not_less
+
+__all__ = ["as_data", "from_data", "replay"]
+
+
+def replay(certificate: Mapping[str, Any]) -> Conditions:
+    r"""Check a certificate again.
+
+    Returns: the conditions under which it shows what it says.
+    Raises:  NotShown where it does not.
+    """
+    c = certificate
+    match c["rule"]:
+        case "equal":
+            return equal(c["lhs"], c["rhs"], c["facts"], c["proof"])
+        case "differs":
+            differs(c["lhs"], c["rhs"], c["facts"], c["numbers"])
+        case "less":
+            return less(c["lower"], c["upper"], c["strict"], c["region"], c["facts"], c["proof"])
+        case "not less":
+            not_less(c["lower"], c["upper"], c["strict"], c["region"], c["facts"], c["numbers"])
+        case "limit":
+            return limit_conditions(c["term"], c["letter"], c["point"], c["side"], c["value"], c["facts"], c["proof"])
+        case "series":
+            return _series(c)
+        case "rounds":
+            if rounds(c["value"], c["low"], c["high"]) is not c["right"]:
+                raise NotShown("the number is on the other side")
+        case rule:
+            raise NotShown(f"there is no rule {rule!r}")
+    return ()
+
+
+def _series(c: Mapping[str, Any]) -> Conditions:
+    arithmetic, found, conditions = coefficients(c["term"], c["letter"], c["point"], c["facts"], c["proof"], len(c["values"]))
+    for value, coefficient in zip(c["values"], found, strict=True):
+        if not arithmetic.reduced((arithmetic.value(value) - coefficient).above).is_zero():
+            raise NotShown(f"{value} is not the coefficient")
+    return conditions
+
+
+def as_data(x: Any) -> Any:
+    """For JSON: tables with terms as keys become pairs, sets and fractions are marked."""
+    if isinstance(x, Mapping):
+        if all(isinstance(key, str) for key in x):
+            return {key: as_data(value) for key, value in x.items()}
+        return {"pairs": [[as_data(key), as_data(value)] for key, value in x.items()]}
+    if isinstance(x, tuple | list):
+        return [as_data(part) for part in x]
+    if isinstance(x, frozenset):
+        return {"set": sorted(x)}
+    if isinstance(x, fmpq):
+        return {"fraction": [int(x.p), int(x.q)]}
+    return x if isinstance(x, str | bool | None) else int(x)
+
+
+def from_data(x: Any) -> Any:
+    """What `as_data` was given, lists as tuples."""
+    if isinstance(x, list):
+        return tuple(map(from_data, x))
+    if not isinstance(x, dict):
+        return x
+    match list(x):
+        case ["pairs"]:
+            return {from_data(key): from_data(value) for key, value in x["pairs"]}
+        case ["set"]:
+            return frozenset(x["set"])
+        case ["fraction"]:
+            return fmpq(*x["fraction"])
+    return {key: from_data(value) for key, value in x.items()}
