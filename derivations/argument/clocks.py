@@ -3,8 +3,8 @@ r"""The chain rule for clocks: played on another clock, a field is multiplied by
     h'(t) = F(t, x(t), h(t)),   H(T) = h(c(T)),   X(T) = x(c(T))   =>   H'(T) = c'(T) F(c(T), X(T), H(T))
 
 and then H, X, T are called h, x, t again. It needs c differentiable and increasing; then c^-1 undoes it, with the speed
-1/c'(c^-1(s)). (The file is not named after `change_of_time`, the function it is for: a
-package cannot have both under one name.)
+1/c'(c^-1(s)) wherever c' is not 0, as it may be at single moments. (The file is not named after `change_of_time`, the
+function it is for: a package cannot have both under one name.)
 """
 
 from __future__ import annotations
@@ -13,43 +13,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sympy import (
-    Abs,
     Basic,
     Derivative,
-    DiracDelta,
     Dummy,
     Eq,
     Expr,
-    Heaviside,
     ImmutableDenseMatrix,
-    Max,
-    Min,
-    Piecewise,
     Rational,
-    StrictGreaterThan,
     Subs,
     Symbol,
-    ceiling,
     exp,
     factor,
-    floor,
-    frac,
-    sign,
     simplify,
     solve,
     sqrt,
 )
 from sympy.core.function import AppliedUndef
 
+from derivations.argument.increasing import clock_conditions
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 
 __all__ = ["Clock", "change_of_time", "clock", "identities", "right_sides"]
-
-CORNERED = (Abs, Piecewise, Min, Max, Heaviside, DiracDelta, sign, floor, ceiling, frac)
-# Clocks run on t >= 0; a negative speed at one of these times is enough to refuse one.
-MOMENTS = [Rational(n, 7) for n in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 700)]
 
 
 @dataclass(frozen=True)
@@ -57,7 +43,8 @@ class Clock:
     r"""A clock t = c(s) as a change of variable needs it.
 
     Args:    reading: c, an expression in `time`; speed: c'; inverse: c^-1 in the same letter, None where SymPy finds no
-             closed form; conditions: what must still be true for c to be a clock, as relations (empty: it is one).
+             closed form; conditions: what must still be true for c to be a clock on t > 0, as relations (empty: it is
+             proved to be one). Of a speed that varies, `speed >= 0` is meant for all t, and 0 at single moments only.
     Source:  Tallec and Ollivier 2018, sec. 1: "any increasing differentiable function".
     """
 
@@ -69,19 +56,15 @@ class Clock:
 
 
 def clock(c: Expr, t: Symbol = symbols.t) -> Clock:
-    r"""The speed of a clock, its inverse map, and the conditions that make it one, for t >= 0.
+    r"""The speed of a clock, its inverse map, and the conditions that make it one, for t > 0.
 
     Args:    c: an expression in t, as alpha t, t^2 or c(t); t: its time.
     Returns: a `Clock`; the inverse of an unnamed c(t) is an unnamed function c^-1(t).
     Raises:  TypeError, ValueError for what cannot be a clock, as `change_of_time`.
     Source:  Tallec and Ollivier 2018, sec. 1 and footnote 2.
     """
-    _check_clock(c, t)
-    forward = Dummy(t.name, nonnegative=True)
-    speed = simplify(c.diff(t))
-    runs = simplify(c.xreplace({t: forward}).diff(forward)) if not c.atoms(AppliedUndef) else speed
-    conditions = () if runs.is_positive else (StrictGreaterThan(speed, 0, evaluate=False),)
-    return Clock(t, c, speed, _inverse(c, t), conditions)
+    conditions = clock_conditions(c, t)
+    return Clock(t, c, simplify(c.diff(t)), _inverse(c, t), conditions)
 
 
 def _inverse(c: Expr, t: Symbol) -> Expr | None:
@@ -118,11 +101,12 @@ def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
              expression in the same t, as alpha t or c(t).
     Returns: the warped equations, in the order given.
     Raises:  TypeError for what is not an equation or an expression; ValueError for equations of another form, and for
-             a c that does not depend on t, has corners, or runs backwards somewhere in t >= 0.
+             a c that does not depend on t, may have corners, or runs backwards at some t > 0. What is neither proved nor
+             refuted of c is assumed: `clock(c).conditions` names it.
     Source:  Tallec and Ollivier 2018, footnote 2 and eq. (6).
     """
     flows, t = _system(equations)
-    _check_clock(c, t)
+    clock_conditions(c, t)
     T = Dummy("T", real=True)
     reading = c.xreplace({t: T})
     back = {signal.xreplace({t: reading}): signal.xreplace({t: T}) for signal in _signals(flows, t)}
@@ -195,25 +179,6 @@ def _signals(flows: dict[Expr, Expr], t: Symbol) -> set[Expr]:
     values = set(flows).union(*(rate.atoms(AppliedUndef) for rate in flows.values()))
     clocks = _clocks(flows)
     return {value for value in values if value.args == (t,) and value.func not in clocks}
-
-
-def _check_clock(c: Expr, t: Symbol) -> None:
-    if not isinstance(c, Expr):
-        raise TypeError(f"`c` must be a SymPy expression in {t}, got {type(c).__name__}; for instance alpha * t.")
-    if t not in c.free_symbols:
-        raise ValueError(f"`c` = {c} does not depend on {t}: a clock must run.")
-    if c.has(*CORNERED):
-        raise ValueError(f"`c` = {c} has corners, where it has no derivative; change time on each smooth piece by itself.")
-    speed = c.diff(t)
-    if c.is_extended_real is False or speed.is_extended_real is False:
-        raise ValueError(f"`c` = {c} is not real.")
-    if speed.is_nonpositive or simplify(speed).is_nonpositive:
-        raise ValueError(f"`c` = {c} does not increase: its speed is {speed}.")
-    if speed.free_symbols <= {t} and not speed.atoms(AppliedUndef):
-        for moment in MOMENTS:
-            value = speed.subs(t, moment).evalf(20)
-            if value.is_real and value < -Rational(1, 10**10):
-                raise ValueError(f"`c` = {c} runs backwards: its speed at {t} = {moment} is {value.evalf(6)}.")
 
 
 def _there_and_back(equations: list[Eq], c: Expr) -> Expr:

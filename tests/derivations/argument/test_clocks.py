@@ -1,5 +1,7 @@
 """Changing time, against solutions that can be written down."""
 
+import re
+
 import pytest
 from sympy import (
     Abs,
@@ -8,22 +10,32 @@ from sympy import (
     Function,
     I,
     Max,
+    Mod,
     Piecewise,
+    Rational,
     S,
     Symbol,
+    acos,
+    arg,
+    asin,
     cos,
+    cosh,
     exp,
     floor,
+    frac,
     log,
+    pi,
     simplify,
     sin,
     sqrt,
+    tan,
     tanh,
 )
 
 import ctrnn
 import derivations
 from derivations import change_of_time, symbolic
+from derivations.argument.increasing import clock_conditions
 from derivations.prover import symbols
 from derivations.twins import fields
 
@@ -169,6 +181,55 @@ def test_a_clock_states_what_makes_it_one():
     assert derivations.clock(a * t).conditions == (a > 0,)
     assert derivations.clock(symbols.alpha * t).conditions == ()
     assert derivations.clock(exp(t) - 1).conditions == ()
-    assert derivations.clock(symbols.c(t)).conditions == (symbols.c(t).diff(t) > 0,)
+    # An increasing clock may stand still at single moments.
+    assert derivations.clock(symbols.c(t)).conditions == (symbols.c(t).diff(t) >= 0,)
     with pytest.raises(ValueError, match="runs backwards"):
         derivations.clock(t - t**2)
+
+
+@pytest.mark.parametrize(
+    "reading", [t**3, (t - 1) ** 3, t + sin(t), t - sin(t), t + cos(t), log(cosh(t)), -1 / t, log(t)], ids=str
+)
+def test_a_clock_may_stand_still_at_single_moments(reading):
+    assert clock_conditions(reading, t) == ()
+
+
+@pytest.mark.parametrize(
+    ("reading", "why"),
+    [
+        (t + sin(14 * pi * t), "backwards: its speed at t = "),
+        (t - t**2 / 10**4, "backwards"),
+        (t**3 - 3 * t**2 + Rational(299, 100) * t, "backwards"),  # between 0.94 and 1.06 only
+        (t * (2 + sin(t)), "backwards"),
+        (2 * t + asin(sin(t)), "corners"),
+        (t + acos(1 / (1 + t)), "corners"),
+        (2 * t + arg(t - 1), "corners"),
+        (t + frac(t), "corners"),
+        (t + Mod(t, 1), "corners"),
+        (t + sqrt((t - 1) ** 2), "corners"),
+        (1 / (2 - t), "pole"),
+        (tan(t), "corners"),
+        (log(t - 1), "not real"),
+        (sqrt(t - 1), "not real"),
+        (sin(t) ** 2 + cos(t) ** 2, "does not increase"),
+        (-exp(symbols.alpha * t), "does not increase"),
+    ],
+    ids=str,
+)
+def test_what_runs_backwards_or_has_a_corner_anywhere_is_no_clock(reading, why):
+    with pytest.raises(ValueError, match=why):
+        derivations.clock(reading)
+
+
+def test_what_is_neither_proved_nor_refuted_of_a_clock_is_a_condition():
+    a, other = Symbol("a", real=True), symbols.c(t)
+    for reading in (a**2 * t, t + a * sin(t), sqrt(t**2 - 2 * t + 1) + t, t + log(other), t + 1 / (t + a), t + cos(sqrt(a) * t)):
+        assert clock_conditions(reading, t), reading
+    assert (other > 0) in clock_conditions(t + log(other), t)
+
+
+def test_the_moment_at_which_a_clock_runs_backwards_is_one():
+    with pytest.raises(ValueError, match="backwards") as refused:
+        derivations.clock(t - t**2 / 10**4)
+    moment = Rational(re.search(r"at t = (\S+) is", str(refused.value))[1])
+    assert (1 - moment / 5000) < 0
