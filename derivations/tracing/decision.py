@@ -6,10 +6,8 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import sympy
-from sympy import Basic, Dummy, Expr, Ne, Rational, S, Symbol, exp
+from sympy import Basic, Expr, Ne, Rational, S, Symbol
 from sympy.core.function import AppliedUndef
-from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
 from derivations.prover.identity import Identity, check
 from derivations.prover.refutation import NOTICEABLE, certain_value
@@ -47,7 +45,7 @@ class _Question:
     def decide(self) -> Verdict:
         if not self._is_defined_somewhere():
             return self._verdict(UNDECIDED, "no numbers were found at which both sides are defined")
-        proofs: list[str] = []
+        proofs: list[Verdict] = []
         for unit, (a, b) in enumerate(zip(self.left, self.right, strict=True), 1):
             if (refutation := self._refuted(a, b, 3)) is not None:
                 return self._fails(unit, *refutation)
@@ -59,8 +57,17 @@ class _Question:
                         UNDECIDED, f"unit {unit}: neither proved equal nor found different where both are defined"
                     )
                 return self._fails(unit, *refutation)
-            proofs.append(proof)
-        return self._verdict(HOLDS_ASSUMING if self.conditions else HOLDS, "; ".join(dict.fromkeys(proofs)))
+            proofs += proof
+        return self._proved(proofs)
+
+    def _proved(self, proofs: Sequence[Verdict]) -> Verdict:
+        """Where both sides are defined: by the code's conditions, and by those that a proof had to make."""
+        back = {**{v: u for u, v in self.names.items()}, **self.meaning}
+        made = {c.xreplace(back) for proof in proofs for c in proof.defined_on}
+        evidence = "; ".join(dict.fromkeys(proof.evidence for proof in proofs))
+        found = self._verdict(HOLDS_ASSUMING if self.conditions | made else HOLDS, evidence)
+        certificates = tuple(step for proof in proofs for step in proof.certificate)
+        return replace(found, defined_on=ordered(self.conditions | made), certificate=certificates)
 
     def _is_defined_somewhere(self) -> bool:
         """Whether all conditions hold together at some point: of what is nowhere defined anything is true."""
@@ -74,18 +81,20 @@ class _Question:
     def _verdict(self, word: str, evidence: str) -> Verdict:
         return Verdict(word, 0.0, evidence, defined_on=ordered(self.conditions))
 
-    def _proof(self, a: Expr, b: Expr) -> str | None:
-        if a == b:
-            return "equal as written"
+    def _proof(self, a: Expr, b: Expr) -> list[Verdict] | None:
+        """The prover's verdicts, one for each case of the signs of what has corners; None if one of them is no proof."""
         corners = kinks([a, b])
         never_zero = [c.lhs - c.rhs for c in self.uncarried if isinstance(c, Ne)]
         cases = [[a, b]] if not corners or len(corners) > MOST_KINKS else list(smooth_cases([a, b], never_zero))
-        words = []
-        for left, right in cases:
-            if (proof := _by_the_prover(left, right)) is None:
+        found = []
+        for sides in cases:
+            found.append(check(Identity("as coded", "this project", "The torch code is the equations.", *sides)))
+            if not found[-1]:
                 return None
-            words.append(proof)
-        return f"in each of {len(cases)} cases of sign" if corners else words[0]
+        if corners:
+            words = f"in each of {len(cases)} cases of sign"
+            found = [replace(verdict, evidence=words) for verdict in found]
+        return found
 
     def _fails(self, unit: int, counterexample: Mapping[Expr, Expr], difference: Expr) -> Verdict:
         found = {self.meaning.get(u, u): value for u, value in counterexample.items()}
@@ -124,32 +133,6 @@ class _Question:
                 return None
         value = certain_value(difference.xreplace(dict(point)))
         return value if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)) else None
-
-
-def _by_the_prover(left: Expr, right: Expr) -> str | None:
-    """Evidence that two smooth expressions are equal, as they are or with hyperbolic functions written by exponentials."""
-    if _same_fraction(left, right):
-        return "equal as rational functions"
-    for by_exp in (False, True):
-        if by_exp and not (left.has(HyperbolicFunction) or right.has(HyperbolicFunction)):
-            return None
-        sides = [e.rewrite(exp) if by_exp else e for e in (left, right)]
-        verdict = check(Identity("as coded", "this project", "The torch code is the equations.", *sides))
-        if verdict.holds is True:
-            return verdict.evidence
-    return None
-
-
-def _same_fraction(left: Expr, right: Expr) -> bool:
-    """Whether two sides are the same fraction in letters, exponentials and other functions, each taken for a letter."""
-    difference = left - right
-    functions = difference.atoms(sympy.Function)
-    letters: dict[Expr, Expr] = {}
-    for e in sorted(functions, key=str):
-        inverse = exp(-e.args[0]) if isinstance(e, exp) else None
-        letters[e] = 1 / letters[inverse] if inverse in letters else Dummy("f")
-    numerator, _ = sympy.fraction(sympy.together(difference.xreplace(letters)))
-    return bool(sympy.expand(numerator) == 0)
 
 
 def _draw(letter: Expr, dice: random.Random) -> Rational:

@@ -7,6 +7,7 @@ from torch import nn
 
 import ctrnn
 from derivations import symbolic, verify
+from derivations.checker.replay import as_data, from_data, replay
 from derivations.tracing.kinks import smooth_cases
 
 
@@ -35,6 +36,17 @@ class Step(nn.Module):
 rotation = Rotation()
 q, p = symbolic(rotation).state
 t = q.args[0]
+
+
+def test_a_proof_carries_certificates_that_the_checker_accepts():
+    cell = Step(lambda _, x, h: torch.where(h > 0, h, 0 * h) / (1 + torch.exp(-x)))
+    states, (x,) = symbolic(cell, field=False).state, symbolic(cell, field=False).inputs
+    verdict = verify(cell, [(u + Abs(u)) / 2 * (1 + tanh(x / 2)) / 2 for u in states], field=False)
+    assert verdict
+    assert len(verdict.certificate) == 2 * 3  # for both units, in every case of its sign
+    for step in verdict.certificate:
+        assert step["rule"] == "equal"
+        replay(from_data(as_data(step)))
 
 
 def test_equations_are_matched_by_their_left_sides_in_any_order():
