@@ -11,35 +11,29 @@ softplus functions with a parameter of their own. Comparing coefficients gives t
     rescaling     only constants do         alpha' = c' alpha,  tau' = c' tau       c' a constant
     none          a coefficient has no slot: -h stays -h, and -c' h is needed
 
-The first two are proved by putting the witness in. That a class absorbs no more is proved for one unit, on h, x > 0: where
-the generators hold no parameters, and where one power of h outgrows all that does.
+The first two are proved by putting the witness in. That a class absorbs no more is proved for one unit, on h, x > 0, and
+for speeds that at each time are one number for all states and inputs: where the products of generators hold no parameters
+and are linearly independent, and where one power of h outgrows all that does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from sympy import (
-    Abs,
-    Basic,
-    Eq,
-    Expr,
-    S,
-    Symbol,
-    log,
-    powsimp,
-    sign,
-)
+from sympy import Abs, Basic, Eq, Expr, S, Symbol, exp, log, powsimp, sign
 
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
-from derivations.slots import EXPONENTIAL, SIGMOID, FieldReading, Slot, speed
+from derivations.ranges import REALS, inside, is_cone
+from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
 from derivations.twins.fields import SymbolicField
 
 __all__ = ["EVERY_WARP", "NONE", "RESCALING", "Closes", "Closure", "UnknownRate", "closed_under"]
 
 EVERY_WARP, RESCALING, NONE = "every warp", "rescaling", "none"
+AMONG = "at each time is one number for all states and inputs"
 
 
 class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `UnknownOperation` of its operations
@@ -50,10 +44,11 @@ class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `Unk
 class Closure:
     r"""What a class of fields absorbs.
 
-    Args:    group: "every warp", "rescaling" or "none"; assumption: in words, what the clock and the rates must satisfy;
-             witness: for the first two Eq(new value, value in the old ones and c') of each constant and gate that
-             changes; for "none" the equation between coefficients that no member of the class meets;
-             rates: what the letters of the witness stand for; unit: the unit that stands in the way of more.
+    Args:    group: "every warp", "rescaling" or "none"; assumption: in words, what the clock and the rates must satisfy, of
+             which c' it is said, and which numbers must not be 0; witness: for the first two Eq(new value, value in the old
+             ones and c') of each constant and gate that changes; for "none" the equation between coefficients that no
+             member of the class meets; rates: what the letters of the witness stand for; unit: the unit that stands in the
+             way of more.
     Source:  this project; the question is that of Tallec and Ollivier 2018, sec. 1.
     """
 
@@ -64,36 +59,50 @@ class Closure:
     unit: Expr | None = None
 
 
-def closed_under(field: Any) -> Closure:
-    r"""Whether the class of a field (its equations, with all values of its parameters) contains its warped fields.
+def closed_under(field: Any, free: Iterable[str] | None = None) -> Closure:
+    r"""Whether the class of a field (its equations, with all values of its free parameters) contains its warped fields.
 
-    Args:    field: a small ctrnn.VectorField, traced from its own code, or a `SymbolicField`.
+    Args:    field: a small ctrnn.VectorField, traced from its own code, or a `SymbolicField`; free: names of the parameters
+             that the class may choose; if not given, those of a VectorField with requires_grad, and all of a
+             `SymbolicField`. All others, buffers too, stay as they are.
     Returns: a `Closure`.
-    Raises:  TypeError for what is not a field; `UnknownRate` where neither answer is proved; for torch fields also what
-             `symbolic` raises.
+    Raises:  TypeError for what is not a field; ValueError for names that are no parameters; `UnknownRate` where neither
+             answer is proved; for torch fields also what `symbolic` raises.
     Source:  Tallec and Ollivier 2018, sec. 1 and eqs. (4), (7) and (10); the decision is this project's.
     """
     if not isinstance(field, SymbolicField):
         from derivations.tracing.symbolic import symbolic_field  # noqa: PLC0415 - twins are decided without torch
 
-        field = symbolic_field(field)
-    reading = FieldReading(field, field.flow)
+        traced = symbolic_field(field)
+        if free is None:
+            free = [name for name, parameter in field.named_parameters() if parameter.requires_grad]
+        field = traced
+    chosen = _letters(field, free)
+    reading = FieldReading(field, field.flow, chosen)
     # Where h and x are positive |h| is h: fewer generators, none of them the product of others.
     positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
-    orthant = FieldReading(field, field.flow.xreplace(positive).applyfunc(powsimp))
-    if (values := reading.absorbed_by(gates_only=True)) is not None:
-        return _closure(reading, EVERY_WARP, values, None)
-    values, beyond = reading.absorbed_by(gates_only=False), orthant.obstacle(gates_only=True)
-    if values is not None and beyond is not None:
-        return _closure(reading, RESCALING, values, beyond[0])
-    if values is None and (obstacle := orthant.obstacle(gates_only=False)) is not None:
-        unit, equation = obstacle
-        return Closure(NONE, "c' is not 1 throughout", (equation,), reading.rates(equation), unit)
-    known = "no rate that takes up a clock's speed" if values is None else "only that rescalings are absorbed"
+    orthant = FieldReading(field, field.flow.xreplace(positive).applyfunc(powsimp), chosen)
+    if (found := reading.absorbed_by(gates_only=True)) is not None:
+        return _closure(reading, EVERY_WARP, found, None)
+    found, beyond = reading.absorbed_by(gates_only=False), orthant.obstacle(gates_only=True)
+    if found is not None and beyond is not None:
+        return _closure(reading, RESCALING, found, beyond)
+    if found is None and (obstacle := orthant.obstacle(gates_only=False)) is not None:
+        said = "; ".join((f"c' is not 1 throughout, and {AMONG}", *obstacle.conditions))
+        return Closure(NONE, said, (obstacle.equation,), orthant.rates(obstacle.equation), obstacle.unit)
+    known = "no rate that takes up a clock's speed" if found is None else "only that rescalings are absorbed"
     raise UnknownRate(
-        f"of `{field.name}` was found {known}, and it is not proved that there is no more. A rate is a factor outside of "
-        f"all other functions, with a parameter of its own: a constant, or a sigmoid, exp or softplus of the data."
+        f"of `{field.name}` was found {known}, and it is not proved that there is no more. A rate is a factor outside of all "
+        f"other functions, with a free parameter of its own: a constant, or a sigmoid, exp or softplus of the data, with "
+        f"free weights for all of them and a free bias."
     )
+
+
+def _letters(field: SymbolicField, free: Iterable[str] | None) -> frozenset[Symbol]:
+    names = list(field.parameters if free is None else [free] if isinstance(free, str) else free)
+    if unknown := [name for name in names if name not in field.parameters]:
+        raise ValueError(f"`free` names {unknown[0]!r}; `{field.name}` has the parameters {', '.join(field.parameters)}.")
+    return frozenset().union(*(field.parameters[name].free_symbols for name in names))
 
 
 @dataclass(frozen=True)
@@ -126,19 +135,27 @@ class Closes:
         return Verdict(FAILS, perf_counter() - start, evidence, {Symbol("group"): Symbol(found.group)})
 
 
-def _closure(reading: FieldReading, group: str, values: dict[Symbol, Expr], unit: Expr | None) -> Closure:
+def _closure(reading: FieldReading, group: str, found: Absorbed, beyond: Obstacle | None) -> Closure:
+    values = found.values
     changed = [slot for slot in reading.slots if values.get(slot.letter, slot.letter) != slot.letter]
     said = ["c' is a constant" if group == RESCALING else "c' is a function of the data so far"]
     if any(slot.is_gate for slot in changed):
         said.append("a gate may be any function of the data in its range")
-    said += [f"0 < {values[slot.letter]} < 1" for slot in changed if slot.kind == SIGMOID]
+    said += [inside(values[slot.letter], slot.values) for slot in changed if not _always_inside(slot, values[slot.letter])]
+    said += found.conditions
+    if beyond is not None:
+        said += [f"no other c' is absorbed that {AMONG}", *beyond.conditions]
     witness = tuple(_changed(slot, values[slot.letter]) for slot in changed)
-    return Closure(group, "; ".join(said), witness, reading.rates(*witness), unit)
+    return Closure(group, "; ".join(said), witness, reading.rates(*witness), beyond and beyond.unit)
+
+
+def _always_inside(slot: Slot, value: Expr) -> bool:
+    return slot.values == REALS or (value == speed * slot.letter and is_cone(slot.values))
 
 
 def _changed(slot: Slot, value: Expr) -> Eq:
     """The new value of a slot; of its parameter where the slot is exp of one."""
-    if slot.kind == EXPONENTIAL and slot.stands_for.args[0].is_Symbol and value == speed * slot.letter:
+    if slot.stands_for.func is exp and slot.stands_for.args[0].is_Symbol and value == speed * slot.letter:
         parameter = slot.stands_for.args[0]
         return Eq(Symbol(f"{parameter}'"), parameter + log(speed), evaluate=False)
     return Eq(Symbol(f"{slot.letter}'"), value, evaluate=False)

@@ -1,49 +1,97 @@
 r"""A field as a polynomial in generators whose coefficients hold slots: the rates that its class is free to choose.
 
 generator    stays as it is: h, x, tanh(...), |h|^r h
-slot         a constant, or a sigmoid, exponential or softplus gate, with a parameter that stands nowhere else
+slot         takes a known set of values as a free parameter does that stands nowhere else: a constant without data in it,
+             or a positive gate, whose value and whose slopes in all its data can be set
+fixed        a constant without free parameters
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from sympy import Dummy, Eq, Expr, ImmutableDenseMatrix, Mul, Poly, Pow, S, Symbol, cos, exp, expand, log, sign, sin, solve, tanh
+import numpy as np
+from flint import acb_mat
+from sympy import (
+    Dummy,
+    Eq,
+    Expr,
+    I,
+    ImmutableDenseMatrix,
+    Mul,
+    Poly,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    atan,
+    cos,
+    erf,
+    exp,
+    expand,
+    sign,
+    sin,
+    solve,
+    tanh,
+)
+from sympy import Set as NumberSet
+from sympy.core.function import AppliedUndef
 
+from derivations.certificates.reading import Reading, Unreadable
+from derivations.checker.numbers import ball
+from derivations.checker.rational import NotShown
+from derivations.prover import symbols
 from derivations.prover.identity import Identity, check
-from derivations.twins.fields import SymbolicField, sigma
+from derivations.ranges import POSITIVE, values_of
+from derivations.twins.fields import SymbolicField
 
-__all__ = ["EXPONENTIAL", "NUMBER", "SIGMOID", "SOFTPLUS", "FieldReading", "Slot", "speed"]
-
-SIGMOID, EXPONENTIAL, SOFTPLUS, NUMBER = "sigmoid", "exponential", "softplus", "number"
+__all__ = ["Absorbed", "FieldReading", "Obstacle", "Slot", "speed"]
 
 speed = Symbol("c'", positive=True)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A rate that a class of fields is free to choose: its letter, what it stands for, its kind, and whether it reads data."""
+    """A rate that a class of fields is free to choose: its letter, what it stands for, its values, and whether it reads data."""
 
     letter: Symbol
     stands_for: Expr
-    kind: str
+    values: NumberSet
     is_gate: bool
 
 
-class FieldReading:
-    """A field as polynomials in its generators, with slots in their coefficients."""
+@dataclass(frozen=True)
+class Absorbed:
+    """New values of slots, and in words what must be true of them."""
 
-    def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix) -> None:
+    values: Mapping[Symbol, Expr]
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A unit, an equation between coefficients that no member of the class meets, and in words what that supposes."""
+
+    unit: Expr
+    equation: Eq
+    conditions: tuple[str, ...]
+
+
+class FieldReading:
+    """A field as polynomials in its generators, with slots in their coefficients, for a class with these free letters."""
+
+    def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol]) -> None:
         self.state, self.data = field.state, {*field.state, *field.inputs}
-        self.parameters = {u for matrix in field.parameters.values() for u in matrix.free_symbols}
-        candidates = dict.fromkeys(e for rate in flow for e in self._outermost(rate) if self._kind(e))
-        self.slots = self._with_parameters_of_their_own(list(candidates), flow)
+        self.free, self._given = free, flow
+        self.slots: list[Slot] = []
         self.generators: dict[Expr, Symbol] = {}
+        self.fixed: dict[Expr, Symbol] = {}
         self.flow = [expand(self._bare(rate)) for rate in flow]
 
-    def absorbed_by(self, gates_only: bool) -> dict[Symbol, Expr] | None:
-        """New values of slots with F' = c' F, if there are any."""
+    def absorbed_by(self, gates_only: bool) -> Absorbed | None:
+        """New values of slots with F' = c' F, if there are any that are real."""
         new = self._primed(gates_only)
         coefficients = [c for rate in self.flow for c in self._terms(rate).values()]
         equations = [c.xreplace(new) - speed * c for c in coefficients]
@@ -52,14 +100,21 @@ class FieldReading:
         for solution in solve(equations, list(new.values()), dict=True) if new else [{}]:
             old = {primed: letter for letter, primed in new.items()}
             values = {letter: solution.get(primed, primed).xreplace(old) for letter, primed in new.items()}
+            if any(value.has(I) or not value.is_rational_function() for value in values.values()):
+                continue  # a root may have no real value
             warped = ImmutableDenseMatrix([rate.xreplace(values) for rate in self.flow])
-            if check(Identity("", "", "", warped, speed * ImmutableDenseMatrix(self.flow))).holds:
-                return values
+            found = check(Identity("", "", "", warped, speed * ImmutableDenseMatrix(self.flow)))
+            if found.holds:
+                given = {letter: e for e, letter in self.fixed.items()}
+                return Absorbed(
+                    {letter: value.xreplace(given) for letter, value in values.items()},
+                    tuple(str(condition.xreplace(given)) for condition in found.defined_on),
+                )
         return None
 
-    def obstacle(self, gates_only: bool) -> tuple[Expr, Eq] | None:
+    def obstacle(self, gates_only: bool) -> Obstacle | None:
         """A unit, and an equation between coefficients, that no member of the class meets, with proof; else None."""
-        new = self._primed(gates_only)
+        new, given = self._primed(gates_only), {letter: e for e, letter in self.fixed.items()}
         for h, rate in zip(self.state, self.flow, strict=True):
             top = self._outgrowing(h, rate)
             # A gate may be any function, a combination of generators too: coefficients count only where there is none.
@@ -67,12 +122,14 @@ class FieldReading:
             for coefficient in terms.values():
                 left, right = coefficient.xreplace(new), speed * coefficient
                 if not left.free_symbols & set(new.values()) and expand(left - right) != 0:
-                    return h, Eq(left, right, evaluate=False)
+                    equation = Eq(left.xreplace(given), right.xreplace(given), evaluate=False)
+                    said = () if self._is_not_zero(coefficient) else (f"{coefficient.xreplace(given)} is not 0",)
+                    return Obstacle(h, equation, said)
         return None
 
     def rates(self, *equations: Eq) -> dict[Symbol, Expr]:
         used = set().union(*(equation.free_symbols for equation in equations))
-        return {slot.letter: slot.stands_for for slot in self.slots if slot.letter in used and slot.kind != NUMBER}
+        return {slot.letter: slot.stands_for for slot in self.slots if slot.letter in used and slot.letter != slot.stands_for}
 
     def _primed(self, gates_only: bool) -> dict[Symbol, Symbol]:
         return {slot.letter: Dummy(slot.letter.name) for slot in self.slots if slot.is_gate or not gates_only}
@@ -84,19 +141,24 @@ class FieldReading:
             return {S.One: rate}
         return {Mul(*map(Pow, generators, powers)): c for powers, c in Poly(rate, *generators).as_dict().items()}
 
+    def _is_not_zero(self, coefficient: Expr) -> bool:
+        """Whether it is not 0 for some member: a polynomial in slots, one coefficient of which is not 0."""
+        letters = [slot.letter for slot in self.slots if slot.letter in coefficient.free_symbols]
+        parts = Poly(coefficient, *letters).coeffs() if letters else [coefficient]
+        return any(part.is_number or part.is_positive or (-part).is_positive for part in parts)
+
     def _has_free_generators(self, rate: Expr) -> bool:
-        """Whether there is no gate, and generators hold no parameters and none is a polynomial in others (h, tanh(h))."""
-
-        def is_free(generator: Expr) -> bool:
-            inner = generator.base if generator.is_Pow else generator.args[0] if generator.func in (tanh, sin, exp) else generator
-            return inner in self.data
-
+        """Whether there is no gate, and no products of generators that hold a parameter or depend linearly on each other."""
         gates = {slot.letter for slot in self.slots if slot.is_gate}
-        return not rate.free_symbols & gates and all(map(is_free, self._generators_of(rate)))
+        back = {letter: generator for generator, letter in self.generators.items()}
+        letters = {u: Dummy(f"u{n}", positive=True) for n, u in enumerate(self.data)}
+        products = [term.xreplace(back).xreplace(letters) for term in self._terms(rate)]
+        known = all(e.free_symbols <= set(letters.values()) and not e.atoms(AppliedUndef) for e in products)
+        return known and not rate.free_symbols & gates and _are_independent(products, list(letters.values()))
 
     def _outgrowing(self, h: Expr, rate: Expr) -> tuple[Expr, Expr] | None:
         """The power of h that outgrows the rest of its rate whatever the parameters, and its coefficient."""
-        unbounded_gates = [slot.letter for slot in self.slots if slot.is_gate and slot.kind != SIGMOID]
+        unbounded_gates = [slot.letter for slot in self.slots if slot.is_gate and not _is_finite(slot.values)]
         growing = [generator for generator in self._generators_of(rate) if generator.has(h) and not _is_bounded(generator)]
         if len(growing) != 1 or rate.has(*unbounded_gates):
             return None
@@ -113,60 +175,78 @@ class FieldReading:
         return [generator for generator, letter in self.generators.items() if letter in rate.free_symbols]
 
     def _bare(self, e: Expr) -> Expr:
-        """The expression with letters for slots and generators."""
-        for slot in self.slots:
-            if slot.stands_for == e:
-                return slot.letter
-        if e.is_number:
+        """The expression with letters for slots, generators and fixed constants."""
+        if e.is_Rational:
             return e
+        if not (e.is_Add or e.is_Mul) and (slot := self._slot(e)) is not None:
+            return slot.letter
         if _is_arithmetic(e):
             return e.func(*map(self._bare, e.args))
+        if not (self._reads(e) or e.free_symbols & self.free):
+            return self.fixed.setdefault(e, Dummy("fixed", real=True, **_positivity(e)))
         return self.generators.setdefault(e, Dummy("generator"))
 
-    def _outermost(self, e: Expr) -> Iterator[Expr]:
-        """What sums, products and powers are made of."""
-        if _is_arithmetic(e) and self._kind(e) is None:
-            for argument in e.args:
-                yield from self._outermost(argument)
-        else:
-            yield e
+    def _reads(self, e: Expr) -> bool:
+        return e.has(symbols.t) or bool(e.atoms(AppliedUndef))
 
-    def _with_parameters_of_their_own(self, candidates: list[Expr], flow: ImmutableDenseMatrix) -> list[Slot]:
-        """Only what has a parameter that stands nowhere else can be chosen freely; what has not is a generator."""
-        outermost = list(dict.fromkeys(e for rate in flow for e in self._outermost(rate)))
-        kept = candidates
-        while True:
-            own = {e: (e.free_symbols & self.parameters).difference(*(o.free_symbols for o in outermost if o != e)) for e in kept}
-            if all(own.values()):
-                break
-            kept = [e for e in kept if own[e]]
-        slots: list[Slot] = []
-        for e in kept:
-            kind, is_gate = self._kind(e), any(e.has(u) for u in self.data)
-            letter = e if kind == NUMBER else Symbol(f"g_{1 + sum(s.kind != NUMBER for s in slots)}")
-            slots.append(Slot(letter, e, str(kind), is_gate))
-        return slots
+    def _slot(self, e: Expr) -> Slot | None:
+        """Only what has a free parameter that stands nowhere else can be chosen freely."""
+        for slot in self.slots:
+            if slot.stands_for == e:
+                return slot
+        if not e.free_symbols & self.free:
+            return None
+        own = (e.free_symbols & self.free) - self._given.xreplace({e: Dummy()}).free_symbols
+        values, is_gate = values_of(e, own), self._reads(e)
+        if values is None or (is_gate and not (values.is_subset(POSITIVE) and _moves_freely(e, own, self.data))):
+            return None
+        letter = e if e.is_Symbol else Symbol(f"g_{1 + sum(s.letter != s.stands_for for s in self.slots)}")
+        self.slots.append(Slot(letter, e, values, is_gate))
+        return self.slots[-1]
 
-    def _kind(self, e: Expr) -> str | None:
-        if e in self.parameters:
-            return NUMBER
-        return _rate_kind(e) if e.free_symbols & self.parameters else None
+
+def _is_finite(values: NumberSet) -> bool:
+    return bool(values.inf.is_finite and values.sup.is_finite)
 
 
 def _is_arithmetic(e: Expr) -> bool:
     return e.is_Add or e.is_Mul or (e.is_Pow and e.exp.is_Integer and e.exp > 0)
 
 
-def _rate_kind(e: Expr) -> str | None:
-    """By what function a positive value is computed."""
-    if e.func is exp:
-        return EXPONENTIAL
-    total = e.base if e.is_Pow and e.exp == -1 else e.args[0] if e.func is log else None
-    exponents = [term.args[0] for term in total.args if term.func is exp] if total is not None and total.is_Add else []
-    if len(exponents) != 1 or total != 1 + exp(exponents[0]):
-        return None
-    return SOFTPLUS if e.func is log else SIGMOID if e == sigma(-exponents[0]) else None
+def _positivity(e: Expr) -> dict[str, bool]:
+    values = values_of(e, e.free_symbols)
+    positive = e.is_positive if e.is_number else values is not None and values.is_subset(POSITIVE)
+    return {"positive": True} if positive else {}
+
+
+def _moves_freely(e: Expr, own: Set[Symbol], data: Set[Expr]) -> bool:
+    """Whether at one point the own parameters set a gate's value and its slopes in all its data, each by itself."""
+    letters = {u: Dummy(real=True) for u in data if e.has(u)}
+    inner = e.xreplace(letters)
+    if inner.atoms(AppliedUndef) or inner.has(symbols.t):
+        return False
+    slopes = [inner.diff(w) for w in sorted(own, key=str)]
+    rows = ImmutableDenseMatrix([slopes, *([slope.diff(u) for slope in slopes] for u in letters.values())])
+    dice = random.Random(0)
+    point = {u: Rational(dice.randint(1, 40), 41) for u in sorted(inner.free_symbols, key=str)}
+    numbers = np.array(rows.xreplace(point).evalf(), dtype=complex)
+    return bool(np.isfinite(numbers).all()) and int(np.linalg.matrix_rank(numbers, tol=1e-9)) == len(rows.tolist())
+
+
+def _are_independent(functions: list[Expr], letters: list[Symbol]) -> bool:
+    """Whether functions of positive letters are linearly independent: a determinant of their values is proved not to be 0."""
+    dice, entries = random.Random(0), []
+    try:
+        for _ in functions:
+            point = {u: Rational(dice.randint(1, 60), 31) for u in letters}
+            entries.append([ball(Reading().term(f.xreplace(point)), {}) for f in functions])
+    except (Unreadable, NotShown):
+        return False
+    return not acb_mat(entries).det().contains(0)
 
 
 def _is_bounded(generator: Expr) -> bool:
-    return generator.func in (tanh, sin, cos, sign) or _rate_kind(generator) == SIGMOID
+    """A bounded function of a real argument, powers of a sigmoid among them."""
+    if generator.is_Pow and generator.exp.is_negative and generator.base.is_Add:
+        return all(term.func is exp or term.is_positive for term in generator.base.args) and S.One in generator.base.args
+    return generator.func in (tanh, sin, cos, sign, atan, erf)

@@ -2,16 +2,18 @@
 
 import pytest
 import torch
-from sympy import Eq, Symbol
+from sympy import Abs, Eq, Interval, Symbol, Union, exp, log, oo, sin, sqrt
 from torch import nn
 
 import ctrnn
 import derivations
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
+from derivations.ranges import POSITIVE, REALS, values_of
 from derivations.texts.own_closure import classes
 from derivations.twins import fields
 
+p, q = Symbol("p", real=True), Symbol("q", real=True)
 TWINS = {name: (field, group) for name, field, group, _, _ in classes()}
 
 
@@ -149,6 +151,148 @@ def test_a_users_own_field_gets_its_verdict(field, group, condition):
 def test_where_neither_answer_is_proved_none_is_given(field):
     with pytest.raises(derivations.UnknownRate, match="A rate is a factor outside"):
         derivations.closed_under(field())
+
+
+class Rated(ctrnn.VectorField):
+    """rate (tanh(...) - h), the rate as given."""
+
+    def __init__(self, rate):
+        super().__init__(1, 1)
+        self.pull, self.v = nn.Linear(2, 1), nn.Linear(2, 1)
+        self.w, self.b = nn.Parameter(torch.tensor(0.3)), nn.Parameter(torch.tensor(0.1))
+        self.register_buffer("kept", torch.tensor(0.5))
+        self.rate = rate
+
+    def flow(self, x, h):
+        both = torch.cat([x, h], -1)
+        return self.rate(self, x, h, self.v(both)) * (torch.tanh(self.pull(both)) - h)
+
+
+@pytest.mark.parametrize(
+    ("rate", "group", "values"),
+    [
+        (lambda f, x, h, a: f.w.abs(), RESCALING, ""),
+        (lambda f, x, h, a: torch.exp(f.w + 1), RESCALING, ""),
+        (lambda f, x, h, a: f.w**2, RESCALING, ""),
+        (lambda f, x, h, a: 1 / f.w, RESCALING, ""),
+        (lambda f, x, h, a: f.w + f.kept, RESCALING, ""),
+        (lambda f, x, h, a: f.w**2 + 1, RESCALING, "0 <= c'*g_1 + c' - 1"),  # w' = sqrt(c' w^2 + c' - 1) is not always real
+        (lambda f, x, h, a: torch.sigmoid(f.w) ** 2, RESCALING, "0 < c'*g_1 < 1"),
+        (lambda f, x, h, a: torch.sigmoid(a) ** 2, EVERY_WARP, "0 < c'*g_1 < 1"),
+        (lambda f, x, h, a: torch.exp(a), EVERY_WARP, ""),
+        (lambda f, x, h, a: torch.sigmoid(f.w * x + f.b), EVERY_WARP, "0 < c'*g_1 < 1"),
+        (lambda f, x, h, a: f.kept, NONE, ""),
+        (lambda f, x, h, a: f.kept.exp(), NONE, ""),
+    ],
+    ids=["|w|", "e^(w+1)", "w^2", "1/w", "w+k", "w^2+1", "constant^2", "gate^2", "e^gate", "gate of x", "buffer", "e^buffer"],
+)
+def test_a_rate_is_as_free_as_its_values_are_many(rate, group, values):
+    closure = derivations.closed_under(Rated(rate))
+    assert closure.group == group
+    said = [part for part in closure.assumption.split("; ") if "<" in part]
+    assert said == [values] * bool(values)
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        lambda f, x, h, a: torch.sigmoid(x + f.b),
+        lambda f, x, h, a: torch.sigmoid(f.w * x),
+        lambda f, x, h, a: torch.sigmoid(f.w * (x + h) + f.b),
+        lambda f, x, h, a: torch.sigmoid(f.w * x + h + f.b),
+        lambda f, x, h, a: f.w**4 + f.w**2,
+        lambda f, x, h, a: f.w**3 + f.w,
+        lambda f, x, h, a: torch.sin(f.w),
+    ],
+    ids=["bias only", "no bias", "one weight for two", "half of the weights", "w^4+w^2", "w^3+w", "sin"],
+)
+def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(rate):
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(Rated(rate))
+
+
+def test_gates_that_share_their_weights_are_not_free_each():
+    class Two(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(1, 2)
+            self.w, self.b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(2))
+
+        def flow(self, x, h):
+            return torch.sigmoid(self.w * x + self.b) * (1 - h)
+
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(Two())
+
+
+def test_what_is_frozen_is_not_free():
+    field = ctrnn.leaky(1, 1)
+    assert derivations.closed_under(field).group == RESCALING
+    assert derivations.closed_under(field, free=["candidate.bias"]).group == NONE
+    assert derivations.closed_under(field, free=["rate.log_alpha"]).group == RESCALING
+    field.rate.log_alpha.requires_grad_(False)
+    assert derivations.closed_under(field).group == NONE
+    gated = ctrnn.gated(1, 1)
+    for parameter in (gated.rate.weight_x, gated.rate.weight_h):
+        parameter.requires_grad_(False)
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(gated)
+    assert derivations.closed_under(fields.leaky(), free=["W_x"]).group == NONE
+    with pytest.raises(ValueError, match="'beta'; `leaky` has the parameters"):
+        derivations.closed_under(fields.leaky(), free=["beta"])
+
+
+def test_a_frozen_number_that_may_be_0_is_a_condition():
+    frozen = Rated(lambda f, x, h, a: f.w)
+    frozen.w.requires_grad_(False)
+    closure = derivations.closed_under(frozen)
+    assert closure.group == NONE
+    assert "-w is not 0" in closure.assumption
+
+
+def test_a_frozen_number_is_a_coefficient_and_no_generator():
+    class Shifted(ctrnn.VectorField):
+        """(a + k) h with k frozen is as good as a h: k h is no other generator than h."""
+
+        def __init__(self):
+            super().__init__(1, 1)
+            self.a, self.k = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(()), requires_grad=False)
+
+        def flow(self, x, h):
+            return self.a * h + self.k * h
+
+    closure = derivations.closed_under(Shifted())
+    assert closure.group == RESCALING
+    assert "".join(str(equation.rhs) for equation in closure.witness).count("k")
+
+
+def test_generators_that_depend_on_each_other_prove_nothing():
+    class Hidden(ctrnn.VectorField):
+        """a h, with sin^2 + cos^2 - 1 added."""
+
+        def __init__(self):
+            super().__init__(1, 1)
+            self.a = nn.Parameter(torch.ones(()))
+
+        def flow(self, x, h):
+            return self.a * h + torch.sin(h) ** 2 + torch.cos(h) ** 2 - 1 + torch.sin(x) ** 2 + torch.cos(x) ** 2 - 1
+
+    with pytest.raises(derivations.UnknownRate):  # and not "none", because 1 sin^2 would have to be c' sin^2
+        derivations.closed_under(Hidden())
+
+
+@pytest.mark.parametrize(
+    ("e", "values"),
+    [
+        (p, REALS), (Abs(p), Interval(0, oo)), (exp(p + 1), POSITIVE), (1 / p, Union(Interval.open(-oo, 0), POSITIVE)),
+        (1 / (1 + exp(-p)), Interval.open(0, 1)), ((1 + exp(-p)) ** -2, Interval.open(0, 1)),
+        (-3 / (exp(p) + 1), Interval.open(-3, 0)), (1 - exp(-(p**2)), Interval.Ropen(0, 1)),
+        (exp(-Abs(p)), Interval.Lopen(0, 1)), (log(1 + exp(p)), POSITIVE),
+        (p + exp(p), None), (p * q, None), (exp(p * q), None), (sin(p), None), (log(p), None), (sqrt(p), None), (p**p, None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_values_that_an_expression_takes(e, values):
+    assert values_of(e, {p}) == values
 
 
 def test_a_statement_about_closure_can_fail():
