@@ -61,12 +61,14 @@ def clock_conditions(c: Expr, t: Symbol) -> tuple[Basic, ...]:
         raise TypeError(f"`c` must be a SymPy expression in {t}, got {type(c).__name__}; for instance alpha * t.")
     if t not in c.free_symbols:
         raise ValueError(f"`c` = {c} does not depend on {t}: a clock must run.")
-    if c.is_extended_real is False or c.diff(t).is_extended_real is False:
-        raise ValueError(f"`c` = {c} is not real.")
     moment = Dummy(t.name, positive=True)
     reading = c.xreplace({t: moment})
+    if any(e.is_extended_real is False for e in (c, c.diff(t), reading, reading.diff(moment))):
+        raise ValueError(f"`c` = {c} is not real.")
     try:
-        conditions = [*_differentiable(reading, moment), *_increasing(reading.diff(moment), moment)]
+        conditions, speed = [*_differentiable(reading, moment)], reading.diff(moment)
+        # A speed that may not be defined everywhere is not worth a proof of its sign.
+        conditions += [_runs(speed, moment)] if conditions else _increasing(speed, moment)
     except _NoClock as found:
         raise ValueError(f"`c` = {c} {str(found).replace(str(moment), str(t))}") from None
     return tuple(dict.fromkeys(condition.xreplace({moment: t}) for condition in conditions))
@@ -125,7 +127,12 @@ def _increasing(speed: Expr, t: Symbol) -> Iterator[Basic]:
         never = _less(S.Zero, speed, region=region) or _waves_hold(speed, t, strict=False)
         if never and stands.holds is False:  # it moves at one moment, and an analytic speed is then 0 at single ones only
             return
-    yield (GreaterThan if t in speed.free_symbols else StrictGreaterThan)(speed, 0, evaluate=False)
+    yield _runs(speed, t)
+
+
+def _runs(speed: Expr, t: Symbol) -> Basic:
+    """The condition on a speed: it may be 0 at single moments if it varies."""
+    return (GreaterThan if t in speed.free_symbols else StrictGreaterThan)(speed, 0, evaluate=False)
 
 
 def _waves_hold(e: Expr, t: Symbol, strict: bool) -> bool:

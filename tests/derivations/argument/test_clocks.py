@@ -211,6 +211,10 @@ def test_a_clock_may_stand_still_at_single_moments(reading):
         (tan(t), "corners"),
         (log(t - 1), "not real"),
         (sqrt(t - 1), "not real"),
+        (t + sqrt(t) * sqrt(-t), "not real"),
+        (t - exp(-40 * (t - 3) ** 2) / 2, "backwards"),  # between 2.7 and 2.9 only
+        (t - exp(t / 1000) / 1000, "backwards"),  # after 13000 only
+        (t + sin(1 / t), "backwards"),
         (sin(t) ** 2 + cos(t) ** 2, "does not increase"),
         (-exp(symbols.alpha * t), "does not increase"),
     ],
