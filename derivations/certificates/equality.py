@@ -14,7 +14,21 @@ from derivations.certificates.reading import Reading, Unreadable
 from derivations.checker.limits import INFINITY, approach
 from derivations.checker.rational import Arithmetic, Facts, NotShown, arithmetic_of
 from derivations.checker.rules import Conditions, equal, in_cases
-from derivations.checker.terms import ONE, ZERO, Term, add, mul, neg, number, power, substitute, subterms, taken
+from derivations.checker.terms import (
+    BINDERS,
+    ONE,
+    ZERO,
+    Term,
+    add,
+    free_letters,
+    mul,
+    neg,
+    number,
+    power,
+    substitute,
+    subterms,
+    taken,
+)
 
 __all__ = ["case_of", "constant_gap", "prove_equal", "splits"]
 
@@ -152,7 +166,10 @@ def splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
 
 def _subjects(term: Term, facts: Facts) -> Iterator[Term]:
     """Whose sign matters: subjects of pieces, and bases of powers that may be 0 or negative."""
+    bound = {part[1] for part in subterms(term) if part[0] in BINDERS}
     for part in subterms(term):
+        if bound and bound & free_letters(part):
+            continue
         if part[0] == "piece" or (
             part[0] == "^" and part[2][0] != "q" and part[1][0] in ("v", "call") and "integer" not in facts.get(part[2], ())
         ):

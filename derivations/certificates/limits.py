@@ -151,6 +151,8 @@ def _conditions(found: Explained, missing: Unnamed) -> list[tuple[Term, str]]:
             return []
         constant = missing.start.above.factor()[0]
         term = written(as_term(found, open_factors[0]))
+        if missing.start.above.factor()[1][0][1] % 2 == 0:
+            return [(term, "!=")] if constant > 0 else []
         return [(term if constant > 0 else neg(term), ">")]
     return [(written(as_term(found, factor)), "!=") for factor in open_factors]
 

@@ -10,6 +10,7 @@ from sympy import (
     Basic,
     ComplexRootOf,
     Derivative,
+    Dummy,
     E,
     Eq,
     Expr,
@@ -19,6 +20,7 @@ from sympy import (
     Gt,
     Heaviside,
     I,
+    Integer,
     Integral,
     LambertW,
     Le,
@@ -64,6 +66,8 @@ __all__ = ["Reading", "Unreadable"]
 NAMED = {exp: "exp", log: "log", tanh: "tanh", sinh: "sinh", cosh: "cosh", sin: "sin", cos: "cos", atan: "atan", erf: "erf",
          gamma: "gamma"}  # fmt: skip
 FACTS = ("real", "positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer")
+# Of these the checker has no fact: where SymPy knows more of one than the facts say, no number is free to be chosen.
+OTHER = (*FACTS, "zero", "even", "odd", "prime", "composite", "irrational", "imaginary", "infinite")
 BINDERS = {Integral: "int", Sum: "sum", Product: "product"}
 
 
@@ -78,6 +82,7 @@ class Reading:
         self.facts: dict[Term, frozenset[str]] = {}
         self.letters: dict[Term, Expr] = {}
         self._names: dict[Any, str] = {}
+        self._bound_letters: dict[Any, Dummy] = {}
         self._read: dict[Expr, Term] = {}
         self.integrands: dict[Term, tuple[Expr, Symbol]] = {}
 
@@ -96,6 +101,8 @@ class Reading:
         return self._read[e]
 
     def _new(self, e: Expr, depth: int) -> Term:
+        if e.is_commutative is False:
+            raise Unreadable(f"{e}, whose products have an order,")
         if isinstance(e, Rational):
             return number(int(e.p), int(e.q))
         if isinstance(e, Symbol):
@@ -128,13 +135,17 @@ class Reading:
         """Of a letter or a function; two of one name and different assumptions are two."""
         if letter not in self._names:
             taken, name = set(self._names.values()), letter.name if isinstance(letter, Symbol) else letter.__name__
+            if name[-1:] in ("~", "+") or name.startswith(("$", "-")):  # names that the checker gives
+                name = f"[{name}]"
             while name in taken:
-                name += "~"
+                name = f"[{name}]"
             self._names[letter] = name
         return self._names[letter]
 
     def _noted(self, term: Term, e: Expr) -> Term:
-        self.facts[term] = frozenset(fact for fact in FACTS if getattr(e, f"is_{fact}"))
+        facts = frozenset(fact for fact in FACTS if getattr(e, f"is_{fact}"))
+        same = Symbol("same", **dict.fromkeys(facts, True))
+        self.facts[term] = facts | {"other" for fact in OTHER if getattr(e, f"is_{fact}") != getattr(same, f"is_{fact}")}
         self.letters[term] = e
         return term
 
@@ -149,13 +160,20 @@ class Reading:
             and set(inner.variables) <= set(inner.expr.args)
         ):
             applied = inner.expr
+            if applied.is_integer or any(not isinstance(n, Integer) for _, n in inner.variable_count):
+                raise Unreadable(f"{e} of steps, or of an order that is a letter,")
             if all(applied.args.count(v) == 1 and not _elsewhere(v, applied.args) for v in inner.variables):
                 orders = tuple(sum(n for v, n in inner.variable_count if v == a) for a in applied.args)
                 places = dict(zip(e.variables, e.point, strict=True)) if isinstance(e, Subs) else {}
                 arguments = [a.xreplace(places) for a in applied.args]
                 return self._noted(("call", self._name(applied.func), orders, *self._all(arguments, depth)), e)
         if isinstance(e, Derivative):
-            # By the value of a function: by a letter in its place.
+            if any(not isinstance(n, Integer) for _, n in e.variable_count):
+                raise Unreadable(f"{e} of an order that is a letter")
+            # By the value of a function: by a letter in its place, but not inside of another derivative or integral.
+            values = [v for v in e.variables if not isinstance(v, Symbol)]
+            if any(inner.has(v) for v in values for inner in e.expr.atoms(Derivative, Subs, Integral)):
+                raise Unreadable(f"{e} by the value of a function that stands in a derivative")
             letters = {v: v if isinstance(v, Symbol) else Symbol(f"[{v}]", real=v.is_extended_real) for v in e.variables}
             term = self._term(e.expr.xreplace(letters), depth)
             for letter, times in e.variable_count:
@@ -174,24 +192,39 @@ class Reading:
         """Bound letters get the name of their depth."""
         if isinstance(e, Limit):
             body, letter, point, side = e.args
-            own = Symbol(f"${depth}", **letter.assumptions0)
-            return ("lim", own.name, self._term(body.xreplace({letter: own}), depth + 1), self.end(point, depth), str(side))
+            own = self._own(letter, depth)
+            return (
+                "lim",
+                self._name(own),
+                self._term(body.xreplace({letter: own}), depth + 1),
+                self.end(point, depth),
+                str(side),
+            )
         body, term_of_body = e.function, None
         limits = list(e.limits)
         if any(len(limit) != 3 for limit in limits):
             raise Unreadable(f"{e} without limits")
-        own = [Symbol(f"${depth + k}", **limit[0].assumptions0) for k, limit in enumerate(limits)]
+        own = [self._own(limit[0], depth + k) for k, limit in enumerate(limits)]
         body = body.xreplace({limit[0]: new for limit, new in zip(limits, own, strict=True)})
         term_of_body = self._term(body, depth + len(own))
         for k, (limit, new) in enumerate(zip(limits, own, strict=True)):
             inner = body
             later = {other[0]: name for other, name in zip(limits[k + 1 :], own[k + 1 :], strict=True)}
             ends = [self.end(end.xreplace(later), depth + len(own)) for end in limit[1:]]
-            term_of_body = (BINDERS[type(e)], new.name, term_of_body, *ends)
+            term_of_body = (BINDERS[type(e)], self._name(new), term_of_body, *ends)
             if isinstance(e, Integral):
                 self.integrands[term_of_body] = (inner, new)
                 body = Integral(inner, (new, *(end.xreplace(later) for end in limit[1:])))
         return term_of_body
+
+    def _own(self, letter: Symbol, depth: int) -> Dummy:
+        """The letter that stands for a bound one at a depth, the same for the same assumptions."""
+        key = (depth, tuple(sorted(letter.assumptions0.items())))
+        if key not in self._bound_letters:
+            self._bound_letters[key] = own = Dummy(f"${depth}", **letter.assumptions0)
+            taken = set(self._names.values())
+            self._names[own] = next(name for k in range(len(taken) + 1) if (name := f"${depth}" + "'" * k) not in taken)
+        return self._bound_letters[key]
 
     def end(self, end: Expr, depth: int = 0) -> Term:
         """A term, or an infinity."""

@@ -24,6 +24,8 @@ Y: Term = ("v", "0+")
 def approach(term: Term, x: Term, point: Term, side: str, facts: Facts) -> tuple[Term, Term, Facts]:
     """The term in a letter that tends to 0 from above, or to infinity; that letter; and the facts with it."""
     u = ("v", f"{x[1]}~")
+    if u in facts or {u, LOG, Y} & {*subterms(term)}:
+        raise NotShown(f"the name {u[1]} is taken")
     known = {**facts, u: frozenset({"real", "positive"})}
     if point in INFINITY:
         return substitute(term, {x: u if point == ("oo",) else neg(u)}), u, known
@@ -64,6 +66,9 @@ def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof:
     if to != ZERO or value in INFINITY:
         raise NotShown("nothing is continuous at infinity")
     arithmetic, there = arithmetic_of(facts, proof), substitute(term, {x: ZERO})
+    for part in subterms(term):  # b^e is not continuous at 0^0
+        if part[0] == "^" and x in subterms(part[2]):
+            arithmetic.require(substitute(part[1], {x: ZERO}), {1}, "the base of a power may be 0")
     for part in (there, value):
         for condition in undefined(arithmetic, part):
             raise NotShown(f"{part} may not be defined: {condition}")
@@ -86,7 +91,7 @@ def changed(term: Term, x: Term, to: Term, change: tuple[str, Any]) -> Term:
     kind, by = change
     if kind == "power" and by >= 1:
         return substitute(term, {x: power(Y, number(by if to == ZERO else -by))})
-    if kind == "exponential" and to != ZERO and x not in subterms(by):
+    if kind == "exponential" and to != ZERO and not {x, LOG, Y} & {*subterms(by)}:
         return substitute(term, {x: divide(LOG, by)})
     raise NotShown(f"there is no change of variable {change}")
 
@@ -96,14 +101,14 @@ def _assumed(proof: Mapping[str, Any]) -> Conditions:
     return tuple((relation, term) for relation, term in proof.get("where", ()))
 
 
-def expanded(term: Term, facts: Facts, proof: Mapping[str, Any]) -> tuple[Arithmetic, Series, Conditions]:
+def expanded(term: Term, facts: Facts, proof: Mapping[str, Any], analytic: bool = False) -> tuple[Arithmetic, Series, Conditions]:
     """The arithmetic, the series of a term in y, and the conditions for it."""
     known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
     conditions = _assumed(proof)
     if any({Y, LOG} & {*subterms(condition)} for _, condition in conditions):
         raise NotShown("a condition holds the letter of the limit")
     arithmetic = arithmetic_of(known, proof, {condition: ALLOWED[relation] for relation, condition in conditions})
-    expansion = Expansion(arithmetic, Y, proof["order"])
+    expansion = Expansion(arithmetic, Y, proof["order"], analytic)
     series = expansion.trimmed(expansion.of(term))
     return arithmetic, series, (*conditions, *expansion.conditions)
 
@@ -118,7 +123,7 @@ def limit(term: Term, x: Term, to: Term, facts: Facts, proof: Mapping[str, Any])
 
 def _changed(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
     arithmetic, start, leading, conditions = limit(term, x, to, facts, proof)
-    slow = [k for k, g in enumerate(arithmetic.generators) if g == LOG or Y in subterms(g)]
+    slow = [k for k, g in enumerate(arithmetic.generators) if {LOG, Y} & {*subterms(g)}]
     holds_slow = any(p.degrees()[k] for p in (leading.above, leading.below) for k in slow if not p.is_constant())
     if start > 0 or arithmetic.reduced(leading.above).is_zero():
         if start <= 0:
@@ -153,9 +158,9 @@ def coefficients(
     term = substitute(taken(term), {x: add(point, Y)})
     if any(part[0] in ("piece", *BINDERS) for part in subterms(term)):
         raise NotShown(f"{term} may have corners")
-    if LOG in map(tuple, proof["generators"]):
+    if any({LOG, Y} & {*subterms(g)} for g in proof["generators"]):
         raise NotShown("a logarithm has no Taylor series at 0")
-    arithmetic, series, conditions = expanded(term, facts, proof)
+    arithmetic, series, conditions = expanded(term, facts, proof, analytic=True)
     if series.start < 0 or series.end < count:
         raise NotShown("the term has no Taylor series, or the proof is too short")
     return arithmetic, [series.at(k) or arithmetic.constant(0) for k in range(count)], conditions

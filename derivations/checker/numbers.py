@@ -3,18 +3,20 @@ r"""Terms as numbers: exact rationals where only arithmetic is done, and elsewhe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 from flint import acb, arb, ctx, fmpq, fmpz_poly
 
 from derivations.checker.rational import Facts, NotShown, real_roots
-from derivations.checker.terms import Term, add, neg, subterms, taken
+from derivations.checker.terms import ZERO, Term, add, neg, number, subterms, taken
 
 __all__ = ["HOLDS", "Numbers", "ball", "check_places", "differs", "exact", "rounds"]
 
 Numbers = Mapping[Term, fmpq]
 BITS = 256
+# Bits of a rational number that is still computed exactly.
+LONGEST = 200_000
 HOLDS = {
     "positive": lambda x: x > 0,
     "negative": lambda x: x < 0,
@@ -23,6 +25,7 @@ HOLDS = {
     "nonzero": lambda x: x != 0,
     "integer": lambda x: x.q == 1,
     "real": lambda x: True,
+    "other": lambda x: False,  # an assumption that no fact above says: no number is known to be as assumed
 }
 
 
@@ -46,7 +49,9 @@ def exact(term: Term, numbers: Numbers) -> fmpq | None:
             return total
         case "^":
             base, exponent = exact(term[1], numbers), exact(term[2], numbers)
-            if base is None or exponent is None or exponent.q != 1 or abs(exponent.p) > 10_000:
+            if base is None or exponent is None or exponent.q != 1:
+                return None
+            if abs(exponent.p) * max(abs(base.p), base.q).bit_length() > LONGEST:  # a ball will do
                 return None
             if base == 0 and exponent < 0:
                 raise NotShown("division by 0")
@@ -99,7 +104,7 @@ def _inexact(term: Term, numbers: Numbers) -> Any:
             return ball(term[2], numbers).expint(ball(term[1], numbers))
         case "croot":  # the k-th of the real roots of a polynomial, from the least
             return real_roots(fmpz_poly(list(term[1])))[term[2]]
-        case "lambertw":
+        case "lambertw" if term[1] in (ZERO, number(-1)):
             return ball(term[2], numbers).lambertw(int(exact(term[1], numbers) or 0))
     raise NotShown(f"{term} has no number")
 
@@ -137,10 +142,15 @@ def check_places(numbers: Numbers, facts: Facts) -> None:
     Raises:  NotShown otherwise.
     """
     for term, value in numbers.items():
+        if term[0] not in ("v", "call"):
+            raise NotShown(f"{term} is not free to be chosen")
         for fact in facts.get(term, ()):
             if not HOLDS[fact](value):
                 raise NotShown(f"{term} = {value} is not {fact}")
     calls = [term for term in numbers if term[0] == "call"]
+    for a, b in permutations(calls, 2):  # where a function that keeps its sign is 0, its slope is not free
+        if a[1] == b[1] and any(b[2]) and numbers[a] == 0 and facts.get(a, frozenset()) & {"nonnegative", "nonpositive"}:
+            raise NotShown(f"{b} may be 0 where {a} is")
     for a, b in combinations(calls, 2):
         if a[:3] == b[:3] and numbers[a] != numbers[b]:
             apart = any(not _overlap(x, y, numbers) for x, y in zip(a[3:], b[3:], strict=True))
@@ -194,6 +204,8 @@ def rounds(value: Term, low: Term, high: Term) -> bool:
 def _sign(term: Term) -> int:
     known = exact(term, {})
     found = arb(known) if known is not None else ball(term, {})
+    if isinstance(found, acb):
+        raise NotShown("the number may not be real")
     if known == 0 or found > 0:
         return 0 if known == 0 else 1
     if found < 0:

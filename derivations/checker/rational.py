@@ -18,7 +18,19 @@ from typing import Any
 
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx, fmpz_poly
 
-from derivations.checker.terms import Term, add, differentiate, free_letters, mul, neg, number, power, substitute, subterms
+from derivations.checker.terms import (
+    BINDERS,
+    Term,
+    add,
+    differentiate,
+    free_letters,
+    mul,
+    neg,
+    number,
+    power,
+    substitute,
+    subterms,
+)
 
 __all__ = ["ALLOWED", "ANY", "Arithmetic", "Facts", "NotShown", "Quotient", "arithmetic_of", "real_roots", "undefined"]
 
@@ -36,9 +48,9 @@ OF_FACTS = {
 }
 
 
-# A letter between two ends: positive if the lower is not negative, negative if the upper is not positive.
+# A letter between two ends, whichever is the greater: positive if neither is negative, negative if neither is positive.
 INFINITE = (("oo",), ("-oo",))
-ENDS = (("positive", 0, {0, 1}), ("negative", 1, {-1, 0}))
+BETWEEN = (("positive", {0, 1}), ("negative", {-1, 0}))
 
 
 class NotShown(Exception):  # noqa: N818 - not an error: the certificate does not show what it should
@@ -141,6 +153,8 @@ class Arithmetic:
             case "log":
                 return self._log(term)
             case "piece":
+                if not self._reads_real(term[1]):
+                    raise NotShown(f"{term[1]} has no sign: it may not be real")
                 (sign,) = self._one(self.signs(term[1]), "the case of a piece is open")
                 return self.value(term[3 + sign])
             case "gamma" if term[1][0] == "q" and term[1][2] == 1 and 0 < term[1][1] < LONGEST:
@@ -163,7 +177,10 @@ class Arithmetic:
 
     def _power(self, base: Term, exponent: Term) -> Quotient:
         if exponent[0] == "q" and exponent[2] == 1:
-            return self.value(base) ** exponent[1]
+            value = self.value(base)
+            if max(len(value.above), len(value.below)) > 1 and abs(exponent[1]) > LONGEST:
+                raise NotShown("the power is too high to be multiplied out")
+            return value ** exponent[1]
         if self.value(base).above.is_zero():
             self.require(exponent, {1}, "0 is raised to a power that may not be positive")
             return self.constant(0)
@@ -177,7 +194,7 @@ class Arithmetic:
             self._is_product(self.value(base), factors)
             # The base is not negative where its root is defined, so one factor needs no sign if the others are positive.
             unknown = [f for f, k in factors if not self.signs(f) <= {0, 1}]
-            if len(unknown) > 1 or (unknown and (dict(factors)[unknown[0]] % 2 == 0)):
+            if len(unknown) > 1 or (unknown and (dict(factors)[unknown[0]] % 2 == 0 or not self.is_real(unknown[0]))):
                 raise NotShown(f"factors under a root may be negative: {unknown}")
             for f, _ in factors if unknown else ():
                 if f != unknown[0]:
@@ -242,6 +259,8 @@ class Arithmetic:
         other, k = self.lines[term]
         self.equal(term[1], add(other[1], number(k)))
         low = other[1] if k >= 0 else term[1]
+        if self._zeros():  # at a pole of Gamma(a) the product would be 0 by one of its factors
+            self.require(low, {1}, "the argument of gamma may not be positive")
         steps = prod((self.value(add(low, number(j))) for j in range(abs(k))), start=self.constant(1))
         return self.generator(other) * (steps if k >= 0 else steps**-1)
 
@@ -254,11 +273,14 @@ class Arithmetic:
         if any(part[0] in ("piece", "call") for part in subterms(antiderivative)):
             raise NotShown(f"{antiderivative} may have corners")
         letter = ("v", x)
-        known = {f for f, end, s in ENDS if (low, high)[end] not in INFINITE and self.signs((low, high)[end]) <= s}
+        if low == INFINITE[0] or high == INFINITE[1]:
+            raise NotShown("the ends of an integral are reversed")
+        ends = [{1} if e == INFINITE[0] else {-1} if e == INFINITE[1] else self.signs(e) for e in (low, high)]
+        known = {fact for fact, allowed in BETWEEN if all(signs <= allowed for signs in ends)}
         within = {
             gap: frozenset({1})
             for gap, end in ((add(letter, neg(low)), low), (add(high, neg(letter)), high))
-            if end not in INFINITE
+            if end not in INFINITE and (set(INFINITE) & {low, high} or self.signs(add(high, neg(low))) <= {0, 1})
         }
         between = Arithmetic(
             {**self.facts, letter: frozenset({"real", *known})}, generators, dict(lines), {**self.assumed, **within}
@@ -291,6 +313,8 @@ class Arithmetic:
         """The antiderivative at an end, or its limit at infinity."""
         if end in INFINITE:
             value, proof = dict(limits[0])[end]
+            if value in INFINITE:
+                raise NotShown("an integral is infinite")
             if self.tends is None or self.tends(antiderivative, letter, end, "+", value, self.facts, proof):
                 raise NotShown("a limit at infinity is not shown here")
             return self.value(value)
@@ -416,17 +440,21 @@ class Arithmetic:
                 return _product([self.signs(part) for part in term[1:]])
             case "exp":
                 return frozenset({1}) if self._reads_real(term[1]) else ANY
-            case "cosh" | "pi":
+            case "pi":
                 return frozenset({1})
+            case "cosh":
+                return frozenset({1}) if self._reads_real(term[1]) else ANY
             case "tanh" | "sinh" | "atan" | "erf":
                 return self.signs(term[1])
             case "log":
                 return self.signs(add(term[1], number(-1)))
             case "gamma" | "expint":
-                return frozenset({1}) if self.signs(term[-1]) <= {1} else ANY
+                return frozenset({1}) if self.signs(term[-1]) <= {1} and self._reads_real(term[1]) else ANY
             case "^":
                 return self._signs_of_power(*term[1:])
             case "piece":
+                if not self._reads_real(term[1]):
+                    return ANY
                 branches = [self.signs(term[3 + sign]) for sign in self.signs(term[1])]
                 return frozenset().union(*branches)
         return ANY
@@ -434,7 +462,9 @@ class Arithmetic:
     def _signs_of_power(self, base: Term, exponent: Term) -> Signs:
         signs = self.signs(base)
         if exponent[0] != "q":
-            return signs if signs <= {0, 1} and self._reads_real(exponent) else ANY
+            if not (signs <= {0, 1} and self._reads_real(exponent)):
+                return ANY - {0} if 0 not in signs else ANY
+            return signs if 0 not in signs or self.signs(exponent) <= {1} else frozenset({0, 1})  # 0^0 = 1
         if not self._reads_real(base):
             return ANY
         if exponent[2] != 1:  # defined where the base is 0 or above
@@ -545,7 +575,7 @@ class Arithmetic:
                 case "root":
                     found = self.signs(term[1]) & {0, 1}
                 case "power":
-                    found = frozenset({1}) if self.signs(term[1]) <= {1} else ANY - {0}
+                    found = self._signs_of_power(*term[1:])
                 case "logabs":
                     found = self.signs(add(term[1], number(-1))) if self.signs(term[1]) <= {1} else ANY
                 case _:
@@ -572,7 +602,7 @@ class Arithmetic:
                 return bool(self.facts.get(term, frozenset()) & {"real", *OF_FACTS})
             case "exp" | "power":
                 return self._reads_real(term[1]) and (term[0] == "exp" or self._reads_real(term[2]))
-            case "i" | "int" | "sum" | "product" | "lim":
+            case "i" | "int" | "sum" | "product" | "lim" | "known" | "lambertw":
                 return False
         return all(self._reads_real(part) for part in term[1:] if _is_term(part))
 
@@ -650,13 +680,16 @@ def undefined(arithmetic: Arithmetic, term: Term) -> Iterator[tuple[str, Term]]:
             needed = _of_symbolic_power(arithmetic, term[1], term[2])
         case "gamma" | "expint":
             needed = (">", term[-1])
+        case "lambertw":
+            needed = (">=", add(term[2], ("exp", number(-1)))) if term[1] == number(0) else ("!=", number(0))
         case _:
             needed = None
     if needed is not None and not arithmetic.signs(needed[1]) <= ALLOWED[needed[0]]:
         yield needed
     for part in term[1:]:
         if _is_term(part):
-            yield from undefined(arithmetic, part)
+            # What is bound has no value to make a condition of: an integral that is infinite is not defined, and that is all.
+            yield from (c for c in undefined(arithmetic, part) if term[0] not in BINDERS or term[1] not in free_letters(c[1]))
 
 
 def _of_symbolic_power(arithmetic: Arithmetic, base: Term, exponent: Term) -> tuple[str, Term] | None:

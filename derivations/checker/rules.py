@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from flint import fmpq
+from flint import acb, fmpq
 
 from derivations.checker.limits import limit_conditions, tends
 from derivations.checker.numbers import Numbers, ball, check_places, exact
@@ -28,6 +28,7 @@ from derivations.checker.terms import (
     add,
     differentiate,
     divide,
+    free_letters,
     mul,
     neg,
     number,
@@ -57,6 +58,10 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
     lhs, rhs, split = taken(lhs), taken(rhs), certificate["split"]
     cases = {tuple(case["signs"]): case for case in certificate["cases"]}
     conditions: dict[tuple[str, Term], None] = {}
+    bound = {part[1] for side in (lhs, rhs) for part in subterms(side) if part[0] in BINDERS}
+    somewhere = False
+    if any(bound & free_letters(u) for u in split):
+        raise NotShown("a bound letter has not one sign")
     for signs in product((-1, 0, 1), repeat=len(split)):
         (left, right), assumed = in_cases((lhs, rhs), split, signs)
         if any(not s <= Arithmetic(facts, [], {}).by_structure(u) for u, s in assumed.items()) or signs not in cases:
@@ -64,15 +69,23 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
                 continue
             raise NotShown(f"no case for the signs {signs} of {split}")
         arithmetic = arithmetic_of(facts, cases[signs], assumed, limit_conditions)
+        for u in assumed:  # what is not real has none of the three signs, and some case has a sign other than 0
+            if not arithmetic.is_real(u):
+                raise NotShown(f"{u} may not be real")
+        if not all(map(arithmetic.signs, assumed)):
+            continue  # the signs of this case contradict each other
         open_here = [*undefined(arithmetic, left), *undefined(arithmetic, right)]
         impossible = [(relation, term) for relation, term in open_here if not arithmetic.signs(term) & ALLOWED[relation]]
         if impossible:  # a side is not defined in this case: it is excluded
             zeros = [u for u, sign in zip(split, signs, strict=True) if sign == 0]
             conditions.update({("!=", u): None for u in zeros} if zeros else dict.fromkeys(impossible))
             continue
+        somewhere = True
         conditions.update(dict.fromkeys(open_here))
         if not arithmetic.is_zero(add(left, neg(right))):
             raise NotShown("the quotients differ")
+    if not somewhere:
+        raise NotShown("the sides are not both defined anywhere")
     return tuple(conditions)
 
 
@@ -95,6 +108,8 @@ def within(region: Region, facts: Facts, terms: Sequence[Term]) -> tuple[list[Te
     for place, (letter, low, high) in enumerate(region):
         u = ("v", f"{letter[1]}+")
         infinite = (low == ("-oo",), high == ("oo",))
+        if u in known or any(u in subterms(term) for term in listed):
+            raise NotShown(f"the name {u[1]} is taken")
         known[u] = frozenset({"real"}) if all(infinite) else frozenset({"real", "positive"})
         between = (
             u if all(infinite) else add(high, neg(u)) if infinite[0] else add(low, u) if infinite[1]
@@ -142,6 +157,7 @@ def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str
         case "product":
             arithmetic = arithmetic_of(facts, proof)
             arithmetic.equal(term, mul(*(power(f, number(k)) for f, k, _, _ in proof["factors"])))
+            _in_lowest_terms(arithmetic, [(f, k) for f, k, _, _ in proof["factors"]])
             total = frozenset({1})
             for factor, k, signs, inner in proof["factors"]:
                 conditions += sign_of(factor, frozenset(signs), facts, inner)
@@ -163,6 +179,15 @@ def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str
     if not shown:
         raise NotShown(f"the sign of {term} is not shown")
     return conditions
+
+
+def _in_lowest_terms(arithmetic: Arithmetic, factors: Sequence[tuple[Term, int]]) -> None:
+    """No factor is infinite, or 0 in a denominator, where their product is defined: they are polynomials, and none cancels."""
+    ways = [[arithmetic.value(f) for f, k in factors if k * way > 0] for way in (1, -1)]
+    if any(not value.below.is_constant() for way in ways for value in way):
+        raise NotShown("a factor is no polynomial")
+    if any(not a.above.gcd(b.above).is_constant() for a in ways[0] for b in ways[1]):
+        raise NotShown("a factor cancels")
 
 
 def _always(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str, Any]) -> None:
@@ -200,6 +225,8 @@ def fmpq_sign(x: fmpq) -> int:
 
 def _ball_sign(term: Term) -> int | None:
     found = ball(term, {})
+    if isinstance(found, acb):
+        return None
     return 1 if found > 0 else -1 if found < 0 else None
 
 
@@ -221,6 +248,6 @@ def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Fact
             return value
         raise NotShown("the inequality is true there")
     found = ball(gap, numbers)
-    if not found < 0:
+    if isinstance(found, acb) or not found < 0:
         raise NotShown("the inequality may be true there")
     return found

@@ -48,11 +48,12 @@ class Expansion:
     """Terms as series in a letter, under an arithmetic in which the letter stands nowhere but in x itself.
 
     Args: arithmetic: has generators for all that holds no x, and L among them where logarithms are met; x: the letter y above;
-          order: terms beyond x^order are dropped. E1(x) is a coefficient too: it grows as L does.
+          order: terms beyond x^order are dropped;
+          analytic: on both sides of 0, so that |x| is no root of x^2. E1(x) is a coefficient too: it grows as L does.
     """
 
-    def __init__(self, arithmetic: Arithmetic, x: Term, order: int) -> None:
-        self.arithmetic, self.x, self.order = arithmetic, x, order
+    def __init__(self, arithmetic: Arithmetic, x: Term, order: int, analytic: bool = False) -> None:
+        self.arithmetic, self.x, self.order, self.analytic = arithmetic, x, order, analytic
         self._known: dict[Term, Series] = {}
         self.conditions: dict[tuple[str, Term], None] = {}  # under which the coefficients are defined
 
@@ -166,7 +167,7 @@ class Expansion:
     def _root(self, a: Series, exponent: Term) -> Series:
         """(a_0 y^s (1 + r))^q = a_0^q y^(s q) (1 + r)^q, a_0 > 0."""
         q = fmpq(exponent[1], exponent[2])
-        if (q * a.start).q != 1:
+        if (q * a.start).q != 1 or (self.analytic and a.start and (a.start % 2 or (q * a.start).p % 2)):
             raise NotShown("a root has no series")
         if not signs_of(self.arithmetic, a.coefficients[0]) <= {1}:
             raise Unnamed(">", a.coefficients[0])
@@ -208,8 +209,9 @@ class Expansion:
                     raise NotShown("a power of y that is not whole")
                 k = -int(times.p)
                 first = first + self.arithmetic.value(LOG) * self.arithmetic.constant(k)
-            if any(not p.is_constant() and p.degrees()[place] for p in (first.above, first.below)):
-                raise NotShown("an exponential that grows faster than powers")
+        slow = [k for k, g in enumerate(self.arithmetic.generators) if {LOG, self.x} & {*subterms(g)}]
+        if any(p.degrees()[j] for p in (first.above, first.below) if not p.is_constant() for j in slow):
+            raise NotShown("an exponential that may grow as fast as powers")
         return k, self._named("exp", first)
 
     def _named(self, head: str, start: Quotient, exponent: Term | None = None) -> Quotient:

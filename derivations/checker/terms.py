@@ -125,7 +125,7 @@ def _slope(name: str, a: Term) -> Term:
 
 
 def differentiate(term: Term, name: str) -> Term:
-    r"""The derivative by a letter; pieces are differentiated piece by piece, which is right off their corners.
+    r"""The derivative by a letter; pieces are differentiated piece by piece, and have no derivative at their corners.
 
     Raises:  ValueError where no rule applies.
     """
@@ -144,7 +144,8 @@ def differentiate(term: Term, name: str) -> Term:
             by_exponent = differentiate(exponent, name)
             return by_base if by_exponent == ZERO else add(by_base, mul(term, ("log", base), by_exponent))
         case "piece":
-            return ("piece", term[1], *(differentiate(part, name) for part in term[2:]))
+            below, at, above = (differentiate(part, name) for part in term[2:])
+            return ("piece", term[1], below, divide(ONE, ZERO) if name in free_letters(term[1]) else at, above)
         case "call":
             f, orders, arguments = term[1], term[2], term[3:]
             return add(

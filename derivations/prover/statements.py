@@ -20,19 +20,21 @@ refute and never prove.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 from sympy import Basic, Derivative, Eq, Expr, Function, Limit, MatrixBase, Rational, S, Symbol, simplify
 
 from derivations.certificates.limits import find_coefficients, find_limit
+from derivations.certificates.numbers import as_sympy, guarded, refuted
 from derivations.certificates.reading import Reading, Unreadable
 from derivations.checker.limits import INFINITY, approach, coefficients, limit_conditions
 from derivations.checker.numbers import rounds
 from derivations.checker.rational import NotShown
-from derivations.checker.terms import ZERO, taken
+from derivations.checker.terms import ONE, ZERO, Term, taken
 from derivations.prover.identity import DIFFERENCE, Identity, check, check_terms, column
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
@@ -91,6 +93,12 @@ class Tends:
     direction: str = "+"
     kind = "limit"
 
+    def __post_init__(self) -> None:
+        if self.direction not in ("+", "-", "+-"):
+            raise ValueError(f"`direction` must be '+', '-' or '+-', got {self.direction!r}.")
+        if self.variable in S(self.point).free_symbols | S(self.value).free_symbols:
+            raise ValueError(f"`point` and `value` must be free of {self.variable}.")
+
     def formulas(self) -> tuple[Basic, ...]:
         return (Eq(Limit(self.expression, self.variable, self.point, self.direction), self.value, evaluate=False),)
 
@@ -115,28 +123,38 @@ class Tends:
             certificates.append({"rule": "limit", "term": term, "letter": x, "point": point, "side": side, "value": shown[0],
                                  "facts": reading.facts, "proof": shown[1]})  # fmt: skip
             found.append(shown[0])
-        evidence = f"the limit is {' and '.join(dict.fromkeys(str(reading.end_expression(v)) for v in found))}"
-        more = []
-        for limit in found:
-            if limit == value:
-                continue
-            if limit in INFINITY or value in INFINITY:
-                numbers = {Symbol("limit"): reading.end_expression(limit)}
-                return verdict(FAILS, evidence, counterexample=numbers, certificate=tuple(certificates))
-            same = check_terms(reading, [(limit, value)])
-            if not same:
-                numbers = dict(same.counterexample or {})
-                if set(numbers) <= {DIFFERENCE}:
-                    numbers = {Symbol("limit"): reading.expression(limit)}
-                return replace(same, seconds=perf_counter() - start, evidence=f"{evidence}; {same.evidence}",
-                               counterexample=numbers or None, certificate=(*certificates, *same.certificate))  # fmt: skip
-            more += list(same.certificate)
         conditions = dict.fromkeys(
             condition
             for c in certificates
             for condition in limit_conditions(c["term"], x, point, c["side"], c["value"], reading.facts, c["proof"])
         )
-        defined_on = tuple(reading.relation(*condition) for condition in conditions)
+        try:
+            evidence = f"the limit is {' and '.join(dict.fromkeys(str(reading.end_expression(v)) for v in found))}"
+            defined_on = tuple(reading.relation(*condition) for condition in conditions)
+        except Unreadable as unknown:
+            return verdict(UNDECIDED, f"{unknown} in the limit")
+        more = []
+        for limit in found:
+            if limit == value:
+                continue
+            if limit in INFINITY or value in INFINITY:
+                at = _numbers_where(conditions, ONE, ZERO, reading)
+                if at is None:
+                    return verdict(UNDECIDED, f"{evidence}, where no numbers are seen to be")
+                numbers = {Symbol("limit"): reading.end_expression(limit), **at[0]}
+                certificates += at[1]
+                return verdict(FAILS, evidence, counterexample=numbers, certificate=tuple(certificates))
+            same = check_terms(reading, [(limit, value)])
+            if not same:
+                at = _numbers_where(conditions, limit, value, reading) if same.holds is False else ({}, [])
+                if at is None:
+                    return verdict(UNDECIDED, f"{evidence}, where no numbers are seen to be")
+                numbers, against = at[0] or dict(same.counterexample or {}), at[1] or same.certificate
+                if set(numbers) <= {DIFFERENCE}:
+                    numbers = {Symbol("limit"): reading.expression(limit)}
+                return replace(same, seconds=perf_counter() - start, evidence=f"{evidence}; {same.evidence}",
+                               counterexample=numbers or None, certificate=(*certificates, *against))  # fmt: skip
+            more += list(same.certificate)
         return verdict(HOLDS, evidence, defined_on=defined_on, certificate=(*certificates, *more))
 
 
@@ -182,13 +200,19 @@ class Expands:
             same = replace(
                 same, counterexample={Symbol(f"coefficient_{k}"): reading.expression(c) for k, c in enumerate(found[0][:-1])}
             )
-        dropped = simplify(reading.expression(found[0][-1]) - reading.expression(found[1][-1]))
-        before = f"coefficients 0 to {self.order - 1}; dropped: ({dropped}) {self.variable}^{self.order}; "
         counted = [
             coefficients(side, x, point, reading.facts, c["proof"], self.order + 1)
             for side, c in zip(sides, certificates, strict=True)
         ]
         conditions = dict.fromkeys(condition for *_, found_there in counted for condition in found_there)
+        if same.holds is False and conditions:
+            differing = (_numbers_where(conditions, a, b, reading) for a, b in zip(found[0][:-1], found[1][:-1], strict=True))
+            numbers = next((there for there in differing if there is not None), None)
+            if numbers is None:
+                return Verdict(UNDECIDED, perf_counter() - start, "the coefficients differ where no numbers are seen to be")
+            same = replace(same, counterexample=numbers[0] or same.counterexample, certificate=tuple(numbers[1]))
+        dropped = simplify(reading.expression(found[0][-1]) - reading.expression(found[1][-1]))
+        before = f"coefficients 0 to {self.order - 1}; dropped: ({dropped}) {self.variable}^{self.order}; "
         defined_on = tuple(dict.fromkeys([*same.defined_on, *(reading.relation(*condition) for condition in conditions)]))
         return replace(_within(start, same, before), defined_on=defined_on, certificate=(*certificates, *same.certificate))
 
@@ -217,6 +241,8 @@ class Solves:
             (t,) = {e.lhs.variables[0] for e in self.equations if isinstance(e.lhs, Derivative)}
             sides += [(self.path[h].subs(t, t0), value) for h, value in values.items()]
         lhs, rhs = zip(*sides, strict=True)
+        if any(S(side).has(*(h.func for h in self.path)) for side in (*lhs, *rhs)):
+            return Verdict(UNDECIDED, perf_counter() - start, "the equations hold the path at another time")
         verdict = check(Identity("", "", "", column(*lhs), column(*rhs)))
         return _within(start, verdict, "put into the equation" + ("" if self.initial is None else " and the start") + "; ")
 
@@ -243,19 +269,26 @@ class Rounds:
 
     def decide(self) -> Verdict:
         start, reading = perf_counter(), Reading()
-        places = len(self.printed.partition(".")[2])
-        margin = Rational(1, 2 * 10**places) if self.within is None else self.within
+        digits = Decimal(self.printed).as_tuple()
+        unit = Rational(10) ** int(digits.exponent)
+        margin = unit / 2 if self.within is None else self.within
         certificate: dict[str, Any] = {"rule": "rounds"}
         try:
             value = reading.term(S(self.value))
             low, high = (reading.term(Rational(self.printed) + sign * margin) for sign in (-1, 1))
             certificate |= {"value": value, "low": low, "high": high}
             right = rounds(value, low, high)
-            digits = self.value.evalf(len(self.printed) + 4)
+            # A tie goes away from 0, or to the even digit: neither prints an odd digit for what is half a unit beyond it.
+            beyond = low if digits.sign else high
+            if right and self.within is None and digits.digits[-1] % 2 and rounds(value, beyond, beyond):
+                certificate |= {"low": beyond, "high": beyond}
+                return Verdict(FAILS, perf_counter() - start, f"the number is {self.value}, half a unit beyond {self.printed}",
+                               {Symbol("number"): self.value}, certificate=({**certificate, "right": True},))  # fmt: skip
+            shown = self.value.evalf(len(self.printed) + 4)
         except (Unreadable, NotShown) as unknown:
             return Verdict(UNDECIDED, perf_counter() - start, f"the digits of the number are not certain: {unknown}")
         numbers = None if right else {Symbol("number"): self.value.evalf(12)}
-        evidence = f"the number is {digits}, printed {self.printed}"
+        evidence = f"the number is {shown}, printed {self.printed}"
         word = HOLDS if right else FAILS
         return Verdict(word, perf_counter() - start, evidence, numbers, certificate=({**certificate, "right": right},))
 
@@ -287,6 +320,18 @@ class Fails:
         numbers = ", ".join(f"{k} = {v}" for k, v in (inner.counterexample or {}).items())
         evidence = f"refuted, {inner.evidence}" + (f" ({numbers})" if numbers else "")
         return Verdict(HOLDS, inner.seconds, evidence, certificate=inner.certificate)
+
+
+def _numbers_where(conditions: Iterable[Any], lhs: Term, rhs: Term, reading: Reading) -> tuple[dict[Any, Any], list[Any]] | None:
+    """Numbers at which the conditions are true and two sides differ, with their certificate; none without conditions."""
+    if not conditions:
+        return {}, []
+    term = guarded(lhs, conditions)
+    found = refuted(term, rhs, reading.facts)
+    if found is None:
+        return None
+    certificate = {"rule": "differs", "lhs": term, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}
+    return {reading.letters[letter]: as_sympy(number) for letter, number in found[0].items()}, [certificate]
 
 
 def _entries(side: Side) -> list[Expr]:
