@@ -39,8 +39,8 @@ def written(by_chapter):
     return [entry for chapter in by_chapter.values() for entry in chapter]
 
 
-# Most of the ledger's time: matrices of the Fisher metric, and this project's own results. The slow run has them.
-LONGEST = ("ollivier-2013-riemannian-metrics-ii", "this project")
+# Most of the ledger's time. The slow run has them.
+LONGEST = ("ollivier-2013-riemannian-metrics-ii", "this project", "tallec-ollivier-2018", "ohno-kumagai-2021")
 
 
 @pytest.fixture(scope="module")

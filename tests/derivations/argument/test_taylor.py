@@ -1,5 +1,6 @@
 """The Taylor step and its remainder, against solutions in closed form."""
 
+import pytest
 from sympy import Eq, Rational, cos, exp, simplify, sin
 
 from derivations import Identity, check, dropped, euler_step
@@ -31,6 +32,7 @@ def test_it_follows_the_coupling_of_units():
         assert simplify(left_out.subs(here) - dt**2 / 2 * solution.diff(t, 2)) == 0
 
 
+@pytest.mark.slow
 def test_it_is_of_second_order_for_a_field_of_every_kind():
     for field in (fields.plain(1, 1), fields.gated(1, 1), fields.lstm(1, 1)):
         claim = Identity("order", "this project", "O(dt^2).", dropped(field), dt**2 / 2 * second_order(field))

@@ -63,6 +63,7 @@ def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name):
     assert holds_for_every_width(nn.RNNCell(2, 3), wrong) is not None
 
 
+@pytest.mark.slow
 def test_gates_in_another_order_are_refuted():
     shifted = mutated(
         derivations.gru_cell(),
@@ -91,6 +92,7 @@ def own_equations(change=lambda e: e):
     return UnitEquations({h: change(1 / (1 + exp(-inner)))}, i, (x, h))
 
 
+@pytest.mark.slow
 def test_your_own_cell_of_any_width_reads_concatenated_parts():
     own = Own((2, 3), lambda self, x, h: torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b))
     verdict = verify(own, own_equations())
