@@ -44,6 +44,7 @@ def test_traced_equations_give_the_numbers_that_torch_gives(name):
             assert abs(flow.xreplace(values) - number) < 1e-14  # float64 rounding of a few sums
 
 
+@pytest.mark.slow
 def test_the_torch_code_of_every_named_field_is_the_paper_s_equation():
     names = []
     for identity in agreement_identities():
@@ -115,6 +116,7 @@ def test_wrong_equations_are_refuted_by_numbers_at_which_torch_itself_differs(wr
     assert (computed - claimed).abs().max() > 1e-9
 
 
+@pytest.mark.slow
 def test_swapped_gates_of_the_lstm_are_refuted():
     field = ctrnn.lstm(1, 1)
     p = symbolic(field).parameters
@@ -123,6 +125,7 @@ def test_swapped_gates_of_the_lstm_are_refuted():
     assert verify(field, [e.xreplace(swapped) for e in symbolic(field)]).holds is False
 
 
+@pytest.mark.slow
 def test_torch_s_z_is_not_the_rate():
     field = ctrnn.gru(1, 1)
     p = symbolic(field).parameters

@@ -23,7 +23,9 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ("LSTMCell", "CfC") else n for n in CELLS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ("LSTMCell", "CfC", "GRUCell") else n for n in CELLS]
+)
 def test_a_cell_is_its_equations_for_every_width(name):
     verdict = verify(*CELLS[name])
     assert verdict.holds is True, verdict.evidence

@@ -259,6 +259,7 @@ def test_every_reading_gives_torch_s_numbers(table):
     assert system.defined_on == ()
 
 
+@pytest.mark.slow
 def test_every_operation_is_proved_equal_to_an_expression_written_independently(table):
     _, system = table
     W, b = system.parameters["W"], list(system.parameters["b"])
