@@ -1,4 +1,4 @@
-"""The papers' equations checked by SymPy, and the torch code proved equal to them."""
+"""The papers' equations proved or refuted, and the torch code proved equal to equations."""
 
 from ctrnn.lazy import public_names as _public_names
 

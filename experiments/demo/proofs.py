@@ -1,4 +1,4 @@
-r"""The equations: every core identity checked by SymPy, and the one that the paper misprints."""
+r"""The equations: every core identity proved, and the one that the paper misprints."""
 
 from __future__ import annotations
 

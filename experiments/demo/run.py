@@ -22,7 +22,7 @@ __all__ = ["SECTIONS", "run"]
 # What the page shows, in order, each with the line that announces it in the terminal.
 SECTIONS: list[tuple[str, SectionMaker]] = [
     ("The recording", recorded.section),
-    ("Equations, checked by SymPy", proofs.section),
+    ("Equations, proved", proofs.section),
     ("The theorem on four clocks: the recording played on each, with its speed and without", clocks.section),
     ("Euler steps against the exact solution, same weights, slowed down by n", steps.section),
     ("The recording played faster and faster: where steps stop being the field", breakdown.section),
