@@ -1,18 +1,10 @@
-r"""C++ to a shared library with a plain C interface: compiled at first use, cached, loaded by ctypes.
+r"""C++ to a shared library with a plain C interface: compiled at first use, kept by `cache`, loaded by ctypes.
 
     key     SHA-256 of source and headers, flags with the definitions, the compiler, the processor
-    entry   FOLDER/KEY-DIGEST.so, DIGEST the SHA-256 of the library itself
-
-FOLDER is CTRNN_CACHE, else $XDG_CACHE_HOME/ctrnn, else ~/Library/Caches/ctrnn on macOS, ~/.cache/ctrnn elsewhere. An entry is
-compared with its name before it is loaded, for half a library can crash the process; it is written under another name and
-renamed, so that processes which build at once need not know of each other: one file, one rename, and the last one wins. To
-load code from a folder is to run the code of whoever can write there: a folder or file of another user, or one that others
-can write, is not used. Without a folder, everything is built anew in each process, in a private place that is gone once the
-library is loaded. Entries that are no longer used are left: they are small, and the folder may be emptied at any time.
 
 The compiler is the one that CXX names, perhaps with arguments, else the first of c++, g++, clang++. CTRNN_CXXFLAGS adds flags
 after ours, where the last of a kind counts: -march=x86-64 for the baseline instead of this processor, sanitizers and the like.
-The compiler runs in that private place, on a copy of what the key was made of: a header that was forgotten in
+The compiler runs in a private folder, on a copy of what the key was made of: a header that was forgotten in
 `Source.includes` is missing at once, not stale later. So paths in either variable are absolute ones.
 """
 
@@ -26,16 +18,15 @@ import platform
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from discretize.fused.cache import Cache, loaded, private_folder
 
 __all__ = ["Source", "Unavailable", "library"]
 
@@ -50,9 +41,6 @@ FLAGS = (
 TUNINGS: tuple[tuple[str, ...], ...] = (("-march=native",), ())
 ENVIRONMENT = ("CXX", "CTRNN_CXXFLAGS", "PATH")  # what a library is made with
 TIMEOUT = 120.0  # seconds for one call of the compiler
-LEFTOVER = 24 * 3600.0  # seconds after which nobody is still writing a file
-PART = ".part"
-PRIVATE = ".ctrnn-build-"  # no name that a user would give a folder: old ones are removed
 OUTPUT = "library.so"
 # Lines of /proc/cpuinfo that say what code can run and what it is tuned for; the others change from moment to moment.
 PROCESSOR = frozenset(
@@ -138,34 +126,43 @@ def _attempt(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL | str:
 
 
 def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
-    texts, compiler, folder = source.texts(), _compiler(), _folder()
+    texts, compiler, cache = source.texts(), _compiler(), Cache()
     extra = _words("CTRNN_CXXFLAGS")
     flags_of = {}
     for tuning in TUNINGS:
         flags = (*FLAGS, *tuning, *defined, *extra)
         flags_of[_key(texts, flags, compiler)] = flags
     for key in flags_of:
-        if folder and (found := _cached(folder, key)):
+        if found := cache.library(key):
             return found
-    with tempfile.TemporaryDirectory(prefix=PRIVATE, ignore_cleanup_errors=True) as private:
-        place = Path(private)
+    with private_folder(cache.folder) as place:
         for name, text in texts.items():
             (place / name).write_bytes(text)
-        _announce(source, folder)
+        _announce(source, cache)
         for key, flags in flags_of.items():
             code, said = _run([*compiler.command, *flags, f"./{source.path.name}", "-o", OUTPUT], place)
             if code == 0 and (place / OUTPUT).is_file():
-                return _loaded(place / OUTPUT, folder, key, compiler)
+                content = (place / OUTPUT).read_bytes()
+                found = _loaded(content, compiler)
+                cache.keep(content, key)
+                return found
     raise Unavailable(
         f"{_called(compiler)} made no library of {source.path.name} (exit code {code}){_quoted(said)}\n"
         f"Another compiler can be named in CXX. {SLOWER}"
     )
 
 
-def _announce(source: Source, folder: Path | None) -> None:
+def _loaded(content: bytes, compiler: Compiler) -> ctypes.CDLL:
+    try:
+        return loaded(content)
+    except OSError as error:
+        raise Unavailable(f"What {_called(compiler)} made cannot be loaded:{_quoted(str(error))}\n{SLOWER}") from None
+
+
+def _announce(source: Source, cache: Cache) -> None:
     """Say on stderr, if that is a terminal, why a first call takes seconds."""
     if sys.stderr is not None and sys.stderr.isatty():
-        kept = f"kept in {folder}" if folder else "for this process only (CTRNN_CACHE can name a folder to keep it in)"
+        kept = f"kept in {cache.folder}" if cache.folder else f"for this process only: {cache.why}"
         print(f"ctrnn: compiling {source.path.name} for this processor, 2 to 20 s, {kept}", file=sys.stderr, flush=True)
 
 
@@ -193,8 +190,8 @@ def _compiler() -> Compiler:
 
 @functools.cache
 def _version(command: tuple[str, ...]) -> str:
-    with tempfile.TemporaryDirectory(prefix=PRIVATE, ignore_cleanup_errors=True) as private:
-        return _run([*command, "--version"], Path(private))[1]
+    with private_folder() as place:
+        return _run([*command, "--version"], place)[1]
 
 
 def _words(variable: str) -> tuple[str, ...]:
@@ -243,87 +240,3 @@ def _processor() -> tuple[str, ...]:
             text = Path("/proc/cpuinfo").read_text(errors="replace")
             lines = {line for line in text.splitlines() if line.partition(":")[0].strip() in PROCESSOR}
     return platform.machine(), *(sorted(lines) or [platform.processor()])
-
-
-# The cache
-
-
-def _folder() -> Path | None:
-    """Where entries are kept, made if need be; None where there is no such place, or others could put theirs in it."""
-    with suppress(OSError, RuntimeError):
-        if (place := _place()) is None:
-            return None
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = place.resolve()
-        # Who may rename a folder above may put another one in its place; in a sticky one, as /tmp is, only owners may.
-        open_above = any(above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH for above in folder.parents)
-        return folder if _is_ours(folder) and not open_above else None
-    return None
-
-
-def _place() -> Path | None:
-    if given := os.environ.get("CTRNN_CACHE"):
-        return Path(given).expanduser()
-    if os.path.isabs(given := os.environ.get("XDG_CACHE_HOME", "")):  # a relative one means nothing, says its specification
-        return Path(given) / "ctrnn"
-    home = os.environ.get("HOME", "")
-    if not (os.path.isabs(home) and os.path.isdir(home)):
-        return None
-    return Path(home) / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ctrnn"
-
-
-def _is_ours(path: Path) -> bool:
-    """Nobody else can have put it there, or write to it. (Nor is it a link or a pipe.)"""
-    found = path.lstat()
-    kind = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return kind and found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _cached(folder: Path, key: str) -> ctypes.CDLL | None:
-    """The library of that key if its file is what its name says, and can be loaded."""
-    with suppress(OSError):
-        for path in sorted(folder.glob(f"{key}-*.so")):
-            with suppress(OSError):
-                if _is_ours(path) and path.name == f"{key}-{_digest(path.read_bytes())}.so":
-                    return ctypes.CDLL(str(path))
-    return None
-
-
-def _loaded(made: Path, folder: Path | None, key: str, compiler: Compiler) -> ctypes.CDLL:
-    """From the folder if it can be kept there, where debuggers and sanitizers find it too; else from where it was made."""
-    if folder and (kept := _kept(made, folder, key)):
-        try:
-            return ctypes.CDLL(str(kept))
-        except OSError:  # nothing to keep: it cannot be loaded, or nothing can from that folder (mounted noexec)
-            with suppress(OSError):
-                kept.unlink()
-    try:
-        return ctypes.CDLL(str(made))
-    except OSError as error:
-        raise Unavailable(f"What {_called(compiler)} made cannot be loaded:{_quoted(str(error))}\n{SLOWER}") from None
-
-
-def _kept(made: Path, folder: Path, key: str) -> Path | None:
-    """Its place in the folder, or None if that cannot be written, or is full."""
-    content = made.read_bytes()
-    entry = folder / f"{key}-{_digest(content)}.so"
-    with suppress(OSError):
-        _remove_leftovers(folder)
-        handle, part = tempfile.mkstemp(dir=folder, suffix=PART)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(part, entry)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
-        return entry
-    return None
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left behind, here and in the folder for temporary files."""
-    for path in (*folder.glob(f"*{PART}"), *Path(tempfile.gettempdir()).glob(f"{PRIVATE}*")):
-        with suppress(OSError):
-            if _is_ours(path) and time.time() - path.lstat().st_mtime > LEFTOVER:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()

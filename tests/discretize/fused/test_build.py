@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from discretize.fused import build
+from discretize.fused import build, cache
 from discretize.fused.build import Source, Unavailable, library
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled there")
@@ -29,14 +29,14 @@ extern "C" __attribute__((visibility("default"))) REAL tiny(REAL x) { return shi
 extern "C" REAL hidden(REAL x) { return x; }
 """
 HEADER = "static REAL shifted(REAL x) { return x + REAL(0.5); }\n"
-# In a process of its own: what the library says of 3, and where it lies.
+# In a process of its own: what the library says of 3.
 ASK = """
 import ctypes, sys
 from pathlib import Path
 from discretize.fused.build import Source, library
 made = library(Source(Path(sys.argv[1], "tiny.cpp"), (Path(sys.argv[1], "tiny.h"),)), {"REAL": "double", "FACTOR": 2})
 made.tiny.restype, made.tiny.argtypes = ctypes.c_double, [ctypes.c_double]
-print(made.tiny(3.0), made._name)
+print(made.tiny(3.0))
 """
 REAL = next(filter(None, map(shutil.which, build.COMPILERS)), None)
 
@@ -112,7 +112,7 @@ def answer(source, x=3.0, factor=2):
 
 
 def ask(folder):
-    """The answer for 3 in a new process, and the file it came from."""
+    """The answer for 3 in a new process."""
     return answer_of(start(folder))
 
 
@@ -125,8 +125,7 @@ def start(folder, script=ASK):
 def answer_of(process):
     said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, error
-    value, _, path = said.strip().partition(" ")
-    return float(value), Path(path)
+    return float(said)
 
 
 def entries(tmp_path):
@@ -211,7 +210,8 @@ def test_a_terminal_is_told_of_a_build_and_a_pipe_is_not(source, counting, tmp_p
     monkeypatch.setenv("CTRNN_CACHE", "/proc/none")
     forget(monkeypatch)
     answer(source)
-    assert terminal.getvalue().endswith("20 s, for this process only (CTRNN_CACHE can name a folder to keep it in)\n")
+    assert "20 s, for this process only: /proc/none cannot be used" in terminal.getvalue()
+    assert terminal.getvalue().endswith("CTRNN_CACHE can name a folder to keep it in\n")
     assert capsys.readouterr().out == ""
 
 
@@ -234,11 +234,8 @@ def test_threads_that_ask_at_once_build_once(source, tmp_path, monkeypatch):
 
 
 def test_a_second_process_loads_what_the_first_has_built(source, counting, tmp_path):
-    first, second = ask(tmp_path), ask(tmp_path)
-    assert first == second
-    assert first[0] == 6.5
-    assert first[1].parent == tmp_path / "cache"
-    assert len(counting.calls) == 1
+    assert [ask(tmp_path), ask(tmp_path)] == [6.5, 6.5]
+    assert len(entries(tmp_path)) == len(counting.calls) == 1
 
 
 def change_source(source, monkeypatch):
@@ -326,7 +323,7 @@ def test_four_processes_at_once_all_answer_and_leave_one_entry(source, tmp_path,
         does='until [ $(wc -l < "$folder/wrapper.log") -ge 4 ] || [ -e "$folder/stop" ]; do sleep 0.02; done\nexec "$real" "$@"',
     )
     processes = [start(tmp_path) for _ in range(4)]
-    assert [answer_of(process)[0] for process in processes] == [6.5] * 4
+    assert [answer_of(process) for process in processes] == [6.5] * 4
     assert len(waiting.calls) == 4
     assert len(entries(tmp_path)) == 1
 
@@ -339,16 +336,16 @@ def test_the_folder_is_the_first_of_those_named(tmp_path, monkeypatch):
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert build._folder() == tmp_path / "cache"
+    assert cache.Cache().folder == tmp_path / "cache"
     monkeypatch.delenv("CTRNN_CACHE")
-    assert build._folder() == tmp_path / "xdg" / "ctrnn"
+    assert cache.Cache().folder == tmp_path / "xdg" / "ctrnn"
     for relative in ("relative", ""):
         monkeypatch.setenv("XDG_CACHE_HOME", relative)
         monkeypatch.setattr(sys, "platform", "linux")
-        assert build._folder() == home / ".cache" / "ctrnn"
+        assert cache.Cache().folder == home / ".cache" / "ctrnn"
         monkeypatch.setattr(sys, "platform", "darwin")
-        assert build._folder() == home / "Library" / "Caches" / "ctrnn"
-    assert (home / ".cache" / "ctrnn").stat().st_mode & 0o777 == 0o700
+        assert cache.Cache().folder == home / "Library" / "Caches" / "ctrnn"
+    assert {(home / name).stat().st_mode & 0o777 for name in (".cache", ".cache/ctrnn")} == {0o700}
 
 
 def test_without_a_usable_home_a_library_is_built_for_this_process_alone(source, counting, tmp_path, monkeypatch):
@@ -399,17 +396,15 @@ def plant(tmp_path, monkeypatch, source):
 
 def test_a_planted_library_would_be_loaded_from_a_folder_of_ours(source, counting, tmp_path, monkeypatch):
     # What makes the tests below tests: only whose it is keeps it from being loaded.
-    planted = plant(tmp_path, monkeypatch, source)
-    assert ask(tmp_path) == (9.5, planted)
+    plant(tmp_path, monkeypatch, source)
+    assert ask(tmp_path) == 9.5
 
 
 def test_a_folder_that_others_can_write_is_not_used(source, counting, tmp_path, monkeypatch):
     planted = plant(tmp_path, monkeypatch, source)
     for mode in (0o770, 0o707, 0o1777):
         planted.parent.chmod(mode)
-        value, path = ask(tmp_path)
-        assert value == 6.5, oct(mode)
-        assert path.parent != planted.parent
+        assert ask(tmp_path) == 6.5, oct(mode)
         assert entries(tmp_path) == [planted.name]
 
 
@@ -417,32 +412,107 @@ def test_a_file_that_others_can_write_is_not_loaded(source, counting, tmp_path, 
     planted = plant(tmp_path, monkeypatch, source)
     for mode in (0o620, 0o602):
         planted.chmod(mode)
-        value, path = ask(tmp_path)
-        assert value == 6.5, oct(mode)
-        path.unlink()
+        assert ask(tmp_path) == 6.5, oct(mode)
+        for name in set(entries(tmp_path)) - {planted.name}:
+            (tmp_path / "cache" / name).unlink()
 
 
 def test_a_link_in_the_folder_is_not_followed(source, counting, tmp_path, monkeypatch):
     planted = plant(tmp_path, monkeypatch, source)
     planted.rename(tmp_path / "elsewhere.so")
     planted.symlink_to(tmp_path / "elsewhere.so")
-    assert ask(tmp_path)[0] == 6.5
+    assert ask(tmp_path) == 6.5
+
+
+def test_a_library_exchanged_after_it_was_compared_is_not_loaded(source, counting, tmp_path, monkeypatch):
+    content = plant(tmp_path, monkeypatch, source).read_bytes()
+    (tmp_path / "cache" / entries(tmp_path)[0]).unlink()
+    forget(monkeypatch)
+    answer(source)
+    (entry,) = (tmp_path / "cache").iterdir()
+
+    def compared(given, really=hashlib.sha256):
+        entry.write_bytes(content)  # now the file is another one
+        return really(given)
+
+    monkeypatch.setattr(hashlib, "sha256", compared)
+    found = cache.Cache().library(entry.name.partition("-")[0])
+    found.tiny.restype, found.tiny.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert found.tiny(3.0) == 6.5
+
+
+def test_libraries_loaded_one_after_the_other_are_all_there(source):
+    # Descriptors are used again, and the loader knows libraries by their paths.
+    assert [answer(source, factor=factor) for factor in range(5)] == [3.0 * factor + 0.5 for factor in range(5)]
+
+
+def test_loading_leaves_no_file_open_and_none_behind(source):
+    def opened():
+        return sorted(os.listdir("/proc/self/fd")) if sys.platform == "linux" else []
+
+    answer(source)
+    before = opened()
+    answer(source, factor=3)
+    assert opened() == before
+
+
+def test_without_anonymous_files_a_private_copy_is_loaded(source, monkeypatch):
+    def forbidden(name):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "memfd_create", forbidden, raising=False)
+    assert [answer(source, factor=factor) for factor in (2, 3)] == [6.5, 9.5]
 
 
 def test_a_folder_that_others_could_exchange_is_not_used(source, counting, tmp_path, monkeypatch):
     above = tmp_path / "above"
     monkeypatch.setenv("CTRNN_CACHE", str(above / "cache"))
-    assert ask(tmp_path)[1].parent == above / "cache"
-    above.chmod(0o1777)  # as /tmp is
-    assert ask(tmp_path)[1].parent == above / "cache"
-    above.chmod(0o777)
-    assert ask(tmp_path)[1].parent != above / "cache"
+    assert ask(tmp_path) == 6.5
+    for mode in (0o755, 0o1777, 0o1775):  # the second is that of /tmp
+        above.chmod(mode)
+        assert cache.Cache().folder == above / "cache"
+    for mode in (0o777, 0o775, 0o757):
+        above.chmod(mode)
+        assert cache.Cache().folder is None
+        assert cache.Cache().why.startswith(f"others can change what is in {above}; CTRNN_CACHE can name")
+    assert ask(tmp_path) == 6.5
+
+
+def test_a_folder_below_one_of_another_user_is_not_used(tmp_path, monkeypatch):
+    above, stat = tmp_path / "above", Path.stat
+    monkeypatch.setenv("CTRNN_CACHE", str(above / "cache"))
+    assert cache.Cache().folder == above / "cache"
+
+    def of_another(path, **settings):
+        found = stat(path, **settings)
+        return os.stat_result((*found[:4], found.st_uid + 1, *found[5:])) if path == above else found
+
+    monkeypatch.setattr(Path, "stat", of_another)
+    assert cache.Cache().folder is None
+
+
+def test_where_others_can_change_temporary_files_a_library_is_built_in_the_cache(source, counting, tmp_path, monkeypatch):
+    place = tmp_path / "temporary"
+    place.chmod(0o777)
+    made = []
+    with cache.private_folder(tmp_path) as folder:
+        assert folder.parent == tmp_path
+    monkeypatch.setattr(build, "_run", lambda command, where, run=build._run: made.append(where.parent) or run(command, where))
+    monkeypatch.setattr(build, "_version", lambda command: "1")
+    assert answer(source) == 6.5
+    assert made == [tmp_path / "cache"]
+    assert len(entries(tmp_path)) == 1
+    monkeypatch.setenv("CTRNN_CACHE", "/proc/none")
+    monkeypatch.setattr(build, "_made", {})
+    with pytest.raises(Unavailable, match=f"others can change what is in {place}, .*TMPDIR can name another"):
+        answer(source)
+    place.chmod(0o700)
 
 
 def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
-    assert build._folder() == tmp_path / "cache"
+    assert cache.Cache().folder == tmp_path / "cache"
     monkeypatch.setattr(os, "geteuid", lambda: (tmp_path / "cache").stat().st_uid + 1)
-    assert build._folder() is None
+    assert cache.Cache().folder is None
 
 
 def cut(content):
@@ -455,11 +525,12 @@ def flip(content):
 
 
 def test_a_damaged_library_is_built_again_before_it_is_loaded(source, counting, tmp_path):
-    _, path = ask(tmp_path)
+    ask(tmp_path)
+    (path,) = (tmp_path / "cache").iterdir()
     whole = path.read_bytes()
     for builds, damage in enumerate([cut, flip, lambda content: b""], 2):
         path.write_bytes(damage(whole))
-        assert ask(tmp_path)[0] == 6.5
+        assert ask(tmp_path) == 6.5
         assert len(counting.calls) == builds
         assert path.read_bytes() == whole
         assert entries(tmp_path) == [path.name]
@@ -467,17 +538,18 @@ def test_a_damaged_library_is_built_again_before_it_is_loaded(source, counting, 
 
 def test_an_entry_that_is_whole_and_cannot_be_loaded_is_passed_over(source, counting, tmp_path):
     # From a folder mounted noexec, say, no library can.
-    _, path = ask(tmp_path)
+    ask(tmp_path)
+    (path,) = (tmp_path / "cache").iterdir()
     for content in (str(number).encode() for number in range(9999)):  # until its name comes before that of the library
         nonsense = path.with_name(f"{path.name.partition('-')[0]}-{hashlib.sha256(content).hexdigest()}.so")
         if nonsense < path:
             break
     nonsense.write_bytes(content)
     nonsense.chmod(0o600)
-    assert ask(tmp_path) == (6.5, path)
+    assert ask(tmp_path) == 6.5
     assert len(counting.calls) == 1
     path.unlink()
-    assert ask(tmp_path) == (6.5, path)
+    assert ask(tmp_path) == 6.5
     assert len(counting.calls) == 2
 
 
