@@ -9,9 +9,11 @@ cat([h, rest], -1). Checks of what is passed with a field stand below it.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +37,15 @@ class VectorField(nn.Module, ABC):
 
     Args:    input_size: features of x; hidden_size: visible units; state_size: all units, `hidden_size` if not given.
     Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
-    Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another.
+    Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another; and from `flow`, whoever
+             calls it, where it gives no derivative for each unit, or writes into what it is given.
     Source:  this project; the view is that of Tallec and Ollivier 2018, eq. (3).
     """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "flow" in vars(cls):
+            cls.flow = _checked(cls.flow)  # type: ignore[assignment,method-assign]
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int | None = None) -> None:
         super().__init__()
@@ -101,6 +109,41 @@ class VectorField(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
+
+
+Flow = Callable[[VectorField, Tensor, Tensor], Tensor]
+
+
+def _checked(flow: Flow) -> Flow:
+    """A `flow` that keeps its contract: dh/dt has the shape of h, where torch would broadcast it, and h stays as it is."""
+
+    @functools.wraps(flow)
+    def checked(self: VectorField, projected: Tensor, h: Tensor) -> Tensor:
+        before = _writes(projected, h)
+        slope = flow(self, projected, h)
+        if not isinstance(slope, Tensor):
+            raise TypeError(f"The field's `flow` gives {type(slope).__name__}, not a tensor; it must return dh/dt.")
+        if slope.shape != h.shape:
+            raise ValueError(
+                f"The field's `flow` gives shape {tuple(slope.shape)} for a state of shape {tuple(h.shape)}; dh/dt must be like "
+                "h, a derivative for each unit of each sample."
+            )
+        if before != _writes(projected, h):
+            raise ValueError(
+                "The field's `flow` writes into the state or the input that it is given; others read them too: work on a copy, "
+                "`h.clone()`, or without operations in place."
+            )
+        return slope
+
+    return checked
+
+
+def _writes(projected: Tensor, h: Tensor) -> int:
+    """How often torch has written into them; 0 where it does not count."""
+    try:
+        return projected._version + h._version
+    except RuntimeError:  # under `torch.inference_mode`
+        return 0
 
 
 def check_field(value: object) -> VectorField:
