@@ -41,7 +41,7 @@ from sympy.core.function import AppliedUndef
 
 from derivations.certificates.reading import Reading, Unreadable
 from derivations.checker.numbers import ball
-from derivations.checker.rational import NotShown
+from derivations.checker.quotients import NotShown
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, check
 from derivations.ranges import POSITIVE, values_of

@@ -14,7 +14,8 @@ from typing import Any
 from flint import fmpq, fmpq_mpoly
 from sympy import factorint
 
-from derivations.checker.rational import Arithmetic, Facts, NotShown, Quotient
+from derivations.checker.quotients import Facts, NotShown, Quotient
+from derivations.checker.rational import Arithmetic
 from derivations.checker.terms import ONE, Term, add, mul, number, parts, power
 
 __all__ = ["Explained", "as_term", "explained", "written"]

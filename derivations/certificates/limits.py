@@ -8,8 +8,9 @@ from math import lcm
 from typing import Any
 
 from derivations.certificates.generators import Explained, as_term, explained, written
+from derivations.checker.definedness import ALLOWED
 from derivations.checker.limits import INFINITY, Y, changed, coefficients, limit, tends
-from derivations.checker.rational import ALLOWED, Facts, NotShown, Quotient
+from derivations.checker.quotients import Facts, NotShown, Quotient
 from derivations.checker.series import LOG, Unnamed, signs_of
 from derivations.checker.terms import ZERO, Term, add, differentiate, mul, neg, number, parts, substitute, subterms, taken
 

@@ -9,8 +9,9 @@ from typing import Any
 from flint import acb, arb, fmpq
 from sympy import Expr, Float, Rational
 
+from derivations.checker.definedness import ALLOWED
 from derivations.checker.numbers import HOLDS, differs
-from derivations.checker.rational import ALLOWED, Facts, NotShown
+from derivations.checker.quotients import Facts, NotShown
 from derivations.checker.terms import BINDERS, ONE, ZERO, Term, add, divide, parts, taken
 
 __all__ = ["TRIALS", "as_sympy", "free_quantities", "guarded", "on_the_surface", "random_numbers", "refuted"]

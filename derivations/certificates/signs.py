@@ -7,8 +7,9 @@ from typing import Any
 
 from derivations.certificates.generators import Explained, as_term, explained, written
 from derivations.certificates.limits import find_limit
-from derivations.checker.rational import ANY, Facts, NotShown, Quotient
+from derivations.checker.quotients import Facts, NotShown, Quotient
 from derivations.checker.rules import NOT_NEGATIVE, POSITIVE, sign_of
+from derivations.checker.signs import ANY
 from derivations.checker.terms import ZERO, Term, differentiate, free_letters, neg, number, substitute
 
 __all__ = ["prove_sign"]

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from derivations.checker.rational import ALLOWED, Arithmetic, Facts, NotShown, Quotient, arithmetic_of, undefined
+from derivations.checker.definedness import ALLOWED, undefined
+from derivations.checker.quotients import Facts, NotShown, Quotient
+from derivations.checker.rational import Arithmetic, arithmetic_of
 from derivations.checker.series import LOG, Expansion, Series, signs_of
 from derivations.checker.terms import BINDERS, ZERO, Term, add, divide, neg, number, power, substitute, subterms, taken
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import acb, arb, ctx, fmpq, fmpz_poly
 
-from derivations.checker.rational import Facts, NotShown, real_roots
+from derivations.checker.quotients import Facts, NotShown, real_roots
 from derivations.checker.terms import ZERO, Term, add, neg, number, subterms, taken
 
 __all__ = ["HOLDS", "Numbers", "ball", "check_places", "differs", "exact", "rounds"]

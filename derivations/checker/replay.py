@@ -15,7 +15,7 @@ from flint import fmpq
 
 from derivations.checker.limits import coefficients, limit_conditions
 from derivations.checker.numbers import differs, rounds
-from derivations.checker.rational import NotShown
+from derivations.checker.quotients import NotShown
 from derivations.checker.rules import Conditions, equal, less, not_less
 
 __all__ = ["as_data", "from_data", "replay"]

@@ -17,9 +17,11 @@ from typing import Any
 
 from flint import acb, fmpq
 
+from derivations.checker.definedness import ALLOWED, undefined
 from derivations.checker.limits import limit_conditions, tends
 from derivations.checker.numbers import Numbers, ball, check_places, exact
-from derivations.checker.rational import ALLOWED, Arithmetic, Facts, NotShown, arithmetic_of, undefined
+from derivations.checker.quotients import Facts, NotShown
+from derivations.checker.rational import Arithmetic, arithmetic_of
 from derivations.checker.terms import (
     BINDERS,
     ONE,

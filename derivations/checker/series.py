@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from flint import fmpq
 
-from derivations.checker.rational import Arithmetic, NotShown, Quotient, undefined
+from derivations.checker.definedness import undefined
+from derivations.checker.quotients import NotShown, Quotient
+from derivations.checker.rational import Arithmetic
 from derivations.checker.terms import Term, mul, neg, number, subterms
 
 __all__ = ["LOG", "Expansion", "Series", "Unnamed", "signs_of"]

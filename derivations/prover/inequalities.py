@@ -16,7 +16,7 @@ from derivations.certificates.numbers import as_sympy, free_quantities, random_n
 from derivations.certificates.reading import Reading, Unreadable
 from derivations.certificates.signs import prove_sign
 from derivations.checker.numbers import exact
-from derivations.checker.rational import NotShown
+from derivations.checker.quotients import NotShown
 from derivations.checker.rules import NOT_NEGATIVE, POSITIVE, Region, less, not_less, within
 from derivations.checker.terms import Term, add, neg, taken
 from derivations.prover.identity import DIFFERENCE

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from derivations.checker.rational import NotShown
+from derivations.checker.quotients import NotShown
 from derivations.checker.replay import from_data, replay
 from experiments.usage import UsageError
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from sympy import Abs, Function, Integral, exp, log, oo, sqrt, symbols, tanh
 
-from derivations.checker.rational import NotShown
+from derivations.checker.quotients import NotShown
 from derivations.checker.replay import as_data, from_data, replay
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Fails, Rounds, Tends

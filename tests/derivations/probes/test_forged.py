@@ -4,7 +4,7 @@ import pytest
 from flint import fmpq
 
 from derivations.checker.numbers import differs
-from derivations.checker.rational import NotShown
+from derivations.checker.quotients import NotShown
 from derivations.checker.rules import POSITIVE, equal, sign_of
 from derivations.checker.terms import ONE, ZERO, add, mul, neg, number, power, variable
 

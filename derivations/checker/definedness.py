@@ -1,0 +1,54 @@
+"""What must be true for a term to be defined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from derivations.checker.quotients import Case, Signs
+from derivations.checker.signs import is_term
+from derivations.checker.terms import BINDERS, Term, add, free_letters, number
+
+__all__ = ["ALLOWED", "undefined"]
+
+ALLOWED: Mapping[str, Signs] = {">": frozenset({1}), ">=": frozenset({0, 1}), "!=": frozenset({-1, 1})}
+
+
+def undefined(case: Case, term: Term) -> Iterator[tuple[str, Term]]:
+    """What must be true for a term to be defined and is not seen to be: pairs of a relation to 0 and a term."""
+    if term[0] == "piece":
+        yield from undefined(case, term[1])
+        for sign in case.signs(term[1]):
+            yield from undefined(case, term[3 + sign])
+        return
+    needed = _needed(case, term)
+    if needed is not None and not case.signs(needed[1]) <= ALLOWED[needed[0]]:
+        yield needed
+    for part in term[1:]:
+        if is_term(part):
+            # What is bound has no value to make a condition of: an integral that is infinite is not defined, and that is all.
+            yield from (c for c in undefined(case, part) if term[0] not in BINDERS or term[1] not in free_letters(c[1]))
+
+
+def _needed(case: Case, term: Term) -> tuple[str, Term] | None:
+    """The condition for a function to be defined where its arguments are."""
+    match term[0]:
+        case "log":
+            return (">", term[1])
+        case "^" if term[2][0] == "q" and term[2][2] == 1:
+            return ("!=", term[1]) if term[2][1] < 0 else None
+        case "^" if term[2][0] == "q":
+            return (">=" if term[2][1] > 0 else ">", term[1])
+        case "^":
+            return _of_symbolic_power(case, term[1], term[2])
+        case "gamma" | "expint":
+            return (">", term[-1])
+        case "lambertw":
+            return (">=", add(term[2], ("exp", number(-1)))) if term[1] == number(0) else ("!=", number(0))
+    return None
+
+
+def _of_symbolic_power(case: Case, base: Term, exponent: Term) -> tuple[str, Term] | None:
+    rises = case.signs(exponent) <= {1}
+    if case.is_integer(exponent):
+        return None if rises else ("!=", base)
+    return (">=" if rises else ">", base)

@@ -1,0 +1,83 @@
+r"""Integrals as quotients: by an antiderivative, or one of two that are known to infinity.
+
+the integral of F' from a to b is F(b) - F(a), where F has no corners between, and is defined at both or has a limit
+c x^(a - 1) e^-x over x > 0 is c Gamma(a)          c e^(-a x^2) over all x is c (pi/a)^(1/2), over half of them half that
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from derivations.checker.definedness import undefined
+from derivations.checker.quotients import Case, NotShown, Quotient
+from derivations.checker.terms import Term, add, differentiate, free_letters, mul, neg, number, power, substitute, subterms
+
+__all__ = ["integral"]
+
+INFINITE = (("oo",), ("-oo",))
+# A letter between two ends, whichever is the greater: positive if neither is negative, negative if neither is positive.
+BETWEEN = (("positive", {0, 1}), ("negative", {-1, 0}))
+
+
+def integral(case: Case, term: Term, line: Any) -> Quotient:
+    """The value of an integral, as a line of the certificate has it."""
+    x, body, low, high = term[1:]
+    if low == high:
+        return case.constant(0)
+    kind, antiderivative, generators, lines, *limits = line
+    if any(part[0] in ("piece", "call") for part in subterms(antiderivative)):
+        raise NotShown(f"{antiderivative} may have corners")
+    if low == INFINITE[0] or high == INFINITE[1]:
+        raise NotShown("the ends of an integral are reversed")
+    between = _between(case, term, generators, dict(lines))
+    if kind in ("gamma", "gauss"):
+        return _known(case, term, between, kind, antiderivative, limits[0])
+    between.equal(differentiate(antiderivative, x), body)
+    for part in (body, antiderivative):
+        for condition in undefined(between, part):
+            raise NotShown(f"what is integrated may not be defined: {condition}")
+    return _end(case, antiderivative, ("v", x), high, limits) - _end(case, antiderivative, ("v", x), low, limits)
+
+
+def _between(case: Case, term: Term, generators: Sequence[Term], lines: dict[Term, Any]) -> Case:
+    """The case between the ends, where the letter has the signs that both leave it."""
+    x, _, low, high = term[1:]
+    letter = ("v", x)
+    ends = [{1} if e == INFINITE[0] else {-1} if e == INFINITE[1] else case.signs(e) for e in (low, high)]
+    known = {fact for fact, allowed in BETWEEN if all(signs <= allowed for signs in ends)}
+    ordered = set(INFINITE) & {low, high} or case.signs(add(high, neg(low))) <= {0, 1}
+    gaps = [(add(letter, neg(low)), low), (add(high, neg(letter)), high)] if ordered else []
+    within = {gap: frozenset({1}) for gap, end in gaps if end not in INFINITE}
+    return case.other({**case.facts, letter: frozenset({"real", *known})}, generators, lines, {**case.assumed, **within})
+
+
+def _known(case: Case, term: Term, between: Case, kind: str, a: Term, c: Term) -> Quotient:
+    x, body, low, high = term[1:]
+    letter = ("v", x)
+    if x in free_letters(a) | free_letters(c):
+        raise NotShown("a constant of an integral holds its letter")
+    case.require(a, {1}, "a constant of an integral may not be positive")
+    if kind == "gamma" and (low, high) == (number(0), ("oo",)):
+        between.equal(body, mul(c, power(letter, add(a, number(-1))), ("exp", neg(letter))))
+        return case.value(mul(c, ("gamma", a)))
+    if kind == "gauss" and (low, high) in ((number(0), ("oo",)), (("-oo",), number(0)), (("-oo",), ("oo",))):
+        between.equal(body, mul(c, ("exp", mul(number(-1), a, power(letter, number(2))))))
+        whole = case.value(mul(c, ("^", ("pi",), number(1, 2)), ("^", a, number(-1, 2))))
+        return whole * case.constant(1, 1 if low == ("-oo",) and high == ("oo",) else 2)
+    raise NotShown("another integral than those known")
+
+
+def _end(case: Case, antiderivative: Term, letter: Term, end: Term, limits: Sequence[Any]) -> Quotient:
+    """The antiderivative at an end, or its limit at infinity."""
+    if end in INFINITE:
+        value, proof = dict(limits[0])[end]
+        if value in INFINITE:
+            raise NotShown("an integral is infinite")
+        if case.tends is None or case.tends(antiderivative, letter, end, "+", value, case.facts, proof):
+            raise NotShown("a limit at infinity is not shown here")
+        return case.value(value)
+    there = substitute(antiderivative, {letter: end})
+    for condition in undefined(case, there):
+        raise NotShown(f"an antiderivative may not be defined at an end: {condition}")
+    return case.value(there)

@@ -1,0 +1,258 @@
+r"""The signs that a term can have: subsets of {-1, 0, 1}, by its structure, and by the polynomials that it is a quotient of.
+
+{-1, 1} says of what may not be real that it is not 0; every other set without all three says that it is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flint import fmpq, fmpq_mpoly
+
+from derivations.checker.quotients import LONGEST, Case, NotShown, Signs, real_roots, univariate, used
+from derivations.checker.terms import Term, add, neg, number
+
+__all__ = ["ANY", "by_structure", "is_real", "is_real_generator", "is_term", "of_polynomial", "of_term", "times"]
+
+ANY: Signs = frozenset({-1, 0, 1})
+OF_FACTS = {
+    "positive": frozenset({1}),
+    "negative": frozenset({-1}),
+    "nonnegative": frozenset({0, 1}),
+    "nonpositive": frozenset({-1, 0}),
+    "nonzero": frozenset({-1, 1}),
+}
+# Longer polynomials are not tried letter by letter.
+LONGEST_BY_COEFFICIENTS = 40
+
+
+def of_term(case: Case, term: Term) -> Signs:
+    """By what is assumed, by its structure, and by its value."""
+    found = case.assumed.get(term, ANY) & by_structure(case, term)
+    opposite = case.assumed.get(neg(term))
+    if opposite is not None:
+        found &= frozenset(-s for s in opposite)
+    if len(found) > 1:
+        try:
+            value = case.value(term)
+        except NotShown:
+            return found
+        found &= times(case.of_polynomial(value.above), case.of_polynomial(value.below) - {0})
+    return found
+
+
+def by_structure(case: Case, term: Term) -> Signs:
+    """What a sum, product or power shows by the signs of its parts, and the facts of a letter."""
+    match term[0]:
+        case "q":
+            return _of_number(term[1])
+        case "v" | "call":
+            return frozenset.intersection(ANY, *(OF_FACTS[fact] for fact in case.facts.get(term, ()) if fact in OF_FACTS))
+        case "+":
+            return _plus([case.signs(part) for part in term[1:]])
+        case "*":
+            return _product([case.signs(part) for part in term[1:]])
+        case "exp" | "cosh":
+            return frozenset({1}) if case.reads_real(term[1]) else ANY
+        case "pi":
+            return frozenset({1})
+        case "tanh" | "sinh" | "atan" | "erf":
+            return case.signs(term[1])
+        case "log":
+            return case.signs(add(term[1], number(-1)))
+        case "gamma" | "expint":
+            return frozenset({1}) if case.signs(term[-1]) <= {1} and case.reads_real(term[1]) else ANY
+        case "^":
+            return _of_power(case, *term[1:])
+        case "piece":
+            if not case.reads_real(term[1]):
+                return ANY
+            branches = [case.signs(term[3 + sign]) for sign in case.signs(term[1])]
+            return frozenset().union(*branches)
+    return ANY
+
+
+def _of_power(case: Case, base: Term, exponent: Term) -> Signs:
+    signs = case.signs(base)
+    if exponent[0] != "q":
+        if not (signs <= {0, 1} and case.reads_real(exponent)):
+            return ANY - {0} if 0 not in signs else ANY
+        return signs if 0 not in signs or case.signs(exponent) <= {1} else frozenset({0, 1})  # 0^0 = 1
+    if not case.reads_real(base):
+        return ANY
+    if exponent[2] != 1:  # defined where the base is 0 or above
+        return signs & {0, 1}
+    return _to_the(signs if exponent[1] > 0 else signs - {0}, exponent[1])
+
+
+def of_polynomial(case: Case, p: fmpq_mpoly) -> Signs:
+    """By its factors, each by its monomials, its real roots, or its monomials with 1 + w in place of what exceeds 1."""
+    if p.is_zero():
+        return frozenset({0})
+    if len(p) > LONGEST or any(not is_real_generator(case, k) for k in used(p)):
+        return ANY
+    whole = _of_factor(case, p)
+    if whole != ANY:
+        return whole
+    constant, factors = p.factor()
+    return _product([_of_number(constant), *(_to_the(_of_factor(case, factor), k) for factor, k in factors)])
+
+
+def _of_factor(case: Case, p: fmpq_mpoly) -> Signs:
+    for known, signs in _assumed_polynomials(case):
+        if p in (known, -known):
+            return signs if p == known else frozenset(-s for s in signs)
+    found = _of_monomials(case, p, {})
+    if found == ANY:
+        found = _of_coefficients(case, p)
+    if found == ANY and len(used(p)) == 1:
+        found = _of_one_letter(case, p)
+    above_one = [k for k in used(p) if _exceeds_one(case, k)] if found == ANY else []
+    if above_one:
+        shifted = [g + 1 if k in above_one else g for k, g in enumerate(case.polynomials)]
+        found = _of_monomials(case, p.compose(*shifted, ctx=case.ring), dict.fromkeys(above_one, frozenset({1})))
+    return found
+
+
+def _assumed_polynomials(case: Case) -> list[tuple[fmpq_mpoly, Signs]]:
+    """What is assumed of the signs of polynomials in this case, up to a positive factor."""
+    if case.assumed_polynomials is None:
+        case.assumed_polynomials = []  # while they are being read
+        for term, signs in case.assumed.items():
+            try:
+                value = case.value(term)
+            except NotShown:
+                continue
+            if value.below.is_constant() and not value.above.is_constant():
+                constant, factors = (value.above / value.below).factor()
+                if len(factors) == 1 and factors[0][1] == 1:
+                    case.assumed_polynomials.append((factors[0][0], times(_of_number(constant), signs)))
+    return case.assumed_polynomials
+
+
+def _of_monomials(case: Case, p: fmpq_mpoly, instead: Mapping[int, Signs]) -> Signs:
+    monomials = []
+    for powers, coefficient in p.terms():
+        of_powers = [_to_the(instead.get(k, _of_generator(case, k)), int(e)) for k, e in enumerate(powers) if e]
+        monomials.append(_product([_of_number(coefficient), *of_powers]))
+    return _plus(monomials)
+
+
+def _of_coefficients(case: Case, p: fmpq_mpoly) -> Signs:
+    """As a polynomial in one letter that is not negative, by the signs of its coefficients."""
+    for k in used(p) if 1 < len(p) <= LONGEST_BY_COEFFICIENTS and len(used(p)) > 1 else ():
+        if not _of_generator(case, k) <= {0, 1}:
+            continue
+        by_power: dict[int, dict[tuple[int, ...], Any]] = {}
+        for powers, coefficient in p.terms():
+            rest = tuple(0 if j == k else int(e) for j, e in enumerate(powers))
+            by_power.setdefault(int(powers[k]), {})[rest] = coefficient
+        signs = [
+            times(_to_the(_of_generator(case, k), n) if n else frozenset({1}), case.of_polynomial(case.ring.from_dict(part)))
+            for n, part in by_power.items()
+        ]
+        if (found := _plus(signs)) != ANY:
+            return found
+    return ANY
+
+
+def _of_one_letter(case: Case, p: fmpq_mpoly) -> Signs:
+    """Without a real root in its letter's range (0 or above, or all numbers) a polynomial keeps its sign."""
+    (k,) = used(p)
+    range_ = _of_generator(case, k)
+    roots = real_roots(univariate(p, k))
+    if range_ <= {0, 1}:
+        at, roots = 1, [root for root in roots if not root < 0]
+    elif range_ <= {-1, 0}:
+        at, roots = -1, [root for root in roots if not root > 0]
+    else:
+        at = 0
+    if roots:
+        return ANY
+    point = [fmpq(at) if j == k else fmpq(0) for j in range(len(case.generators))]
+    return _of_number(p(*point))
+
+
+def _of_generator(case: Case, k: int) -> Signs:
+    if k not in case.signs_of_generators:
+        case.signs_of_generators[k] = ANY  # while it is being read, nothing is known of it
+        term = case.generators[k]
+        match term[0]:
+            case "exp":
+                found = frozenset({1}) if is_real_generator(case, k) else ANY
+            case "root":
+                found = case.signs(term[1]) & {0, 1}
+            case "power":
+                found = _of_power(case, *term[1:])
+            case "logabs":
+                found = case.signs(add(term[1], number(-1))) if case.signs(term[1]) <= {1} else ANY
+            case _:
+                found = by_structure(case, term) & case.assumed.get(term, ANY)
+        case.signs_of_generators[k] = found
+    return case.signs_of_generators[k]
+
+
+def _exceeds_one(case: Case, k: int) -> bool:
+    term = case.generators[k]
+    match term[0]:
+        case "exp":
+            return case.signs(term[1]) <= {1}
+        case "v":
+            return case.signs(add(term, number(-1))) <= {1}
+        case "root":
+            return case.signs(add(term[1], number(-1))) <= {1}
+    return False
+
+
+def is_real(case: Case, term: Term) -> bool:
+    value = case.value(term)
+    return all(is_real_generator(case, k) for p in (value.above, value.below) for k in used(p))
+
+
+def is_real_generator(case: Case, k: int) -> bool:
+    if k not in case.real_generators:
+        case.real_generators[k] = _found_real(case, case.generators[k])
+    return case.real_generators[k]
+
+
+def _found_real(case: Case, term: Term) -> bool:
+    match term[0]:
+        case "v" | "call":
+            return bool(case.facts.get(term, frozenset()) & {"real", *OF_FACTS})
+        case "exp" | "power":
+            return case.reads_real(term[1]) and (term[0] == "exp" or case.reads_real(term[2]))
+        case "i" | "int" | "sum" | "product" | "lim" | "known" | "lambertw":
+            return False
+    return all(case.reads_real(part) for part in term[1:] if is_term(part))
+
+
+def is_term(part: Any) -> bool:
+    return isinstance(part, tuple) and bool(part) and isinstance(part[0], str)
+
+
+def _of_number(x: Any) -> Signs:
+    return frozenset({(x > 0) - (x < 0)})
+
+
+def times(a: Signs, b: Signs) -> Signs:
+    return frozenset(x * y for x in a for y in b)
+
+
+def _product(all_signs: Sequence[Signs]) -> Signs:
+    found: Signs = frozenset({1})
+    for signs in all_signs:
+        found = times(found, signs)
+    return found
+
+
+def _to_the(signs: Signs, n: int) -> Signs:
+    return signs if n % 2 else frozenset(s * s for s in signs)
+
+
+def _plus(all_signs: Sequence[Signs]) -> Signs:
+    for good in (1, -1):
+        if all(signs <= {0, good} for signs in all_signs):
+            strict = any(signs == {good} for signs in all_signs)
+            return frozenset({good}) if strict else frozenset({0, good}) if any(good in s for s in all_signs) else frozenset({0})
+    return ANY
