@@ -25,6 +25,7 @@ from sympy import (
     MatrixBase,
     MatrixSymbol,
     Rational,
+    S,
     Symbol,
 )
 from sympy.core.function import AppliedUndef, Subs
@@ -38,6 +39,7 @@ __all__ = ["Letters", "Matched", "has_derivatives", "match"]
 
 Letters = Mapping[Any, Any]
 System = SymbolicField | SymbolicStep
+UNREAL = (S.NaN, S.Infinity, S.NegativeInfinity)
 UNREAD = (Integral, Derivative, Limit, Subs, sympy.Sum, sympy.Product, sympy.Lambda)
 
 
@@ -94,17 +96,28 @@ def _listed(equations: Any) -> list[Any]:
     if isinstance(equations, SymbolicField | SymbolicStep):
         return list(equations)
     if isinstance(equations, Mapping):
-        return [(left, sympy.sympify(right, strict=True)) for left, right in equations.items()]
-    if isinstance(equations, MatrixBase):
-        return list(equations)
+        return [(left, _expression(right)) for left, right in equations.items()]
+    if isinstance(equations, str) or not isinstance(equations, Basic | MatrixBase | Iterable):
+        raise TypeError(f"`equations` must be SymPy's, a list or a dict of them, or UnitEquations, got {equations!r}.")
     listed = (
         [equations]
-        if isinstance(equations, Basic)
-        else [e if isinstance(e, Basic) else sympy.sympify(e, strict=True) for e in equations]
+        if isinstance(equations, Basic) and not isinstance(equations, MatrixBase)
+        else list(map(_expression, equations))
     )
     if any(isinstance(e, BooleanAtom) for e in listed):
         raise ValueError("an equation has become True or False by itself; write it as Eq(left, right, evaluate=False).")
     return listed
+
+
+def _expression(e: Any) -> Basic:
+    """An equation or a right side; strings are not evaluated."""
+    try:
+        found: Basic = sympy.sympify(e, strict=True)
+    except sympy.SympifyError:
+        found = None
+    if isinstance(found, Expr | Eq | BooleanAtom) and not found.is_Matrix and not found.has(*UNREAL):
+        return found
+    raise ValueError(f"`equations` have {e!r}, which is no equation between real expressions of SymPy.")
 
 
 def _check_times(listed: Iterable[Any]) -> None:
@@ -135,9 +148,13 @@ class _Renaming:
         self.own |= {symbols.t} if isinstance(system, SymbolicField) else set()
         self.by_name = {str(_name(u)): u for u in self.own}
         self.by_name |= {name[:-1] + ",0]": u for name, u in self.by_name.items() if name.endswith("]") and "," not in name}
-        self.given = {
-            (Symbol(key) if isinstance(key, str) else key): sympy.sympify(value, strict=True) for key, value in letters.items()
-        }
+        if not isinstance(letters, Mapping):
+            raise TypeError(f"`letters` must be a dict from letters of the equations to letters of the module, got {letters!r}.")
+        self.given = {(Symbol(key) if isinstance(key, str) else key): self._target(value) for key, value in letters.items()}
+
+    def _target(self, value: Any) -> Basic:
+        """A letter of the module by its name, or an expression."""
+        return self.by_name[value] if isinstance(value, str) and value in self.by_name else _expression(value)
 
     def unit(self, left: Expr, by_key: bool) -> int:
         """Which unit an equation is for."""

@@ -24,10 +24,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
 from derivations.tracing.kinks import kinks
-from derivations.tracing.program import Program, Widths, as_function, decompositions, next_state, trace, widths_of
+from derivations.tracing.program import Program, as_function, decompositions, next_state, trace
 from derivations.tracing.reading import read
-from derivations.tracing.readings.values import Value
-from derivations.tracing.symbolic import system_of
+from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
+from derivations.tracing.symbolic import check_distinct, system_of
+from derivations.tracing.widths.arguments import Widths, checked_widths
 
 __all__ = ["verify_gradient"]
 
@@ -41,18 +42,24 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
     Raises:  what `symbolic` raises; ValueError for a module with buffers.
     Source:  this project.
     """
-    start, widths = perf_counter(), dict(widths or widths_of(module))
+    start, widths = perf_counter(), checked_widths(module, widths)
     program = trace(module, widths)
     system = system_of(program, module, field=False)
     v = [Symbol(f"v_{i}", real=True) for i in range(1, len(system) + 1)]
-    backward = _backward(module, program, widths, system, v)
     letters = [*_weights(module, system), *system.inputs, *system.state]
+    check_distinct(v, letters)
+    recorded, letters_of = _backward(module, program, widths, system, v)
+    backward = read(recorded, letters_of)
+    mode = as_derived(module, program, recorded)
     written = [sympy.Add(*(a * _derivative(f, u) for a, f in zip(v, system.flow, strict=True))) for u in letters]
     corners = [Ne(d, 0) for d in kinks(list(system.flow))]
     conditions = {*system.defined_on, *(c for value in backward for c in value.where), *corners}
     verdict = decide([value.expr for value in backward], written, conditions)
-    words = f"{len(letters)} derivatives, for every vector v, at {len(system.inputs)} inputs and {len(system)} units"
-    return replace(verdict, seconds=perf_counter() - start, evidence=f"{verdict.evidence}; {words}")
+    sizes = f"{len(letters)} derivatives, for every vector v, at {len(system.inputs)} inputs and {len(system)} units"
+    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+    without = f"without those in {', '.join(frozen)}, which are frozen" if frozen else ""
+    words = "; ".join(filter(None, (verdict.evidence, sizes, without, mode)))
+    return replace(verdict, seconds=perf_counter() - start, evidence=words)
 
 
 def _derivative(f: Expr, u: Symbol) -> Expr:
@@ -62,29 +69,33 @@ def _derivative(f: Expr, u: Symbol) -> Expr:
 
 
 def _weights(module: nn.Module, system: Any) -> list[Symbol]:
-    return [u for name, _ in module.named_parameters() for u in system.parameters[name]]
+    return [u for name, p in module.named_parameters() if p.requires_grad for u in system.parameters[name]]
 
 
-def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: Sequence[Symbol]) -> list[Value]:
-    """What autograd makes of v, for each weight, input and state, read from the operations that it runs."""
+def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: Sequence[Symbol]) -> tuple[Program, Any]:
+    """The operations that autograd runs on v, for each weight, input and state, and the letters of what they start from."""
     if list(module.buffers()):
         raise ValueError("the module has buffers; its gradient is not read.")
+    for name, p in module.named_parameters():
+        if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+            raise ValueError(f"the parameter `{name}` has a hook, which may change its gradient; remove it.")
+    trained = [p.requires_grad for p in module.parameters()]
     names = [name for name, _ in module.named_parameters()]
     weights = [torch.zeros_like(p) for p in module.parameters()]
     split = [(a, isinstance(n, tuple), n if isinstance(n, tuple) else (n,)) for a, n in widths.items()]
-    dtype = weights[0].dtype if weights else torch.get_default_dtype()
-    columns = [torch.zeros(1, n, dtype=dtype) for _, _, lengths in split for n in lengths]
-    like_state = [torch.zeros(1, n, dtype=dtype) for a, _, lengths in split if a == program.state for n in lengths]
+    like: dict[str, Any] = {"dtype": program.dtype, "device": weights[0].device if weights else None}
+    columns = [torch.zeros(1, n, **like) for _, _, lengths in split for n in lengths]
+    like_state = [torch.zeros(1, n, **like) for a, _, lengths in split if a == program.state for n in lengths]
     called = as_function(module, {})
 
     def pulled(weights: list[Tensor], columns: list[Tensor], v: list[Tensor]) -> list[Tensor]:
-        inner, outer = ([t.detach().requires_grad_() for t in part] for part in (weights, columns))
+        inner = [t.detach().requires_grad_(k) for t, k in zip(weights, trained, strict=True)]
+        outer = [t.detach().requires_grad_() for t in columns]
         given = iter(outer)
         arguments = tuple(tuple(next(given) for _ in lengths) if several else next(given) for _, several, lengths in split)
         leaves, structure = torch.utils._pytree.tree_flatten(called(tuple(inner), arguments))
         answer, _ = next_state(leaves, structure, len(v))
-        found = torch.autograd.grad(list(answer), [*inner, *outer], v, allow_unused=True)
-        return [torch.zeros_like(t) if g is None else g for g, t in zip(found, [*inner, *outer], strict=True)]
+        return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -103,19 +114,57 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
             letters[next(rest)] = [next(state if argument == program.state else inputs) for _ in range(n)]
     ahead = iter(v)
     letters |= {name: [next(ahead) for _ in range(part.shape[1])] for name, part in zip(rest, like_state, strict=True)}
-    order = [*range(len(names)), *_inputs_first(program, split, len(names))]
+    order = [*range(sum(trained)), *(sum(trained) + k for k in _inputs_first(program))]
     whole = Program("gradient", recorded.graph, parameters, {}, {}, frozenset(), "", tuple(leaves[k] for k in order), False)
-    return read(whole, letters)
+    return whole, letters
 
 
-def _inputs_first(program: Program, split: Sequence[Any], start: int) -> list[int]:
-    """Where the gradients of inputs and then of the state stand among those of the arguments."""
-    places: dict[bool, list[int]] = {False: [], True: []}
-    for argument, _, lengths in split:
-        for _ in lengths:
-            places[argument == program.state].append(start)
-            start += 1
-    return places[False] + places[True]
+def pulled_back(answer: Sequence[Tensor], of: Sequence[Tensor], v: Sequence[Tensor]) -> list[Tensor]:
+    """What autograd makes of v for some tensors; 0 for what it does not reach."""
+    reached = [(a, b) for a, b in zip(answer, v, strict=True) if a.requires_grad]
+    found = (
+        torch.autograd.grad([a for a, _ in reached], of, [b for _, b in reached], allow_unused=True)
+        if reached
+        else [None] * len(of)
+    )
+    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
+
+
+def _inputs_first(program: Program) -> list[int]:
+    """The places of the inputs and then of the state among all tensors of the arguments."""
+    states = [argument == program.state for argument, names in program.inputs.items() for _ in names]
+    return sorted(range(len(states)), key=lambda k: states[k])
+
+
+def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
+    """`as_recorded` for the gradient: what autograd computes in runs, beside the record of it."""
+    names = [node.name for node in gradient.graph.nodes if node.op == "placeholder"]
+
+    def arguments(setting: Setting) -> list[Tensor]:
+        return [setting.arguments[name] for names in program.inputs.values() for name in names]
+
+    def vectors(setting: Setting) -> list[Tensor]:
+        states = [setting.arguments[name] for name in program.inputs[program.state]]
+        return [torch.linspace(1, 2, t.numel()).reshape(t.shape).to(t) for t in states]
+
+    def ran(setting: Setting) -> list[Tensor]:
+        leaves, structure = torch.utils._pytree.tree_flatten(setting.module(*packed(program, setting.arguments)))
+        answer, _ = next_state(leaves, structure, len(program.inputs[program.state]))
+        trained = [p for p in setting.module.parameters() if p.requires_grad]
+        found = pulled_back(answer, [*trained, *arguments(setting)], vectors(setting))
+        return [*found[: len(trained)], *(found[len(trained) + k] for k in _inputs_first(program))]
+
+    def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
+        """Sample by sample: the gradients of weights add, those of arguments are rows of a batch."""
+        weights, columns = [p.detach() for p in setting.module.parameters()], [*arguments(setting), *vectors(setting)]
+        samples = []
+        for k in range(len(columns[0])):
+            given = [*weights, *(column.detach()[k : k + 1] for column in columns)]
+            samples.append(replayed(gradient, dict(zip(names, given, strict=True)), dtype))
+        trained = sum(p.requires_grad for p in setting.module.parameters())
+        return [torch.stack(p).sum(0) if n < trained else torch.cat(p) for n, p in enumerate(zip(*samples, strict=True))]
+
+    return check_settings(module, program, ran, recorded, list(SURROUNDINGS)[:2])
 
 
 def _shaped(matrix: Any, parameter: Tensor) -> Any:

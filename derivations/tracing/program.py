@@ -9,7 +9,6 @@ of two samples or more.
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 import os
 import traceback
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -27,29 +26,19 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.proxy import TracerBase
 
 from derivations.tracing.readings.operations import has_reading
+from derivations.tracing.widths.arguments import Width, Widths, checked_widths
 
 __all__ = [
-    "INPUT_WIDTHS",
-    "STATE_WIDTHS",
     "Program",
-    "Width",
-    "Widths",
     "as_function",
     "call_with",
     "decompositions",
     "next_state",
     "operation_name",
+    "results_kept",
     "source_line",
     "trace",
-    "widths_of",
 ]
-
-# The width of one tensor, or of each of several: {"x": 2, "h": (3, 3)}.
-Width: TypeAlias = "int | tuple[int, ...]"
-Widths: TypeAlias = Mapping[str, Width]
-
-INPUT_WIDTHS = ("input_size", "in_features", "sensory_size")
-STATE_WIDTHS = ("state_size", "hidden_size")
 
 
 @dataclass(frozen=True)
@@ -59,7 +48,8 @@ class Program:
     Args:    name; graph: of core ATen operations; parameters: their names in the module, by placeholder; constants: values by
              placeholder, buffers among them; inputs: for each argument its placeholders; several: the arguments that are tuples
              of tensors; state: which argument is the state; returned: the nodes that are dh/dt or the next state; any_batch:
-             whether the batch has an unknown size, or is one sample; note: what of the answer is not read, in words.
+             whether the batch has an unknown size, or is one sample; note: what of the answer is not read, in words; dtype:
+             of the numbers it was recorded with.
     """
 
     name: str
@@ -72,6 +62,7 @@ class Program:
     returned: tuple[Any, ...]
     any_batch: bool
     note: str = ""
+    dtype: torch.dtype = torch.float32
 
 
 def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = True) -> Program:
@@ -83,9 +74,7 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
     Raises:  TypeError for what is not a module; ValueError, with the line of code, where the code branches on values, depends
              on the size of the batch, or changes its buffers or inputs.
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"`module` must be a torch.nn.Module, got {type(module).__name__}.")
-    widths = dict(widths or widths_of(module))
+    widths = checked_widths(module, widths)
     names, tensors = _tensors(module)
     batch = torch.export.Dim("batch", min=2)
     like: dict[str, Any] = {"dtype": _dtype(module), "device": next((t.device for t in tensors), None)}
@@ -102,28 +91,16 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
     return _program(program, type(module).__name__, names, widths, tensors, any_batch)
 
 
-def widths_of(module: nn.Module) -> dict[str, Width]:
-    """The widths of a module's two arguments, input and state, where its attributes tell them.
-
-    Raises:  ValueError where they do not.
-    """
-    arguments = list(inspect.signature(module.forward).parameters.values())
-    open_ended = [a.name for a in arguments[2:] if a.default is a.empty and a.kind is a.POSITIONAL_OR_KEYWORD]
-    known = [next((getattr(module, name) for name in names if isinstance(getattr(module, name, None), int)), None)
-             for names in (INPUT_WIDTHS, STATE_WIDTHS)]  # fmt: skip
-    if len(arguments) < 2 or open_ended or None in known:
-        raise ValueError(
-            f"the widths of {type(module).__name__}'s arguments ({', '.join(a.name for a in arguments)}) are not known; give "
-            f"them as `widths`, the state's second: widths={{{', '.join(f'{a.name!r}: 3' for a in arguments)}}}."
-        )
-    x, h = known
-    return {arguments[0].name: x, arguments[1].name: (h, h) if isinstance(module, nn.LSTMCell) else h}  # type: ignore[dict-item]
-
-
 def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: Any) -> Any:
     """The module's answer with other tensors in place of its own, by their ids, wherever it keeps them."""
     # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
     return copy.deepcopy(module, dict(values))(*arguments)
+
+
+def results_kept(module: nn.Module) -> dict[int, Tensor]:
+    """Tensors that a module keeps from a computation, as pruned weights, which torch would refuse to copy; by their ids."""
+    kept = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
+    return {id(value): value.detach() for value in kept if value.grad_fn is not None}
 
 
 def operation_name(node: torch.fx.Node) -> str:
@@ -150,7 +127,7 @@ class _Called(nn.Module):
         super().__init__()
         # In a list, so that torch does not find the parameters here again.
         self.module, self.tensors = [module], tensors
-        visited: dict[int, Any] = dict(kept or {})
+        visited: dict[int, Any] = {**results_kept(module), **(kept or {})}
         copy.deepcopy(module, visited)
         # Other tensors that the module keeps are constants: the same objects in each copy.
         self.kept = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(kept or {})}
@@ -213,7 +190,8 @@ def _program(
     leaves = next(node for node in exported.graph.nodes if node.op == "output").args[0]
     returned, note = next_state(leaves, exported.call_spec.out_spec, len(inputs[state]))
     several = frozenset(argument for argument, width in widths.items() if isinstance(width, tuple))
-    return Program(name, exported.graph, parameters, constants, inputs, several, state, returned, any_batch, note)
+    dtype = next(n for n in exported.graph.nodes if n.name == inputs[state][0]).meta["val"].dtype
+    return Program(name, exported.graph, parameters, constants, inputs, several, state, returned, any_batch, note, dtype)
 
 
 def next_state(leaves: Any, structure: Any, count: int) -> tuple[tuple[Any, ...], str]:
@@ -245,7 +223,9 @@ def _in_the_user_s_words() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's, of torch's own code
             # torch keeps the lines of functions called `forward` alone; the user's `flow` is to be named too.
-            with patch.object(TracerBase, "_filter_traceback_frames", _all_frames):
+            # And it prints what it has of a graph when it fails.
+            lines = patch.object(TracerBase, "_filter_traceback_frames", _all_frames)
+            with lines, patch("torch.export._trace.print", lambda *_, **__: None, create=True):
                 yield
     except Exception as error:
         kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
@@ -259,6 +239,6 @@ def _in_the_user_s_words() -> Iterator[None]:
             raise ValueError(
                 f"torch cannot record the code at a batch of unknown size{line}: {str(error).splitlines()[0]}"
             ) from error
-        raise
+        raise ValueError(f"the code raises {kind} when torch records it{line}: {error}") from error
     finally:
         logger.setLevel(level)

@@ -12,9 +12,11 @@ from ctrnn.fields.field import VectorField
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
-from derivations.tracing.program import Widths, trace
+from derivations.tracing.program import trace
 from derivations.tracing.replay import Replay
+from derivations.tracing.running import as_recorded
 from derivations.tracing.symbolic import system_of
+from derivations.tracing.widths.arguments import Widths
 from derivations.tracing.widths.sizes import at_sizes
 from derivations.tracing.widths.wide import holds_for_every_width
 from derivations.twins.cells import UnitEquations
@@ -38,13 +40,15 @@ def verify(
     """
     start = perf_counter()
     if isinstance(equations, UnitEquations):
+        if letters or widths is not None or field:
+            raise ValueError("UnitEquations are of cells, in the module's own names: without `letters`, `widths` and `field`.")
         widths, written = at_sizes(module, equations)
-        verdict = _verified(module, written, letters or {}, widths, False)
+        verdict = _verified(module, written, {}, widths, False)
         why_not = holds_for_every_width(module, equations) if verdict else None
         words = "for weights of every width from 2 on" if why_not is None else f"at the module's sizes only: {why_not}"
         verdict = replace(verdict, evidence=f"{verdict.evidence}; {words}" if verdict else verdict.evidence)
     else:
-        verdict = _verified(module, equations, letters or {}, widths, field)
+        verdict = _verified(module, equations, {} if letters is None else letters, widths, field)
     return replace(verdict, seconds=perf_counter() - start)
 
 
@@ -55,12 +59,13 @@ def _verified(module: nn.Module, equations: Any, letters: Letters, widths: Width
     system = system_of(program, module, field)
     if system_of(trace(module, widths, any_batch=False), module, field).flow != system.flow:
         raise ValueError("the code treats a batch of one sample otherwise than one of several; it must act on each by itself.")
+    mode = as_recorded(module, program)
     matched = match(equations, system, letters)
     right = [value.expr for value in matched.right]
     verdict = decide(list(system.flow), right, {*system.defined_on, *(c for value in matched.right for c in value.where)})
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"
     where = [f"where {' and '.join(map(str, verdict.defined_on))}"] if verdict.defined_on else []
-    notes = [verdict.evidence, *where, sizes, *matched.notes, *([program.note] if program.note else [])]
+    notes = [verdict.evidence, *where, sizes, *matched.notes, *filter(None, (program.note, mode))]
     found = verdict.counterexample
     replays = None if found is None else Replay(module, program, system, right, found)
     return replace(verdict, evidence="; ".join(notes), replays=replays)

@@ -60,6 +60,10 @@ def read(program: Program, letters: Mapping[str, Any]) -> list[Value]:
 
 def _check_known(node: Node) -> None:
     name = operation_name(node)
+    if "wrap_with_set_grad_enabled" in name:
+        raise UnknownOperation(
+            "the code turns gradients on or off (torch.no_grad), which has no reading in SymPy; detach what it is for."
+        )
     if name in RANDOM or (
         isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
     ):
@@ -82,6 +86,8 @@ def _is_conversion(node: Node) -> bool:
 
 def _given(program: Program, name: str, letters: Mapping[str, Any]) -> Entries | None:
     if name in program.constants:
+        if program.constants[name].is_meta:
+            raise ValueError("the module has buffers on the meta device, which have no values.")
         tensor = program.constants[name].detach().cpu()
         return _values([exact(entry) for entry in tensor.reshape(-1).tolist()], tuple(tensor.shape))
     array = np.asarray(letters[program.parameters.get(name, name)], dtype=object)

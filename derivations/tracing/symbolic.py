@@ -2,21 +2,25 @@ r"""The equations of a module's own code: dh/dt of a field, the next state of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from sympy import Basic, ImmutableDenseMatrix, Symbol
+from sympy.core.function import AppliedUndef
 from torch import nn
 
 from ctrnn.fields.field import VectorField
 from derivations.prover import symbols
-from derivations.tracing.program import Program, Widths, trace
+from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import read
 from derivations.tracing.readings.values import Entries, ordered
+from derivations.tracing.running import as_recorded
+from derivations.tracing.widths.arguments import Widths
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
-__all__ = ["symbolic", "symbolic_field", "system_of"]
+__all__ = ["check_distinct", "symbolic", "symbolic_field", "system_of"]
 
 # A state of several tensors, as the LSTM's: h and c, and letters after them.
 STATES = "hcpqrs"
@@ -36,7 +40,10 @@ def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | N
              that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs.
     Source:  this project.
     """
-    return system_of(trace(module, widths), module, field)
+    program = trace(module, widths)
+    system = system_of(program, module, field)
+    as_recorded(module, program)
+    return system
 
 
 def symbolic_field(field: VectorField) -> SymbolicField:
@@ -58,6 +65,7 @@ def system_of(program: Program, module: nn.Module, field: bool | None = None) ->
     state = tuple(u for name in program.inputs[program.state] for u in given[name])
     inputs = tuple(u for names in program.inputs.values() for name in names for u in given[name] if u not in state)
     parameters = {name: _matrix(entries) for name, entries in arrays.items()}
+    check_distinct([u for group in given.values() for u in group], set().union(*parameters.values()))
     conditions: set[Basic] = set().union(*(v.where for v in values))
     column = ImmutableDenseMatrix([v.expr for v in values])
     if len(column) != len(state):
@@ -75,6 +83,13 @@ def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:
             width = next(node for node in program.graph.nodes if node.name == name).meta["val"].shape[-1]
             found[name] = symbols.signals(letter, width) if field else _letters(letter, width)
     return found
+
+
+def check_distinct(arguments: Sequence[Any], parameters: Iterable[Any]) -> None:
+    """Two different numbers must not share a letter: what is proved of them would be of one."""
+    names = Counter(str(getattr(u, "func", u) if isinstance(u, AppliedUndef) else u) for u in (*arguments, *parameters))
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"two of the module's arguments and parameters would be called {min(twice)}; rename one of them.")
 
 
 def _letters(letter: str, n: int) -> tuple[Symbol, ...]:

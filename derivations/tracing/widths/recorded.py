@@ -23,7 +23,8 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from derivations.tracing.program import INPUT_WIDTHS, STATE_WIDTHS, Program, as_function, decompositions, next_state
+from derivations.tracing.program import Program, as_function, decompositions, next_state
+from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
 
 __all__ = ["record_wide"]
 

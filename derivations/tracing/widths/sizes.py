@@ -9,7 +9,7 @@ import sympy
 from sympy import Expr, MatrixSymbol, Symbol
 from torch import nn
 
-from derivations.tracing.program import INPUT_WIDTHS, STATE_WIDTHS, Width
+from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS, Width
 from derivations.twins.cells import UnitEquations
 
 __all__ = ["at_sizes", "matrices"]
@@ -25,7 +25,16 @@ def at_sizes(module: nn.Module, equations: UnitEquations) -> tuple[dict[str, Wid
 
     Raises:  ValueError where the shapes of the module's parameters are not those of the equations.
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"`module` must be a torch.nn.Module, got {type(module).__name__}.")
     sizes = _sizes(module, equations)
+    if unknown := sorted(
+        {str(n) for m in matrices(equations).values() for size in m.shape for n in size.free_symbols - set(sizes)}
+    ):
+        raise ValueError(
+            f"no parameter or attribute of {type(module).__name__} tells the size {unknown[0]} of the equations, whose letters "
+            f"are {', '.join(sorted(matrices(equations)))}."
+        )
     names = [*inspect.signature(module.forward).parameters]
     widths: dict[str, Width] = {}
     letters: dict[MatrixSymbol, sympy.MatrixBase] = {}

@@ -1,0 +1,184 @@
+r"""A module run in many settings beside what was recorded of it: code that looks at its surroundings is refused.
+
+torch records one way through Python's code. Which way it goes may depend on what is in no record: the type of the numbers, the
+size of the batch, whether gradients are on, how often it was called, and that it is recorded. So the module is run
+
+    batches of 1 and 3  x  types of numbers  x  with gradients, on results of other code, without, in inference mode, autocast
+
+and in the other of training and evaluation mode, and its numbers are compared with those of the record at the same inputs.
+Numbers only refute: code that asks for the time, the default type of numbers or the device, or counts its calls outside of
+itself to a large number, is not found out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from derivations.tracing.program import Program, next_state, results_kept
+
+__all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed"]
+
+# How far a run may be from its record, by the type of the numbers: rounding in another order of the same operations.
+TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
+SURROUNDINGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "with gradients": nullcontext,
+    "with gradients, on a result of other code": nullcontext,
+    "without gradients": torch.no_grad,
+    "in inference mode": torch.inference_mode,
+    "under autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A copy of the module, arguments for it by placeholder, and what is said of them; `own`: as it came, not converted."""
+
+    module: nn.Module
+    arguments: Mapping[str, Tensor]
+    around: str
+    words: str
+    own: bool
+
+
+def as_recorded(module: nn.Module, program: Program) -> str:
+    r"""Compare runs of a module with its record.
+
+    Returns: what is to be said of the mode it is in, if it does otherwise in the other; or that it was not run.
+    Raises:  ValueError where it does otherwise than recorded, or keeps something from one call to the next.
+    """
+
+    def ran(setting: Setting) -> list[Tensor]:
+        if setting.around == "without gradients":
+            setting.module.requires_grad_(False)
+        with SURROUNDINGS[setting.around]():
+            leaves, structure = torch.utils._pytree.tree_flatten(setting.module(*packed(program, setting.arguments)))
+            return list(next_state(leaves, structure, len(program.inputs[program.state]))[0])
+
+    def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
+        weights = {name: p.detach().clone() for name, p in setting.module.named_parameters()}
+        with torch.no_grad(), SURROUNDINGS[setting.around]():
+            return replayed(program, {**{p: weights[n] for p, n in program.parameters.items()}, **setting.arguments}, dtype)
+
+    return check_settings(module, program, ran, recorded, list(SURROUNDINGS))
+
+
+def check_settings(
+    module: nn.Module,
+    program: Program,
+    ran: Callable[[Setting], Sequence[Tensor]],
+    recorded: Callable[[Setting, torch.dtype], Sequence[Tensor]],
+    surroundings: Sequence[str],
+) -> str:
+    """`as_recorded` for what `ran` and `recorded` compute in a setting."""
+    if any(t.is_meta for t in (*module.parameters(), *module.buffers())):
+        return "not run, for the module's weights have no values"
+    with torch.random.fork_rng(devices=[]):
+        for setting in _settings(module, program, module.training, surroundings):
+            if _differs(setting, ran, recorded):
+                raise ValueError(
+                    f"the code computes otherwise than torch has recorded it {setting.words}; it must be a function of its "
+                    f"arguments and parameters alone, that asks for nothing else and is the same in every call."
+                )
+        other = _settings(module, program, not module.training, surroundings[:1])
+        if any(_differs(setting, ran, recorded) for setting in other if setting.own):
+            return f"in {'training' if module.training else 'evaluation'} mode only, for it does otherwise in the other"
+    return ""
+
+
+def _settings(module: nn.Module, program: Program, training: bool, surroundings: Sequence[str]) -> Iterator[Setting]:
+    own, dice = program.dtype, torch.Generator().manual_seed(0)
+    for dtype in dict.fromkeys((own, *TOLERANCES)):
+        called = copy.deepcopy(module, results_kept(module))
+        called = called if training == module.training else called.train(training)
+        called = called if dtype == own else called.to(dtype)
+        with torch.no_grad():  # weights that are all 0 would hide much
+            for p in called.parameters():
+                p.add_(0.1 * torch.rand(p.shape, generator=dice).to(p)) if p.is_floating_point() else None
+        seen = _attributes(called)
+        for count, (size, kind) in enumerate((size, kind) for size in (1, 3) for kind in surroundings):
+            arguments = _arguments(program, size, (1.0, 0.0, 30.0)[count % 3], dtype, kind, dice)
+            mode = "training" if training else "evaluation"
+            yield Setting(
+                called, arguments, kind, f"for a batch of {size} in {str(dtype)[6:]}, {kind}, in {mode} mode", dtype == own
+            )
+            now = _attributes(called)
+            if changed := [name for name in seen.keys() & now.keys() if seen[name] != now[name]]:
+                raise ValueError(f"the module changes its attribute `{min(changed)}` when it is called; it must keep nothing.")
+            seen = now
+            for p in called.parameters():
+                p.grad = torch.zeros_like(p) if p.requires_grad else None
+
+
+def _arguments(
+    program: Program, size: int, scale: float, dtype: torch.dtype, kind: str, dice: torch.Generator
+) -> dict[str, Tensor]:
+    found = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and any(node.name in names for names in program.inputs.values()):
+            value = node.meta["val"]
+            drawn = (scale * (2 * torch.rand(value.shape[-1], size, generator=dice) - 1)).to(value.device, dtype)
+            if kind == "with gradients, on a result of other code":  # not contiguous, and changed in place before
+                found[node.name] = drawn.requires_grad_().clone().mul_(1).T
+            else:
+                found[node.name] = drawn.T.contiguous().requires_grad_(kind == "with gradients")
+    return found
+
+
+def packed(program: Program, given: Mapping[str, Tensor]) -> list[Any]:
+    """The module's arguments, several tensors as a tuple."""
+    columns = {argument: tuple(given[name] for name in names) for argument, names in program.inputs.items()}
+    return [tensors if argument in program.several else tensors[0] for argument, tensors in columns.items()]
+
+
+def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """What the record computes, all of its numbers of one type."""
+    values = {**program.constants, **given}
+    run = torch.fx.Interpreter(torch.fx.GraphModule(nn.Module(), program.graph), garbage_collect_values=False)
+    names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+    # Beside what was recorded for two samples and more, which torch asserts of the batch.
+    run.run(*(values[name].to(dtype) if values[name].is_floating_point() else values[name] for name in names))
+    return [run.env[leaf] for leaf in program.returned]
+
+
+def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
+    """Whether a run is off its record, at numbers at which the record itself is not all rounding."""
+    dtype = next(iter(setting.arguments.values())).dtype
+    tolerance = TOLERANCES[torch.bfloat16 if setting.around == "under autocast" else dtype]
+    try:
+        theirs = _joined(ran(setting))
+    except Exception as error:  # of the user's code, whatever it is
+        if setting.own and setting.around != "in inference mode":
+            raise ValueError(f"the code cannot be run {setting.words}: {type(error).__name__}: {error}") from error
+        return False
+    with suppress(RuntimeError, NotImplementedError, TypeError):  # what torch cannot compute in numbers of this type
+        rounded, exact = (_joined(recorded(setting, kind)) for kind in (dtype, torch.float64))
+        return _close(rounded, exact, tolerance) and not _close(theirs, rounded, tolerance)
+    return False
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([part.detach().double().reshape(-1) for part in parts])
+
+
+def _close(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    size = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
+    return a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, size), equal_nan=True)
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """Numbers, words and lengths of lists that a module and its parts keep."""
+    found: dict[str, Any] = {}
+    for place, part in module.named_modules():
+        for name, value in vars(part).items():
+            if isinstance(value, int | float | complex | str):
+                found[f"{place}.{name}".lstrip(".")] = value
+            elif isinstance(value, list | dict | set | tuple):
+                found[f"{place}.{name}".lstrip(".")] = len(value)
+    return found

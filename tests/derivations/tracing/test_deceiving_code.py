@@ -1,0 +1,160 @@
+"""Code that does otherwise than recorded is refused: in another batch, type of numbers, mode or call, or when nobody records."""
+
+import random
+
+import pytest
+import torch
+from sympy import symbols
+from torch import nn
+
+from derivations import symbolic, verify, verify_gradient
+
+h = symbols("h_1:3", real=True)
+CALLS = []
+
+
+class Cell(nn.Module):
+    """h' = h, as far as its code shows it."""
+
+    def __init__(self, code):
+        super().__init__()
+        self.input_size, self.hidden_size, self.code, self.calls, self.last = 2, 2, code, 0, None
+        self.w = nn.Parameter(torch.ones(2))
+
+    def forward(self, x, h):
+        return self.code(self, x, h)
+
+
+def twice_if(condition):
+    return lambda self, x, h: 2 * h if condition(self, h) else h
+
+
+def counted(self, x, h):
+    self.calls += 1
+    return 2 * h if self.calls > 50 else h
+
+
+def counted_elsewhere(self, x, h):
+    CALLS.append(x)
+    return 2 * h if len(CALLS) > 6 else h
+
+
+def remembered(self, x, h):
+    last, self.last = self.last, h.detach()
+    return h if last is None or last.shape != h.shape else last
+
+
+def caught(self, x, h):
+    try:
+        return 2 * h if self.w.sum() > 0 else h
+    except Exception:
+        return h
+
+
+class OfGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone() if h.requires_grad else 2 * h
+
+    @staticmethod
+    def backward(ctx, v):
+        return v
+
+
+DECEIVING = {
+    "an input that requires its gradient": twice_if(lambda self, h: h.requires_grad),
+    "frozen weights": twice_if(lambda self, h: not self.w.requires_grad),
+    "no gradients": twice_if(lambda self, h: not torch.is_grad_enabled()),
+    "inference mode": twice_if(lambda self, h: torch.is_inference_mode_enabled()),
+    "autocast": twice_if(lambda self, h: torch.is_autocast_enabled("cpu")),
+    "double precision": twice_if(lambda self, h: h.dtype == torch.float64),
+    "half precision": twice_if(lambda self, h: h.dtype == torch.float16),
+    "nobody exports": twice_if(lambda self, h: not torch.compiler.is_exporting()),
+    "nobody compiles": twice_if(lambda self, h: not torch.compiler.is_compiling()),
+    "a tensor that is none of torch's stand-ins": twice_if(lambda self, h: type(h) is torch.Tensor),
+    "a result of other code": twice_if(lambda self, h: h.grad_fn is not None),
+    "no leaf": twice_if(lambda self, h: not h.is_leaf),
+    "rows apart in memory": twice_if(lambda self, h: not h.is_contiguous()),
+    "an input changed before": twice_if(lambda self, h: h._version > 0),
+    "weights changed before": twice_if(lambda self, h: self.w._version > 0),
+    "weights with a gradient": twice_if(lambda self, h: self.w.grad is not None),
+    "one object of seven": twice_if(lambda self, h: id(h) % 7 == 0),
+    "chance, of Python's": lambda self, x, h: h * (1 if random.random() < 0.5 else 2),
+    "a number by chance": lambda self, x, h: h * random.random(),
+    "the second call": counted,
+    "the seventh call, counted elsewhere": counted_elsewhere,
+    "the state of the call before": remembered,
+    "a branch whose refusal is caught": caught,
+    "a function of its own": lambda self, x, h: OfGradients.apply(h),
+}
+
+
+@pytest.mark.parametrize("name", list(DECEIVING))
+def test_code_that_does_otherwise_when_it_is_run_is_refused(name):
+    CALLS.clear()
+    with pytest.raises(ValueError, match=r"otherwise than|changes its attribute `calls`"):
+        verify(Cell(DECEIVING[name]), h)
+
+
+def test_symbolic_refuses_it_as_well():
+    with pytest.raises(ValueError, match=r"for a batch of 1 in float\d\d, with gradients, in training mode"):
+        symbolic(Cell(DECEIVING["double precision"]))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_what_is_so_in_one_mode_only_is_said_to_be(training):
+    verdict = verify(Cell(twice_if(lambda self, h: self.training != training)).train(training), h)
+    assert verdict
+    assert f"{'training' if training else 'evaluation'} mode only" in verdict.evidence
+
+
+class WithDropout(Cell):
+    def __init__(self):
+        super().__init__(lambda self, x, h: self.dropout(h))
+        self.dropout = nn.Dropout(0.5)
+
+
+def test_dropout_is_proved_away_in_evaluation_mode_and_said_to_be():
+    assert "evaluation mode only" in verify(WithDropout().eval(), h).evidence
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda self, x, h: h * self.w if type(h.detach()) is not torch.Tensor else h.detach() * self.w,
+        lambda self, x, h: h.detach() * self.w if h.dtype == torch.float64 else h * self.w,
+    ],
+    ids=["a tensor of torch's own", "double precision"],
+)
+def test_a_gradient_that_is_another_when_it_is_run_is_refused(code):
+    with pytest.raises(ValueError, match="otherwise than"):
+        verify_gradient(Cell(code))
+
+
+def test_a_hook_on_a_weight_which_may_change_its_gradient_is_refused():
+    cell = Cell(lambda self, x, h: h * self.w)
+    cell.w.register_hook(lambda g: 2 * g)
+    with pytest.raises(ValueError, match="`w` has a hook"):
+        verify_gradient(cell)
+
+
+def test_frozen_weights_have_no_gradient_and_the_verdict_says_so():
+    cell = Cell(lambda self, x, h: h * self.w)
+    cell.w.requires_grad_(False)
+    verdict = verify_gradient(cell)
+    assert verdict
+    assert "4 derivatives" in verdict.evidence
+    assert "w, which are frozen" in verdict.evidence
+
+
+def test_a_weight_with_the_name_of_a_state_is_not_taken_for_it():
+    cell = Cell(lambda self, x, h: h * self.h_1)
+    cell.h_1 = nn.Parameter(torch.ones(()))
+    with pytest.raises(ValueError, match="would be called h_1"):
+        verify(cell, [h[0] * h[0], h[1] * h[0]])
+
+
+def test_what_a_refused_branch_recorded_so_far_is_not_printed(capfd):
+    with pytest.raises(ValueError, match="branches on the values"):
+        verify(Cell(twice_if(lambda self, h: h.max().item() > 1)), h)
+    assert capfd.readouterr() == ("", "")
