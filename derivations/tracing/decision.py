@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sympy import Basic, Expr, Ne, Rational, S, Symbol
+from sympy import Basic, Dummy, Expr, Ne, Rational, S, Symbol
 from sympy.core.function import AppliedUndef
 
 from derivations.prover.identity import Identity, check
@@ -33,6 +33,8 @@ class _Question:
         # Plain letters for h_1(t), ...: at one time they are as free.
         values = set().union(*(e.atoms(AppliedUndef) for e in (*left, *right, *conditions)))
         plain = {u: Symbol(str(u), real=True) for u in values}
+        if len(set(plain.values())) < len(plain):  # two that are written the same are still two
+            plain = {u: Dummy(str(u), real=True) for u in values}
         self.plain = [c.xreplace(plain) for c in conditions]
         carried, self.uncarried = assuming(self.plain)
         self.meaning = {v: u for u, v in plain.items()}

@@ -17,8 +17,9 @@ from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
 from derivations.tracing.symbolic import system_of
 from derivations.tracing.widths.arguments import Widths
+from derivations.tracing.widths.blocks import Unwide
 from derivations.tracing.widths.sizes import at_sizes
-from derivations.tracing.widths.wide import holds_for_every_width
+from derivations.tracing.widths.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
 
 __all__ = ["verify"]
@@ -34,7 +35,8 @@ def verify(
              for the i-th unit of any width; letters: which letter of the equations is which of `symbolic(module)`, or which
              expression in them, where names do not tell.
     Returns: a `Verdict`, true only if proved: `evidence` says how, and at which sizes or for every width; `defined_on` where
-             both sides are defined if that is not everywhere; where refuted, `replay()` computes both sides in torch.
+             both sides are defined if that is not everywhere; `certificate` what the checker accepts, one for each unit and,
+             for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in torch.
     Raises:  what `symbolic` raises; ValueError if the equations do not fit the module.
     Source:  this project.
     """
@@ -44,12 +46,20 @@ def verify(
             raise ValueError("UnitEquations are of cells, in the module's own names: without `letters`, `widths` and `field`.")
         widths, written = at_sizes(module, equations)
         verdict = _verified(module, written, {}, widths, False)
-        why_not = holds_for_every_width(module, equations) if verdict else None
-        words = "for weights of every width from 2 on" if why_not is None else f"at the module's sizes only: {why_not}"
-        verdict = replace(verdict, evidence=f"{verdict.evidence}; {words}" if verdict else verdict.evidence)
+        verdict = _for_every_width(verdict, module, equations) if verdict else verdict
     else:
         verdict = _verified(module, equations, {} if letters is None else letters, widths, field)
     return replace(verdict, seconds=perf_counter() - start)
+
+
+def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquations) -> Verdict:
+    """What was proved at the module's sizes, and for all others if that is proved too."""
+    try:
+        further = certificates_for_every_width(module, equations)
+    except Unwide as reason:
+        return replace(verdict, evidence=f"{verdict.evidence}; at the module's sizes only: {reason}")
+    words = f"{verdict.evidence}; for weights of every width from 2 on"
+    return replace(verdict, evidence=words, certificate=(*verdict.certificate, *further))
 
 
 def _verified(module: nn.Module, equations: Any, letters: Letters, widths: Widths | None, field: bool | None) -> Verdict:

@@ -4,11 +4,16 @@ r"""Proofs for every width: a program recorded at unknown sizes, against equatio
 
 torch records the module with weights of the shapes that the equations give them, in letters; the sizes may be anything from
 2 on if it asks nothing of them on the way. Sums over units are taken apart by linearity, and equal where their terms are.
+
+What a certificate shows, and what is trusted: the equation of the i-th unit is one between numbers, in which W(i_0, k_1) is an
+entry of W and total(e, n) the sum of e over k_1 = 0, ..., n - 1. To the checker these are letters that may be any real numbers;
+that both sides are equal for all of them it sees by itself. That products of matrices are these totals, where blocks of a matrix
+begin, and that torch's record is for all sizes, is the work of this folder and is trusted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +24,7 @@ from sympy.matrices.expressions.matexpr import MatrixElement
 from torch import nn
 from torch.fx import Node
 
+from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
 from derivations.tracing.program import Program, operation_name
 from derivations.tracing.readings.elementwise import ELEMENTWISE
@@ -30,27 +36,35 @@ from derivations.tracing.widths.recorded import record_wide
 from derivations.tracing.widths.sizes import matrices
 from derivations.twins.cells import UnitEquations
 
-__all__ = ["holds_for_every_width"]
+__all__ = ["certificates_for_every_width"]
 
 
-def holds_for_every_width(module: nn.Module, equations: UnitEquations) -> str | None:
-    """None if the equations are proved at unknown sizes; else why that was not possible."""
+def certificates_for_every_width(module: nn.Module, equations: UnitEquations) -> tuple[Any, ...]:
+    r"""Certificates that the equations hold at unknown sizes, for the i-th unit of each part of the state.
+
+    Raises:  `Unwide` where that was not proved, with the reason.
+    """
     try:
-        program, sizes = record_wide(module, matrices(equations), equations.inputs)
-        check_samples(program)
-        values = _read(program, sizes)
-        for leaf, rhs in zip(program.returned, equations.units.values(), strict=True):
-            result = values[leaf.name]
-            if result.values.size > 1:
-                raise Unwide("a state put together from parts")
-            (value,) = result.values.reshape(-1)
-            claimed = _as_read(rhs.xreplace({equations.index: place(0)}), module)
-            verdict = decide([value.expr], [claimed], {*value.where, *conditions_of(claimed)})
-            if verdict.holds is not True:
-                return "at unknown sizes it was not decided"
+        return tuple(step for verdict in _decided(module, equations) for step in verdict.certificate)
     except (Unwide, ValueError, NotImplementedError, AttributeError, TypeError, RuntimeError) as reason:
-        return f"not followed at unknown sizes: {str(reason).splitlines()[0] if str(reason) else type(reason).__name__}"
-    return None
+        words = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
+        raise Unwide(f"not followed at unknown sizes: {words}") from reason
+
+
+def _decided(module: nn.Module, equations: UnitEquations) -> Iterator[Verdict]:
+    program, sizes = record_wide(module, matrices(equations), equations.inputs)
+    check_samples(program)
+    values = _read(program, sizes)
+    for leaf, rhs in zip(program.returned, equations.units.values(), strict=True):
+        result = values[leaf.name]
+        if result.values.size > 1:
+            raise Unwide("a state put together from parts")
+        (value,) = result.values.reshape(-1)
+        claimed = _as_read(rhs.xreplace({equations.index: place(0)}), module)
+        verdict = decide([value.expr], [claimed], {*value.where, *conditions_of(claimed)})
+        if verdict.holds is not True:
+            raise Unwide("it was not decided")
+        yield verdict
 
 
 def _as_read(e: Basic, module: nn.Module) -> Any:

@@ -1,5 +1,6 @@
 """torch's and ncps' own cells proved equal to their equations, one line each, for every width."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,11 @@ from torch import nn
 
 import derivations
 from derivations import UnitEquations, symbolic, verify
-from derivations.tracing.widths.wide import holds_for_every_width
+from derivations.checker.rational import NotShown
+from derivations.checker.replay import as_data, from_data, replay
+from derivations.checker.terms import subterms
+from derivations.tracing.widths.blocks import Unwide
+from derivations.tracing.widths.wide import certificates_for_every_width
 
 CELLS = {
     "RNNCell": (nn.RNNCell(2, 3), derivations.rnn_cell()),
@@ -33,6 +38,32 @@ def test_a_cell_is_its_equations_for_every_width(name):
     assert bool(verdict.defined_on) == (name == "LTC")  # whose denominator may be 0 for negative conductances
     if name in ("CfC", "LTC"):
         assert "the last part is the next state" in verdict.evidence
+
+
+def test_a_proof_for_every_width_carries_a_certificate_of_the_unit_i():
+    equations = derivations.rnn_cell()
+    verdict = verify(nn.RNNCell(2, 1), equations)
+    of_one_unit, of_unit_i = verdict.certificate
+    assert variables(of_one_unit) == {
+        *("h_1", "x_1", "x_2", "bias_hh[0]", "bias_ih[0]", "weight_hh[0,0]", "weight_ih[0,0]", "weight_ih[0,1]")
+    }
+    sums = {"total(h(k_1)*weight_hh(i_0, k_1), n)", "total(weight_ih(i_0, k_1)*x(k_1), m)"}
+    assert variables(of_unit_i) == {"bias_hh(i_0)", "bias_ih(i_0)", *sums}
+    assert replay(from_data(json.loads(json.dumps(as_data(of_unit_i))))) == ()
+    forged = json.loads(json.dumps(as_data(of_unit_i)).replace("h(k_1)*weight_hh(i_0, k_1)", "h(k_1)*weight_hh(k_1, i_0)", 1))
+    with pytest.raises(NotShown):
+        replay(from_data(forged))
+
+
+def variables(certificate):
+    return {part[1] for side in ("lhs", "rhs") for part in subterms(certificate[side]) if part[0] == "v"}
+
+
+def test_the_certificate_of_every_width_says_where_both_sides_are_defined():
+    verdict = verify(*CELLS["LTC"])
+    ((relation, _),) = replay(verdict.certificate[-1])
+    assert relation == "!="
+    assert any(name.startswith("total(") for name in variables(verdict.certificate[-1]))
 
 
 def mutated(equations, change):
@@ -62,7 +93,8 @@ def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name):
     verdict = verify(nn.RNNCell(2, 3), wrong)
     assert verdict.holds is False
     assert verdict.replay().differs
-    assert holds_for_every_width(nn.RNNCell(2, 3), wrong) is not None
+    with pytest.raises(Unwide):
+        certificates_for_every_width(nn.RNNCell(2, 3), wrong)
 
 
 @pytest.mark.slow
@@ -72,7 +104,8 @@ def test_gates_in_another_order_are_refuted():
         lambda rhs: rhs.xreplace({MatrixSymbol("bias_ih", 3 * n, 1)[i, 0]: MatrixSymbol("bias_ih", 3 * n, 1)[n + i, 0]}),
     )
     assert verify(nn.GRUCell(1, 2), shifted).holds is False
-    assert holds_for_every_width(nn.GRUCell(1, 2), shifted) is not None
+    with pytest.raises(Unwide):
+        certificates_for_every_width(nn.GRUCell(1, 2), shifted)
 
 
 class Own(nn.Module):
