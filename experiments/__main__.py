@@ -1,6 +1,6 @@
 r"""The command line: `ctrnn ...`, and from the root of the repository `python -m experiments ...`.
 
-    0 done    1 a check failed    2 wrong usage    130, 143 interrupted
+    0 done    1 a check failed    2 wrong usage    74 a disk or a device failed    130, 143 interrupted
 
 One function a command; what is heavy is imported inside, so that help and wrong usage answer at once.
 """
@@ -8,6 +8,7 @@ One function a command; what is heavy is imported inside, so that help and wrong
 from __future__ import annotations
 
 import importlib.util
+import io
 import math
 import os
 import sys
@@ -29,7 +30,7 @@ __all__ = ["COMMANDS", "main"]
 if TYPE_CHECKING:
     from experiments.data.recording import Recording
 
-DONE, FAILED, WRONG_USAGE, BROKEN_PIPE = 0, 1, 2, 141
+DONE, FAILED, WRONG_USAGE, IO_ERROR, BROKEN_PIPE = 0, 1, 2, 74, 141
 ABOUT = (
     "Recurrent networks as ordinary differential equations. `ctrnn COMMAND --help` says what a command takes, `ctrnn --version` "
     "which version this is."
@@ -227,25 +228,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     program = ["ctrnn", *words[:1]] if words[:1] and words[0] in COMMANDS else ["ctrnn"]
     program += words[1:2] if words[:1] == ["study"] and words[1:] and words[1] in studies.COMMANDS else []
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal has no letter for is no reason to end
     try:
         with interruptible():
-            return _run(words)
+            code = _run(words)
+            sys.stdout.flush()
+            return code
     except UsageError as error:
         line, code = str(error), WRONG_USAGE
     except Interrupted as signal_:
         line, code = f"{signal_.word}; no file was left half written.", signal_.code
     except BrokenPipeError:
         # Whoever read our output has left; Python would complain once more on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return BROKEN_PIPE
+    except OSError as error:  # what no command has a better word for: a disk or a device that is full, or fails
+        _discard_output()
+        where = f"{error.filename}: " if error.filename else ""
+        line, code = f"{where}cannot be read or written ({error.strerror or error}).", IO_ERROR
     print(f"{' '.join(program)}: {line}", file=sys.stderr)
     return code
+
+
+def _discard_output() -> None:
+    """Python would try again, and complain, on its way out."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
         print(f"ctrnn {version('ctrnn')}")
         return DONE
+    for word in words:
+        if not word.isprintable() and word.encode(errors="replace") != word.encode(errors="surrogateescape"):
+            raise UsageError(f"{word!r} is not UTF-8 text, and could not be written down as what was typed; rename it.")
     program, about, commands, options = "ctrnn", ABOUT, COMMANDS, ["-h", "--help", "--version"]
     if words[:1] == ["study"]:
         program, about, commands, options = "ctrnn study", str(study.__doc__), studies.COMMANDS, options[:2]

@@ -1,13 +1,17 @@
-r"""Files that are whole or not there, also when the process is killed or the machine loses power.
+r"""Files that are whole or not there, also when the process is killed or the machine loses power, and are what they seem.
 
 bytes -> a file beside it -> fsync -> rename -> fsync of the folder
+
+A folder of runs may come from somebody else: in it no symbolic link is followed, nothing is waited for, and only files are read.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +19,17 @@ from typing import Any
 
 from experiments.usage import UsageError
 
-__all__ = ["PART", "check_output", "not_writable", "read_json", "ready_folder", "write_all", "write_atomically", "write_json"]
+__all__ = [
+    "MOST_JSON", "NO_LINK", "PART", "check_no_links", "check_output", "not_writable", "read_file", "read_json",
+    "ready_folder", "write_all", "write_atomically", "write_json",
+]  # fmt: skip
 
 PART = ".part"  # the ending of a file that is not whole yet
 AT_ONCE = 1 << 20
+MOST_JSON = 1 << 28  # bytes
+KINDS = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
+# Not there on Windows, which has none of the files that they are for.
+NO_LINK, NO_WAITING = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
 
 
 def write_atomically(path: Path, data: str | bytes, *, keep: Path | None = None) -> None:
@@ -57,13 +68,39 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
+def read_file(path: Path, most: int | None = None) -> bytes:
+    r"""What is in a file; a symbolic link is not followed, and a pipe not waited for.
+
+    Args:    most: bytes, after which it is refused.
+    Raises:  OSError, FileNotFoundError among them.
+    """
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((words for test, words in KINDS if test(found.st_mode)), "a device")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file")
+    if most is not None and found.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {most:,} are expected")
+    with open(os.open(path, os.O_RDONLY | NO_LINK | NO_WAITING | getattr(os, "O_BINARY", 0)), "rb") as file:
+        return file.read()
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file, None where there is none or it cannot be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_file(path, MOST_JSON))
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def check_no_links(folder: Path, *inside: Path | str) -> None:
+    """Refuse a folder in which what is to be written is a symbolic link: it leads elsewhere. Raises: UsageError."""
+    for path in (folder / name for name in inside):
+        if path.is_symlink():
+            raise UsageError(
+                f"{path} is a symbolic link to {os.readlink(path)}; nothing is written there. Put a file or folder in its "
+                "place, or choose another --out DIR."
+            )
 
 
 def check_output(out: Path) -> None:

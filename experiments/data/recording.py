@@ -7,13 +7,16 @@ r"""The recording that the demo plays: matplotlib's EEG, or a .npy or .csv file 
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from matplotlib.cbook import get_sample_data
 
+from experiments.data.untrusted import MOST_IN_A_LINE
 from experiments.usage import UsageError
 
 __all__ = ["MOST_SAMPLES", "Recording", "load"]
@@ -73,6 +76,8 @@ def _read(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
     readers = {".npy": _read_npy, ".csv": _read_csv}
     if path.suffix.lower() not in readers:
         raise UsageError(f"{path}: a recording is a .npy or .csv file, not {path.suffix or 'one without a suffix'}.")
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UsageError(f"{path}: cannot be read (not a file).")
     try:
         xs, names, total = readers[path.suffix.lower()](path)
     except OSError as error:
@@ -132,13 +137,20 @@ def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Number and cells of every line that is not blank."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
+        read = iter(lambda: file.readline(MOST_IN_A_LINE + 1), "")
+        first = next(read, "")
         delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-        file.seek(0)
-        reader = csv.reader(file, delimiter=delimiter)
+        reader = csv.reader(map(partial(_short, path), itertools.chain([first], read)), delimiter=delimiter)
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, [cell.strip() for cell in cells]
+
+
+def _short(path: Path, line: str) -> str:
+    """The line, which is one of a recording: a file without line ends would be read whole."""
+    if len(line) > MOST_IN_A_LINE:
+        raise UsageError(f"{path}: a line has more than {MOST_IN_A_LINE:,} characters; a recording has one line a sample.")
+    return line
 
 
 def _numbers(path: Path, line: int, cells: list[str], width: int) -> list[float]:

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from experiments.usage import UsageError
 
-__all__ = ["LimitedFile", "lines", "number", "quoted"]
+__all__ = ["MOST_IN_A_LINE", "LimitedFile", "lines", "number", "quoted"]
 
 MOST_IN_A_LINE = 100_000  # characters; a line of JapaneseVowels has about 3000
 MOST_IN_A_NUMBER = 32

@@ -29,7 +29,7 @@ def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
         apart = 6.0
         for k, name in enumerate(names):
             ax.plot(np.arange(len(xs)), xs[:, k] - apart * k, color=BLUE, linewidth=0.8, label=name)
-        ax.set_yticks([-apart * k for k in range(len(names))], names)
+        ax.set_yticks([-apart * k for k in range(len(names))], names, parse_math=False)  # a "$" in a name is a "$"
         ax.set(ylabel="channel", xlabel="time in samples", xlim=(0, len(xs) - 1))
         ax.tick_params(left=False)
         ax.spines["left"].set_visible(False)

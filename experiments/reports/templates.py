@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
+from hashlib import sha256
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -29,9 +31,20 @@ def _upper(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def script(name: str) -> Markup:
+    """A script of ours, to stand between <script> and </script>."""
+    assert ENVIRONMENT.loader is not None
+    return Markup(ENVIRONMENT.loader.get_source(ENVIRONMENT, name)[0])
+
+
+def script_hash(name: str) -> str:
+    """By which a page's Content-Security-Policy lets that script run, and no other."""
+    return "sha256-" + b64encode(sha256(script(name).encode()).digest()).decode()
+
+
 ENVIRONMENT = Environment(
     loader=PackageLoader("experiments", ""), autoescape=lambda name: not str(name).endswith(".txt.jinja"),
     undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
 )  # fmt: skip
 ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format}
-ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables())}
+ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables()), "script": script, "script_hash": script_hash}

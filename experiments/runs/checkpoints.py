@@ -7,6 +7,7 @@ The digest is of the state, not of the file, so a file whose damage changed none
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import warnings
@@ -16,10 +17,10 @@ from typing import Any
 import torch
 
 from experiments.digests import digest
-from experiments.files import write_atomically
+from experiments.files import read_file, write_atomically
 from experiments.runs.stopping import StoppedError
 
-__all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "State", "read_state"]
+__all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "NewerError", "State", "read_state"]
 
 NEWEST, PREVIOUS = "checkpoint.pt", "previous.pt"
 FORMAT = 1
@@ -29,6 +30,10 @@ State = dict[str, Any]
 
 class DamagedError(Exception):
     """A file that is no whole checkpoint; its text says why."""
+
+
+class NewerError(OSError):
+    """A checkpoint in a form that only a newer version of ctrnn reads."""
 
 
 class Checkpoints:
@@ -60,6 +65,8 @@ class Checkpoints:
                 why.append(f"{path} is damaged ({error})")
                 self._sound = False
                 continue
+            except NewerError as error:
+                raise StoppedError(f"{path}: {error.strerror}. Nothing was changed; update ctrnn.", "damaged") from error
             except OSError as error:  # perhaps it is whole, so nothing may take its place
                 raise StoppedError(
                     f"{path} cannot be read ({error.strerror or error}); nothing was changed. Make it readable or move it away, "
@@ -77,19 +84,26 @@ class Checkpoints:
 def read_state(path: Path) -> State:
     r"""The state of a checkpoint, as it was saved.
 
-    Raises:  FileNotFoundError; DamagedError for a file that is not whole; OSError for one that cannot be read.
+    Raises:  FileNotFoundError; DamagedError for a file that is not whole; NewerError for one of a newer version; OSError for
+             one that cannot be read.
     """
-    data = path.read_bytes()
+    data = read_file(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged archive raises almost anything
         raise DamagedError("it cannot be read" if data else "it is empty") from error
+    if isinstance(found, dict) and type(found.get("format")) is int and found["format"] > FORMAT:
+        words = f"a newer ctrnn has written it, in format {found['format']}; this one reads {FORMAT}"
+        raise NewerError(errno.EINVAL, words)
     if not isinstance(found, dict) or found.keys() != {"format", "state", "sha256"} or not isinstance(found["state"], dict):
         raise DamagedError("it is no checkpoint")
     if found["format"] != FORMAT:
         raise DamagedError(f"its format is {found['format']!r}, and this version reads {FORMAT}")
-    if digest(found["state"]) != found["sha256"]:
+    state: State = found["state"]
+    if digest(state) != found["sha256"]:
         raise DamagedError("its digest is another")
-    return found["state"]
+    if type(state.get("step")) is not int or state["step"] < 0:
+        raise DamagedError(f"its step is {state.get('step')!r}, which is no number of steps")
+    return state

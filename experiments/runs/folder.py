@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from experiments.files import not_writable, read_json
+from experiments.files import check_no_links, not_writable, read_json
 from experiments.models.sequence_model import SequenceModel
 from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
 from experiments.runs.configuration import Configuration
@@ -29,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".lock"
+FILES = (CONFIG, METRICS, RESULT, LOCK, NEWEST, PREVIOUS)
 
 
 def load(folder: Path) -> tuple[SequenceModel, Configuration]:
@@ -73,6 +74,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 def read_configuration(folder: Path) -> Configuration | None:
     """The configuration of the run in a folder, None where there is none. Raises: UsageError where it cannot be read."""
+    check_no_links(folder, *FILES)
     path = folder / CONFIG
     if not path.exists():
         if any((folder / name).exists() for name in (NEWEST, PREVIOUS, METRICS, RESULT)):
@@ -98,6 +100,7 @@ def held_folder(folder: Path, configuration: Configuration, resume: bool) -> Ite
     """
     configuration.to_json()  # refused before anything is written,
     configuration.task.fingerprint()  # and so are files that are not there
+    check_no_links(folder, *FILES)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import torch
 
-from experiments.files import PART, read_json, write_all, write_atomically, write_json
+from experiments.files import NO_LINK, PART, read_file, read_json, write_all, write_atomically, write_json
 from experiments.reports.machine import cores, facts
 from experiments.runs.checkpoints import Checkpoints, State
 from experiments.runs.configuration import MOST_THREADS, Configuration
@@ -67,7 +67,7 @@ class Record:
         self._kept = int(state["step"]) if state else 0
         with self._writing():
             self._cut_back()
-            self._rows = os.open(self._metrics, os.O_WRONLY | os.O_APPEND)
+            self._rows = os.open(self._metrics, os.O_WRONLY | os.O_APPEND | NO_LINK)
         return state
 
     def write_row(self, step: int, seconds: float, rate: float, loss: float, norm: float, found: Mapping[str, float]) -> None:
@@ -124,7 +124,7 @@ class Record:
                 print(f"The run was begun with {name} {then[name]}, this is {now[name]}: last bits may differ.", file=sys.stderr)
 
     def _cut_back(self) -> None:
-        lines = self._metrics.read_bytes().splitlines(keepends=True) if self._metrics.exists() else []
+        lines = read_file(self._metrics).splitlines(keepends=True) if self._metrics.exists() else []
         kept = [k for k, line in enumerate(lines) if k and 1 <= _step_of(line) <= self._kept]
         for k in range(kept[-1] + 1 if kept else 0):  # what comes after is cut off, whatever it is
             if not lines[k].isascii():

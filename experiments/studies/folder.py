@@ -18,12 +18,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from experiments.files import read_json, write_atomically, write_json
-from experiments.studies.study import Measured, Record, Run
+from experiments.files import MOST_JSON, check_no_links, read_file, read_json, write_atomically, write_json
+from experiments.studies.study import KEY, Measured, Record, Run
 from experiments.usage import UsageError
 
 __all__ = ["claimed", "configuration_of", "described", "fail", "keep", "kept", "opened", "place_of", "records_in"]
 
+CLAIM = ".claim"  # held by the process that works on a run
 PARTS: dict[str, type | tuple[type, ...]] = {
     "key": str,
     "point": dict,
@@ -71,15 +72,15 @@ def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapp
 def described(folder: Path) -> dict[str, Any]:
     """What study.json says. Raises: UsageError."""
     try:
-        found = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        found = json.loads(read_file(folder / "study.json", MOST_JSON))
         known = (("study", str), ("scale", str), ("commands", list), ("runs", dict))
-        if not all(isinstance(found[name], kind) for name, kind in known):
+        if not all(isinstance(found[name], kind) for name, kind in known) or not all(map(_is_key, found["runs"])):
             raise TypeError
     except FileNotFoundError:
         raise UsageError(f"{folder} is no study's folder: there is no study.json in it.") from None
     except OSError as error:
         raise UsageError(f"{folder / 'study.json'} cannot be read ({error.strerror or error}).") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(
             f"{folder / 'study.json'} is damaged; delete that file and repeat `ctrnn study run`: the runs that are done are kept."
         ) from None
@@ -90,6 +91,9 @@ def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | N
     """The record of a run, None where there is none or it is damaged. Raises: UsageError if it is of another configuration."""
     found = read_json(place_of(folder, key) / "rows.json") or {}
     if not all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items()) or found["key"] != key:
+        return None
+    numbers, rows = found["measures"].values(), [found["point"], *found["rows"]]
+    if not all(map(_is_number, numbers)) or not all(isinstance(row, dict) and all(map(_is_plain, row.values())) for row in rows):
         return None
     _refuse_change(folder, key, found["configuration"], configuration)
     return found
@@ -132,11 +136,27 @@ def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
     return asked, [record for record in found if record is not None]
 
 
+def _is_number(value: Any) -> bool:
+    return value is None or type(value) in (int, float)
+
+
+def _is_plain(value: Any) -> bool:
+    """What a cell of a table may be: nothing, a truth value, a number or words."""
+    return isinstance(value, bool | str) or _is_number(value)
+
+
+def _is_key(name: str) -> bool:
+    """Whether it can name a folder beside the others, as the keys of runs do."""
+    return KEY.fullmatch(name) is not None
+
+
 @contextmanager
 def claimed(place: Path) -> Iterator[bool]:
     """Whether this process is the one that works on a run; the claim ends with the process, however that ends."""
+    runs = place.parent
+    check_no_links(runs.parent, runs.name, runs / place.name, place / CLAIM)
     place.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(place / ".claim", timeout=0)
+    lock = FileLock(place / CLAIM, timeout=0)
     try:
         lock.acquire()
     except Timeout:

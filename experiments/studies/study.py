@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from experiments.studies.specs import FigureSpec, Table
 
 __all__ = [
-    "SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid",
+    "KEY", "SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid",
     "summary_of", "words_beside",
 ]  # fmt: skip
 

@@ -128,13 +128,13 @@ def test_one_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(tmp_pat
     (tmp_path / "checkpoint.pt").unlink()
     (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / name).mkdir()
-    with pytest.raises(StoppedError, match=rf"{name} cannot be read \(Is a directory\); nothing was changed"):
+    with pytest.raises(StoppedError, match=rf"{name} cannot be read \(it is a folder, not a file\); nothing was changed"):
         Checkpoints(tmp_path).load()
     assert (tmp_path / name).is_dir()
 
 
 def test_another_file_of_torchs_is_no_checkpoint(tmp_path):
-    for k, content in enumerate([{}, {"format": 1}, {"format": 2, "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)]):
+    for k, content in enumerate([{}, {"format": 1}, {"format": "1", "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)]):
         folder = tmp_path / str(k)
         folder.mkdir()
         torch.save(content, folder / "checkpoint.pt")

@@ -141,7 +141,7 @@ def _json(**changes):
 @pytest.mark.parametrize(
     ("name", "damage", "code", "message"),
     [
-        ("checkpoint.pt", _a_directory, 1, "checkpoint.pt cannot be read (Is a directory); nothing was changed."),
+        ("checkpoint.pt", _a_directory, 1, "checkpoint.pt cannot be read (it is a folder, not a file); nothing was changed."),
         ("metrics.csv", _an_invalid_byte, 1, "is not text). Nothing was changed; mend that line"),
         ("metrics.csv", _a_directory, 1, "cannot write to"),
         ("config.json", _a_directory, 2, "config.json cannot be read"),
