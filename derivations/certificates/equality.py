@@ -11,12 +11,13 @@ from flint import fmpq
 from derivations.certificates.generators import as_term, explained, written
 from derivations.certificates.limits import find_limit
 from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.limits import INFINITY, approach
+from derivations.checker.limits import approach
 from derivations.checker.quotients import Facts, NotShown
 from derivations.checker.rational import Arithmetic, arithmetic_of
 from derivations.checker.rules import Conditions, equal, in_cases
 from derivations.checker.terms import (
     BINDERS,
+    INFINITY,
     ONE,
     ZERO,
     Term,

@@ -9,10 +9,23 @@ from typing import Any
 
 from derivations.certificates.generators import Explained, as_term, explained, written
 from derivations.checker.definedness import ALLOWED
-from derivations.checker.limits import INFINITY, Y, changed, coefficients, limit, tends
+from derivations.checker.limits import Y, changed, coefficients, limit, tends
 from derivations.checker.quotients import Facts, NotShown, Quotient
 from derivations.checker.series import LOG, Unnamed, signs_of
-from derivations.checker.terms import ZERO, Term, add, differentiate, mul, neg, number, parts, substitute, subterms, taken
+from derivations.checker.terms import (
+    INFINITY,
+    ZERO,
+    Term,
+    add,
+    differentiate,
+    mul,
+    neg,
+    number,
+    parts,
+    substitute,
+    subterms,
+    taken,
+)
 
 __all__ = ["find_coefficients", "find_limit"]
 

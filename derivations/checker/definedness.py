@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from derivations.checker.quotients import Case, Signs
+from derivations.checker.quotients import Case, NotShown, Signs
 from derivations.checker.signs import is_term
-from derivations.checker.terms import BINDERS, Term, add, free_letters, number
+from derivations.checker.terms import BINDERS, Term, add, free_letters, number, power
 
-__all__ = ["ALLOWED", "undefined"]
+__all__ = ["ALLOWED", "agree", "undefined"]
 
 ALLOWED: Mapping[str, Signs] = {">": frozenset({1}), ">=": frozenset({0, 1}), "!=": frozenset({-1, 1})}
+
+
+def agree(case: Case) -> None:
+    """What is assumed in a case is not seen to be false, or to contradict itself. Raises: NotShown."""
+    for term in case.assumed:
+        if not case.signs(term):
+            raise NotShown(f"what is assumed of {term} is true nowhere")
 
 
 def undefined(case: Case, term: Term) -> Iterator[tuple[str, Term]]:
@@ -42,6 +49,10 @@ def _needed(case: Case, term: Term) -> tuple[str, Term] | None:
             return _of_symbolic_power(case, term[1], term[2])
         case "gamma" | "expint":
             return (">", term[-1])
+        case "tanh" if not case.reads_real(term[1]):
+            return ("!=", ("cosh", term[1]))
+        case "atan" if not case.reads_real(term[1]):
+            return ("!=", add(number(1), power(term[1], number(2))))
         case "lambertw":
             return (">=", add(term[2], ("exp", number(-1)))) if term[1] == number(0) else ("!=", number(0))
     return None

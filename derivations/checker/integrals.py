@@ -11,11 +11,22 @@ from typing import Any
 
 from derivations.checker.definedness import undefined
 from derivations.checker.quotients import Case, NotShown, Quotient
-from derivations.checker.terms import Term, add, differentiate, free_letters, mul, neg, number, power, substitute, subterms
+from derivations.checker.terms import (
+    INFINITY,
+    Term,
+    add,
+    differentiate,
+    free_letters,
+    mul,
+    neg,
+    number,
+    power,
+    substitute,
+    subterms,
+)
 
 __all__ = ["integral"]
 
-INFINITE = (("oo",), ("-oo",))
 # A letter between two ends, whichever is the greater: positive if neither is negative, negative if neither is positive.
 BETWEEN = (("positive", {0, 1}), ("negative", {-1, 0}))
 
@@ -28,7 +39,7 @@ def integral(case: Case, term: Term, line: Any) -> Quotient:
     kind, antiderivative, generators, lines, *limits = line
     if any(part[0] in ("piece", "call") for part in subterms(antiderivative)):
         raise NotShown(f"{antiderivative} may have corners")
-    if low == INFINITE[0] or high == INFINITE[1]:
+    if low == INFINITY[0] or high == INFINITY[1]:
         raise NotShown("the ends of an integral are reversed")
     between = _between(case, term, generators, dict(lines))
     if kind in ("gamma", "gauss"):
@@ -44,11 +55,11 @@ def _between(case: Case, term: Term, generators: Sequence[Term], lines: dict[Ter
     """The case between the ends, where the letter has the signs that both leave it."""
     x, _, low, high = term[1:]
     letter = ("v", x)
-    ends = [{1} if e == INFINITE[0] else {-1} if e == INFINITE[1] else case.signs(e) for e in (low, high)]
+    ends = [{1} if e == INFINITY[0] else {-1} if e == INFINITY[1] else case.signs(e) for e in (low, high)]
     known = {fact for fact, allowed in BETWEEN if all(signs <= allowed for signs in ends)}
-    ordered = set(INFINITE) & {low, high} or case.signs(add(high, neg(low))) <= {0, 1}
+    ordered = set(INFINITY) & {low, high} or case.signs(add(high, neg(low))) <= {0, 1}
     gaps = [(add(letter, neg(low)), low), (add(high, neg(letter)), high)] if ordered else []
-    within = {gap: frozenset({1}) for gap, end in gaps if end not in INFINITE}
+    within = {gap: frozenset({1}) for gap, end in gaps if end not in INFINITY}
     return case.other({**case.facts, letter: frozenset({"real", *known})}, generators, lines, {**case.assumed, **within})
 
 
@@ -70,9 +81,9 @@ def _known(case: Case, term: Term, between: Case, kind: str, a: Term, c: Term) -
 
 def _end(case: Case, antiderivative: Term, letter: Term, end: Term, limits: Sequence[Any]) -> Quotient:
     """The antiderivative at an end, or its limit at infinity."""
-    if end in INFINITE:
+    if end in INFINITY:
         value, proof = dict(limits[0])[end]
-        if value in INFINITE:
+        if value in INFINITY:
             raise NotShown("an integral is infinite")
         if case.tends is None or case.tends(antiderivative, letter, end, "+", value, case.facts, proof):
             raise NotShown("a limit at infinity is not shown here")

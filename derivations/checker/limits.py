@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from derivations.checker.definedness import ALLOWED, undefined
+from derivations.checker.definedness import ALLOWED, agree, undefined
 from derivations.checker.quotients import Facts, NotShown, Quotient
 from derivations.checker.rational import Arithmetic, arithmetic_of
 from derivations.checker.series import LOG, Expansion, Series, signs_of
-from derivations.checker.terms import BINDERS, ZERO, Term, add, divide, neg, number, power, substitute, subterms, taken
+from derivations.checker.terms import BINDERS, INFINITY, ZERO, Term, add, divide, neg, number, power, substitute, subterms, taken
 
-__all__ = ["INFINITY", "Y", "approach", "changed", "coefficients", "limit", "limit_conditions", "tends"]
+__all__ = ["Y", "approach", "changed", "coefficients", "limit", "limit_conditions", "tends"]
 
-INFINITY = (("oo",), ("-oo",))
 Conditions = tuple[tuple[str, Term], ...]
 Y: Term = ("v", "0+")
 
@@ -41,8 +40,11 @@ def limit_conditions(
 
     Raises:  NotShown where the certificate does not show it.
     """
-    there, letter, known = approach(term, x, point, side, facts)
-    return tends(there, letter, ("oo",) if point in INFINITY else ZERO, value, known, proof)
+    there, letter, known = approach(taken(term), x, point, side, facts)
+    conditions = tends(there, letter, ("oo",) if point in INFINITY else ZERO, value, known, proof)
+    if any(letter in subterms(part) for part in (value, *(term for _, term in conditions))):
+        raise NotShown("the value or a condition holds the letter of the limit")
+    return conditions
 
 
 def tends(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
@@ -91,6 +93,8 @@ def _of_sum(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Map
 def changed(term: Term, x: Term, to: Term, change: tuple[str, Any]) -> Term:
     """The term in y -> 0+: x = y^p, or 1/y^p, or x = L/a with L = -log y."""
     kind, by = change
+    if ({LOG, Y} - {x}) & {*subterms(term)}:
+        raise NotShown("the name of the new letter is taken")
     if kind == "power" and by >= 1:
         return substitute(term, {x: power(Y, number(by if to == ZERO else -by))})
     if kind == "exponential" and to != ZERO and not {x, LOG, Y} & {*subterms(by)}:
@@ -110,6 +114,7 @@ def expanded(term: Term, facts: Facts, proof: Mapping[str, Any], analytic: bool 
     if any({Y, LOG} & {*subterms(condition)} for _, condition in conditions):
         raise NotShown("a condition holds the letter of the limit")
     arithmetic = arithmetic_of(known, proof, {condition: ALLOWED[relation] for relation, condition in conditions})
+    agree(arithmetic)
     expansion = Expansion(arithmetic, Y, proof["order"], analytic)
     series = expansion.trimmed(expansion.of(term))
     return arithmetic, series, (*conditions, *expansion.conditions)
@@ -157,6 +162,8 @@ def coefficients(
 
     Raises:  NotShown where it is not seen to be.
     """
+    if {LOG, Y} & {*subterms(term), *subterms(point)}:
+        raise NotShown("the name of the new letter is taken")
     term = substitute(taken(term), {x: add(point, Y)})
     if any(part[0] in ("piece", *BINDERS) for part in subterms(term)):
         raise NotShown(f"{term} may have corners")

@@ -141,9 +141,12 @@ def check_places(numbers: Numbers, facts: Facts) -> None:
 
     Raises:  NotShown otherwise.
     """
+    whole = {term[1] for term, words in facts.items() if term[0] == "call" and "integer" in words}
     for term, value in numbers.items():
-        if term[0] not in ("v", "call"):
+        if term[0] not in ("v", "call") or (term[0] == "call" and any(term[2]) and term[1] in whole):
             raise NotShown(f"{term} is not free to be chosen")
+        if type(value) is not fmpq:
+            raise NotShown(f"{value} is no rational number")
         for fact in facts.get(term, ()):
             if not HOLDS[fact](value):
                 raise NotShown(f"{term} = {value} is not {fact}")

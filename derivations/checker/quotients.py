@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cmp_to_key
 from math import prod
 from typing import Any
 
@@ -26,6 +27,8 @@ Facts = Mapping[Term, frozenset[str]]
 Signs = frozenset[int]
 # Polynomials of more terms are not asked for their sign, and higher powers not multiplied out: it would take minutes.
 LONGEST = 2000
+GENERATORS = ("v", "call", "known", "pi", "i", "int", "sum", "product", "lim", "atan", "erf", "gamma", "expint", "lambertw",
+              "croot", "exp", "logabs", "root", "power")  # fmt: skip
 
 
 class NotShown(Exception):  # noqa: N818 - not an error: the certificate does not show what it should
@@ -73,13 +76,11 @@ class Case(ABC):
         signs: Mapping[Term, Signs] | None = None,
         tends: Callable[..., Any] | None = None,
     ) -> None:
-        self.facts, self.generators, self.lines, self.assumed, self.tends = (
-            facts,
-            list(generators),
-            lines,
-            dict(signs or {}),
-            tends,
-        )
+        for term in generators:
+            if term[0] not in GENERATORS or (term[0] == "root" and not (type(term[2]) is int and term[2] > 0)):
+                raise NotShown(f"{term} is no generator")
+        self.facts, self.generators, self.lines = facts, list(generators), lines
+        self.assumed, self.tends = dict(signs or {}), tends
         self.ring = fmpq_mpoly_ctx.get([f"g{k}" for k in range(len(self.generators))] or ["none"], Ordering.lex)
         self.polynomials = self.ring.gens()
         self.place = {term: k for k, term in enumerate(self.generators)}
@@ -192,4 +193,8 @@ def univariate(p: fmpq_mpoly, k: int) -> fmpz_poly:
 def real_roots(p: fmpz_poly) -> list[arb]:
     """The real roots of a polynomial without square factors, each in a ball of its own, from the least."""
     roots: Any = p.complex_roots()
-    return sorted((root.real for root, _ in roots if root.imag == 0), key=float)
+    return sorted((root.real for root, _ in roots if root.imag == 0), key=cmp_to_key(_order))
+
+
+def _order(a: arb, b: arb) -> int:
+    return 1 if a > b else -1

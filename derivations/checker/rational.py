@@ -113,7 +113,8 @@ def _piece(case: Case, term: Term) -> Quotient:
 def _power(case: Case, base: Term, exponent: Term) -> Quotient:
     if exponent[0] == "q" and exponent[2] == 1:
         value = case.value(base)
-        if max(len(value.above), len(value.below)) > 1 and abs(exponent[1]) > LONGEST:
+        plain = all(len(p) == 1 and abs(p.leading_coefficient()) == 1 for p in (value.above, value.below))
+        if not plain and abs(exponent[1]) > LONGEST:
             raise NotShown("the power is too high to be multiplied out")
         return value ** exponent[1]
     if case.value(base).above.is_zero():
@@ -222,8 +223,8 @@ def _gamma(case: Case, term: Term) -> Quotient:
     other, k = case.lines[term]
     case.equal(term[1], add(other[1], number(k)))
     low = other[1] if k >= 0 else term[1]
-    if case.zeros():  # at a pole of Gamma(a) the product would be 0 by one of its factors
-        case.require(low, {1}, "the argument of gamma may not be positive")
+    # At a pole of Gamma(a) the product would be 0 by one of its factors.
+    case.require(low, {1}, "the argument of gamma may not be positive")
     steps = prod((case.value(add(low, number(j))) for j in range(abs(k))), start=case.constant(1))
     return case.generator(other) * (steps if k >= 0 else steps**-1)
 

@@ -8,15 +8,18 @@ rounds     value, low, high, right
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flint import fmpq
 
+from derivations.checker.definedness import undefined
+from derivations.checker.grammar import check_data, check_facts, check_terms
 from derivations.checker.limits import coefficients, limit_conditions
 from derivations.checker.numbers import differs, rounds
 from derivations.checker.quotients import NotShown
 from derivations.checker.rules import Conditions, equal, less, not_less
+from derivations.checker.terms import Term
 
 __all__ = ["as_data", "from_data", "replay"]
 
@@ -28,6 +31,9 @@ def replay(certificate: Mapping[str, Any]) -> Conditions:
     Raises:  NotShown where it does not.
     """
     c = certificate
+    check_data(c)
+    check_facts(c.get("facts", {}))
+    check_terms(_claimed(c))
     match c["rule"]:
         case "equal":
             return equal(c["lhs"], c["rhs"], c["facts"], c["proof"])
@@ -49,12 +55,19 @@ def replay(certificate: Mapping[str, Any]) -> Conditions:
     return ()
 
 
+def _claimed(c: Mapping[str, Any]) -> Iterator[Term]:
+    """The terms that a certificate's claim is about."""
+    yield from (c[key] for key in ("lhs", "rhs", "lower", "upper", "term", "letter", "point", "value", "low", "high") if key in c)
+    yield from (*c.get("values", ()), *c.get("numbers", ()))
+    yield from (part for letter_and_ends in c.get("region", ()) for part in letter_and_ends)
+
+
 def _series(c: Mapping[str, Any]) -> Conditions:
     arithmetic, found, conditions = coefficients(c["term"], c["letter"], c["point"], c["facts"], c["proof"], len(c["values"]))
     for value, coefficient in zip(c["values"], found, strict=True):
         if not arithmetic.reduced((arithmetic.value(value) - coefficient).above).is_zero():
             raise NotShown(f"{value} is not the coefficient")
-    return conditions
+    return (*conditions, *(condition for value in c["values"] for condition in undefined(arithmetic, value)))
 
 
 def as_data(x: Any) -> Any:
@@ -80,7 +93,10 @@ def from_data(x: Any) -> Any:
         return x
     match list(x):
         case ["pairs"]:
-            return {from_data(key): from_data(value) for key, value in x["pairs"]}
+            table = {from_data(key): from_data(value) for key, value in x["pairs"]}
+            if len(table) != len(x["pairs"]):
+                raise NotShown("a table has one key twice")
+            return table
         case ["set"]:
             return frozenset(x["set"])
         case ["fraction"]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from flint import acb, fmpq
 
-from derivations.checker.definedness import ALLOWED, undefined
+from derivations.checker.definedness import ALLOWED, agree, undefined
 from derivations.checker.limits import limit_conditions, tends
 from derivations.checker.numbers import Numbers, ball, check_places, exact
 from derivations.checker.quotients import Facts, NotShown
@@ -71,6 +71,8 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
                 continue
             raise NotShown(f"no case for the signs {signs} of {split}")
         arithmetic = arithmetic_of(facts, cases[signs], assumed, limit_conditions)
+        # Where what is split by is not defined, it has none of the three signs.
+        conditions.update(dict.fromkeys(c for u in assumed for c in undefined(arithmetic_of(facts, cases[signs]), u)))
         for u in assumed:  # what is not real has none of the three signs, and some case has a sign other than 0
             if not arithmetic.is_real(u):
                 raise NotShown(f"{u} may not be real")
@@ -108,9 +110,11 @@ def within(region: Region, facts: Facts, terms: Sequence[Term]) -> tuple[list[Te
     """
     listed, known = list(terms), dict(facts)
     for place, (letter, low, high) in enumerate(region):
+        if letter[0] != "v":
+            raise NotShown(f"{letter} is no letter to run through a region")
         u = ("v", f"{letter[1]}+")
         infinite = (low == ("-oo",), high == ("oo",))
-        if u in known or any(u in subterms(term) for term in listed):
+        if u in known or any(u in subterms(term) for term in (*listed, *(end for _, *ends in region for end in ends))):
             raise NotShown(f"the name {u[1]} is taken")
         known[u] = frozenset({"real"}) if all(infinite) else frozenset({"real", "positive"})
         between = (
@@ -134,7 +138,9 @@ def less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, p
     (low, high), known = within(region, facts, [taken(lower), taken(upper)])
     arithmetic = arithmetic_of(known, proof)
     shown = sign_of(add(high, neg(low)), POSITIVE if strict else NOT_NEGATIVE, known, proof)
-    return tuple(dict.fromkeys([*undefined(arithmetic, low), *undefined(arithmetic, high), *shown]))
+    conditions = tuple(dict.fromkeys([*undefined(arithmetic, low), *undefined(arithmetic, high), *shown]))
+    agree(arithmetic_of(known, proof, {term: ALLOWED[relation] for relation, term in conditions}))
+    return conditions
 
 
 def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str, Any]) -> Conditions:
@@ -162,6 +168,8 @@ def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str
             _in_lowest_terms(arithmetic, [(f, k) for f, k, _, _ in proof["factors"]])
             total = frozenset({1})
             for factor, k, signs, inner in proof["factors"]:
+                if not arithmetic.is_real(factor):
+                    raise NotShown(f"{factor} may not be real")
                 conditions += sign_of(factor, frozenset(signs), facts, inner)
                 own = frozenset(s**2 if k % 2 == 0 else s for s in signs) - (frozenset({0}) if k < 0 else frozenset())
                 total = frozenset(a * b for a in total for b in own)
@@ -218,7 +226,10 @@ def _rises(term: Term, facts: Facts, proof: Mapping[str, Any]) -> None:
             raise NotShown(f"the start is shown only where {conditions}")
         if value != ("oo",):
             _always(value, NOT_NEGATIVE, facts, proof["value"])
-    _always(differentiate(term, x[1]), POSITIVE if proof["strictly"] else NOT_NEGATIVE, facts, proof["slope"])
+    slope = differentiate(term, x[1])
+    for condition in undefined(arithmetic_of(facts, proof["slope"]), slope):
+        raise NotShown(f"the slope may not be defined: {condition}")
+    _always(slope, POSITIVE if proof["strictly"] else NOT_NEGATIVE, facts, proof["slope"])
 
 
 def fmpq_sign(x: fmpq) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from flint import fmpq
 
 from derivations.checker.definedness import undefined
-from derivations.checker.quotients import NotShown, Quotient
+from derivations.checker.quotients import LONGEST, NotShown, Quotient
 from derivations.checker.rational import Arithmetic
 from derivations.checker.terms import Term, mul, neg, number, subterms
 
@@ -158,6 +158,8 @@ class Expansion:
     def _power(self, base: Term, exponent: Term) -> Series:
         if exponent[0] == "q" and exponent[2] == 1:
             a, n = self.of(base), exponent[1]
+            if abs(n) > LONGEST:
+                raise NotShown("the power is too high to be multiplied out")
             found = self._constant(self.arithmetic.constant(1))
             for _ in range(abs(n)):
                 found = self._product(found, a)

@@ -13,7 +13,7 @@ from flint import fmpq, fmpq_mpoly
 from derivations.checker.quotients import LONGEST, Case, NotShown, Signs, real_roots, univariate, used
 from derivations.checker.terms import Term, add, neg, number
 
-__all__ = ["ANY", "by_structure", "is_real", "is_real_generator", "is_term", "of_polynomial", "of_term", "times"]
+__all__ = ["ANY", "OF_FACTS", "by_structure", "is_real", "is_real_generator", "is_term", "of_polynomial", "of_term", "times"]
 
 ANY: Signs = frozenset({-1, 0, 1})
 OF_FACTS = {
@@ -36,9 +36,10 @@ def of_term(case: Case, term: Term) -> Signs:
     if len(found) > 1:
         try:
             value = case.value(term)
+            vanishes = case.reduced(value.above).is_zero()
         except NotShown:
             return found
-        found &= times(case.of_polynomial(value.above), case.of_polynomial(value.below) - {0})
+        found &= frozenset({0}) if vanishes else times(case.of_polynomial(value.above), case.of_polynomial(value.below) - {0})
     return found
 
 
@@ -46,7 +47,7 @@ def by_structure(case: Case, term: Term) -> Signs:
     """What a sum, product or power shows by the signs of its parts, and the facts of a letter."""
     match term[0]:
         case "q":
-            return _of_number(term[1])
+            return _of_number(fmpq(term[1], term[2]))
         case "v" | "call":
             return frozenset.intersection(ANY, *(OF_FACTS[fact] for fact in case.facts.get(term, ()) if fact in OF_FACTS))
         case "+":
@@ -58,7 +59,7 @@ def by_structure(case: Case, term: Term) -> Signs:
         case "pi":
             return frozenset({1})
         case "tanh" | "sinh" | "atan" | "erf":
-            return case.signs(term[1])
+            return case.signs(term[1]) if case.reads_real(term[1]) else ANY
         case "log":
             return case.signs(add(term[1], number(-1)))
         case "gamma" | "expint":
@@ -83,6 +84,8 @@ def _of_power(case: Case, base: Term, exponent: Term) -> Signs:
         return ANY
     if exponent[2] != 1:  # defined where the base is 0 or above
         return signs & {0, 1}
+    if exponent[1] == 0:
+        return frozenset({1})  # 0^0 too
     return _to_the(signs if exponent[1] > 0 else signs - {0}, exponent[1])
 
 

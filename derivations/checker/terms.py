@@ -16,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["BINDERS", "ONE", "ZERO", "Term", "add", "differentiate", "divide", "free_letters", "mul", "neg", "number", "parts",
-           "power", "subterms", "substitute", "taken", "variable"]  # fmt: skip
+__all__ = ["BINDERS", "INFINITY", "ONE", "ZERO", "Term", "add", "differentiate", "divide", "free_letters", "mul", "neg", "number",
+           "parts", "power", "subterms", "substitute", "taken", "variable"]  # fmt: skip
 
 
 Term = tuple[Any, ...]
 BINDERS = ("int", "sum", "product", "lim")
+INFINITY: tuple[Term, ...] = (("oo",), ("-oo",))
+# Functions that are smooth wherever their arguments are, whatever these are.
+SMOOTH = ("v", "q", "pi", "i", "+", "*", "exp", "tanh", "sinh", "cosh", "sin", "cos", "atan", "erf", "call")
 
 
 def number(p: int, r: int = 1) -> Term:
@@ -74,8 +77,9 @@ def free_letters(term: Term) -> set[str]:
     """The names of the letters that are not bound."""
     if term[0] == "v":
         return {term[1]}
-    found = set().union(*map(free_letters, parts(term)))
-    return found - {term[1]} if term[0] in (*BINDERS, "at") else found
+    if term[0] in (*BINDERS, "at"):
+        return set().union(free_letters(term[2]) - {term[1]}, *map(free_letters, parts(term)[1:]))
+    return set().union(*map(free_letters, parts(term)))
 
 
 def _rebuilt(term: Term, change: Any) -> Term:
@@ -83,9 +87,21 @@ def _rebuilt(term: Term, change: Any) -> Term:
 
 
 def substitute(term: Term, values: Mapping[Term, Term]) -> Term:
-    """Values in place of letters or of whole terms, all at once. Bound letters have names that no value has."""
+    r"""Values in place of letters or of whole terms, all at once.
+
+    Raises:  ValueError where a value holds a letter that is bound where it is put.
+    """
     if term in values:
         return values[term]
+    if term[0] in ("diff", "at"):
+        return substitute(taken(term), values)
+    if term[0] in BINDERS:
+        x, body, *ends = term[1:]
+        inside = {key: value for key, value in values.items() if x not in free_letters(key) and key in subterms(body)}
+        if any(x in free_letters(value) for value in inside.values()):
+            raise ValueError(f"{x} is bound where a value holds it")
+        ends = [substitute(end, values) if isinstance(end, tuple) else end for end in ends]
+        return (term[0], x, substitute(body, inside), *ends)
     return _rebuilt(term, lambda part: substitute(part, values)) if parts(term) else term
 
 
@@ -145,17 +161,18 @@ def differentiate(term: Term, name: str) -> Term:
             return by_base if by_exponent == ZERO else add(by_base, mul(term, ("log", base), by_exponent))
         case "piece":
             below, at, above = (differentiate(part, name) for part in term[2:])
-            return ("piece", term[1], below, divide(ONE, ZERO) if name in free_letters(term[1]) else at, above)
+            if name not in free_letters(term[1]):
+                return ("piece", term[1], below, at, above)
+            smooth = ("piece", term[1], below, divide(ONE, ZERO), above)
+            # Where what it goes by has corners or jumps, the term may have them too.
+            return ("+", smooth, ("*", ZERO, differentiate(term[1], name))) if _has_pieces(term[1]) else smooth
         case "call":
             f, orders, arguments = term[1], term[2], term[3:]
             return add(
                 *(mul(("call", f, _raised(orders, k), *arguments), differentiate(a, name)) for k, a in enumerate(arguments))
             )
         case "int":
-            x, body, low, high = term[1:]
-            ends = [mul(substitute(body, {variable(x): end}), differentiate(end, name)) for end in (high, low)]
-            within = differentiate(body, name)
-            return add(ends[0], neg(ends[1]), ZERO if within == ZERO else ("int", x, within, low, high))
+            return _of_integral(term, name)
         case "expint":
             if term[1][0] != "q" or term[1][2] != 1:
                 raise ValueError(f"no derivative is known of {term}")
@@ -167,6 +184,29 @@ def differentiate(term: Term, name: str) -> Term:
     if len(term) != 2:
         raise ValueError(f"no derivative is known of {term[0]}")
     return mul(_slope(term[0], term[1]), differentiate(term[1], name))
+
+
+def _of_integral(term: Term, name: str) -> Term:
+    """By Leibniz' rule, where the ends are finite and the body is smooth."""
+    x, body, low, high = term[1:]
+    slopes = [ZERO if end in INFINITY else differentiate(end, name) for end in (high, low)]
+    if slopes != [ZERO, ZERO] and _has_pieces(body):
+        raise ValueError("no derivative is known of an integral by its end, where what is integrated may jump")
+    within = ZERO if name == x else differentiate(body, name)
+    if within != ZERO and ({low, high} & {*INFINITY} or any(not _is_smooth(part, x) for part in subterms(body))):
+        raise ValueError("no derivative is known of an integral whose body may not be smooth, or to infinity")
+    ends = [mul(substitute(body, {variable(x): end}), slope) for end, slope in zip((high, low), slopes, strict=True)]
+    return add(ends[0], neg(ends[1]), ZERO if within == ZERO else ("int", x, within, low, high))
+
+
+def _has_pieces(term: Term) -> bool:
+    return any(part[0] == "piece" for part in subterms(term))
+
+
+def _is_smooth(term: Term, x: str) -> bool:
+    """Whether a term is a smooth function of its parts, or does not hold the letter."""
+    natural = term[0] == "^" and term[2][0] == "q" and term[2][2] == 1 and term[2][1] >= 0
+    return natural or term[0] in SMOOTH or x not in free_letters(term)
 
 
 def _raised(orders: tuple[int, ...], k: int) -> tuple[int, ...]:

@@ -31,10 +31,10 @@ from sympy import Basic, Derivative, Eq, Expr, Function, Limit, MatrixBase, Rati
 from derivations.certificates.limits import find_coefficients, find_limit
 from derivations.certificates.numbers import as_sympy, guarded, refuted
 from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.limits import INFINITY, approach, coefficients, limit_conditions
+from derivations.checker.limits import approach, coefficients, limit_conditions
 from derivations.checker.numbers import rounds
 from derivations.checker.quotients import NotShown
-from derivations.checker.terms import ONE, ZERO, Term, taken
+from derivations.checker.terms import INFINITY, ONE, ZERO, Term, taken
 from derivations.prover.identity import DIFFERENCE, Identity, check, check_terms, column
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 

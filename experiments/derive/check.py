@@ -25,7 +25,7 @@ def run(file: Path) -> bool:
                 try:
                     replay(from_data(step))
                     accepted += 1
-                except (NotShown, ValueError, KeyError, IndexError, TypeError, RecursionError, ArithmeticError) as reason:
+                except (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as reason:
                     refused.append(f"{claim['source']}, {claim['label']}, {statement['kind']}: {_short(reason)}")
     print(*refused, sep="\n", end="\n" if refused else "")
     print(
