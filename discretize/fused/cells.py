@@ -19,6 +19,7 @@ from torch import Tensor
 from ctrnn import VectorField
 from discretize.fused import compiled_cells, reference, torch_lstm, torch_relaxations
 from discretize.fused.build import Unavailable
+from discretize.fused.comparison import disagreement
 from discretize.fused.eligibility import (
     autocast_reason,
     device_reason,
@@ -84,10 +85,26 @@ def compiled_engine(kind: Kind, step: str, like: Tensor) -> tuple[Any, str | Non
     if why := device_reason(like):
         return None, why
     try:
-        cells_library(kind, step, like.dtype)
+        library = cells_library(kind, step, like.dtype)
     except Unavailable as error:
         return None, warn_once(str(error))
+    ours, theirs = partial(_by_kernel, kind, step), partial(_by_steps, kind, step)
+    if why := disagreement(library, kind, like.dtype, ours, theirs):
+        return None, warn_once(why)
     return compiled_cells, None
+
+
+def _by_kernel(kind: Kind, step: str, inputs: CellInputs) -> list[Tensor]:
+    """States and gradients of their sum, to be compared."""
+    states, *kept = compiled_cells.forward(kind, step, 1, inputs, keep=True)
+    needed = CellInputs(*(isinstance(given, Tensor) for given in inputs))
+    found = compiled_cells.backward(kind, step, 1, inputs, (kept[0],), torch.ones_like(states), needed)
+    return [states, *(gradient for gradient, need in zip(found, needed, strict=True) if need)]
+
+
+def _by_steps(kind: Kind, step: str, inputs: CellInputs) -> list[Tensor]:
+    states = reference.cell_states(kind, step, 1, inputs)
+    return [states, *torch.autograd.grad(states.sum(), [given for given in inputs if isinstance(given, Tensor)])]
 
 
 def _eligible_kind(field: VectorField, step: Step, given: list[Tensor], fused: bool) -> Kind | str:

@@ -22,19 +22,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import HeldPath, LinearPath
+from ctrnn import Driven, HeldPath, LinearPath
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.build import Unavailable
+from discretize.fused.comparison import disagreement
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
-from discretize.fused.kernel_spec import Kind, kind_of, stacked_weights
+from discretize.fused.kernel_spec import CellInputs, Kind, kind_of, stacked_weights
 from discretize.fused.libraries import Problem, Report, address, solves_library
 from discretize.gradients.checkpointing import Blocks
-from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.control import StepControl
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
-from discretize.solvers.segments import Chain
+from discretize.solvers.segments import Chain, chain_of
 
 __all__ = ["Solved", "solve"]
 
@@ -64,9 +66,11 @@ def solve(
     if isinstance(kind, str):
         return kind
     try:
-        solves_library(kind, h0.dtype)
+        library = solves_library(kind, h0.dtype)
     except Unavailable as error:
         return warn_once(str(error))
+    if why := disagreement(library, kind, h0.dtype, partial(_by_kernel, kind), partial(_by_engine, kind)):
+        return warn_once(why)
     tensors = SolveInputs(_projected(chain).xs, h0, *stacked_weights(chain.field)[2:])
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     run = _KernelRun(kind, chain, engine, show, stats, keep)
@@ -297,6 +301,34 @@ class _Solve(torch.autograd.Function):
         else:
             found = ctx.run.backward(grad)
         return None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
+
+
+def _example_run(kind: Kind, inputs: CellInputs) -> tuple[_KernelRun, SolveInputs]:
+    """A short solve, to be compared."""
+    tensors = SolveInputs(inputs.projected(), *inputs[1:2], *inputs[5:])
+    field = reference.StackedField(kind, *tensors[2:])
+    # A few steps, for the engine in torch takes 1 ms for each.
+    driven = Driven(field, HeldPath.unchecked(tensors.projected, torch.arange(len(inputs.xs) + 1, dtype=torch.float64) / 4))
+    control = StepControl(ADAPTIVE_METHODS["dopri5"], 1e-2, 1e-2, max_num_steps=100)
+    chain = chain_of(driven, driven.knots)
+    return _KernelRun(kind, chain, AdaptiveEngine(control), lambda done: None, {"nfe_backward": 0}, keep=True), tensors
+
+
+def _by_kernel(kind: Kind, inputs: CellInputs) -> list[Tensor]:
+    """States and gradients of their sum, nan for a sample that could not be solved."""
+    run, tensors = _example_run(kind, inputs)
+    run.engine.start(run.chain, len(tensors.h0))
+    hs = run.forward(tensors)
+    if run.failed.cause:
+        hs[:, run.row] = math.nan
+        return [hs]
+    return [hs, *(gradient for gradient in run.backward(torch.ones_like(hs)) if gradient is not None)]
+
+
+def _by_engine(kind: Kind, inputs: CellInputs) -> list[Tensor]:
+    run, tensors = _example_run(kind, inputs)
+    hs = _states_by_engine(run, *tensors)
+    return [hs, *torch.autograd.grad(hs.sum(), [tensor for tensor in tensors if tensor is not None])]
 
 
 def _states_by_engine(run: _KernelRun, projected: Tensor, h0: Tensor, *weights: Any) -> Tensor:
