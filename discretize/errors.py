@@ -45,7 +45,7 @@ class SolverError(RuntimeError):
     def __reduce__(self) -> tuple[type[SolverError], tuple[Failure, Trajectory]]:
         # Copies and other processes get the states without the graph behind them, which does not travel.
         kept = self.trajectory
-        detached = replace(kept, ts=kept.ts.detach(), hs=kept.hs.detach(), resume=None)
+        detached = replace(kept, ts=kept.ts.detach(), hs=kept.hs.detach(), between=None)
         return type(self), (self._failure, detached)
 
 

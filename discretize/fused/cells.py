@@ -19,7 +19,6 @@ from torch import Tensor
 from ctrnn import VectorField
 from discretize.fused import compiled_cells, reference, torch_lstm, torch_relaxations
 from discretize.fused.build import Unavailable
-from discretize.fused.comparison import disagreement
 from discretize.fused.eligibility import (
     autocast_reason,
     device_reason,
@@ -89,7 +88,7 @@ def compiled_engine(kind: Kind, step: str, like: Tensor) -> tuple[Any, str | Non
     except Unavailable as error:
         return None, warn_once(str(error))
     ours, theirs = partial(_by_kernel, kind, step), partial(_by_steps, kind, step)
-    if why := disagreement(library, kind, like.dtype, ours, theirs):
+    if why := reference.disagreement(library, kind, like.dtype, ours, theirs):
         return None, warn_once(why)
     return compiled_cells, None
 

@@ -76,6 +76,7 @@ def solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
         "solve_progress": ([c_void_p], c_double),
         "solve_report": ([c_void_p, c_size_t, POINTER(Report)], None),
         "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
+        "solve_steps": ([c_void_p, c_size_t, c_void_p, c_void_p, c_void_p], None),
         "return_open": ([c_void_p] * 4, c_void_p),
         "return_sums": ([c_void_p] * 4, None),
     }

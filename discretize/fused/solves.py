@@ -27,12 +27,12 @@ from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.build import Unavailable
-from discretize.fused.comparison import disagreement
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.fused.kernel_spec import CellInputs, Kind, kind_of, stacked_weights
 from discretize.fused.libraries import Problem, Report, address, solves_library
 from discretize.gradients.checkpointing import Blocks
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.continuation import MOST_BYTES, KeptSteps
 from discretize.solvers.control import StepControl
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
@@ -41,16 +41,19 @@ from discretize.solvers.segments import Chain, chain_of
 __all__ = ["Solved", "solve"]
 
 METHODS = ("dopri5", "tsit5", "dopri8")
+ALL_STEPS = 2**62
 SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
 
 @dataclass(frozen=True)
 class Solved:
-    """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state)."""
+    """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
+    `steps`: the steps that were taken, None if they were not kept."""
 
     edges: list[int]
     hs: Tensor
     failure: Failure | None
+    steps: Callable[[], KeptSteps | None]
 
 
 def solve(
@@ -69,15 +72,16 @@ def solve(
         library = solves_library(kind, h0.dtype)
     except Unavailable as error:
         return warn_once(str(error))
-    if why := disagreement(library, kind, h0.dtype, partial(_by_kernel, kind), partial(_by_engine, kind)):
+    if why := reference.disagreement(library, kind, h0.dtype, partial(_by_kernel, kind), partial(_by_engine, kind)):
         return warn_once(why)
     tensors = SolveInputs(_projected(chain).xs, h0, *stacked_weights(chain.field)[2:])
-    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
     run = _KernelRun(kind, chain, engine, show, stats, keep)
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
     edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
-    return Solved(edges, hs if failure is None else hs[: len(edges)], failure)
+    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, run.steps)
 
 
 def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
@@ -130,7 +134,7 @@ class _KernelRun:
     engine: AdaptiveEngine
     show: Callable[[int], None]
     stats: dict[str, Any]
-    keep: bool  # steps, for somebody may want a gradient
+    keep: int  # steps of each sample, for gradients and states between
 
     def __post_init__(self) -> None:
         self.edges = sorted(self.chain.wanted())
@@ -162,6 +166,20 @@ class _KernelRun:
         self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected, of_h0, *of_weights]
 
+    def steps(self) -> KeptSteps | None:
+        """The steps that every sample took, None where they were more than were kept."""
+        counts, width = self.engine.counts.accepted, self.chain.field.state_size
+        if not 0 < counts.max() <= self.keep:
+            return None
+        total = int(counts.sum())
+        segment, tau, sample = np.empty(total, np.int64), np.empty(total), np.repeat(np.arange(len(counts)), counts)
+        h, first = self.inputs.h0.new_empty(total, width), 0
+        for row, count in enumerate(counts):
+            mine = slice(first, first := first + int(count))
+            to = (array[mine].ctypes.data for array in (segment, tau))
+            self.library.ctrnn_solve_steps(self.task.pointer, row, *to, h[mine].data_ptr())
+        return KeptSteps(sample, segment, tau, np.stack([np.zeros(total, np.int64), np.arange(total)], 1), [h])
+
     def failure(self) -> Failure | None:
         """Why the solve ended early, as the engine would say it."""
         if not self.failed.cause:
@@ -187,7 +205,7 @@ class _KernelRun:
             segments=len(self.chain),
             own=int(self.arrays["lengths"].ndim > 1),
             threads=torch.get_num_threads(),
-            keep=int(self.keep),
+            keep=self.keep,
             projected=address(inputs.projected),
             h0=address(inputs.h0),
             w=address(inputs.weight_h),
@@ -311,7 +329,7 @@ def _example_run(kind: Kind, inputs: CellInputs) -> tuple[_KernelRun, SolveInput
     driven = Driven(field, HeldPath.unchecked(tensors.projected, torch.arange(len(inputs.xs) + 1, dtype=torch.float64) / 4))
     control = StepControl(ADAPTIVE_METHODS["dopri5"], 1e-2, 1e-2, max_num_steps=100)
     chain = chain_of(driven, driven.knots)
-    return _KernelRun(kind, chain, AdaptiveEngine(control), lambda done: None, {"nfe_backward": 0}, keep=True), tensors
+    return _KernelRun(kind, chain, AdaptiveEngine(control), lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS), tensors
 
 
 def _by_kernel(kind: Kind, inputs: CellInputs) -> list[Tensor]:

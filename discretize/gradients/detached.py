@@ -48,28 +48,46 @@ Result = TypeVar("Result")
 
 
 class ParameterSnapshot:
-    """A field with the parameters and buffers it has now, for recomputation in the backward pass.
+    r"""A field with the parameters and buffers it has now, for work to be done later.
 
-    By then a `functional_call` may have replaced them, which is undone, or an optimizer changed them in place: refused.
+    By then a `functional_call` may have replaced them, which is undone, or an optimizer changed them in place: refused, or
+    undone too where the numbers were `copied`.
     """
 
-    def __init__(self, field: VectorField) -> None:
+    def __init__(self, field: VectorField, copied: bool = False) -> None:
         self._caller = _Caller(field)
         self._tensors = dict([*self._caller.named_parameters(), *self._caller.named_buffers()])
-        self._versions = {name: tensor._version for name, tensor in self._tensors.items()}
+        self._versions = {name: _version(tensor) for name, tensor in self._tensors.items()}
+        self._copies = {name: tensor.detach().clone() for name, tensor in self._tensors.items()} if copied else {}
         self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
+
+    def changed(self) -> str | None:
+        """The name of a tensor that was written into since, None if there is none."""
+        return next(
+            (name.partition(".")[2] for name, tensor in self._tensors.items() if _version(tensor) != self._versions[name]), None
+        )
 
     def run(self, work: Callable[[], Result]) -> Result:
         """The result of `work` with the field as it was, without autocast."""
-        for name, tensor in self._tensors.items():
-            if tensor._version != self._versions[name]:
-                raise RuntimeError(
-                    f"`{name.partition('.')[2]}` was written into between the solve and its backward pass, which needs it as it "
-                    "was; do it after, or leave `gradient` out."
-                )
-        device = next((tensor.device.type for tensor in self._tensors.values()), "cpu")
+        if name := self.changed():
+            raise RuntimeError(
+                f"`{name}` was written into between the solve and its backward pass, which needs it as it was; do it after, or "
+                "leave `gradient` out."
+            )
+        return self._run(work, self._tensors)
+
+    def run_copies(self, work: Callable[[], Result]) -> Result:
+        """The same by the numbers that were copied, without gradients to the parameters."""
+        return self._run(work, self._copies if self.changed() else self._tensors)
+
+    def _run(self, work: Callable[[], Result], tensors: dict[str, Tensor]) -> Result:
+        device = next((tensor.device.type for tensor in tensors.values()), "cpu")
         with torch.autocast(device, enabled=False):
-            return torch.func.functional_call(self._caller, self._tensors, (work,))
+            return torch.func.functional_call(self._caller, tensors, (work,))
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version  # torch does not count writes into inference tensors
 
 
 class _Caller(nn.Module):

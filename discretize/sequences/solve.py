@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +17,10 @@ from discretize.fused.solves import Solved, solve
 from discretize.gradients.adjoint import AdjointBackward, EdgeLog
 from discretize.gradients.checkpointing import Blocks
 from discretize.gradients.choice import Adjoint, Checkpointed
+from discretize.sequences.between import StatesBetween
 from discretize.sequences.settings import Settings
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.continuation import Continuation, StepLog
 from discretize.solvers.diagnosis import stiff_hint
 from discretize.solvers.segments import chain_of
 from discretize.trajectory import Trajectory
@@ -48,6 +51,10 @@ class Solve:
         if isinstance(settings.gradient, Adjoint) and torch.is_grad_enabled():
             self.log = EdgeLog()
             self.log.add(h0, self.state, self.engine.counts)
+        # Gradients to times move the steps: a state between is then solved for.
+        self.keeps = settings.gradient is None and not self.chain.differentiable and self.chain.requested is None
+        if self.keeps and isinstance(self.engine, AdaptiveEngine):
+            self.engine.log = StepLog()
 
     def run(self) -> Trajectory:
         with tqdm(total=len(self.chain), disable=None if self.settings.progress else True, **BAR) as self.bar:
@@ -56,16 +63,17 @@ class Solve:
                 h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
             except Failure as failure:
                 self._count(whole)
-                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}")) from None
+                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", whole)) from None
         self._count(whole)
         # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
-        solved = self._trajectory("completed", whole.hs if isinstance(whole, Solved) and not self.chain.own else None)
+        solved = self._trajectory("completed", whole, whole.hs if isinstance(whole, Solved) and not self.chain.own else None)
         if isinstance(self.engine, AdaptiveEngine):
             self._warn_of_forced_steps(self.engine)
             self.stats["hint"] = self._hint(self.engine, h)
             if self.log is not None:
                 adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
-                return replace(solved, hs=adjoint.attach(solved.hs.detach(), self.h0))
+                hs = adjoint.attach(solved.hs.detach(), self.h0)
+                return replace(solved, hs=hs, between=self._between(whole, solved.ts, hs))
         return solved
 
     def _by_kernel(self) -> Solved | str:
@@ -103,11 +111,23 @@ class Solve:
         ran = {"engine": "compiled"} if isinstance(whole, Solved) else {"engine": "steps", "engine_why": whole}
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
-    def _trajectory(self, status: str, hs: Tensor | None = None) -> Trajectory:
+    def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:
         hs = self.chain.states(self.kept) if hs is None else hs
-        return Trajectory(self.times[: len(hs)], hs, self.stats, status, self._resume)
+        ts = self.times[: len(hs)]
+        return Trajectory(ts, hs, self.stats, status, self._between(whole, ts, hs))
 
-    def _resume(self, h: Tensor, ts: Tensor) -> Tensor:
+    def _between(self, whole: Solved | str, ts: Tensor, hs: Tensor) -> StatesBetween:
+        make, has_graph = partial(self._continuation, whole), isinstance(whole, str)
+        return StatesBetween(self.driven.field, ts, hs, self._solve_on, make, has_graph)
+
+    def _continuation(self, whole: Solved | str) -> Continuation | None:
+        """The steps that were taken, where they were kept."""
+        if not isinstance(self.engine, AdaptiveEngine) or self.engine.log is None:
+            return None
+        steps = whole.steps() if isinstance(whole, Solved) else self.engine.log.steps()
+        return None if steps is None else Continuation(self.engine.control.method, self.chain, steps)
+
+    def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
         """The states at other times, solved on from one of them with the same settings."""
         with without_autocast(self.driven.field):
             return Solve(self.driven, h, ts, replace(self.settings, progress=False)).run().hs

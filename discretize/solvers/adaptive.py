@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure
+from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import StepControl
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedMethod
@@ -47,13 +48,15 @@ class StepRecord:
 class AdaptiveEngine:
     r"""Carries states through the segments of a chain by steps that keep to a tolerance.
 
-    Args:    control: the method, its tolerances and bounds; on_step: called with a record of every accepted step.
+    Args:    control: the method, its tolerances and bounds; on_step: called with a record of every accepted step. `log`, if it
+             is set, takes them too, sample by sample.
     Raises:  Failure where no step is short enough, the field is not finite, or there are too many steps.
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4.
     """
 
     def __init__(self, control: StepControl, on_step: Callable[[StepRecord], None] | None = None) -> None:
         self.control, self.on_step, self.counts = control, on_step, SolverStats()
+        self.log: StepLog | None = None
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step; counts anew."""
@@ -70,7 +73,7 @@ class _SegmentSolve:
     """The solve of one segment: the samples that have not reached its end, where they are, and what the last step said."""
 
     def __init__(self, engine: AdaptiveEngine, whole: SegmentSlope, state: SolverState, h: Tensor) -> None:
-        self.control, self.on_step, self.counts = engine.control, engine.on_step, engine.counts
+        self.control, self.on_step, self.counts, self.log = engine.control, engine.on_step, engine.counts, engine.log
         self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
         self.shared = len(state.tau) == 1
         self.length = np.broadcast_to(whole.lengths, state.tau.shape)
@@ -136,6 +139,8 @@ class _SegmentSolve:
         if not accepted.any():
             self.last = attempt
             return
+        if self.log is not None:
+            self.log.add(self.state.segment, self.rows, tau, accepted, self.h)
         self._step_on(attempt, live, accepted, tau, dt)
         if self.on_step is not None:
             taken = np.where(accepted, dt, 0.0)

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 extern "C" {
 
-// What the caller gives, all of it alive as long as the solve. Numbers of a segment are (segments,), or (segments, batch)
+// What the caller gives, all of it alive as long as the solve. `keep`: how many steps of each sample are kept. Numbers of a segment are (segments,), or (segments, batch)
 // where `own`; lengths double, pieces the rows of `projected` (pieces, batch, columns). `share` and `share_rate`: how far
 // through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1.
@@ -333,7 +333,7 @@ class SolverState {
             return;
         }
         count(slot, sample, q);
-        if (solve.given.keep) {
+        if (sample.steps.size() < solve.given.keep) {
             sample.steps.push_back({slot.segment, slot.tau, slot.dt});
             sample.states.insert(sample.states.end(), h[s], h[s] + n.state);
         }
@@ -592,6 +592,17 @@ EXPORTED void ctrnn_solve_failure(const Task* task, std::size_t sample, real* h,
     const Sample& failed = solve.samples[sample];
     if (!failed.h.empty()) narrow_state(solve.w.n, failed.h.data(), h);
     if (!failed.error.empty()) narrow_state(solve.w.n, failed.error.data(), error);
+}
+
+// The steps a sample took, of a solve that kept them, (accepted,) each; and the states before them, (accepted, state).
+EXPORTED void ctrnn_solve_steps(const Task* task, std::size_t sample, std::int64_t* segment, double* tau, real* h) {
+    const Solve& solve = solve_of(task);
+    const Sample& one = solve.samples[sample];
+    for (std::size_t k = 0; k < one.steps.size(); ++k) {
+        segment[k] = std::int64_t(one.steps[k].segment);
+        tau[k] = one.steps[k].tau;
+        narrow_state(solve.w.n, one.states.data() + k * solve.w.n.state, h + k * solve.w.n.width);
+    }
 }
 
 // of_w (columns, hidden), of_bias_h and of_rates (hidden,) or null. Once, when the way back is done.

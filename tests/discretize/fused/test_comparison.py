@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteRNN, ExponentialEuler, KernelWarning
-from discretize.fused import comparison, compiled_cells, eligibility, solves
+from discretize.fused import compiled_cells, eligibility, reference, solves
 from discretize.fused.build import Unavailable
 from discretize.fused.kernel_spec import Kind
 from discretize.fused.libraries import cells_library
@@ -21,7 +21,7 @@ def modules(monkeypatch):
         cells_library(Kind("tanh", "sigmoid", False, 0.0), "euler", torch.float64)
     except Unavailable as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(comparison, "_found", {})
+    monkeypatch.setattr(reference, "_found", {})
     monkeypatch.setattr(eligibility, "_warned", False)
     return DiscreteRNN(ctrnn.gated(3, 5)), ContinuousRNN(ctrnn.gated(3, 5))
 
@@ -31,7 +31,7 @@ def test_kernels_that_agree_are_compared_once(modules):
         for _ in range(2):
             rnn(torch.randn(4, 2, 3))
         assert rnn.stats["engine"] == "compiled", rnn.stats["engine_why"]
-    assert list(comparison._found.values()) == [None, None]
+    assert list(reference._found.values()) == [None, None]
 
 
 def test_a_comparison_does_not_depend_on_what_is_switched_on_around_it(modules):
@@ -39,7 +39,7 @@ def test_a_comparison_does_not_depend_on_what_is_switched_on_around_it(modules):
         modules[0](torch.randn(4, 2, 3))
     with torch.no_grad(), torch.autocast("cpu", enabled=True):
         modules[1](torch.randn(4, 2, 3))
-    assert list(comparison._found.values()) == [None, None]
+    assert list(reference._found.values()) == [None, None]
 
 
 def off_by_a_thousandth(results):

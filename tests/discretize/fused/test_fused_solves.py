@@ -373,7 +373,7 @@ def test_transforms_of_torch_func_see_the_steps():
         assert_close(ours, theirs, rtol=1e-11, atol=1e-13)
 
 
-def test_between_requested_times_the_kernel_solves_on():
+def test_between_requested_times_the_kernel_is_where_the_engine_is():
     field, xs = made("gated"), normal(6, 4, 3)
     ts = torch.tensor([0.0, 2.0, 6.0], dtype=torch.float64)
     fused, stepped = both(field, lambda: ctrnn.HeldPath(xs), field.initial_state(4), ts)

@@ -1,5 +1,6 @@
 """What a solve says when it cannot go on, and what its trajectory knows between the times that were asked for."""
 
+import copy
 import math
 import pickle
 import subprocess
@@ -259,7 +260,7 @@ def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path)
     new = [0.2, 1.0, 1.3, 2.7, 3.0, 4.4]
     asked, _ = solve_gated(sorted({*ASKED, *new}), method, path, **settings)
     expected = asked.hs[[i for i, t in enumerate(asked.ts.tolist()) if t in new]]
-    # Steps begin anew at each known time: a few tolerances, or of the fixed methods those of their own lengths.
+    # Other steps: a few tolerances, or of the fixed methods those of their own lengths.
     close = {"rtol": 0, "atol": {"rk4": 1e-6, "euler": 2e-2}.get(method, 1e-7)}
     assert_close(trajectory(torch.tensor(new)), expected, **close)
     for t, h in zip(new, expected, strict=True):
@@ -318,6 +319,100 @@ def test_copies_from_other_processes_know_their_own_times_only():
     cell = DiscreteCell(ctrnn.gated(2, 3))
     with pytest.raises(ValueError, match="not a solve, or a copy of one"):
         unroll(cell, torch.zeros(4, 2, 2))(1.0)
+
+
+class Function(ctrnn.VectorField):
+    """dh/dt = p x - h, all samples at the times of all."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+        self.p = torch.nn.Parameter(torch.tensor(1.0))
+
+    def flow(self, projected, h):
+        return self.p * projected - h
+
+
+WAYS = {
+    "kernel": lambda method: (ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(6, 2, 2)), {"method": method}),
+    "steps": lambda method: (ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(6, 2, 2)), {"method": method, "fused": False}),
+    "held": lambda method: (ctrnn.lstm(2, 3), ctrnn.HeldPath(torch.randn(5, 2, 2)), {"method": method}),
+    "together": lambda method: (
+        Function(), ctrnn.FunctionPath(lambda t: torch.sin(t) * torch.ones(2, 1), (0.0, 5.0), 1), {"method": method},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
+    """The weights are changed in place, as an optimizer changes them; the states are those of an untouched copy."""
+    for method in ("dopri5",) if way in ("kernel", "held") else ("dopri5", "rodas5p", "bosh3"):
+        field, path, settings = WAYS[way](method)
+        twin = copy.deepcopy(field)
+        h0, tight = torch.randn(2, field.state_size), settings | {"rtol": 1e-7, "atol": 1e-9}
+        new, own = torch.tensor([0.3, 2.9, 2.0, 4.5]), torch.tensor([[0.3, 4.4], [1.0, 0.1]])
+        with torch.no_grad():
+            trajectory = integrate(field, path, h0, torch.tensor(ASKED), **tight)
+            expected = integrate(twin, path, h0, torch.tensor([*ASKED[:1], 0.1, 0.3, 1.0, 2.0, 2.9, 4.4, 4.5]), **tight).hs
+            for parameter in field.parameters():
+                parameter.add_(torch.randn_like(parameter))
+            # To within a few tolerances of 1e-7: other steps.
+            assert_close(trajectory(new), expected[[2, 5, 4, 7]], rtol=0, atol=2e-6)
+            assert torch.equal(trajectory(new)[2:], trajectory.hs[[2, 3]])
+            theirs = torch.stack([torch.stack([expected[2, 0], expected[6, 1]]), torch.stack([expected[3, 0], expected[1, 1]])])
+            assert_close(trajectory(own), theirs, rtol=0, atol=2e-6)
+
+
+def test_what_is_between_two_times_costs_no_solve():
+    calls = 0
+
+    class Counted(Function):
+        def flow(self, projected, h):
+            nonlocal calls
+            calls += 1
+            return super().flow(projected, h)
+
+    path = ctrnn.LinearPath(torch.randn(6, 2, 1))
+    with torch.no_grad():
+        trajectory = integrate(Counted(), path, torch.zeros(2, 1), torch.tensor([0.0, 5.0]), rtol=1e-10, atol=1e-10)
+        asked, calls = calls, 0
+        trajectory(torch.linspace(4.1, 4.9, 100))
+    # One step of dopri5, all times of a segment at once; a solve takes hundreds of steps.
+    assert calls == 7 < asked / 50
+
+
+def test_between_two_steps_the_states_are_continuous_and_of_the_order_of_the_method():
+    """dh/dt = x - h with x = t: h = t - 1 + (1 + h0) exp(-t). One step of a length of 1 is halved again and again."""
+    field, path = Function(), ctrnn.LinearPath(torch.tensor([0.0, 5.0])[:, None, None], [0.0, 5.0])
+    t = torch.linspace(0.0, 5.0, 1001)
+    exact = t - 1 + torch.exp(-t)
+    for method, order in (("bosh3", 3), ("dopri5", 5), ("tsit5", 5), ("dopri8", 8), ("rodas5p", 5)):
+        worst = []
+        for length in (1.0, 0.5):
+            with torch.no_grad():
+                bounds = {"rtol": 0.5, "atol": 0.5, "max_step": length}
+                h = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 5.0]), method=method, **bounds)(t)
+            worst.append(float((h[:, 0, 0] - exact).abs().max()))
+        assert math.log2(worst[0] / worst[1]) > order - 0.7, (method, worst)
+        assert float(h[:, 0, 0].diff().abs().max()) < 6e-3, "the largest slope is 1, and times are 0.005 apart"
+
+
+def test_gradients_after_the_weights_changed_are_refused():
+    for way in WAYS.values():
+        field, path, settings = way("dopri5")
+        trajectory = integrate(field, path, torch.randn(2, field.state_size), torch.tensor(ASKED), **settings)
+        trajectory(1.3).sum().backward(retain_graph=True)
+        with torch.no_grad():
+            next(field.parameters()).mul_(1.1)
+        with pytest.raises(RuntimeError, match="was written into since the solve"):
+            trajectory(1.3)
+        with torch.no_grad():
+            assert torch.isfinite(trajectory(1.3)).all()
+
+
+def test_states_of_a_solve_without_gradient_have_none_between_either():
+    with torch.no_grad():
+        trajectory, _ = solve_gated(ASKED)
+    assert not trajectory(1.3).requires_grad
 
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
