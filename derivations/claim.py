@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from derivations.prover.formulas import Formula, written
+from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict
 
@@ -100,7 +101,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Claim(Shown):
     r"""A claim and its verdict.
 
     Args:    source, label; statement: in words, with its formula; assumptions; verdict: "holds", "holds under the stated
@@ -128,6 +129,18 @@ class Claim:
     quote: str = ""
     scope: str = ALL_SIZES
     certificates: tuple[Any, ...] = field(default=(), repr=False)
+
+    def _rows(self) -> Iterable[tuple[str, Cells]]:
+        yield "verdict", [self.verdict]
+        yield f"{self.source}, {self.label}", [self.words or self.statement, *self.formulas]
+        yield "for", self.provided
+        yield "right is", [*([self.correction.partition(" | ")[0]] if self.correction else []), *self.right]
+        yield "evidence", self.evidence.split("; ")
+        yield "counterexample", counterexample_cells(self.counterexample)
+        yield "to be checked", certificate_words(self.certificates)
+
+    def _colour(self) -> str:
+        return COLOURS[{FAILS: False, REINTERPRETED: False, UNDECIDED: None}.get(self.verdict, True)]
 
     @property
     def provided(self) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ and is not well-formed XML at "<".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from latex2mathml.converter import convert
-from sympy import Basic, MatrixBase, Symbol, sstr
+from sympy import Basic, MatrixBase, MatrixSymbol, Symbol, sstr
 from sympy import latex as in_latex
+from sympy.core.function import AppliedUndef
 from sympy.printing.conventions import split_super_sub
 from sympy.printing.latex import translate
 
@@ -24,7 +26,9 @@ LONGEST = 800
 
 @dataclass(frozen=True)
 class Formula:
-    r"""Plain text, LaTeX and MathML (without the `math` element around it); the last two empty where it is too long."""
+    r"""Plain text, LaTeX and MathML (without the `math` element around it); the last two empty where it is too long to read,
+    or where letters have names that would be taken for commands.
+    """
 
     text: str
     latex: str
@@ -34,12 +38,17 @@ class Formula:
 def written(formula: Basic | MatrixBase) -> Formula:
     """The formula in its three writings."""
     text = sstr(formula)
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or any(symbols.is_odd(name) for name in _names(formula)):
         return Formula(text, "", "")
     latex = in_latex(formula, symbol_names={letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())})
     # Browsers know one variant of letters, the upright one; of others they show the ordinary italics.
     mathml = convert(latex).replace('mathvariant="monospace"', 'mathvariant="normal"')
     return Formula(text, latex, mathml[mathml.index(">") + 1 : mathml.rindex("<")])
+
+
+def _names(formula: Basic | MatrixBase) -> Iterator[str]:
+    for part in formula.atoms(Symbol, MatrixSymbol, AppliedUndef):
+        yield part.func.__name__ if isinstance(part, AppliedUndef) else str(part)
 
 
 def _letter(symbol: Symbol) -> str:

@@ -81,9 +81,9 @@ def check(identity: Identity) -> Verdict:
             unread.append(f"entry {n}: {unknown} is not read by the checker")
     found = check_terms(reading, pairs)
     if unread and found.holds is not False:
-        return Verdict(UNDECIDED, perf_counter() - start, "; ".join(unread))
+        return Verdict(UNDECIDED, perf_counter() - start, "; ".join(unread), statement=identity.statement)
     word = HOLDS_ASSUMING if identity.assumptions and found else found.verdict
-    return replace(found, verdict=word, seconds=perf_counter() - start)
+    return replace(found, verdict=word, seconds=perf_counter() - start, statement=identity.statement)
 
 
 def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:

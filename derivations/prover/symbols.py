@@ -17,8 +17,35 @@ from collections.abc import Iterator
 from sympy import Derivative, Dummy, Expr, Function, ImmutableDenseMatrix, Symbol
 from sympy.core.function import UndefinedFunction
 
-__all__ = ["alpha", "beta", "biases", "c", "clocks", "d", "dt", "entry", "flow", "g", "h0", "inputs", "latex_name", "positive",
-           "positive_h0", "r", "s", "signal", "signals", "stand_in", "state", "t", "weights"]  # fmt: skip
+__all__ = [
+    "alpha",
+    "beta",
+    "biases",
+    "c",
+    "clocks",
+    "d",
+    "dt",
+    "entry",
+    "flow",
+    "g",
+    "h0",
+    "inputs",
+    "is_odd",
+    "latex_name",
+    "latex_text",
+    "positive",
+    "positive_h0",
+    "r",
+    "s",
+    "signal",
+    "signals",
+    "stand_in",
+    "state",
+    "t",
+    "weights",
+]
+
+SPELT = {"\\": r"\backslash{}", "^": r"\hat{}", "~": r"\sim{}"}
 
 t = Symbol("t", real=True)
 dt = Symbol("dt", real=True)
@@ -71,9 +98,19 @@ def entry(name: str, index: tuple[int, ...]) -> Symbol:
 def latex_name(symbol: Symbol) -> str | None:
     r"""\mathtt{candidate.weight\_h}_{0,1} for an entry of a torch parameter; None for a letter LaTeX already knows."""
     name, _, index = symbol.name.rstrip("]").partition("[")
-    if not index and not re.search(r"\.|^[a-z]+_[a-z]{2,}", name):
+    if not index and not re.search(r"\.|^[a-z]+_[a-z]{2,}", name) and not is_odd(name):
         return None
-    return rf"\mathtt{{{name}}}".replace("_", r"\_") + (f"_{{{index}}}" if index else "")
+    return rf"\mathtt{{{latex_text(name)}}}" + (f"_{{{index}}}" if index else "")
+
+
+def is_odd(name: str) -> bool:
+    """Whether a name has signs that LaTeX or HTML would take for commands."""
+    return bool(re.search(r'[<>&$#%"\\]', name)) or name.count("{") != name.count("}")
+
+
+def latex_text(text: str) -> str:
+    """Text with the signs that LaTeX would take for commands written out."""
+    return "".join(SPELT.get(sign, rf"\{sign}" if sign in "#$%&_{}" else sign) for sign in text)
 
 
 def positive(symbol: Symbol) -> Dummy:

@@ -59,7 +59,8 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
     without = f"without those in {', '.join(frozen)}, which are frozen" if frozen else ""
     words = "; ".join(filter(None, (verdict.evidence, sizes, without, mode)))
-    return replace(verdict, seconds=perf_counter() - start, evidence=words)
+    statement = f"What autograd computes for {program.name} is the derivative of its equations."
+    return replace(verdict, seconds=perf_counter() - start, evidence=words, statement=statement)
 
 
 def _derivative(f: Expr, u: Symbol) -> Expr:

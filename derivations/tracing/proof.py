@@ -49,7 +49,8 @@ def verify(
         verdict = _for_every_width(verdict, module, equations) if verdict else verdict
     else:
         verdict = _verified(module, equations, {} if letters is None else letters, widths, field)
-    return replace(verdict, seconds=perf_counter() - start)
+    statement = f"The code of {type(module).__name__} is the equations, for all weights, inputs and states."
+    return replace(verdict, seconds=perf_counter() - start, statement=statement)
 
 
 def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquations) -> Verdict:

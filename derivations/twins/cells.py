@@ -11,11 +11,13 @@ Matrices are called as the parameters of the modules. Nothing is shared with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Dummy, Expr, MatrixSymbol, Rational, S, Sum, Symbol, exp, tanh
+from sympy import Dummy, Eq, Expr, MatrixSymbol, Rational, S, Sum, Symbol, exp, tanh
+
+from derivations.prover.notebook import Cells, Shown
 
 __all__ = ["UnitEquations", "cfc_cell", "gru_cell", "lstm_cell", "ltc_cell", "rnn_cell"]
 
@@ -24,7 +26,7 @@ i = Symbol("i", integer=True, nonnegative=True)
 
 
 @dataclass(frozen=True)
-class UnitEquations:
+class UnitEquations(Shown):
     r"""The next state of the i-th unit of a cell of any width.
 
     Args:    units: for each part of the state, a column of n, the right side; index: i, counted from 0 as torch does; inputs:
@@ -37,6 +39,11 @@ class UnitEquations:
     index: Symbol
     inputs: tuple[Any, ...]
     unread: tuple[MatrixSymbol, ...] = ()
+
+    def _rows(self) -> Iterable[tuple[str, Cells]]:
+        following = (Eq(Symbol(f"{unit}'_{self.index}"), right, evaluate=False) for unit, right in self.units.items())
+        yield f"unit {self.index}, from 0 on", list(following)
+        yield "not read", self.unread
 
 
 x, h, c = (MatrixSymbol(name, size, 1) for name, size in (("x", m), ("h", n), ("c", n)))

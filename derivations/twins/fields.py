@@ -13,13 +13,14 @@ that computes: these are a second reading of the same pages.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import sympy
 from sympy import Abs, Basic, Derivative, Eq, Expr, ImmutableDenseMatrix, Symbol, diag, exp, log, tanh
 
 from derivations.prover import symbols
+from derivations.prover.notebook import Cells, Shown
 
 __all__ = [
     "SymbolicField",
@@ -41,7 +42,7 @@ Decay = Callable[[Expr], Expr]
 
 
 @dataclass(frozen=True)
-class _System(ABC):
+class _System(Shown, ABC):
     name: str
     source: str
     state: tuple[Expr, ...]
@@ -74,6 +75,10 @@ class _System(ABC):
         free = set(self.flow.free_symbols).union(*(left.free_symbols for left in self.left_sides))
         names = {u: name for u in free if (name := symbols.latex_name(u)) is not None}
         return " \\\\\n".join(sympy.latex(equation, symbol_names=names).replace(" = ", " &= ", 1) for equation in self)
+
+    def _rows(self) -> Iterable[tuple[str, Cells]]:
+        yield self.name, self.equations
+        yield "defined on", self.defined_on
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle\n\\begin{{aligned}}\n{self.latex()}\n\\end{{aligned}}$"

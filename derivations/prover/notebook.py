@@ -1,0 +1,94 @@
+r"""Results as notebooks show them: a table of labels and cells, in HTML with MathML, or in LaTeX.
+
+A cell is words, formulas one below the other, or both. Names may be a user's own: they are escaped in either writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from sympy import Basic, Eq
+
+from derivations.prover.formulas import Formula, written
+from derivations.prover.symbols import latex_text
+
+__all__ = ["COLOURS", "Cells", "Shown", "certificate_words", "counterexample_cells"]
+
+Cells = Sequence[str | Basic | Formula]
+# Readable on white and on black.
+COLOURS = {True: "#2a9d54", False: "#d1495b", None: "#8a8a8a"}
+LEFT = "text-align:left;vertical-align:top;padding:0.2em 1em 0.2em 0"
+
+
+class Shown:
+    """What shows itself as a table; a class gives `_rows`, and a colour for its first cell if it is a verdict."""
+
+    def _rows(self) -> Iterable[tuple[str, Cells]]:
+        raise NotImplementedError
+
+    def _colour(self) -> str:
+        return "inherit"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(self._html_rows())
+        return f'<table class="ctrnn" style="border-collapse:collapse"><tbody>{rows}</tbody></table>'
+
+    def _html_rows(self) -> Iterator[str]:
+        for place, (label, cells) in enumerate(row for row in self._rows() if row[1]):
+            colour = f";color:{self._colour()}" if place == 0 else ""
+            lines = "".join(f'<div style="margin:0.2em 0">{_html(cell)}</div>' for cell in cells)
+            head = f'<th scope="row" style="{LEFT};white-space:nowrap">{escape(label)}</th>'
+            yield f'<tr>{head}<td style="{LEFT}{colour}">{lines}</td></tr>'
+
+    def _repr_latex_(self) -> str:
+        lines = [
+            rf"\text{{{latex_text(label if place == 0 else '')}}} & {_latex(cell)}"
+            for label, cells in self._rows()
+            for place, cell in enumerate(cells)
+        ]
+        body = " \\\\\n".join(lines)
+        return f"$\\displaystyle\n\\begin{{array}}{{ll}}\n{body}\n\\end{{array}}$"
+
+
+def _html(cell: str | Basic | Formula) -> str:
+    if isinstance(cell, str):
+        return escape(cell)
+    formula = cell if isinstance(cell, Formula) else written(cell)
+    if formula.mathml:
+        return f'<math displaystyle="true">{formula.mathml}</math>'
+    return f"<code>{escape(f'{cell.lhs} = {cell.rhs}' if isinstance(cell, Eq) else formula.text)}</code>"
+
+
+def _latex(cell: str | Basic | Formula) -> str:
+    if isinstance(cell, str):
+        return rf"\text{{{latex_text(cell)}}}"
+    formula = cell if isinstance(cell, Formula) else written(cell)
+    return formula.latex or rf"\texttt{{{latex_text(formula.text)}}}"
+
+
+def counterexample_cells(numbers: Mapping[Any, Any] | None) -> Cells:
+    """Letters and their numbers, as equations."""
+    pairs = (numbers or {}).items()
+    return [
+        Eq(u, value, evaluate=False) if isinstance(u, Basic) and isinstance(value, Basic) else f"{u} = {value}"
+        for u, value in pairs
+    ]
+
+
+def certificate_words(certificate: Any) -> Cells:
+    """How many certificates there are, and how many lines they have."""
+    count, lines = _count(certificate)
+    return [f"{count} certificate{'s' * (count != 1)}, {lines} line{'s' * (lines != 1)}"] if count else []
+
+
+def _count(x: Any) -> tuple[int, int]:
+    if isinstance(x, Mapping):
+        inner = [_count(value) for value in x.values()]
+        own = (int("rule" in x), sum(len(x[name]) for name in ("generators", "lines") if name in x))
+        return own[0] + sum(c for c, _ in inner), own[1] + sum(n for _, n in inner)
+    if isinstance(x, tuple | list):
+        inner = [_count(part) for part in x]
+        return sum(c for c, _ in inner), sum(n for _, n in inner)
+    return 0, 0
