@@ -190,7 +190,7 @@ def decided(entry: Entry) -> Claim:
 
 def _certificates(of: str, statements: Iterable[Statement], found: Iterable[Verdict]) -> tuple[Any, ...]:
     pairs = zip(statements, found, strict=True)
-    return tuple({"of": of, "kind": s.kind, "holds": v.holds, "steps": v.certificate} for s, v in pairs)
+    return tuple({"of": of, "kind": s.kind, "holds": v.holds, "says": s.says(), "steps": v.certificate} for s, v in pairs)
 
 
 def flips(entry: Entry) -> bool:

@@ -9,12 +9,11 @@ from typing import Any
 from flint import acb, arb, fmpq
 from sympy import Expr, Float, Rational
 
-from derivations.checker.definedness import ALLOWED
 from derivations.checker.numbers import HOLDS, differs
 from derivations.checker.quotients import Facts, NotShown
-from derivations.checker.terms import BINDERS, ONE, ZERO, Term, add, divide, parts, taken
+from derivations.checker.terms import BINDERS, Term, parts, taken
 
-__all__ = ["TRIALS", "as_sympy", "free_quantities", "guarded", "on_the_surface", "random_numbers", "refuted"]
+__all__ = ["TRIALS", "as_sympy", "free_quantities", "on_the_surface", "random_numbers", "refuted"]
 
 TRIALS = 40
 # Small numbers first: a counterexample is for reading.
@@ -77,14 +76,6 @@ def _drawn(dice: random.Random, trial: int) -> fmpq:
     if trial >= 12 and trial % 5 == 4:
         return fmpq(dice.randint(-1000, 1000))
     return dice.choice(SMALL) if trial < 12 else fmpq(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))
-
-
-def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:
-    """The term, undefined where a condition is false."""
-    nowhere = divide(ONE, ZERO)
-    return add(
-        term, *(("piece", u, *(ZERO if s in ALLOWED[relation] else nowhere for s in (-1, 0, 1))) for relation, u in conditions)
-    )
 
 
 def refuted(lhs: Term, rhs: Term, facts: Facts, trials: Iterable[int] = range(TRIALS)) -> tuple[dict[Term, fmpq], Any] | None:

@@ -8,39 +8,58 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from flint import fmpq
 from scipy import stats
 from sympy import Basic, Expr, Float, Rational, Symbol
 
+from derivations.checker.statements.comparisons import is_true
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
-__all__ = ["Every", "Measured"]
+__all__ = ["Cases", "Every", "Measured"]
+
+
+Cases = Iterable[tuple[Mapping[str, Any], tuple[Any, str, Any]]]
 
 
 @dataclass(frozen=True)
 class Every:
-    r"""All cases of a finite set, each computed: a proof for these cases, and said to be for no more.
+    r"""All cases of a finite set, each a comparison: a proof for these cases, and said to be for no more.
 
-    Args:    words: which cases; cases: gives (case as numbers by name, whether it is as claimed), one at a time; shown:
-             the formula that each case checks.
+    Args:    words: which cases; cases: gives (case as numbers by name, the comparison that is claimed of it, as
+             (found, "<=", bound)), one at a time; relations, and what they compare, are those of `is_true`.
     Source:  this project.
     """
 
     words: str
-    cases: Callable[[], Iterable[tuple[Mapping[str, Any], bool]]]
-    shown: Basic | None = None
+    cases: Callable[[], Cases]
     kind = "enumeration"
 
     def formulas(self) -> tuple[Basic, ...]:
-        return () if self.shown is None else (self.shown,)
+        return ()
+
+    def says(self) -> dict[str, Any]:
+        return {"kind": "cases", "comparisons": [_as_data(comparison) for _, comparison in self.cases()]}
 
     def decide(self) -> Verdict:
-        start, n = perf_counter(), 0
-        for n, (case, right) in enumerate(self.cases(), 1):
-            if not right:
-                found = {Symbol(name): value for name, value in case.items()}
-                return Verdict(FAILS, perf_counter() - start, f"case {n} of {self.words} is otherwise", found)
-        word = HOLDS if n else UNDECIDED
-        return Verdict(word, perf_counter() - start, f"all {n} cases: {self.words}")
+        start = perf_counter()
+        seen: list[Any] = []
+        certificate = ({"rule": "cases", "comparisons": seen},)
+        for n, (case, comparison) in enumerate(self.cases(), 1):
+            seen.append(_as_data(comparison))
+            if not is_true(seen[-1]):
+                found, evidence = {Symbol(name): value for name, value in case.items()}, f"case {n} of {self.words} is otherwise"
+                return Verdict(FAILS, perf_counter() - start, evidence, found, certificate=certificate)
+        word = HOLDS if seen else UNDECIDED
+        return Verdict(word, perf_counter() - start, f"all {len(seen)} cases: {self.words}", certificate=certificate)
+
+
+def _as_data(x: Any) -> Any:
+    """Numbers as the checker has them."""
+    if isinstance(x, Rational):
+        return int(x) if x.q == 1 else fmpq(int(x.p), int(x.q))
+    if isinstance(x, set | frozenset):
+        return tuple(sorted(map(_as_data, x)))
+    return tuple(map(_as_data, x)) if isinstance(x, tuple | list) else x
 
 
 @dataclass(frozen=True)
@@ -62,11 +81,13 @@ class Measured:
     n: int = 100_000
     significance: Rational = field(default_factory=lambda: Rational(1, 1000))
     seed: int = 0
-    shown: Basic | None = None
     kind = "statistics"
 
     def formulas(self) -> tuple[Basic, ...]:
-        return () if self.shown is None else (self.shown,)
+        return ()
+
+    def says(self) -> None:
+        return None
 
     def decide(self) -> Verdict:
         start = perf_counter()

@@ -7,8 +7,8 @@ otherwise          it is undecided, which is never a yes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -17,10 +17,10 @@ from sympy import Basic, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 from derivations.certificates.equality import constant_gap, prove_equal
 from derivations.certificates.numbers import TRIALS, as_sympy, on_the_surface, refuted
 from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.terms import Term, add, number, taken
+from derivations.checker.terms import Term, add, number, substitute, taken
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 
-__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column"]
+__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "says"]
 
 TRIALS_BEFORE = 4
 # What stands in a counterexample when there are no letters to give numbers to.
@@ -33,7 +33,8 @@ class Identity:
 
     Args:    name: a few words, unique; source: stem of the literature file, or "this project"; statement: what it says,
              in words; lhs, rhs: expressions or matrices of one shape, without floats; assumptions: in words. What is
-             assumed is carried by the letters themselves (`alpha` is positive); label: where it stands, as "eq. 5".
+             assumed is carried by the letters themselves (`alpha` is positive); label: where it stands, as "eq. 5"; where:
+             what letters and values of functions stand for, put in by the checker and not by SymPy.
     Raises:  TypeError for what is not SymPy's, ValueError for floats and for matrices of different shapes.
     Source:  this project.
     """
@@ -45,6 +46,7 @@ class Identity:
     rhs: Expr | MatrixBase
     assumptions: tuple[str, ...] = ()
     label: str = ""
+    where: Mapping[Expr, Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side, value in (("lhs", self.lhs), ("rhs", self.rhs)):
@@ -73,17 +75,39 @@ def check(identity: Identity) -> Verdict:
              assumptions do not say of that.
     Source:  this project.
     """
-    start, reading, pairs, unread = perf_counter(), Reading(), [], []
-    for n, (left, right) in enumerate(zip(_entries(identity.lhs), _entries(identity.rhs), strict=True), 1):
-        try:
-            pairs.append((taken(reading.term(left)), taken(reading.term(right))))
-        except (Unreadable, ValueError) as unknown:
-            unread.append(f"entry {n}: {unknown} is not read by the checker")
-    found = check_terms(reading, pairs)
+    start, reading = perf_counter(), Reading()
+    pairs, unread = _read(identity, reading)
+    found = check_terms(reading, [pair for pair in pairs if pair is not None])
     if unread and found.holds is not False:
         return Verdict(UNDECIDED, perf_counter() - start, "; ".join(unread), statement=identity.statement)
     word = HOLDS_ASSUMING if identity.assumptions and found else found.verdict
     return replace(found, verdict=word, seconds=perf_counter() - start, statement=identity.statement)
+
+
+def says(identity: Identity) -> dict[str, Any]:
+    """The identity as the checker takes it; None in place of an entry that it does not read."""
+    reading = Reading()
+    pairs, _ = _read(identity, reading)
+    return {"kind": "equal", "pairs": pairs, "facts": reading.facts}
+
+
+def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] | None], list[str]]:
+    """The entries as pairs of terms, and what is not read."""
+    pairs: list[tuple[Term, Term] | None] = []
+    unread = []
+    try:
+        values = {reading.term(letter): reading.term(value) for letter, value in identity.where.items()}
+    except Unreadable as unknown:
+        return [None], [f"{unknown} is not read by the checker"]
+    for n, (left, right) in enumerate(zip(_entries(identity.lhs), _entries(identity.rhs), strict=True), 1):
+        try:
+            sides = (substitute(reading.term(side), values) for side in (left, right))
+            lhs, rhs = map(taken, sides)
+            pairs.append((lhs, rhs))
+        except (Unreadable, ValueError) as unknown:
+            pairs.append(None)
+            unread.append(f"entry {n}: {unknown} is not read by the checker")
+    return pairs, unread
 
 
 def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:

@@ -58,6 +58,18 @@ class Less:
         ]
         return (relation(self.lower, self.upper, evaluate=False), *bounds)
 
+    def says(self) -> dict[str, Any] | None:
+        reading = Reading()
+        try:
+            return {"kind": "less", **self._read(reading)}
+        except (Unreadable, ValueError):
+            return None
+
+    def _read(self, reading: Reading) -> dict[str, Any]:
+        lower, upper = taken(reading.term(S(self.lower))), taken(reading.term(S(self.upper)))
+        region = [(reading.term(x), reading.end(S(low)), reading.end(S(high))) for x, (low, high) in (self.region or {}).items()]
+        return {"lower": lower, "upper": upper, "strict": self.strict, "region": region, "facts": reading.facts}
+
     def decide(self) -> Verdict:
         start, reading = perf_counter(), Reading()
 
@@ -65,14 +77,11 @@ class Less:
             return Verdict(word, perf_counter() - start, evidence, **more)
 
         try:
-            lower, upper = taken(reading.term(S(self.lower))), taken(reading.term(S(self.upper)))
-            region = [
-                (reading.term(x), reading.end(S(low)), reading.end(S(high))) for x, (low, high) in (self.region or {}).items()
-            ]
+            claim = self._read(reading)
+            lower, upper, region = claim["lower"], claim["upper"], claim["region"]
             gap = add(upper, neg(lower)) if self.rewritten is None else reading.term(S(self.rewritten))
         except (Unreadable, ValueError) as unknown:
             return verdict(UNDECIDED, f"{unknown} is not read by the checker")
-        claim = {"lower": lower, "upper": upper, "strict": self.strict, "region": region, "facts": reading.facts}
         # A few points before the costly proof, which a wrong inequality should not have to wait for; the rest after it failed.
         found = self._refuted(lower, upper, region, reading, range(POINTS_BEFORE))
         proof = None if found else self._proof(lower, upper, gap, region, reading)

@@ -21,7 +21,7 @@ refute and never prove.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
@@ -29,13 +29,14 @@ from typing import Any, Protocol, TypeAlias
 from sympy import Basic, Derivative, Eq, Expr, Function, Limit, MatrixBase, Rational, S, Symbol, simplify
 
 from derivations.certificates.limits import find_coefficients, find_limit
-from derivations.certificates.numbers import as_sympy, guarded, refuted
+from derivations.certificates.numbers import as_sympy, refuted
 from derivations.certificates.reading import Reading, Unreadable
 from derivations.checker.limits import approach, coefficients, limit_conditions
 from derivations.checker.numbers import rounds
 from derivations.checker.quotients import NotShown
+from derivations.checker.statements.conclusions import guarded
 from derivations.checker.terms import INFINITY, ONE, ZERO, Term, taken
-from derivations.prover.identity import DIFFERENCE, Identity, check, check_terms, column
+from derivations.prover.identity import DIFFERENCE, Identity, check, check_terms, column, says
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 
 __all__ = ["Equal", "Expands", "Fails", "Rounds", "Solves", "Statement", "Tends"]
@@ -44,12 +45,16 @@ Side: TypeAlias = Expr | MatrixBase
 
 
 class Statement(Protocol):
-    """Something that can be decided: its kind in words, its formulas, and its verdict."""
+    """Something that can be decided: its kind in words, its formulas, what it says to the checker, and its verdict."""
 
     @property
     def kind(self) -> str: ...
 
     def formulas(self) -> tuple[Basic, ...]: ...
+
+    def says(self) -> dict[str, Any] | None:
+        """The statement as `concludes` takes it, read from its formulas and not from a proof; None if the checker has no rule."""
+        ...
 
     def decide(self) -> Verdict: ...
 
@@ -58,25 +63,30 @@ class Statement(Protocol):
 class Equal:
     r"""lhs = rhs, entry by entry where both are matrices; see `Identity`.
 
-    Args:    lhs, rhs: expressions or matrices of one shape, without floats; shown: what the page shows instead, where the
-             sides are long.
+    Args:    lhs, rhs: expressions or matrices of one shape, without floats; where: what letters in them stand for, so that
+             long parts of a formula have names.
     Source:  this project.
     """
 
     lhs: Side
     rhs: Side
-    shown: Basic | None = None
+    where: Mapping[Expr, Expr] = field(default_factory=dict)
     kind = "identity"
 
     def formulas(self) -> tuple[Basic, ...]:
-        if self.shown is not None:
-            return (self.shown,)
         pairs = zip(*map(_entries, (self.lhs, self.rhs)), strict=True)
         # Where SymPy has made both sides one letter or number, there is nothing left to read.
-        return tuple(Eq(left, right, evaluate=False) for left, right in pairs if left != right or not left.is_Atom)
+        sides = (pair for pair in pairs if pair[0] != pair[1] or not pair[0].is_Atom)
+        return tuple(Eq(left, right, evaluate=False) for left, right in (*sides, *self.where.items()))
+
+    def says(self) -> dict[str, Any]:
+        return says(self._identity())
 
     def decide(self) -> Verdict:
-        return check(Identity("", "", "", self.lhs, self.rhs))
+        return check(self._identity())
+
+    def _identity(self) -> Identity:
+        return Identity("", "", "", self.lhs, self.rhs, where=self.where)
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,19 @@ class Tends:
     def formulas(self) -> tuple[Basic, ...]:
         return (Eq(Limit(self.expression, self.variable, self.point, self.direction), self.value, evaluate=False),)
 
+    def says(self) -> dict[str, Any] | None:
+        reading = Reading()
+        try:
+            term, x, point, value = self._read(reading)
+        except (Unreadable, ValueError):
+            return None
+        return {"kind": "limit", "term": term, "letter": x, "point": point, "sides": self.direction, "value": value,
+                "facts": reading.facts}  # fmt: skip
+
+    def _read(self, reading: Reading) -> tuple[Term, Term, Term, Term]:
+        term, x = taken(reading.term(S(self.expression))), reading.term(self.variable)
+        return term, x, reading.end(S(self.point)), reading.end(S(self.value))
+
     def decide(self) -> Verdict:
         start, reading = perf_counter(), Reading()
 
@@ -109,8 +132,7 @@ class Tends:
             return Verdict(word, perf_counter() - start, evidence, **more)
 
         try:
-            term, x = taken(reading.term(S(self.expression))), reading.term(self.variable)
-            point, value = reading.end(S(self.point)), reading.end(S(self.value))
+            term, x, point, value = self._read(reading)
         except (Unreadable, ValueError) as unknown:
             return verdict(UNDECIDED, f"{unknown} is not read by the checker")
         certificates: list[dict[str, Any]] = []
@@ -178,11 +200,22 @@ class Expands:
         rest = Function("O")((self.variable - self.point) ** self.order)
         return (Eq(self.expression, self.terms + rest, evaluate=False),)
 
+    def says(self) -> dict[str, Any] | None:
+        reading = Reading()
+        try:
+            sides, x, point = self._read(reading)
+        except (Unreadable, ValueError):
+            return None
+        return {"kind": "series", "sides": sides, "letter": x, "point": point, "order": self.order, "facts": reading.facts}
+
+    def _read(self, reading: Reading) -> tuple[tuple[Term, ...], Term, Term]:
+        sides = tuple(taken(reading.term(S(side))) for side in (self.expression, self.terms))
+        return sides, reading.term(self.variable), reading.term(S(self.point))
+
     def decide(self) -> Verdict:
         start, reading = perf_counter(), Reading()
         try:
-            sides = [taken(reading.term(S(side))) for side in (self.expression, self.terms)]
-            x, point = reading.term(self.variable), reading.term(S(self.point))
+            sides, x, point = self._read(reading)
         except (Unreadable, ValueError) as unknown:
             return Verdict(UNDECIDED, perf_counter() - start, f"{unknown} is not read by the checker")
         certificates: list[dict[str, Any]] = []
@@ -233,18 +266,28 @@ class Solves:
     def formulas(self) -> tuple[Basic, ...]:
         return (*self.equations, *(Eq(h, value, evaluate=False) for h, value in self.path.items()))
 
+    def says(self) -> dict[str, Any] | None:
+        identity = self._put_in()
+        return None if self._is_left_in(identity) else says(identity)
+
     def decide(self) -> Verdict:
-        start = perf_counter()
+        start, identity = perf_counter(), self._put_in()
+        if self._is_left_in(identity):
+            return Verdict(UNDECIDED, perf_counter() - start, "the equations hold the path at another time")
+        before = "put into the equation" + ("" if self.initial is None else " and the start") + "; "
+        return _within(start, check(identity), before)
+
+    def _put_in(self) -> Identity:
         sides = [(self._on_path(e.lhs), self._on_path(e.rhs)) for e in self.equations]
         if self.initial is not None:
             t0, values = self.initial
             (t,) = {e.lhs.variables[0] for e in self.equations if isinstance(e.lhs, Derivative)}
             sides += [(self.path[h].subs(t, t0), value) for h, value in values.items()]
         lhs, rhs = zip(*sides, strict=True)
-        if any(S(side).has(*(h.func for h in self.path)) for side in (*lhs, *rhs)):
-            return Verdict(UNDECIDED, perf_counter() - start, "the equations hold the path at another time")
-        verdict = check(Identity("", "", "", column(*lhs), column(*rhs)))
-        return _within(start, verdict, "put into the equation" + ("" if self.initial is None else " and the start") + "; ")
+        return Identity("", "", "", column(*lhs), column(*rhs))
+
+    def _is_left_in(self, identity: Identity) -> bool:
+        return any(side.has(*(h.func for h in self.path)) for side in (identity.lhs, identity.rhs))
 
     def _on_path(self, side: Expr) -> Expr:
         return side.subs(dict(self.path))
@@ -267,20 +310,28 @@ class Rounds:
     def formulas(self) -> tuple[Basic, ...]:
         return (Eq(self.value, Symbol(self.printed), evaluate=False),)
 
-    def decide(self) -> Verdict:
-        start, reading = perf_counter(), Reading()
-        digits = Decimal(self.printed).as_tuple()
-        unit = Rational(10) ** int(digits.exponent)
-        margin = unit / 2 if self.within is None else self.within
-        certificate: dict[str, Any] = {"rule": "rounds"}
+    def says(self) -> dict[str, Any] | None:
         try:
-            value = reading.term(S(self.value))
-            low, high = (reading.term(Rational(self.printed) + sign * margin) for sign in (-1, 1))
-            certificate |= {"value": value, "low": low, "high": high}
-            right = rounds(value, low, high)
-            # A tie goes away from 0, or to the even digit: neither prints an odd digit for what is half a unit beyond it.
-            beyond = low if digits.sign else high
-            if right and self.within is None and digits.digits[-1] % 2 and rounds(value, beyond, beyond):
+            return self._read()
+        except Unreadable:
+            return None
+
+    def _read(self) -> dict[str, Any]:
+        reading, digits = Reading(), Decimal(self.printed).as_tuple()
+        margin = Rational(10) ** int(digits.exponent) / 2 if self.within is None else self.within
+        low, high = (reading.term(Rational(self.printed) + sign * margin) for sign in (-1, 1))
+        # A tie goes away from 0, or to the even digit: neither prints an odd digit for what is half a unit beyond it.
+        beyond = (low if digits.sign else high) if self.within is None and digits.digits[-1] % 2 else None
+        return {"kind": "rounds", "value": reading.term(S(self.value)), "low": low, "high": high, "beyond": beyond}
+
+    def decide(self) -> Verdict:
+        start = perf_counter()
+        try:
+            read = self._read()
+            value, beyond = read["value"], read["beyond"]
+            certificate = {"rule": "rounds", "value": value, "low": read["low"], "high": read["high"]}
+            right = rounds(value, read["low"], read["high"])
+            if right and beyond is not None and rounds(value, beyond, beyond):
                 certificate |= {"low": beyond, "high": beyond}
                 return Verdict(FAILS, perf_counter() - start, f"the number is {self.value}, half a unit beyond {self.printed}",
                                {Symbol("number"): self.value}, certificate=({**certificate, "right": True},))  # fmt: skip
@@ -309,6 +360,10 @@ class Fails:
 
     def formulas(self) -> tuple[Basic, ...]:
         return tuple(Function("not")(formula) if isinstance(formula, Expr) else ~formula for formula in self.statement.formulas())
+
+    def says(self) -> dict[str, Any] | None:
+        inner = self.statement.says()
+        return None if inner is None else {"kind": "not", "of": inner}
 
     def decide(self) -> Verdict:
         inner = self.statement.decide()

@@ -7,9 +7,8 @@ r = sigma(b)                      b = -log(1/r - 1); for r = 1/50 that is -log 4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
-from typing import Any
 
 from sympy import Eq, Expr, Function, Rational, S, Sum, Symbol, exp, floor, log, oo, tanh
 
@@ -17,7 +16,7 @@ from derivations.argument.clocks import change_of_time, right_sides
 from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Rounds, Tends
@@ -90,9 +89,9 @@ def floored(word: str, slowness: int) -> str:
 
 
 def same(what: str, *pairs: tuple[str, str]) -> Every:
-    def cases() -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def cases() -> Cases:
         for found, printed in pairs:
-            yield {"found": found, "printed": printed}, found == printed
+            yield {"found": found, "printed": printed}, (found, "=", printed)
 
     return Every(what, cases)
 
@@ -134,7 +133,7 @@ def words() -> Iterator[Entry]:
             "It is one read at whole times: it never runs back, and from one t to the next it goes on by 0 or 1, so that "
             "letters are repeated and none is left out. A warping of the paper, increasing and differentiable, is a t.",
             (Less(S.Zero, place + a, True, within), Less(place + a, S(2), True, within),
-             Every("a = p/q, 1 <= p <= q <= 8, t < 64", lambda: increments(lambda p, q: p <= q, (0, 1)))),
+             Every("a = p/q, 1 <= p <= q <= 8, t < 64", lambda: increments(lambda p, q: p <= q, {0, 1}))),
         ),
         remark="a t = k + f with 0 <= f < 1: the next floor is k + floor(f + a), and f + a < 2; for a above 1 letters are "
                "lost",
@@ -154,20 +153,21 @@ def words() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def found_once(given: str, wanted: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
+def found_once(given: str, wanted: str) -> Cases:
     """How often the input, and the input with the target, come up among all repeats of hellot."""
     everything = list(product(range(1, 5), repeat=6))
     inputs = [repeats for repeats in everything if played("hellot", repeats) == given]
     both = [repeats for repeats in inputs if played("_hello", repeats) == wanted]
-    yield {"repeats with this input": len(inputs)}, len(inputs) == 2
-    yield {"of these with this target": len(both)}, len(both) == 1
+    yield {"repeats with this input": len(inputs)}, (len(inputs), "=", 2)
+    yield {"of these with this target": len(both)}, (len(both), "=", 1)
 
 
-def increments(is_meant: Callable[[int, int], bool], allowed: tuple[int, ...]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+def increments(is_meant: Callable[[int, int], bool], allowed: set[int]) -> Cases:
     for q in range(1, 9):
         for p in range(1, 2 * q + 1):
             if is_meant(p, q):
-                yield {"p": p, "q": q}, all((n + 1) * p // q - n * p // q in allowed for n in range(64))
+                found = {(n + 1) * p // q - n * p // q for n in range(64)}
+                yield {"p": p, "q": q}, (found | allowed, "=", allowed)
 
 
 def derivation() -> Iterator[Entry]:

@@ -8,7 +8,7 @@ N units, d edges into each, A symbols, T times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain, product
 from typing import Any
 
@@ -16,7 +16,7 @@ from sympy import Expr, S, Symbol, diff, eye, oo
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Tends
@@ -25,7 +25,6 @@ from derivations.texts.ollivier_networks import PAPER, activities, log_pi, proba
 
 __all__ = ["entries"]
 
-Cases = Iterator[tuple[Mapping[str, Any], bool]]
 N, d, A, T = (Symbol(name, positive=True) for name in "NdAT")
 
 
@@ -158,21 +157,22 @@ def transition_weights() -> Iterator[Entry]:
     """The dampening of (26)."""
     m1, m2 = Symbol("m_1", positive=True), Symbol("m_2", positive=True)
 
-    def terms(of: Callable[[int, int], bool]) -> Callable[[], Cases]:
+    def terms(of: Callable[[list[int]], Any]) -> Callable[[], Cases]:
         def cases() -> Cases:
             for word in product(range(3), repeat=4):
                 counts = [word.count(y) for y in range(3)]
-                yield {f"n_{y}": n for y, n in enumerate(counts)}, all(of(n, sum(counts)) for n in counts)
+                yield {f"n_{y}": n for y, n in enumerate(counts)}, of(counts)
 
         return cases
 
     yield Entry(
         PAPER, "sec. 2, dampening, small", "epsilon = 1 is small compared to the T terms in the sum making up the matrix (26).",
-        (Every("words of 4 of three symbols, a term for each time", terms(lambda n, T: n == T)), Less(S.One, m1 + m2)),
+        (Every("words of 4 of three symbols, a term for each time", terms(lambda n: (n, "=", [sum(n)] * 3))),
+         Less(S.One, m1 + m2)),
         correction=Correction(
             "The matrix of a symbol has a term for each time that the symbol was read, so all together have T. They are of the "
             "size of the moduli, 0 at startup and small where training succeeds: epsilon = 1 is small if these are not.",
-            (Every("words of 4 of three symbols, T terms for all of them", terms(lambda n, T: 0 <= n <= T)),
+            (Every("words of 4 of three symbols, T terms for all of them", terms(lambda n: (max(n), "<=", sum(n)))),
              Less(S.Zero, m1 + m2, True), Tends(m1, m1, 0, S.Zero))),
         remark="m_1 + m_2 is the entry of unit 0 for a symbol read twice",
         quote=r"we use \varepsilon=1 which is small compared to the T terms in the sum making up \tilde{M}",
@@ -182,7 +182,7 @@ def transition_weights() -> Iterator[Entry]:
 def graphs() -> Iterator[Entry]:
     """The random graph of the initialization."""
 
-    def degrees(right: Callable[[list[int]], bool]) -> Callable[[], Cases]:
+    def degrees(right: Callable[[list[int]], Any]) -> Callable[[], Cases]:
         """All graphs of 3 units with two edges from each, one of them its loop: the edges into each unit."""
 
         def cases() -> Cases:
@@ -194,11 +194,11 @@ def graphs() -> Iterator[Entry]:
 
     yield Entry(
         PAPER, "sec. 2, edges", "With d distinct edges from each unit, d is the maximum number of edges into a unit.",
-        (Every("graphs of 3 units, d = 2", degrees(lambda into: max(into) == 2)),),
+        (Every("graphs of 3 units, d = 2", degrees(lambda into: (max(into), "=", 2))),),
         correction=Correction(
             "It is the mean. The squares of the d_j edges into unit j, which the matrices have, sum to N d^2 or more.",
-            (Every("graphs of 3 units, d = 2, their mean", degrees(lambda into: sum(into) == 6)),
-             Every("graphs of 3 units, d = 2, squares", degrees(lambda into: sum(n**2 for n in into) >= 12)))),
+            (Every("graphs of 3 units, d = 2, their mean", degrees(lambda into: (sum(into), "=", 6))),
+             Every("graphs of 3 units, d = 2, squares", degrees(lambda into: (12, "<=", sum(n**2 for n in into)))))),
         remark="the initialization draws d edges from each unit i, the costs count d edges i -> j into a unit j",
         quote=r"and d the maximum number of edges i\to j per unit j in the network",
     )  # fmt: skip
@@ -240,7 +240,8 @@ def costs() -> Iterator[Entry]:
             for sizes in product((5, 9), (1, 5), (2, 11), (11, 23)):
                 number = quantities(*sizes)[name]
                 case = dict(zip("NdAT", sizes, strict=True))
-                yield {**case, "products": number}, number <= bound.subs({Symbol(k, positive=True): v for k, v in case.items()})
+                most = bound.subs({Symbol(k, positive=True): v for k, v in case.items()})
+                yield {**case, "products": number}, (number, "<=", most)
 
         return cases
 
@@ -257,7 +258,7 @@ def costs() -> Iterator[Entry]:
         def cases() -> Cases:
             for n, symbols in product(range(1, 5), repeat=2):
                 matrices = {(j, y) for j in range(1, n + 1) for y in range(symbols)}
-                yield {"N": n, "A": symbols, "matrices": len(matrices)}, len(matrices) == right(n, symbols)
+                yield {"N": n, "A": symbols, "matrices": len(matrices)}, (len(matrices), "=", right(n, symbols))
 
         return cases
 
@@ -315,7 +316,7 @@ def overall() -> Iterator[Entry]:
         def cases() -> Cases:
             for edges in range(1, 8):
                 pairs = {(i, k) for i in range(edges + 1) for k in range(i, edges + 1) if all_pairs or i in (0, k)}
-                yield {"d": edges, "terms": len(pairs)}, len(pairs) == 2 * edges + 1
+                yield {"d": edges, "terms": len(pairs)}, (len(pairs), "=", 2 * edges + 1)
 
         return cases
 

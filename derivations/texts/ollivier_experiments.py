@@ -8,15 +8,14 @@ mixing with 1/(t + 2) at most log2(T + 1) bits lost over T symbols
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from math import comb
-from typing import Any
 
 from sympy import Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Rounds, Tends
 
@@ -183,14 +182,15 @@ def music() -> Iterator[Entry]:
     bar = log2(len(RHYTHMS)) + mean * log2(3)
     shown = ("c", "fac", "gbgd", "ggg", "ecc")
 
-    def fits(bars: tuple[str, ...]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def fits(bars: tuple[str, ...]) -> Cases:
         for phase in range(8):
             agrees = all(set(bar) <= CHORDS[CYCLE[(phase + k) % 8]] for k, bar in enumerate(bars))
-            yield {"first_bar": Integer(phase + 1)}, agrees == (phase == 4)
+            yield {"first_bar": Integer(phase + 1)}, (int(agrees), "=", int(phase == 4))
 
-    def whole(length: Rational) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def whole(length: Rational) -> Cases:
         for k, values in enumerate(RHYTHMS.values()):
-            yield {"rhythm": Integer(k + 1), "length": sum(1 / S(v) for v in values)}, sum(1 / S(v) for v in values) == length
+            found = sum(1 / S(v) for v in values)
+            yield {"rhythm": Integer(k + 1), "length": found}, (found, "=", length)
 
     yield Entry(
         PAPER, "sec. 4, music, bits a bar",
@@ -226,21 +226,21 @@ def distant_xor() -> Iterator[Entry]:
         cells = line.partition("=")[0].replace("X", " X").replace("  X", " X").split()
         return [k for k, cell in enumerate(cells) if cell[0] == "X"], [int(cell[-1]) for cell in cells]
 
-    def two_marks(checked: tuple[str, ...]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def two_marks(checked: tuple[str, ...]) -> Cases:
         for k, line in enumerate(checked, 1):
             where, bits = marks(line)
-            yield {"line": Integer(k), "marks": Integer(len(where)), "bits": Integer(len(bits))}, len(where) == 2
+            yield {"line": Integer(k), "marks": Integer(len(where)), "bits": Integer(len(bits))}, (len(where), "=", 2)
 
-    def placed(checked: tuple[str, ...], whole: bool = False) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def placed(checked: tuple[str, ...], whole: bool = False) -> Cases:
         for k, line in enumerate(checked, 1):
             where, bits = marks(line)
             first, tenth = where[0], len(bits) if whole else Rational(len(bits), 10)
-            yield {"line": Integer(k), "first_mark": Integer(first), "tenth": tenth}, first < tenth
+            yield {"line": Integer(k), "first_mark": Integer(first), "tenth": tenth}, (first, "<", tenth)
 
-    def truth(checked: tuple[str, ...]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def truth(checked: tuple[str, ...]) -> Cases:
         for k, line in enumerate(checked, 1):
             where, bits = marks(line)
-            yield {"line": Integer(k)}, (bits[where[0]] + bits[where[1]]) % 2 == int(line[-1])
+            yield {"line": Integer(k)}, ((bits[where[0]] + bits[where[1]]) % 2, "=", int(line[-1]))
 
     yield Entry(
         PAPER, "sec. 4, XOR, two marks", "In Example 2, a typical sequence, two of the bits of each line are preceded by an X.",

@@ -7,23 +7,22 @@ hidden Markov model   pi(x) = sum_i a_i w_ix/sum_i a_i over its states, without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from random import Random
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sympy import Expr, Integer, Rational, S, Symbol, exp, log, oo
+from sympy import Expr, Integer, Rational, S, Subs, Symbol, exp, log, oo
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Fails, Tends
 from derivations.texts.ollivier_networks import PAPER
 
 __all__ = ["entries"]
 
-Cases = Iterator[tuple[Mapping[str, Any], bool]]
 eta = Symbol("eta", positive=True)
 
 
@@ -156,7 +155,7 @@ def agreeing(draw: Callable[[Random], tuple[Iterable[str], Rational]], start: St
     def cases() -> Cases:
         for seed in range(20):
             symbols, chance = draw(Random(seed))
-            yield {"seed": seed}, chance_of(symbols, start, step) == chance
+            yield {"seed": seed}, (chance_of(symbols, start, step), "=", chance)
 
     return cases
 
@@ -199,7 +198,7 @@ def examples() -> Iterator[Entry]:
                     visited = [0]
                     for _ in range(read(n)):
                         visited.append(moves[visited[-1]])
-                    yield {"states": n, "moves": moves}, len(set(visited)) < len(visited)
+                    yield {"states": n, "moves": moves}, (len(set(visited)), "<", len(visited))
 
         return cases
 
@@ -215,13 +214,17 @@ def examples() -> Iterator[Entry]:
     )  # fmt: skip
     bits = list(product((0, 1), repeat=2))
 
-    def covariance(result: Callable[[int, int], int]) -> Rational:
-        return Rational(sum(result(x, y) * x for x, y in bits), 4) - Rational(sum(result(x, y) for x, y in bits), 4) / 2
+    both, alone = Symbol("E[x z]", real=True), Symbol("E[z]", real=True)
+
+    def uncorrelated(result: Callable[[int, int], int]) -> Equal:
+        """The mean of x z is that of x, 1/2, times that of z."""
+        means = {both: sum(result(x, y) * x for x, y in bits), alone: sum(result(x, y) for x, y in bits)}
+        return Equal(both, alone / 2, {letter: Rational(total, 4) for letter, total in means.items()})
 
     yield Entry(
         PAPER, "intro., example 2, correlation", "The XOR of two random bits has no correlation with either of them.",
-        (Equal(covariance(lambda x, y: x ^ y), S.Zero),),
-        mutation=Mutation("XOR read as AND", Equal(covariance(lambda x, y: x & y), S.Zero)),
+        (uncorrelated(lambda x, y: x ^ y),),
+        mutation=Mutation("XOR read as AND", uncorrelated(lambda x, y: x & y)),
         remark="it is symmetric in the two bits",
         quote="Use of the XOR function prevents detecting a correlation between the XOR result and any one of the two arguments",
     )  # fmt: skip
@@ -255,7 +258,7 @@ def generative_models() -> Iterator[Entry]:
     unseen = {k1: a2, k2: -a1}
     yield Entry(
         PAPER, "sec. 1.2, positive definite", "The metrics M(theta) are symmetric positive-definite matrices.",
-        (Less(S.Zero, form.subs(unseen), True),),
+        (Less(S.Zero, Subs(form, (k1, k2), (a2, -a1)), True),),
         correction=Correction(
             "They are not negative: of one step the matrix has rank one, and with w_iy = 0, as at startup, it is 0. With the "
             "dampening they are positive definite.",

@@ -17,9 +17,7 @@ from itertools import chain, product
 from typing import Any
 
 from sympy import (
-    Eq,
     Expr,
-    Function,
     Integer,
     S,
     Symbol,
@@ -276,7 +274,7 @@ def divergences() -> Iterator[Entry]:
     right = sum((drawn(past) * (p[past] * ratio[past, "a"] + (1 - p[past]) * ratio[past, "b"]) for past in p), S.Zero)
     yield Entry(
         PAPER, "footnote 9", "D_1 is the sum over t of the mean, over pasts drawn from the model, of KL(pi_t | pi_t').",
-        (Equal(left, right, Eq(Symbol("D_1"), Function("Sum")(Function("E")(Function("KL")(Symbol("pi_t"), Symbol("pi_t'")))))),
+        (Equal(Symbol("D_1"), right, {Symbol("D_1"): left}),
          Equal(d1, kl("") + chance("u", "a", "") * kl("a") + chance("u", "b", "") * kl("b"))),
         mutation=Mutation("the past's probability left out",
                           Equal(d1, kl("") + kl("a") + kl("b"))),
@@ -463,9 +461,10 @@ def unfolded() -> Iterator[Entry]:
         quote=r"with only one training sequence the metric \left\|\hskip 0.5pt\delta\hskip-0.5pt\theta^{t}\right\| on each "
               r"individual \theta^{t} is only of rank one",
     )  # fmt: skip
+    metric = Matrix(3, 3, lambda i, k: Symbol(f"M_{{{i}{k}}}", real=True))
     yield Entry(
         PAPER, "footnote 10, short sequences", "For fewer times than parameters the sum has no inverse either.",
-        (Equal(two_steps.det(), S.Zero),),
+        (Equal(metric.det(), S.Zero, dict(zip(metric, two_steps, strict=True))),),
         mutation=Mutation("2 times read as 3 times", Equal((two_steps + weights[2] * long[2] * long[2].T).det(), S.Zero)),
         sizes="3 parameters, 2 steps",
         remark="what counts are the times at which the symbol of these parameters was read",

@@ -7,15 +7,14 @@ beta = -sqrt(alpha (alpha - mu))                              (77), so that mu =
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
-from typing import Any
 
 from sympy import Expr, Function, Rational, S, Symbol, diff, exp, log, oo, sqrt, tanh
 
 from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Rounds, Tends
@@ -48,10 +47,10 @@ def initialization() -> Iterator[Entry]:
     )  # fmt: skip
     line = "X0X1X0 1 1 0 1 0 1 1 1 0 1 0 1 0 0 1 0 0 1 0 0 1 0 0=1\n"
 
-    def predicted(symbols: str) -> Callable[[], Iterator[tuple[Mapping[str, Any], bool]]]:
+    def predicted(symbols: str) -> Callable[[], Cases]:
         """How often each symbol of Example 2 is to be predicted: right after an =."""
         after = [y for before, y in pairwise(line) if before == "="]
-        return lambda: (({f"times {y!r}": after.count(y)}, y in after) for y in symbols)
+        return lambda: (({f"times {y!r}": after.count(y)}, (y, "in", tuple(after))) for y in symbols)
 
     yield Entry(
         PAPER, "eq. 30, symbols not predicted", "w_0y = log nu_y is a starting value for every symbol y of the alphabet.",

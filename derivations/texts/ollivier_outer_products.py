@@ -6,15 +6,14 @@ RNNs                       the rho_ix of different symbols are orthogonal; only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain, product
-from typing import Any
 
-from sympy import Expr, Integer, S, Symbol, diag, eye, log, oo, zeros
+from sympy import Derivative, Expr, Integer, S, Symbol, diag, eye, log, oo, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Tends
 from derivations.texts.ollivier_unfolded import PAPER, UNITS, eta, real, symmetric, total, vector
@@ -160,7 +159,7 @@ def recurrent_networks() -> Iterator[Entry]:
     tau = {(i, j): Symbol(f"tau_{{{i}{j}}}", real=True) for i in UNITS for j in UNITS}
     a = {i: Symbol(f"a_{i}", real=True) for i in UNITS}
     V = {j: rho[j - 1] + total(tau[i, j] * a[i] for i in UNITS) for j in UNITS}
-    moved = {pair: V[1].diff(tau[pair]) * V[1].diff(rho[0]) for pair in tau}
+    moved = {pair: Derivative(V[1], tau[pair]) * Derivative(V[1], rho[0]) for pair in tau}
     yield Entry(
         PAPER, "sec. 3.4, RNNs, index", "For RNNs the transition parameters tau_ij have non-trivial scalar products with the "
                                         "input parameters rho_ix.",
@@ -204,7 +203,7 @@ def recurrent_networks() -> Iterator[Entry]:
     g_y, first, second = Symbol("g_y", real=True), Symbol("S_1", real=True), Symbol("S_2", real=True)
     eliminated = (g - first) / (below - second)
 
-    def counted() -> Iterator[tuple[Mapping[str, Any], bool]]:
+    def counted() -> Cases:
         for symbols, edges in product((2, 3, 5), (1, 2, 3)):
             steps = [
                 Matrix([*(int(k == t % symbols) for k in range(symbols)), *((t + 2) ** e for e in range(edges))])
@@ -214,7 +213,7 @@ def recurrent_networks() -> Iterator[Entry]:
             n = sum(1 for i in range(whole.rows) for k in range(i + 1) if whole[i, k] != 0)
             yield (
                 {"symbols": Integer(symbols), "edges": Integer(edges), "entries": Integer(n)},
-                n == entries_kept.subs({A: symbols, d: edges}),
+                (n, "=", entries_kept.subs({A: symbols, d: edges})),
             )
 
     yield Entry(

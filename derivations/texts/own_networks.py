@@ -7,10 +7,9 @@ k repeats with alpha/k    (1 - 1/k)^k -> 1/e at the rate 1/k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain, product
 from math import isqrt
-from typing import Any
 
 from sympy import Expr, Rational, S, Symbol, diff, exp, tanh
 
@@ -20,7 +19,7 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation
 from derivations.closure import RESCALING, Closes
 from derivations.prover import symbols
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.statements import Equal, Fails, Tends
 from derivations.twins import fields
@@ -32,7 +31,6 @@ OWN = "this project"
 r, t = symbols.r, symbols.t
 step = Symbol("step", real=True)
 h, c, x, w, u, b = (Symbol(name, real=True) for name in ("h", "c", "x", "w", "u", "b"))
-Cases = Iterator[tuple[Mapping[str, Any], bool]]
 
 
 def entries() -> Iterator[Entry]:
@@ -110,13 +108,12 @@ def stop_and_go() -> Iterator[Entry]:
         remark="while the clock stands the input and c are the same; h = o tanh(c) is computed anew from the last h",
     )  # fmt: skip
     glnn = fields.glnn()
-    blank = glnn.flow.subs(dict.fromkeys([*glnn.parameters["T_2"], *glnn.parameters["t_2"]], 0)).subs(
-        dict(zip(glnn.inputs, (0, 1), strict=True))
-    )
+    silent = dict.fromkeys([*glnn.parameters["T_2"], *glnn.parameters["t_2"]], S.Zero)
+    first, second = (dict(zip(glnn.inputs, one, strict=True)) for one in ((S.One, S.Zero), (S.Zero, S.One)))
     yield Entry(
         OWN, "result 10, GLNN, blank", "In a GLNN padding with a symbol of zero weights changes nothing, without any gate.",
-        (Equal(blank, column(0, 0)),), mutation=Mutation("the other symbol", Equal(glnn.flow.subs(dict(zip(glnn.inputs, (1, 0),
-         strict=True))), column(0, 0))),
+        (Equal(glnn.flow, column(0, 0), {**silent, **second}),),
+        mutation=Mutation("the other symbol", Equal(glnn.flow, column(0, 0), {**silent, **first})),
         remark="V + 0 is V in floating point too", sizes="2 units, 2 symbols",
     )  # fmt: skip
     rates = [Symbol("p_1", positive=True), Symbol("p_2", positive=True)]
@@ -142,7 +139,7 @@ def repeats(off: int) -> Callable[[], Cases]:
         for p, q, k in product(range(1, 7), range(1, 7), range(6)):
             counted = sum((p * n) // q == k for n in range(q * 7 + 1))
             formula = -(-(q * (k + 1)) // p) - -(-(q * k) // p) + off
-            yield {"p": p, "q": q, "k": k}, counted == formula
+            yield {"p": p, "q": q, "k": k}, (counted, "=", formula)
 
     return cases
 
@@ -154,7 +151,7 @@ def bent_repeats(off: int) -> Callable[[], Cases]:
         for m, k in product(range(1, 12), range(8)):
             counted = sum(t * t // m == k for t in range(m * 9))
             first, after = (isqrt(m * n - 1) + 1 if n else 0 for n in (k, k + 1))
-            yield {"m": m, "k": k}, counted == after - first + off
+            yield {"m": m, "k": k}, (counted, "=", after - first + off)
 
     return cases
 
@@ -165,8 +162,8 @@ def kept(most: int) -> Callable[[], Cases]:
     def cases() -> Cases:
         for rises in product(range(4), repeat=6):
             read = [sum(rises[:n]) for n in range(7)]
-            everything = set(read) == set(range(read[-1] + 1))
-            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, everything == (max(rises) <= most)
+            none_lost = (set(read), "=", set(range(read[-1] + 1)))
+            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, (none_lost, "=", (max(rises), "<=", most))
 
     return cases
 
@@ -185,12 +182,13 @@ def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Callable[[], C
             unwarped: list[tuple[int, ...]] = [()]
             for symbol in xs:
                 unwarped.append(cell(unwarped[-1], symbol))
-            state, read, right = unwarped[0], 0, True
+            state, read, reached, wanted = unwarped[0], 0, [], []
             for n, rise in enumerate(rises):
                 state = cell(state, xs[read]) if gate_of(rises, n) else state
                 read += rise
-                right = right and state == unwarped[read]
-            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, right
+                reached.append(state)
+                wanted.append(unwarped[read])
+            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, (reached, "=", wanted)
 
     return cases
 
@@ -228,7 +226,7 @@ def sampling() -> Iterator[Entry]:
             for left, right in product(product((1, 2, 3), repeat=2), repeat=2):
                 for n in range(min(sum(left), sum(right))):
                     if played(left)[: n + 1] == played(right)[: n + 1]:
-                        yield {"n": n, "left": left, "right": right}, speeds(left, n) == speeds(right, n)
+                        yield {"n": n, "left": left, "right": right}, (speeds(left, n), "=", speeds(right, n))
 
         return cases
 

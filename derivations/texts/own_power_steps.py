@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Derivative, Eq, Expr, Function, S, Symbol, log, oo
+from sympy import Derivative, Expr, Function, S, Symbol, log, oo
 
 from derivations.argument.leaky import free
 from derivations.argument.taylor import euler_step
@@ -72,15 +72,16 @@ def two_cycle() -> Iterator[Entry]:
     n, far = Symbol("n", positive=True), size(2 + u)
     cycle = (2 / g) ** (1 / r)
     slope = step(symbols.positive_h0).diff(symbols.positive_h0).subs(symbols.positive_h0, cycle)
+    rise = Function("step'")(cycle)
     yield Entry(
         OWN, "result 6, 2-cycle", "There is a 2-cycle at |h| = (2/g)^(1/r).",
-        (Equal(step(cycle), -cycle, Eq(named(cycle), -cycle)), Equal(step(-cycle), cycle, Eq(named(-cycle), cycle)),
+        (Equal(named(cycle), -cycle, {named(cycle): step(cycle)}), Equal(named(-cycle), cycle, {named(-cycle): step(-cycle)}),
          Fails(Equal(step(cycle), cycle))), RATES,
         Mutation("(2/g)^(1/r) read as (1/g)^(1/r)", Equal(step((1 / g) ** (1 / r)), -((1 / g) ** (1 / r)))),
     )  # fmt: skip
     yield Entry(
         OWN, "result 6, 2-cycle repels", "The 2-cycle repels: the slope of the step there is -(2 r + 1).",
-        (Equal(slope, -(2 * r + 1), Eq(Function("step'")(cycle), -(2 * r + 1))), Less(S.One, 2 * r + 1, True)), RATES,
+        (Equal(rise, -(2 * r + 1), {rise: slope}), Less(S.One, 2 * r + 1, True)), RATES,
         Mutation("2 r + 1 read as 2 r - 1", Equal(slope, -(2 * r - 1))), remark="new here",
     )  # fmt: skip
     yield Entry(
@@ -109,7 +110,7 @@ def gradient() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         OWN, "result 6, already", "That is already so where the step still shrinks: the threshold is below the 2-cycle.",
-        (Equal(g * threshold**r, 2 / (r + 1), Eq(g * h**r, 2 / (r + 1))), Less(2 / (r + 1), S(2), True)), RATES,
+        (Equal(g * h**r, 2 / (r + 1), {h: threshold}), Less(2 / (r + 1), S(2), True)), RATES,
         Mutation("2/(r + 1) read as 2 (r + 1)", Less(2 * (r + 1), S(2), True)),
         remark="compared by y = g |h|^r, which grows with |h|",
     )  # fmt: skip
@@ -129,7 +130,7 @@ def driven() -> Iterator[Entry]:
         OWN, "result 6, invariant interval",
         "[-1, 1] is invariant under |f| <= 1 iff alpha <= 1/(r + 1): then the step rises in h all the way to 1, which it maps to "
         "1 if f = 1; beyond, it turns at an h < 1, where it is above 1.",
-        (Equal(top.subs(h, 1), S.One, Eq(named(1), 1)), Equal(slope.subs(at), 1 - w / (1 + p)),
+        (Equal(named(1), S.One, {named(1): top.subs(h, 1)}), Equal(slope.subs(at), 1 - w / (1 + p)),
          Less(w / (1 + p), S.One, True, {w: (0, 1)}),
          Equal(Derivative(step(-h), h), -Derivative(step(h), h)), Equal(slope.subs(h, turn), S.Zero),
          Equal((top.subs(h, turn) - 1).subs(alpha, (1 + w) / (r + 1)), over),

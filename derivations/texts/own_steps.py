@@ -156,7 +156,7 @@ def calibration() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         OWN, "result 2, exact bias", "The bias for exactly T is log(e^(1/T) - 1): its gate leaves e^-1 after T steps.",
-        (Equal(T * softplus(exact_bias), S.One, Eq(sp(exact_bias), 1 / T)),
+        (Equal(T * sp(exact_bias), S.One, {sp(exact_bias): softplus(exact_bias)}),
          Equal((1 - sigma(exact_bias)) ** T, exp(-1))), ("T > 0",),
         Mutation("log(e^(1/T) - 1) read as -log(T - 1)", Equal(softplus(chrono_bias) * T, S.One)),
         remark="sp increases, so there is no other",
@@ -249,7 +249,7 @@ def frozen_stability() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         OWN, "result 3, 2-cycle", "At g = 2 there is a 2-cycle: h and 2 f - h, whatever h.",
-        (Equal(twice.subs(g, 2), h, Eq(step(step(h)), h)), Equal(once.subs(g, 2), 2 * f - h, Eq(step(h), 2 * f - h)),
+        (Equal(step(step(h)), h, {step(step(h)): twice.subs(g, 2)}), Equal(step(h), 2 * f - h, {step(h): once.subs(g, 2)}),
          Fails(Equal(once.subs(g, 2), h))), (FROZEN,),
         Mutation("g = 2 read as g = 3/2", Equal(twice.subs(g, Rational(3, 2)), h)),
     )  # fmt: skip

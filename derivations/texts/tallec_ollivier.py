@@ -10,11 +10,10 @@ is said of a unit of a network of any size, which is pulled to any function of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
-from sympy import Eq, Expr, Integral, Rational, S, Symbol, exp, oo, tanh
+from sympy import Derivative, Eq, Expr, Integral, Rational, S, Subs, Symbol, exp, oo, tanh
 
 from derivations.argument import clocks, gated, leaky
 from derivations.argument.clocks import change_of_time, right_sides
@@ -22,7 +21,7 @@ from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import Identity, column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Solves, Tends
@@ -196,14 +195,14 @@ def invariant_classes() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def one_step_in_two() -> Iterator[tuple[Mapping[str, Any], bool]]:
+def one_step_in_two() -> Cases:
     """a tanh(w h) + (1 - a) h twice against once with a = 3/4, w = 1, which keeps 1/4 of a large h and has slope 1 at 0."""
     once = Rational(3, 4)
     for kept in (Rational(1, 2), -Rational(1, 2)):
         for slope in (S.One, -S.One):
             a = 1 - kept
             w = (slope - kept) / a
-            yield {"alpha": a, "weight": w}, a * w**3 * slope * (1 + slope**2) != once
+            yield {"alpha": a, "weight": w}, (a * w**3 * slope * (1 + slope**2), "!=", once)
 
 
 def warping() -> Iterator[Entry]:
@@ -252,7 +251,7 @@ def warping() -> Iterator[Entry]:
     p, q = Symbol("p", real=True), Symbol("q", positive=True)
     yield Entry(
         PAPER, "footnote 4, positive", "A clock that increases has a positive speed, at t = 1 too: c(t) = 1 + (t - 1)^3.",
-        (Less(S.Zero, (1 + (t - 1) ** 3).diff(t).subs(t, 1), True),),
+        (Less(S.Zero, Subs(Derivative(1 + (t - 1) ** 3, t), t, 1), True),),
         reading=Correction(
             "g >= 0: an increasing differentiable clock may stand still for a moment, as this one does at t = 1 and nowhere "
             "turns back.",
@@ -282,10 +281,11 @@ def learned_speed() -> Iterator[Entry]:
         leaky.candidate(plain, i).subs(plain.parameters["b"][i], c.diff(t) * plain.parameters["b"][i]) - unit
         for i, unit in enumerate(plain.state)
     ))  # fmt: skip
+    speed = Symbol("c'", positive=True)
     yield Entry(
         PAPER, "footnote 6", "The weights (Wx, Wh, b) are the same for h(t) in (3) and h(c(t)) in (6).",
-        (Equal(warped / c.diff(t), plain.flow),
-         Equal(right_sides(change_of_time(any_unit(), c)) / c.diff(t), right_sides(any_unit()))),
+        (Equal(warped / speed, plain.flow, {speed: c.diff(t)}),
+         Equal(right_sides(change_of_time(any_unit(), c)) / speed, right_sides(any_unit()), {speed: c.diff(t)})),
         ("c' > 0",), Mutation("c' taken into the weights", Equal(warped, biased)),
         quote=r"the weights $(W_x, W_h, b)$ are the same for $h(t)$ in (3) and $h(c(t))$ in (6)",
     )  # fmt: skip

@@ -27,7 +27,7 @@ def entries() -> Iterator[Entry]:
 
 
 def agree(what: str, *pairs: tuple[str, str]) -> Every:
-    return Every(what, lambda: (({"text": text, "caption": caption}, text == caption) for text, caption in pairs))
+    return Every(what, lambda: (({"text": text, "caption": caption}, (text, "=", caption)) for text, caption in pairs))
 
 
 def generalization() -> Iterator[Entry]:

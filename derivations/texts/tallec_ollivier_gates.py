@@ -164,12 +164,12 @@ def discrete_time() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 1, blanks", "Interspersing data with blanks stretches time: on some clock hello reads h_e_l_l_o_.",
-        (Every("characters of h_e_l_l_o_: in hello", lambda: (({"character": k}, k in "hello") for k in "h_e_l_l_o_")),),
+        (Every("characters of h_e_l_l_o_: in hello", lambda: (({"character": k}, (k, "in", "hello")) for k in "h_e_l_l_o_")),),
         reading=Correction(
             "Of data that have blanks: h_e_l_l_o_ read as h__e__l__l__o__, its gaps twice as long. A warping repeats what "
             "is there and puts in nothing new; a gate that is 0 at blanks holds the state at either.",
             (Every("characters of h__e__l__l__o__: in h_e_l_l_o_",
-                   lambda: (({"character": k}, k in "h_e_l_l_o_") for k in "h__e__l__l__o__")), Equal(moved(S.Zero), h)),
+                   lambda: (({"character": k}, (k, "in", "h_e_l_l_o_")) for k in "h__e__l__l__o__")), Equal(moved(S.Zero), h)),
         ),
         quote="time warpings that stretch time (such as interspersing the data with blanks",
     )  # fmt: skip
@@ -279,9 +279,9 @@ def unknown_ranges() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def weighs(k: int) -> bool:
-    """Whether 1/(k log(k + 1)^2) is a number."""
-    return bool((1 / (S(k) * log(S(k) + 1) ** 2)).is_finite)
+def weighs(k: int) -> tuple[int, str, int]:
+    """Whether 1/(k log(k + 1)^2) is a number: k and log(k + 1) are 0 together."""
+    return (k, "!=", 0)
 
 
 def networks() -> Iterator[Entry]:

@@ -14,7 +14,7 @@ from typing import Any
 from sympy import Expr, ImmutableDenseMatrix, Integral, Rational, S, Sum, Symbol, diff, exp, expand_log, log, oo
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.cases import Every
+from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Rounds, Tends
 
@@ -24,24 +24,25 @@ PAPER = "tallec-ollivier-2018"
 T, u, x, z = Symbol("T", positive=True), Symbol("u", positive=True), Symbol("x", positive=True), Symbol("z", real=True)
 SENTENCE = "All human beings are born free and equal"
 EXTRACTED = "the extraction writes the digit 1 for the letter l and one blank for several"
-Rows = tuple[tuple[Mapping[str, Any], bool], ...]
+Rows = tuple[tuple[Mapping[str, Any], Any], ...]
 
 
 def entries() -> Iterator[Entry]:
     return chain(overview(), examples(), warps(), copying(), adding())
 
 
-def every(what: str, *rows: tuple[Mapping[str, Any], bool]) -> Every:
+def every(what: str, *rows: tuple[Mapping[str, Any], Any]) -> Every:
     return Every(what, lambda: rows)
 
 
 def overview() -> Iterator[Entry]:
     """What section 3 says of all its experiments."""
+    better = ("outperforms", "=", "outperforms")
     tasks: Rows = (
-        ({"task": "copy", "T": 500}, True), ({"task": "copy", "T": 2000}, True), ({"task": "adding", "T": 200}, True),
-        ({"task": "adding", "T": 750}, True), ({"task": "variable copy", "T": 1000}, True),
+        ({"task": "copy", "T": 500}, better), ({"task": "copy", "T": 2000}, better), ({"task": "adding", "T": 200}, better),
+        ({"task": "adding", "T": 750}, better), ({"task": "variable copy", "T": 1000}, better),
     )  # fmt: skip
-    even = ({"task": "variable copy", "T": 500}, False)
+    even = ({"task": "variable copy", "T": 500}, ("even with", "=", "outperforms"))
     yield Entry(
         PAPER, "sec. 3, all synthetic tasks",
         "Chrono initialization heavily outperforms the standard one on all synthetic tasks.",
@@ -53,8 +54,9 @@ def overview() -> Iterator[Entry]:
         ),
         quote="It heavily outperforms standard LSTM initialization on all synthetic tasks",
     )  # fmt: skip
-    lstms: Rows = tuple(({"task": task}, True) for task in ("copy", "variable copy", "adding", "MNIST", "pMNIST", "text8"))
-    warping: Rows = (({"task": "warping and padding"}, False),)
+    others = ("copy", "variable copy", "adding", "MNIST", "pMNIST", "text8")
+    lstms: Rows = tuple(({"task": task}, ("LSTM", "in", ("LSTM",))) for task in others)
+    warping: Rows = (({"task": "warping and padding"}, ("LSTM", "in", ("RNN", "leaky RNN", "gated RNN"))),)
     yield Entry(
         PAPER, "sec. 3, architectures", "LSTMs of a single layer are used for all experiments but the word level prediction.",
         (every("experiments other than word prediction: with LSTMs", *warping, *lstms),),
@@ -77,7 +79,7 @@ def extracted(line: str) -> str:
 
 
 def same(what: str, *pairs: tuple[str, str]) -> Every:
-    return Every(what, lambda: (({"found": found, "printed": printed}, found == printed) for found, printed in pairs))
+    return Every(what, lambda: (({"found": found, "printed": printed}, (found, "=", printed)) for found, printed in pairs))
 
 
 def examples() -> Iterator[Entry]:
@@ -107,22 +109,22 @@ def examples() -> Iterator[Entry]:
         "Input and output of the variable example have the same warping, between 1 and 4 times.",
         (same("repeated 1, 2, 4, 2, 3, 1, 3, 2, 3, 1, 4, 2, 3, 1, 1 and 4 times", (played(some, repeats), variable[0]),
               (played((" " + some)[:-1], repeats), variable[1])),
-         Every("between 1 and 4", lambda: (({"times": n}, 1 <= n <= 4) for n in repeats))),
+         Every("between 1 and 4", lambda: (({"times": n}, (n, "in", (1, 2, 3, 4))) for n in repeats))),
         mutation=Mutation("the two l repeated 4 and 2 times",
                           same("4 and 2", (played((" All")[:-1], (1, 4, 2)), "AA111111"))),
         remark=EXTRACTED, quote="Output: AA111111 huuummaaan bbeeeingggg",
     )  # fmt: skip
-    pairs: Rows = tuple(({"place": k, "letter": a}, a != b) for k, (a, b) in enumerate(pairwise(SENTENCE)))
+    pairs: Rows = tuple(({"place": k, "letter": a}, (a, "!=", b)) for k, (a, b) in enumerate(pairwise(SENTENCE)))
     yield Entry(
         PAPER, "fig. 2, illustration",
         "Fig. 2 illustrates the data: an alphabet of size 10, and contiguous characters differ.",
-        (every("letters of the example: no more than 10", ({"letters": len(set(SENTENCE))}, len(set(SENTENCE)) <= 10)),
+        (every("letters of the example: no more than 10", ({"letters": len(set(SENTENCE))}, (len(set(SENTENCE)), "<=", 10))),
          every("letters of the example beside one another: they differ", *pairs)),
         reading=Correction(
             "It illustrates the repetition only: the sentence has 18 different characters, and the same one twice in All "
             "and free.",
             (Equal(S(len(set(SENTENCE))), S(18)),
-             every("the same letter twice", *(({"letters": pair}, pair in SENTENCE) for pair in ("ll", "ee")))),
+             every("the same letter twice", *(({"letters": pair}, (pair, "in", SENTENCE)) for pair in ("ll", "ee")))),
         ),
         quote="Fig. 2 gives an illustration.",
     )  # fmt: skip
@@ -198,21 +200,21 @@ def warps() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def one_output(sentences: tuple[str, ...], longest: int) -> Iterator[tuple[Mapping[str, Any], bool]]:
+def one_output(sentences: tuple[str, ...], longest: int) -> Cases:
     for word in sentences:
         seen: dict[str, str] = {}
         for repeats in product(range(1, longest + 1), repeat=len(word)):
             given = "".join(letter * n for letter, n in zip(word, repeats, strict=True))
             wanted = "".join(letter * n for letter, n in zip("_" + word[:-1], repeats, strict=True))
             first = seen.setdefault(given, wanted)
-            yield {"input": given, "output": wanted, "other output": first}, first == wanted
+            yield {"input": given, "output": wanted, "other output": first}, (first, "=", wanted)
 
 
-def slopes() -> Iterator[tuple[Mapping[str, Any], bool]]:
+def slopes() -> Cases:
     """Two characters, repeated 2 and 3 times, are read where the clock of slopes 1/2 and 1/3 shows 0 and 1."""
     read = [n // 2 if n < 2 else 1 + (n - 2) // 3 for n in range(5)]
     for step, (found, wanted) in enumerate(zip(read, (0, 0, 1, 1, 1), strict=True)):
-        yield {"step": step, "character": found}, found == wanted
+        yield {"step": step, "character": found}, (found, "=", wanted)
 
 
 def copying() -> Iterator[Entry]:

@@ -1,38 +1,73 @@
-r"""Check the certificates of a ledger that was written as JSON, without SymPy and without what decided it."""
+r"""Check the certificates of a ledger that was written as JSON, without SymPy and without what decided it.
+
+Of each statement it is found anew what its certificate shows of it, and of each claim what verdict follows.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from derivations.checker.quotients import NotShown
-from derivations.checker.replay import from_data, replay
+from derivations.checker.replay import from_data
+from derivations.checker.statements.conclusions import concludes
 from experiments.usage import UsageError
 
 __all__ = ["run"]
+
+# The verdicts that may be given where the print is true, where it is false, and where it is not known.
+IF_TRUE = ("holds", "holds under the stated assumptions", "holds at the sizes computed")
+IF_FALSE = ("does not hold as printed", "holds after reinterpretation")
+UNDECIDED = "undecided"
 
 
 def run(file: Path) -> bool:
     """Whether every certificate in the file shows what it says; a line for each that does not, and the count."""
     claims = _claims(file)
-    accepted = bare = 0
+    without: Counter[str] = Counter()
+    accepted = steps = alike = 0
     refused = []
     for claim in claims:
         for statement in claim["certificate"]:
-            bare += not statement["steps"]
-            for step in statement["steps"]:
-                try:
-                    replay(from_data(step))
-                    accepted += 1
-                except (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as reason:
-                    refused.append(f"{claim['source']}, {claim['label']}, {statement['kind']}: {_short(reason)}")
+            if statement["says"] is None:
+                without[statement["kind"]] += 1
+            elif reason := _refusal(statement):
+                refused.append(f"{claim['source']}, {claim['label']}, {statement['kind']}: {reason}")
+            else:
+                accepted, steps = accepted + 1, steps + len(statement["steps"])
+                alike += all(left == right for left, right in statement["says"].get("pairs", [(0, 1)]))
+        if claim["verdict"] not in _verdicts(claim["certificate"]):
+            refused.append(f"{claim['source']}, {claim['label']}: {claim['verdict']!r} does not follow from its statements")
     print(*refused, sep="\n", end="\n" if refused else "")
+    left = "; ".join(f"{n} of kind {kind!r}" for kind, n in without.items())
     print(
-        f"{len(claims)} claims: {accepted} certificates accepted, {len(refused)} refused; {bare} statements have none, being "
-        f"computed case by case, drawn, decided by closure or left open."
+        f"{len(claims)} claims: {accepted} statements accepted by {steps} certificates, {len(refused)} refused; "
+        f"{without.total()} have none{f' ({left})' if left else ''}. In {alike} both sides are one expression as soon as "
+        f"they are written down; what enumerations compare is the program's."
     )
     return not refused
+
+
+def _refusal(statement: Mapping[str, Any]) -> str:
+    """Why the certificate does not show what is said of the statement; empty if it does, or if nothing is said."""
+    if statement["holds"] is None:
+        return ""
+    try:
+        found = concludes(from_data(statement["says"]), from_data(statement["steps"]))
+    except (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as reason:
+        return _short(f"{type(reason).__name__}: {reason}")
+    return "" if found is statement["holds"] else f"it is {'true' if found else 'false'}"
+
+
+def _verdicts(statements: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The verdicts that may follow from what was found of the statements as printed, and of those that are right."""
+    printed, right = ([s["holds"] for s in statements if s["of"] == of] for of in ("print", "right"))
+    if not all(right) or (False not in printed and None in printed):
+        return (UNDECIDED,)
+    return IF_FALSE if False in printed else IF_TRUE
 
 
 def _claims(file: Path) -> list[dict[str, Any]]:
@@ -40,7 +75,8 @@ def _claims(file: Path) -> list[dict[str, Any]]:
         claims: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         for claim in claims:
             for statement in claim["certificate"]:
-                _ = claim["source"], claim["label"], statement["kind"], statement["steps"]
+                _ = claim["source"], claim["label"], claim["verdict"], statement["kind"], statement["of"], statement["holds"]
+                _ = statement["says"], statement["steps"]
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         raise UsageError(
             f"--check {file}: this is no ledger with certificates; write one with `ctrnn derive --out {file.stem}.json`."
@@ -48,6 +84,5 @@ def _claims(file: Path) -> list[dict[str, Any]]:
     return claims
 
 
-def _short(reason: Exception) -> str:
-    text = f"{type(reason).__name__}: {reason}"
+def _short(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + " ..."

@@ -41,7 +41,7 @@ RIGHT = {
     "forgetting": Solves((Eq(h(t).diff(t), -a * h(t)),), {h(t): x * exp(-a * t)}, (S.Zero, {h(t): x})),
     "a decimal": Rounds(Rational(1, 6), "0.167"),
     "a negative decimal": Rounds(-log(49), "-3.89"),
-    "bits": Every("bits", lambda: (({"n": n}, n * n == n) for n in (0, 1))),
+    "bits": Every("bits", lambda: (({"n": n}, (n * n, "=", n)) for n in (0, 1))),
     "a mean": halves(Rational(1, 2)),
     "not equal": Fails(Equal(g, g**2)),
 }
@@ -57,7 +57,7 @@ WRONG = {
     "another start": Solves((Eq(h(t).diff(t), -a * h(t)),), {h(t): x * exp(-a * t)}, (S.Zero, {h(t): 2 * x})),
     "a decimal": Rounds(-log(49), "-1.69"),
     "rounded down": Rounds(Rational(1, 6), "0.166"),
-    "bits": Every("digits", lambda: (({"n": n}, n * n == n) for n in range(10))),
+    "bits": Every("digits", lambda: (({"n": n}, (n * n, "=", n)) for n in range(10))),
     "a mean": halves(Rational(2, 5)),
     "not equal": Fails(Equal(g + g, 2 * g)),
 }

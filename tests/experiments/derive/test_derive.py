@@ -195,14 +195,26 @@ def test_certificates_are_checked_again_from_the_file_alone(small, tmp_path, cap
     assert __main__.main(["derive", "--check", str(file)]) == 0
     count = capsys.readouterr().out
     assert re.fullmatch(
-        rf"{len(ENTRIES)} claims: [1-9]\d* certificates accepted, 0 refused; \d+ statements have none, .*\n", count
+        rf"{len(ENTRIES)} claims: [1-9]\d* statements accepted by \d+ certificates, 0 refused; 0 have none\..*\n", count
     )
     claims = json.loads(file.read_text())
-    step = next(step for claim in claims for s in claim["certificate"] for step in s["steps"] if step["rule"] == "equal")
-    step["rhs"] = ["+", step["rhs"], ["q", 1, 1]]
+    proved = next(s for claim in claims for s in claim["certificate"] if s["holds"])
+    proved["says"]["pairs"][0][1] = ["q", 1, 1]
     file.write_text(json.dumps(claims))
     assert __main__.main(["derive", "--check", str(file)]) == 1
     assert " 1 refused" in capsys.readouterr().out
+
+
+def test_a_certificate_of_another_claim_and_a_verdict_that_does_not_follow_are_refused(small, tmp_path, capsys):
+    file = tmp_path / "ledger.json"
+    assert __main__.main(["derive", "--out", str(file)]) == 0
+    claims = json.loads(file.read_text())
+    proved, refuted = claims[0]["certificate"][0], claims[2]["certificate"][0]
+    proved["steps"], refuted["steps"] = refuted["steps"], proved["steps"]
+    claims[1]["verdict"] = "does not hold as printed"
+    file.write_text(json.dumps(claims))
+    assert __main__.main(["derive", "--check", str(file)]) == 1
+    assert re.search(r"'does not hold as printed' does not follow.* 3 refused", capsys.readouterr().out, re.DOTALL)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"source": 1}]', "\u00ff"])

@@ -1,0 +1,156 @@
+r"""What the steps of a certificate show of a statement: that it is true, or that it is false.
+
+    equal     pairs, all of them equal          less      lower, upper, strict, region
+    limit     term, letter, point, sides, value series    sides, letter, point, order
+    rounds    value, low, high, beyond          cases     comparisons, all of them true
+    not       of: another statement
+
+A step carries what it is a proof of; here that is held against the statement, which is read from the claim and not from the
+proof. The certificate of another statement shows nothing of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from derivations.checker.definedness import ALLOWED
+from derivations.checker.quotients import NotShown
+from derivations.checker.replay import replay
+from derivations.checker.statements.comparisons import is_true
+from derivations.checker.terms import INFINITY, ONE, ZERO, Term, add, divide, number
+
+__all__ = ["concludes", "guarded"]
+
+Steps = Sequence[Mapping[str, Any]]
+
+
+def concludes(says: Mapping[str, Any], steps: Steps) -> bool:
+    r"""Whether the steps prove a statement, or refute it.
+
+    Raises:  NotShown where they do neither.
+    """
+    rules = {"equal": _equal, "less": _less, "limit": _limit, "series": _series, "rounds": _rounds, "cases": _cases}
+    if says["kind"] == "not":
+        return not concludes(says["of"], steps)
+    for step in steps:
+        if any(step.get("facts", {}).get(term, facts) != facts for term, facts in says.get("facts", {}).items()):
+            raise NotShown("other facts are supposed of the letters")
+    return rules[says["kind"]](says, steps)
+
+
+def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:
+    """The term, undefined where a condition is false."""
+    nowhere = divide(ONE, ZERO)
+    return add(
+        term, *(("piece", u, *(ZERO if s in ALLOWED[relation] else nowhere for s in (-1, 0, 1))) for relation, u in conditions)
+    )
+
+
+def _equal(says: Mapping[str, Any], steps: Steps) -> bool:
+    return _pairs(says["pairs"], steps)
+
+
+def _pairs(pairs: Sequence[Any], steps: Steps) -> bool:
+    """All pairs are equal; or numbers at which one differs, or that its sides differ by a constant."""
+    for step in steps:
+        replay(step)
+    shown = [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]
+    if shown == [("equal", pair) for pair in pairs]:
+        return True
+    match shown:
+        case [("differs", pair)] if pair in pairs:
+            return False
+        case [("equal", (lhs, rhs))] if rhs and any(pair and pair[0] == lhs and _are_apart(pair[1], rhs) for pair in pairs):
+            return False
+    raise NotShown("the steps are of another statement")
+
+
+def _are_apart(rhs: Term, shifted: Term) -> bool:
+    """Whether the second is the first and a number that is not 0."""
+    if len(shifted) < 2 or shifted[0] != "+" or shifted[-1][0] != "q" or not shifted[-1][1]:
+        return rhs == ZERO and shifted[0] == "q" and bool(shifted[1])
+    return shifted == add(rhs, number(*shifted[-1][1:]))
+
+
+def _less(says: Mapping[str, Any], steps: Steps) -> bool:
+    step = _one(steps, says, "lower", "upper", "strict", "region")
+    replay(step)
+    if step["rule"] not in ("less", "not less"):
+        raise NotShown("the step is of another statement")
+    return bool(step["rule"] == "less")
+
+
+def _limit(says: Mapping[str, Any], steps: Steps) -> bool:
+    limits, more = steps[: len(says["sides"])], steps[len(says["sides"]) :]
+    _are_of(limits, says, "limit", "term", "letter", "point")
+    if "".join(step["side"] for step in limits) != says["sides"]:
+        raise NotShown("the limits are of other sides")
+    conditions = dict.fromkeys(condition for step in limits for condition in replay(step))
+    value, others = says["value"], [step["value"] for step in limits if step["value"] != says["value"]]
+    infinite = [limit in INFINITY or value in INFINITY for limit in others]
+    if any(infinite):
+        if not conditions and not more:
+            return False
+        return _differ_somewhere([(ONE, ZERO)], conditions, more)
+    return _hold_or_differ([(limit, value) for limit in others], conditions, more)
+
+
+def _series(says: Mapping[str, Any], steps: Steps) -> bool:
+    both, more = steps[:2], steps[2:]
+    _are_of(both, says, "series", "letter", "point")
+    if tuple(step["term"] for step in both) != tuple(says["sides"]):
+        raise NotShown("the series are of other terms")
+    if any(len(step["values"]) != says["order"] + 1 for step in both):
+        raise NotShown("the series are of another order")
+    conditions = dict.fromkeys(condition for step in both for condition in replay(step))
+    return _hold_or_differ(list(zip(*(step["values"][:-1] for step in both), strict=True)), conditions, more)
+
+
+def _hold_or_differ(pairs: Sequence[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> bool:
+    """All pairs are equal, or one differs where the conditions are true."""
+    if conditions and [step["rule"] for step in steps] == ["differs"]:
+        return _differ_somewhere(pairs, conditions, steps)
+    return _pairs(pairs, steps)
+
+
+def _differ_somewhere(pairs: Iterable[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> bool:
+    return _pairs([(guarded(left, conditions), right) for left, right in pairs], steps)
+
+
+def _rounds(says: Mapping[str, Any], steps: Steps) -> bool:
+    step = _one(steps, says, "value")
+    replay(step)
+    ends = (step["low"], step["high"])
+    if step["rule"] == "rounds" and ends == (says["low"], says["high"]):
+        return bool(step["right"])
+    # Half a unit beyond an odd digit, exactly: neither way of rounding prints that digit.
+    if step["rule"] == "rounds" and step["right"] and says["beyond"] is not None and ends == (says["beyond"],) * 2:
+        return False
+    raise NotShown("the step is of another statement")
+
+
+def _cases(says: Mapping[str, Any], steps: Steps) -> bool:
+    """All are true, or the last of the first ones is false."""
+    (step,) = steps if len(steps) == 1 else ({},)
+    claimed, seen = tuple(says["comparisons"]), tuple(step.get("comparisons", ()))
+    if not seen or seen != claimed[: len(seen)]:
+        raise NotShown("the step is of other cases")
+    if not is_true(seen[-1]):
+        return False
+    if seen != claimed or not all(map(is_true, seen)):
+        raise NotShown("the step is not of all cases")
+    return True
+
+
+def _one(steps: Steps, says: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    (step,) = steps if len(steps) == 1 else (None,)
+    if step is None:
+        raise NotShown("there is not one step")
+    _are_of([step], says, step["rule"], *names)
+    return step
+
+
+def _are_of(steps: Steps, says: Mapping[str, Any], rule: str, *names: str) -> None:
+    if any(step["rule"] != rule or any(step.get(name) != says[name] for name in names) for step in steps):
+        raise NotShown("the steps are of another statement")

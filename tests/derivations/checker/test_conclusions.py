@@ -1,0 +1,81 @@
+"""A certificate shows its own statement and no other; comparisons are of numbers, texts and lists."""
+
+import pytest
+from flint import fmpq
+from sympy import Function, Rational, Symbol, exp, oo, sin, sqrt
+
+from derivations.checker.quotients import NotShown
+from derivations.checker.statements.comparisons import is_true
+from derivations.checker.statements.conclusions import concludes
+from derivations.prover.cases import Every
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Expands, Fails, Rounds, Tends
+
+x, u, k = Symbol("x", real=True), Symbol("u", positive=True), Symbol("k", positive=True)
+R = Function("R", real=True)
+TRUE = [
+    Equal((x + 1) ** 2, x**2 + 2 * x + 1),
+    Equal((x + 1) ** 2, R(x) + 1, {R(x): x * (x + 2)}),
+    Less(0 * x, x**2 + 1, True),
+    Less(0 * x, x, True, {x: (0, 1)}),
+    Tends(u / (u + k), u, 0, 0 * k),
+    Tends((1 + u) / u, u, oo, 1 + 0 * u),
+    Tends(1 / u, u, 0, oo),
+    Expands(exp(x), x, 1 + x + x**2 / 2, 3),
+    Rounds(sqrt(2), "1.414"),
+    Fails(Equal(x, -x)),
+    Every("squares", lambda: (({"n": n}, (n, "<=", n**2)) for n in range(9))),
+]
+FALSE = [
+    Equal(x + x, x),
+    Equal(sin(x) ** 2, sin(x) ** 2 + 1),
+    Less(x, x**2),
+    Tends(u / (u + k), u, 0, k),
+    Tends(1 / u, u, 0, k),
+    Tends(u / (u + k), u, 0, oo),
+    Expands(exp(x), x, 1 + x + x**2, 3),
+    Rounds(sqrt(2), "1.415"),
+    Rounds(Rational(35, 10), "3"),
+    Fails(Less(0 * x, x**2)),
+    Every("squares", lambda: (({"n": n}, (n**2, "<=", 9)) for n in range(9))),
+]
+
+
+@pytest.mark.parametrize("statement", [*TRUE, *FALSE], ids=str)
+def test_a_certificate_shows_its_statement_and_no_other(statement):
+    steps = statement.decide().certificate
+    assert concludes(statement.says(), steps) is (statement in TRUE)
+    for other in (*TRUE, *FALSE):
+        # What refutes one value of a limit shows another.
+        if other is not statement and getattr(other, "expression", other) != getattr(statement, "expression", statement):
+            with pytest.raises(NotShown):
+                concludes(other.says(), steps)
+
+
+def test_a_certificate_of_other_facts_is_refused():
+    statement = Less(0 * u, u, True)
+    with pytest.raises(NotShown):
+        concludes(Less(0 * x, x.subs(x, Symbol("u", real=True)), True).says(), statement.decide().certificate)
+
+
+COMPARISONS = [
+    (fmpq(1, 2), "<", 1),
+    ("ab", "=", "ab"),
+    ("a", "in", "ab"),
+    (2, "in", (1, 2)),
+    ((1, "<", 2), "=", (3, "<=", 3)),
+    ((1, 2), "!=", (2,)),
+]
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_comparisons_are_true_or_false(comparison):
+    assert is_true(comparison)
+    opposite = {"=": "!=", "!=": "="}.get(comparison[1])
+    assert opposite is None or not is_true((comparison[0], opposite, comparison[2]))
+
+
+@pytest.mark.parametrize("nothing", [True, (1, 2), ("a", "<", "b"), (1, "~", 1)])
+def test_what_is_no_comparison_is_refused(nothing):
+    with pytest.raises(NotShown):
+        is_true(nothing)
