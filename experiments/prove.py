@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,14 +30,16 @@ def run(cell: str, equations: str) -> bool:
     """
     files: dict[Path, ModuleType] = {}
     module = _named(cell, files)
-    module = module if isinstance(module, nn.Module) or not callable(module) else module()
+    if callable(module) and not isinstance(module, nn.Module):
+        module = _called(cell, module)
     if not isinstance(module, nn.Module):
         raise UsageError(f"{cell} is no torch.nn.Module, nor makes one without arguments.")
     written = _named(equations, files)
     try:
         if inspect.isfunction(written):
-            written = written(*([symbolic(module)] if inspect.signature(written).parameters else []))
-        verdict = verify(module, written)
+            written = _called(equations, written, *([symbolic(module)] if inspect.signature(written).parameters else []))
+        with _no_exit(cell):
+            verdict = verify(module, written)
     except UnknownOperation as unknown:
         print(f"undecided: {unknown}")
         return False
@@ -50,6 +54,29 @@ def run(cell: str, equations: str) -> bool:
     return bool(verdict)
 
 
+@contextmanager
+def _no_exit(place: str) -> Iterator[None]:
+    """Code that ends the program ends it with a code of its own, which would be taken for the verdict."""
+    try:
+        yield
+    except SystemExit as error:
+        raise UsageError(f"{place} ends the program: SystemExit: {error}") from error
+
+
+def _called(place: str, made_by: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        with _no_exit(place):
+            return made_by(*arguments)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{place} could not be called: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def _named(place: str, files: dict[Path, ModuleType]) -> Any:
     """What a file of the user's calls by a name; a file is run once."""
     file, colon, name = place.rpartition(":")
@@ -60,9 +87,9 @@ def _named(place: str, files: dict[Path, ModuleType]) -> Any:
         raise UsageError(f"there is no file {file}.")
     if path not in files:
         files[path] = _imported(path)
-    if not hasattr(files[path], name):
+    if name not in vars(files[path]):
         raise UsageError(f"{file} has no {nearest(name, [n for n in vars(files[path]) if not n.startswith('_')])}")
-    return getattr(files[path], name)
+    return vars(files[path])[name]
 
 
 def _imported(path: Path) -> ModuleType:
@@ -72,9 +99,12 @@ def _imported(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        with _no_exit(str(path)):
+            spec.loader.exec_module(module)
+    except UsageError:
+        raise
     except Exception as error:
-        raise UsageError(f"{path} could not be run: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{path} could not be run: {_line(error)}") from error
     finally:
         sys.path.remove(str(path.parent))
     return module

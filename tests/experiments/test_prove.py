@@ -23,6 +23,20 @@ right = {h1: tanh(x - h1), h2: tanh(x - h2)}
 wrong = {h1: tanh(x - h1), h2: tanh(x - h1)}
 short = {h1: tanh(x - h1)}
 
+class Sized(Cell):
+    def __init__(self, size):
+        super().__init__()
+
+class Leaving(Cell):
+    def forward(self, x, h):
+        raise SystemExit(0)
+
+def leaving():
+    raise SystemExit(0)
+
+def failing():
+    raise KeyError("gone")
+
 def made(system):
     return [tanh(system.inputs[0] - h) for h in system.state]
 """
@@ -58,6 +72,11 @@ WRONG_USAGE = {
     "did you mean 'Cell'": ("{}:Cel", "{}:right"),
     "there is no file": ("nowhere.py:Cell", "{}:right"),
     "no torch.nn.Module": ("{}:x", "{}:right"),
+    "Sized could not be called: TypeError": ("{}:Sized", "{}:right"),
+    "leaving ends the program": ("{}:leaving", "{}:right"),
+    "Leaving ends the program": ("{}:Leaving", "{}:right"),
+    "failing could not be called: KeyError": ("{}:Cell", "{}:failing"),
+    "must be SymPy's": ("{}:Cell", "{}:Cell"),
 }
 
 
@@ -65,4 +84,19 @@ WRONG_USAGE = {
 def test_wrong_usage_ends_with_2_and_says_what_is_wrong(cell, words, capsys):
     module, equations = (place.format(cell) for place in WRONG_USAGE[words])
     assert main(["prove", module, "--equations", equations]) == 2
+    assert words in capsys.readouterr().err
+
+
+FILES = {
+    "ends the program": "raise SystemExit(0)",
+    "could not be run: KeyError": "raise KeyError(1)",
+    "SyntaxError": "def (",
+    "there is Other.": "class Other: pass",
+}
+
+
+@pytest.mark.parametrize("words", list(FILES))
+def test_a_file_that_does_not_run_to_its_end_proves_nothing(cell, words, tmp_path, capsys):
+    (tmp_path / "other.py").write_text(FILES[words])
+    assert main(["prove", f"{tmp_path}/other.py:Cell", "--equations", f"{cell}:right"]) == 2
     assert words in capsys.readouterr().err
