@@ -73,15 +73,23 @@ def _verdicts(statements: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _claims(file: Path) -> list[dict[str, Any]]:
     try:
         claims: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-        for claim in claims:
-            for statement in claim["certificate"]:
-                _ = claim["source"], claim["label"], claim["verdict"], statement["kind"], statement["of"], statement["holds"]
-                _ = statement["says"], statement["steps"]
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-        raise UsageError(
-            f"--check {file}: this is no ledger with certificates; write one with `ctrnn derive --out {file.stem}.json`."
-        ) from None
-    return claims
+        if isinstance(claims, list) and claims and all(map(_is_claim, claims)):
+            return claims
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        pass
+    raise UsageError(
+        f"--check {file}: this is no ledger with certificates; write one with `ctrnn derive --out {file.stem}.json`."
+    )
+
+
+def _is_claim(claim: Any) -> bool:
+    words = [claim["source"], claim["label"], claim["verdict"], *(s[key] for s in claim["certificate"] for key in ("kind", "of"))]
+    lists = all(isinstance(s["steps"], list) and isinstance(s["says"], dict | None) for s in claim["certificate"])
+    return (
+        lists
+        and all(isinstance(word, str) and word.isprintable() for word in words)
+        and all("holds" in s for s in claim["certificate"])
+    )
 
 
 def _short(text: str) -> str:

@@ -217,9 +217,30 @@ def test_a_certificate_of_another_claim_and_a_verdict_that_does_not_follow_are_r
     assert re.search(r"'does not hold as printed' does not follow.* 3 refused", capsys.readouterr().out, re.DOTALL)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '[{"source": 1}]', "\u00ff"])
+WHOLE = {"of": "print", "kind": "identity", "holds": True, "says": {}, "steps": []}
+NO_LEDGERS = {
+    "open": "{",
+    "numbers": "[1]",
+    "no label": '[{"source": 1}]',
+    "no UTF-8 for JSON": "\u00ff",
+    "empty": "",
+    "no claims": "[]",
+    "a table": "{}",
+    "deep": "[" * 100_000 + "]" * 100_000,
+    "a number of too many digits": "[" + "9" * 6000 + "]",
+    "no certificates": '[{"source": "a", "label": "b", "verdict": "holds", "certificate": null}]',
+    "a number for steps": {**WHOLE, "steps": 3},
+    "no steps": {**WHOLE, "steps": None},
+    "a word for what it says": {**WHOLE, "says": "1 = 1"},
+    "a list for its kind": {**WHOLE, "kind": []},
+    "signs that steer a terminal": {**WHOLE, "kind": "\x1b[2J"},
+}
+
+
+@pytest.mark.parametrize("text", list(NO_LEDGERS.values()), ids=list(NO_LEDGERS))
 def test_a_file_that_is_no_ledger_is_refused_in_words(tmp_path, capsys, text):
     file = tmp_path / "other.json"
-    file.write_text(text)
+    claim = {"source": "a", "label": "b", "verdict": "holds", "certificate": [text]}
+    file.write_text(text if isinstance(text, str) else json.dumps([claim]))
     assert __main__.main(["derive", "--check", str(file)]) == 2
     assert "this is no ledger with certificates" in capsys.readouterr().err
