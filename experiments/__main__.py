@@ -263,6 +263,8 @@ def _run(words: list[str]) -> int:
         print(f"ctrnn {version('ctrnn')}")
         return DONE
     for word in words:
+        if not word:
+            raise UsageError("an empty word was typed; is a variable of the shell not set?")
         if not word.isprintable() and word.encode(errors="replace") != word.encode(errors="surrogateescape"):
             raise UsageError(f"{word!r} is not UTF-8 text, and could not be written down as what was typed; rename it.")
     program, about, commands, options = "ctrnn", ABOUT, COMMANDS, ["-h", "--help", "--version"]

@@ -1,0 +1,228 @@
+"""Forty mistakes in Python and forty at the prompt: each is answered in the words of the one who made it.
+
+Run as a program it tries them all in this process, without asserts of Python's: under -O and -W error, say.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import ctrnn
+from ctrnn import HeldPath, gated, plain
+from discretize import ContinuousRNN, DiscreteRNN, Euler, integrate
+from experiments.__main__ import main
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class NoTensor(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return None
+
+
+class TwoOfThree(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return h[..., :2]
+
+
+class InPlace(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return h.mul_(-1.0)
+
+
+FIELD = gated(2, 3, generator=torch.Generator().manual_seed(0))
+X = torch.linspace(-1, 1, 40).reshape(5, 4, 2)  # (time, batch, input)
+PATH, H, TS = HeldPath(X), FIELD.initial_state(4), torch.arange(6.0)
+
+# What is called, the error, and what its words hold.
+IN_PYTHON = [
+    (lambda: plain(2, 0), ValueError, "`hidden_size` must be at least 1, got 0"),
+    (lambda: plain(2, 2.5), TypeError, "`hidden_size` must be a whole number, got 2.5"),
+    (lambda: plain(2, "3"), TypeError, "`hidden_size` must be a whole number, got '3'"),
+    (lambda: plain(True, 3), TypeError, "`input_size` must be a whole number, got True"),
+    (lambda: gated(2, 3, gate="globl"), ValueError, "`gate` must be one of 'unit', 'global', 'network', got 'globl'"),
+    (lambda: ctrnn.leaky(2, 3, alpha=math.nan), ValueError, "`alpha` must be finite, got nan"),
+    (lambda: ctrnn.leaky(2, 3, alpha=-1.0), ValueError, "`alpha` must be positive, got -1.0"),
+    (lambda: ctrnn.PowerDecay(-1.0), ValueError, "`exponent` must be at least 0, got -1.0"),
+    (lambda: ctrnn.AffineWarp(0.0), ValueError, "`speed` must be positive, got 0.0"),
+    (lambda: ctrnn.Stack([]), ValueError, "`fields` is empty; give at least one field"),
+    (lambda: ctrnn.Stack([plain(2, 3), plain(4, 3)]), ValueError, "`fields[1]` reads 4 features, `fields[0]` below it has 3"),
+    (lambda: ctrnn.from_torch(nn.Linear(2, 3)), TypeError, "`module` must be an RNNCell, GRUCell or LSTMCell"),
+    (lambda: HeldPath(X[:, 0, 0]), ValueError, "`xs` must be (time, batch, feature), got shape (5,); add an axis"),
+    (lambda: HeldPath(X * math.nan), ValueError, "`xs` must be finite, got nan at index (0, 0, 0)"),
+    (lambda: ctrnn.LinearPath(X, TS[:2]), ValueError, "`ts` has 2 stamps for 5 samples"),
+    (lambda: DiscreteRNN(nn.GRUCell(2, 3)), TypeError, "got GRUCell; `ctrnn.from_torch` makes one of a torch cell"),
+    (lambda: DiscreteRNN(FIELD)(X[..., None, :]), ValueError, "`x` must be (time, batch, input), or (time, input)"),
+    (lambda: DiscreteRNN(FIELD)(X[..., :1]), ValueError, "the field reads 2 input features on the last axis"),
+    (lambda: DiscreteRNN(FIELD)(X.tolist()), TypeError, "`x` must be a torch.Tensor, got list; wrap it"),
+    (lambda: DiscreteRNN(FIELD)(X.numpy()), TypeError, "`x` must be a torch.Tensor, got ndarray; wrap it"),
+    (lambda: DiscreteRNN(FIELD)(X.long()), TypeError, "`x` must be floating point, got torch.int64; convert it"),
+    (lambda: DiscreteRNN(FIELD)(X.double()), TypeError, "`x` is torch.float64, the field's parameters are torch.float32"),
+    (lambda: DiscreteRNN(FIELD)(X.to("meta")), ValueError, "`x` is on meta, the field's parameters are on cpu"),
+    (lambda: DiscreteRNN(FIELD)(X.to_sparse()), TypeError, "`x` must be a plain tensor, not a sparse or nested one"),
+    (lambda: DiscreteRNN(FIELD)(X[:0]), ValueError, "`x` is empty: shape (0, 4, 2)"),
+    (lambda: DiscreteRNN(FIELD)(X, H[:3]), ValueError, "`h_0` must have shape (1, 4, 3) or (4, 3), got (3, 3)"),
+    (lambda: DiscreteRNN(FIELD)(X, (H, H)), ValueError, "a pair (h_0, c_0) is for fields on the state [h, c]"),
+    (lambda: DiscreteRNN(FIELD)(X, lengths=[5, 6, 1, 2]), ValueError, "got 6 for sequence 1"),
+    (lambda: DiscreteRNN(FIELD)(X, lengths=torch.ones(4)), TypeError, "`lengths` must be whole numbers, got torch.float"),
+    (lambda: DiscreteRNN(FIELD, step="euler"), TypeError, "`step` must be a step map such as discretize.Euler(), got 'euler'"),
+    (lambda: DiscreteRNN(FIELD, step=Euler), TypeError, "make an instance, `step()`"),
+    (lambda: DiscreteRNN(FIELD, substeps=0), ValueError, "`substeps` must be at least 1, got 0"),
+    (lambda: ContinuousRNN(FIELD)(X * math.inf), ValueError, "`ctrnn.hold_missing` fills in the last one seen"),
+    (lambda: ContinuousRNN(FIELD, method="rk45"), ValueError, "`method` 'rk45' is not known; did you mean"),
+    (lambda: ContinuousRNN(FIELD, method=None), TypeError, "`method` must be the name of a method or a step map, got None"),
+    (lambda: ContinuousRNN(FIELD, rtol=math.nan), ValueError, "`rtol` must be finite, got nan"),
+    (lambda: ContinuousRNN(FIELD, dt=0.1), TypeError, "`dt` is now `max_step`, the longest step"),
+    (lambda: ContinuousRNN(FIELD, gradient="adjoint"), TypeError, "discretize.Adjoint(), got 'adjoint'"),
+    (lambda: ContinuousRNN(gated(2, 3).half())(X.half()), TypeError, "too coarse for steps chosen by their error"),
+    (lambda: ContinuousRNN(NoTensor(2, 3))(X), TypeError, "The field's `flow` gives NoneType, not a tensor"),
+    (lambda: DiscreteRNN(TwoOfThree(2, 3))(X), ValueError, "gives shape (4, 2) for a state of shape (4, 3)"),
+    (lambda: DiscreteRNN(InPlace(2, 3))(X), ValueError, "in place"),
+    (lambda: integrate(FIELD, X, H, TS), TypeError, "`path` must be a ctrnn.Path, got Tensor; wrap samples in `ctrnn.HeldPath`"),
+    (lambda: integrate(FIELD, PATH, H, TS.flip(0)), ValueError, "`ts` must increase strictly, but goes back at index 1"),
+    (lambda: integrate(FIELD, PATH, H, TS + 1), ValueError, "`ts` = 6.0 lies outside the interval [0.0, 5.0]"),
+    (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
+]  # fmt: skip
+
+TRAIN = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]
+DEMO = ["demo", "--rate", "1", "--input"]
+PROVE = ["prove", "--equations", "cell.py:equations"]
+# What is typed in a folder with the files below, and what the answer holds.
+AT_THE_PROMPT = [
+    (["dmeo"], "there is no command 'dmeo'; did you mean 'demo'?"),
+    (["--verison"], "did you mean '--version'?"),
+    ([*DEMO, "empty.csv"], "empty.csv: no samples in it, at least 16 are needed"),
+    ([*DEMO, "head.csv"], "head.csv: no samples in it, at least 16 are needed"),
+    ([*DEMO, "short.csv"], "short.csv: 2 samples, at least 16 are needed"),
+    ([*DEMO, "zero.csv"], "zero.csv: line 2, column 1: '\\x00' is not a number"),
+    ([*DEMO, "inf.csv"], "inf.csv: inf in row 1, column 2; fill or drop such samples"),
+    ([*DEMO, "ragged.csv"], "ragged.csv: line 2 has 1 columns, the lines before it 2"),
+    ([*DEMO, "line.csv"], "a line has more than 100,000 characters"),
+    ([*DEMO, "pipe.csv"], "pipe.csv: cannot be read (not a file)"),
+    ([*DEMO, "large.npy"], "large.npy: cannot be read: it is empty or cut off"),
+    ([*DEMO, "pickle.npy"], "pickle.npy: cannot be read: it is not a .npy file"),
+    ([*DEMO, "/dev/zero"], "a recording is a .npy or .csv file, not one without a suffix"),
+    ([*DEMO, "lost.csv"], "lost.csv: cannot be read (No such file or directory)"),
+    ([*DEMO, ""], "an empty word was typed"),
+    ([*DEMO, "caf\udce9.csv"], "is not UTF-8 text"),
+    ([*DEMO, "whole.csv", "--out", "whole.csv"], "cannot write to whole.csv (File exists)"),
+    (["demo", "--input", "whole.csv", "--rate", "1e999"], "--rate must be a number of samples per second above 0, got inf"),
+    (["breakdown", "--rate", "3"], "--rate is for a recording of yours"),
+    (["derive", "--format", "xml"], "there is no format 'xml'; did you mean 'html'?"),
+    (["derive", "--source", "tallec"], "there is no source 'tallec'"),
+    (["derive", "--out", "lost/ledger.html"], "there is no folder lost"),
+    (["derive", "--out", "."], "--out . is a folder; name a file in it"),
+    (["derive", "--check", "half.json"], "this is no ledger with certificates"),
+    (["derive", "--check", "lost.json"], "lost.json"),
+    (["derive", "--check", "half.json", "--format", "json"], "--check stands alone"),
+    ([*PROVE, "cell.py"], "'cell.py' is not of the form FILE.py:NAME"),
+    ([*PROVE, "lost.py:Cell"], "there is no file lost.py"),
+    ([*PROVE, "cell.py:Lost"], "cell.py has no 'Lost'; there is"),
+    ([*PROVE, "syntax.py:Cell"], "syntax.py could not be run: SyntaxError"),
+    ([*TRAIN, "--out", "run", "--set", "steps=0"], "`steps` must be at least 1, got 0"),
+    ([*TRAIN, "--out", "run", "--set", "stepz=1"], "did you mean 'steps'?"),
+    ([*TRAIN, "--out", "run", "--set", "rate=nan"], "rate is a number, got 'nan'"),
+    ([*TRAIN, "--out", "run", "--set", "hidden=99999999"], "`hidden` must be at most 1000000, got 99999999"),
+    ([*TRAIN, "--out", "run", "--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
+    ([*TRAIN, "--out", "run", "--resume"], "config.json cannot be read"),
+    ([*TRAIN, "--out", "linked"], "metrics.csv is a symbolic link to"),
+    (["study", "run", "unwarpd", "--out", "x"], "there is no study 'unwarpd'; did you mean 'unwarped'?"),
+    (["study", "run", "unwarped", "--out", "x", "--shard", "3/2"], "--shard is I/N with I from 1 to N"),
+    (["study", "run", "unwarped", "--out", "x", "--data", "lost"], "--data is a folder; there is none at lost"),
+    (["study", "run", "unwarped", "--out", "study"], "study.json is damaged; delete that file"),
+    (["study", "plot", "lost"], "there is no study.json in it"),
+    (["bench", "--against", "keras"], "there is no peer 'keras'; there is torch, loop"),
+    (["bench", "--out", "times.exe"], "there is no file ending '.exe'"),
+]  # fmt: skip
+
+
+def write_files(folder):
+    """The files that the commands name."""
+    texts = {
+        "empty.csv": "", "head.csv": "a,b\n", "short.csv": "1,2\n3,4\n", "zero.csv": "1,2\n\0,3\n" * 20,
+        "inf.csv": "1,inf\n" * 20, "ragged.csv": "1,2\n1\n" * 20, "line.csv": "1," * 60_000,
+        "whole.csv": "1,2\n2,1\n" * 20, "pickle.npy": "\x80\x04N.", "half.json": '[{"source": ',
+        "run/config.json": "[]", "study/study.json": json.dumps({"study": 3}), "syntax.py": "def (:\n",
+        "cell.py": "import torch\nclass Cell(torch.nn.Module):\n    pass\nequations = []\n", "target": "",
+    }  # fmt: skip
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (9999999999999, 2), }"
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "large.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00" + header.ljust(117) + b"\n")
+    (folder / "linked").mkdir()
+    (folder / "linked" / "metrics.csv").symlink_to(folder / "target")
+    os.mkfifo(folder / "pipe.csv")
+
+
+def wrong_in_python():
+    """What is not answered as it should be."""
+    for call, kind, words in IN_PYTHON:
+        try:
+            answer = call()
+        except kind as error:
+            answer = str(error)
+        except Exception as error:
+            answer = error
+        if not (isinstance(answer, str) and words in answer):
+            yield f"{words}: {answer!r}"
+
+
+def wrong_at_the_prompt(said):
+    """As above; `said` gives what was printed since it was last asked."""
+    for typed, words in AT_THE_PROMPT:
+        code, answer = main(typed), " ".join(said().replace("│", " ").split())
+        if code != 2 or words not in answer or "Traceback" in answer:
+            yield f"{typed}: {code}, {answer}"
+
+
+@pytest.mark.filterwarnings("error")
+def test_mistakes_in_python_are_answered():
+    assert len(IN_PYTHON) >= 40
+    assert list(wrong_in_python()) == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+def test_mistakes_at_the_prompt_are_answered(tmp_path, monkeypatch, capsys):
+    assert len(AT_THE_PROMPT) >= 40
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert list(wrong_at_the_prompt(lambda: "".join(capsys.readouterr()))) == []
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != ".lock"] == before
+
+
+@pytest.mark.slow
+def test_they_are_answered_without_asserts_and_with_warnings_as_errors(tmp_path):
+    write_files(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-O", "-W", "error", __file__]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    from contextlib import redirect_stderr, redirect_stdout
+    from io import StringIO
+
+    heard = StringIO()
+
+    def said_since():
+        text = heard.getvalue()
+        heard.truncate(0)
+        heard.seek(0)
+        return text
+
+    wrong = list(wrong_in_python())
+    with redirect_stdout(heard), redirect_stderr(heard):
+        wrong += wrong_at_the_prompt(said_since)
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    sys.exit(bool(wrong))
