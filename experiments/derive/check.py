@@ -14,6 +14,7 @@ from typing import Any
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import from_data
 from derivations.checker.statements.conclusions import concludes
+from experiments.files import MOST_JSON, read_file
 from experiments.usage import UsageError
 
 __all__ = ["run"]
@@ -72,7 +73,7 @@ def _verdicts(statements: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _claims(file: Path) -> list[dict[str, Any]]:
     try:
-        claims: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        claims: list[dict[str, Any]] = json.loads(read_file(file.resolve(), MOST_JSON))
         if isinstance(claims, list) and claims and all(map(_is_claim, claims)):
             return claims
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
