@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from sympy import Abs, Basic, Eq, Expr, S, Symbol, exp, log, powsimp, sign
+from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign
 
+from derivations.certificates.reading import Reading
+from derivations.checker.terms import Term, taken
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from derivations.ranges import REALS, inside, is_cone
 from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
@@ -48,7 +50,7 @@ class Closure:
              which c' it is said, and which numbers must not be 0; witness: for the first two Eq(new value, value in the old
              ones and c') of each constant and gate that changes; for "none" the equation between coefficients that no
              member of the class meets; rates: what the letters of the witness stand for; unit: the unit that stands in the
-             way of more.
+             way of more; certificate: the equalities F' = c' F of each unit, and numbers at which coefficients differ.
     Source:  this project; the question is that of Tallec and Ollivier 2018, sec. 1.
     """
 
@@ -57,6 +59,7 @@ class Closure:
     witness: tuple[Eq, ...]
     rates: dict[Symbol, Expr] = field(default_factory=dict)
     unit: Expr | None = None
+    certificate: tuple[Any, ...] = field(default=(), repr=False)
 
 
 def closed_under(field: Any, free: Iterable[str] | None = None) -> Closure:
@@ -77,11 +80,7 @@ def closed_under(field: Any, free: Iterable[str] | None = None) -> Closure:
         if free is None:
             free = [name for name, parameter in field.named_parameters() if parameter.requires_grad]
         field = traced
-    chosen = _letters(field, free)
-    reading = FieldReading(field, field.flow, chosen)
-    # Where h and x are positive |h| is h: fewer generators, none of them the product of others.
-    positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
-    orthant = FieldReading(field, field.flow.xreplace(positive).applyfunc(powsimp), chosen)
+    reading, orthant = _readings(field, free)
     if (found := reading.absorbed_by(gates_only=True)) is not None:
         return _closure(reading, EVERY_WARP, found, None)
     found, beyond = reading.absorbed_by(gates_only=False), orthant.obstacle(gates_only=True)
@@ -89,13 +88,23 @@ def closed_under(field: Any, free: Iterable[str] | None = None) -> Closure:
         return _closure(reading, RESCALING, found, beyond)
     if found is None and (obstacle := orthant.obstacle(gates_only=False)) is not None:
         said = "; ".join((f"c' is not 1 throughout, and {AMONG}", *obstacle.conditions))
-        return Closure(NONE, said, (obstacle.equation,), orthant.rates(obstacle.equation), obstacle.unit)
+        rates = orthant.rates(obstacle.equation)
+        return Closure(NONE, said, (obstacle.equation,), rates, obstacle.unit, obstacle.certificate)
     known = "no rate that takes up a clock's speed" if found is None else "only that rescalings are absorbed"
     raise UnknownRate(
         f"of `{field.name}` was found {known}, and it is not proved that there is no more. A rate is a factor outside of all "
         f"other functions, with a free parameter of its own: a constant, or a sigmoid, exp or softplus of the data, with "
         f"free weights for all of them and a free bias."
     )
+
+
+def _readings(field: SymbolicField, free: Iterable[str] | None) -> tuple[FieldReading, FieldReading]:
+    """The field anywhere, and where its state and input are positive."""
+    chosen = _letters(field, free)
+    # There |h| is h: fewer generators, none of them the product of others.
+    positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
+    flow = field.flow.xreplace(positive).applyfunc(powsimp)
+    return FieldReading(field, field.flow, chosen), FieldReading(field, flow, chosen)
 
 
 def _letters(field: SymbolicField, free: Iterable[str] | None) -> frozenset[Symbol]:
@@ -120,8 +129,20 @@ class Closes:
     def formulas(self) -> tuple[Basic, ...]:
         return closed_under(self.field).witness
 
-    def says(self) -> None:
-        return None
+    def says(self) -> dict[str, Any]:
+        """A member F' of the class and c' F, unit by unit; c' times each coefficient; what the letters of F' were, and gates."""
+        reading, orthant = _readings(self.field, None)
+        terms = Reading()
+
+        def read(expressions: Iterable[Expr]) -> list[Term]:
+            return [taken(terms.term(e)) for e in expressions]
+
+        return {
+            "kind": "closure", "group": self.group, "member": read(reading.member()),
+            "flow": read(speed * ImmutableDenseMatrix(reading.flow)),
+            "coefficients": read(speed * e for e in orthant.coefficients()),
+            "slots": [(*read((slot.new, slot.letter)), slot.is_gate) for slot in reading.slots],
+        }  # fmt: skip
 
     def decide(self) -> Verdict:
         start = perf_counter()
@@ -133,9 +154,8 @@ class Closes:
         evidence = f"it absorbs {found.group if found.group != NONE else 'no clock'}, for {found.assumption}: {witness}"
         if found.unit is not None:
             evidence += f"; no more, because of {found.unit}"
-        if found.group == self.group:
-            return Verdict(HOLDS, perf_counter() - start, evidence)
-        return Verdict(FAILS, perf_counter() - start, evidence, {Symbol("group"): Symbol(found.group)})
+        word, numbers = (HOLDS, None) if found.group == self.group else (FAILS, {Symbol("group"): Symbol(found.group)})
+        return Verdict(word, perf_counter() - start, evidence, numbers, certificate=found.certificate)
 
 
 def _closure(reading: FieldReading, group: str, found: Absorbed, beyond: Obstacle | None) -> Closure:
@@ -149,7 +169,8 @@ def _closure(reading: FieldReading, group: str, found: Absorbed, beyond: Obstacl
     if beyond is not None:
         said += [f"no other c' is absorbed that {AMONG}", *beyond.conditions]
     witness = tuple(_changed(slot, values[slot.letter]) for slot in changed)
-    return Closure(group, "; ".join(said), witness, reading.rates(*witness), beyond and beyond.unit)
+    certificate = (*found.certificate, *(beyond.certificate if beyond else ()))
+    return Closure(group, "; ".join(said), witness, reading.rates(*witness), beyond and beyond.unit, certificate)
 
 
 def _always_inside(slot: Slot, value: Expr) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import acb_mat
@@ -54,29 +55,32 @@ speed = Symbol("c'", positive=True)
 
 @dataclass(frozen=True)
 class Slot:
-    """A rate that a class of fields is free to choose: its letter, what it stands for, its values, and whether it reads data."""
+    """A rate that a class may choose: a letter, what it stands for, its values, whether it reads data, a new letter."""
 
     letter: Symbol
     stands_for: Expr
     values: NumberSet
     is_gate: bool
+    new: Symbol
 
 
 @dataclass(frozen=True)
 class Absorbed:
-    """New values of slots, and in words what must be true of them."""
+    """New values of slots, in words what must be true of them, and the equalities F' = c' F of each unit."""
 
     values: Mapping[Symbol, Expr]
     conditions: tuple[str, ...]
+    certificate: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A unit, an equation between coefficients that no member of the class meets, and in words what that supposes."""
+    """A unit, an equation between coefficients that no member meets, what that supposes, and numbers at which they differ."""
 
     unit: Expr
     equation: Eq
     conditions: tuple[str, ...]
+    certificate: tuple[Any, ...]
 
 
 class FieldReading:
@@ -92,9 +96,8 @@ class FieldReading:
 
     def absorbed_by(self, gates_only: bool) -> Absorbed | None:
         """New values of slots with F' = c' F, if there are any that are real."""
-        new = self._primed(gates_only)
-        coefficients = [c for rate in self.flow for c in self._terms(rate).values()]
-        equations = [c.xreplace(new) - speed * c for c in coefficients]
+        new = self.primed(gates_only)
+        equations = [c.xreplace(new) - speed * c for c in self.coefficients()]
         if not new and any(equation != 0 for equation in equations):
             return None
         for solution in solve(equations, list(new.values()), dict=True) if new else [{}]:
@@ -102,37 +105,48 @@ class FieldReading:
             values = {letter: solution.get(primed, primed).xreplace(old) for letter, primed in new.items()}
             if any(value.has(I) or not value.is_rational_function() for value in values.values()):
                 continue  # a root may have no real value
-            warped = ImmutableDenseMatrix([rate.xreplace(values) for rate in self.flow])
-            found = check(Identity("", "", "", warped, speed * ImmutableDenseMatrix(self.flow)))
+            where = {primed: values.get(letter, letter) for letter, primed in self.primed().items()}
+            found = check(Identity("", "", "", self.member(), speed * ImmutableDenseMatrix(self.flow), where=where))
             if found.holds:
                 given = {letter: e for e, letter in self.fixed.items()}
                 return Absorbed(
                     {letter: value.xreplace(given) for letter, value in values.items()},
                     tuple(str(condition.xreplace(given)) for condition in found.defined_on),
+                    (_named(where), *found.certificate),
                 )
         return None
 
     def obstacle(self, gates_only: bool) -> Obstacle | None:
         """A unit, and an equation between coefficients, that no member of the class meets, with proof; else None."""
-        new, given = self._primed(gates_only), {letter: e for e, letter in self.fixed.items()}
+        new, given = self.primed(gates_only), {letter: e for e, letter in self.fixed.items()}
         for h, rate in zip(self.state, self.flow, strict=True):
             top = self._outgrowing(h, rate)
             # A gate may be any function, a combination of generators too: coefficients count only where there is none.
             terms = self._terms(rate) if self._has_free_generators(rate) else {} if top is None else {top[0]: top[1]}
             for coefficient in terms.values():
                 left, right = coefficient.xreplace(new), speed * coefficient
-                if not left.free_symbols & set(new.values()) and expand(left - right) != 0:
+                apart = check(Identity("", "", "", left, right))
+                if not left.free_symbols & set(new.values()) and apart.holds is False:
                     equation = Eq(left.xreplace(given), right.xreplace(given), evaluate=False)
                     said = () if self._is_not_zero(coefficient) else (f"{coefficient.xreplace(given)} is not 0",)
-                    return Obstacle(h, equation, said)
+                    return Obstacle(h, equation, said, apart.certificate)
         return None
+
+    def coefficients(self) -> list[Expr]:
+        """What stands at the products of generators, in all units' rates."""
+        return [coefficient for rate in self.flow for coefficient in self._terms(rate).values()]
 
     def rates(self, *equations: Eq) -> dict[Symbol, Expr]:
         used = set().union(*(equation.free_symbols for equation in equations))
         return {slot.letter: slot.stands_for for slot in self.slots if slot.letter in used and slot.letter != slot.stands_for}
 
-    def _primed(self, gates_only: bool) -> dict[Symbol, Symbol]:
-        return {slot.letter: Dummy(slot.letter.name) for slot in self.slots if slot.is_gate or not gates_only}
+    def primed(self, gates_only: bool = False) -> dict[Symbol, Symbol]:
+        """A letter for the new value of each slot."""
+        return {slot.letter: slot.new for slot in self.slots if slot.is_gate or not gates_only}
+
+    def member(self) -> ImmutableDenseMatrix:
+        """Any member of the class: its rates, in letters for the new values."""
+        return ImmutableDenseMatrix([rate.xreplace(self.primed()) for rate in self.flow])
 
     def _terms(self, rate: Expr) -> dict[Expr, Expr]:
         """Products of generators, and their coefficients."""
@@ -183,8 +197,8 @@ class FieldReading:
         if _is_arithmetic(e):
             return e.func(*map(self._bare, e.args))
         if not (self._reads(e) or e.free_symbols & self.free):
-            return self.fixed.setdefault(e, Dummy("fixed", real=True, **_positivity(e)))
-        return self.generators.setdefault(e, Dummy("generator"))
+            return self.fixed.setdefault(e, Dummy(f"fixed_{len(self.fixed)}", real=True, **_positivity(e)))
+        return self.generators.setdefault(e, Dummy(f"generator_{len(self.generators)}"))
 
     def _reads(self, e: Expr) -> bool:
         return e.has(symbols.t) or bool(e.atoms(AppliedUndef))
@@ -201,8 +215,14 @@ class FieldReading:
         if values is None or (is_gate and not (values.is_subset(POSITIVE) and _moves_freely(e, own, self.data))):
             return None
         letter = e if e.is_Symbol else Symbol(f"g_{1 + sum(s.letter != s.stands_for for s in self.slots)}")
-        self.slots.append(Slot(letter, e, values, is_gate))
+        self.slots.append(Slot(letter, e, values, is_gate, Dummy(f"{letter.name}*")))
         return self.slots[-1]
+
+
+def _named(where: Mapping[Symbol, Expr]) -> dict[str, Any]:
+    """New values for a certificate."""
+    reading = Reading()
+    return {"rule": "values", "values": {reading.term(letter): reading.term(value) for letter, value in where.items()}}
 
 
 def _is_finite(values: NumberSet) -> bool:

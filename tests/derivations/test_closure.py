@@ -7,6 +7,9 @@ from torch import nn
 
 import ctrnn
 import derivations
+from derivations.checker.quotients import NotShown
+from derivations.checker.replay import as_data, from_data
+from derivations.checker.statements.conclusions import concludes
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.ranges import POSITIVE, REALS, values_of
@@ -305,3 +308,17 @@ def test_a_statement_about_closure_can_fail():
 def test_what_is_no_field_is_refused():
     with pytest.raises(TypeError, match=r"must be a ctrnn\.VectorField, got Linear"):
         derivations.closed_under(nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("name", ["plain", "leaky", "gated"])
+def test_the_checker_finds_what_a_class_absorbs_from_its_certificate(name):
+    (field, group), (other, _) = TWINS[name], TWINS["gru"]
+    steps = from_data(as_data(Closes(field, group).decide().certificate))
+    for claimed in (EVERY_WARP, RESCALING, NONE):
+        assert concludes(from_data(as_data(Closes(field, claimed).says())), steps) is (claimed == group)
+    if group != NONE:  # -h has the same coefficient in many fields
+        with pytest.raises(NotShown):
+            concludes(from_data(as_data(Closes(other, group).says())), steps)
+        forged = [{**step, "lhs": step["rhs"]} if step["rule"] == "equal" else step for step in steps]
+        with pytest.raises(NotShown):
+            concludes(from_data(as_data(Closes(field, group).says())), forged)

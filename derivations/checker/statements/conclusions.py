@@ -3,7 +3,7 @@ r"""What the steps of a certificate show of a statement: that it is true, or tha
     equal     pairs, all of them equal          less      lower, upper, strict, region
     limit     term, letter, point, sides, value series    sides, letter, point, order
     rounds    value, low, high, beyond          cases     comparisons, all of them true
-    not       of: another statement
+    not       of: another statement             closure   group, member, flow, coefficients, slots
 
 A step carries what it is a proof of; here that is held against the statement, which is read from the claim and not from the
 proof. The certificate of another statement shows nothing of this one.
@@ -18,7 +18,7 @@ from derivations.checker.definedness import ALLOWED
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import replay
 from derivations.checker.statements.comparisons import is_true
-from derivations.checker.terms import INFINITY, ONE, ZERO, Term, add, divide, number
+from derivations.checker.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, taken
 
 __all__ = ["concludes", "guarded"]
 
@@ -33,6 +33,8 @@ def concludes(says: Mapping[str, Any], steps: Steps) -> bool:
     rules = {"equal": _equal, "less": _less, "limit": _limit, "series": _series, "rounds": _rounds, "cases": _cases}
     if says["kind"] == "not":
         return not concludes(says["of"], steps)
+    if says["kind"] == "closure":
+        return _absorbed(says, steps) == says["group"]
     for step in steps:
         if any(step.get("facts", {}).get(term, facts) != facts for term, facts in says.get("facts", {}).items()):
             raise NotShown("other facts are supposed of the letters")
@@ -141,6 +143,25 @@ def _cases(says: Mapping[str, Any], steps: Steps) -> bool:
     if seen != claimed or not all(map(is_true, seen)):
         raise NotShown("the step is not of all cases")
     return True
+
+
+def _absorbed(says: Mapping[str, Any], steps: Steps) -> str:
+    """Every clock where each unit's c' F is one of a member; none or rescalings where a coefficient c' k is not that of one.
+
+    That no other way is left rests on generators that are independent, which no step shows.
+    """
+    values, proofs = (steps[0]["values"], steps[1:]) if steps and steps[0]["rule"] == "values" else ({}, steps)
+    for step in proofs:
+        replay(step)
+    equal = [(step["lhs"], step["rhs"]) for step in proofs if step["rule"] == "equal"]
+    differing = [step["rhs"] for step in proofs if step["rule"] == "differs"]
+    wanted = list(zip((taken(substitute(rate, values)) for rate in says["member"]), says["flow"], strict=True))
+    if equal != (wanted if values else []) or not set(differing) <= set(says["coefficients"]) or not proofs:
+        raise NotShown("the steps are of another field")
+    if not values:
+        return "none"
+    constant = [(new, old) for new, old, is_gate in says["slots"] if not is_gate]
+    return "rescaling" if differing or any(values[new] != old for new, old in constant) else "every warp"
 
 
 def _one(steps: Steps, says: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
