@@ -114,6 +114,8 @@ def _as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
         times = as_numbers(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"`{name}` must be a time or a sequence of times, got {type(value).__name__}.") from error
+    if times.device.type == "meta":
+        raise ValueError(f"`{name}` is on the meta device, which keeps no values; times are numbers, give them on the CPU.")
     if times.is_complex() or times.dtype == torch.bool:
         raise TypeError(f"`{name}` must hold real numbers, got {times.dtype}.")
     if not times.is_floating_point() and times.numel() and int(times.abs().max()) > 2**53:

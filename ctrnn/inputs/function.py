@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.forward import jvp
 from ctrnn.inputs.one_sided import OneSidedTimes
 from ctrnn.inputs.path import Path
 
@@ -69,7 +70,7 @@ class FunctionPath(Path):
     def _slope(self, k: int, t: Tensor) -> Tensor:
         time = self._one_sided(k, t.cpu())
         try:
-            return torch.func.jvp(self._checked, (time,), (torch.ones_like(time),), strict=True)[1]
+            return jvp(self._checked, (time,), (torch.ones_like(time),), strict=True)[1]
         except RuntimeError as error:
             # Where torch sees no dependence on t, f is constant or computed outside of torch; values tell which.
             values = [self._value(k, at) for at in (self.knots[k], self.knots[k : k + 2].mean(), self.knots[k + 1], time)]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.forward import jvp
 
 __all__ = ["Data", "GatheredPath", "MappedPath", "Path", "Piece", "across", "column", "piece_numbers"]
 
@@ -157,7 +158,7 @@ class MappedPath(GatheredPath):
 
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
         x, slope = self.path.evaluate(data, t), self.path.differentiate(data, t)
-        return torch.func.jvp(self.f, (x,), (slope,))[1]
+        return jvp(self.f, (x,), (slope,))[1]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ nothing in the model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 
 import torch
@@ -57,6 +58,14 @@ class _Recorded(Step):
         return repr(self.step)
 
 
+def _begin(record: Record, *_: object) -> None:
+    record.begin()
+
+
+def _count(record: Record, *_: object) -> None:
+    record.count()
+
+
 class Monitor:
     r"""Watches every `DiscreteCell` and `DiscreteRNN` in a model until `remove`, or as a context.
 
@@ -92,8 +101,9 @@ class Monitor:
         part.step = _Recorded(step, record)
         self._undo.append(lambda: setattr(part, "step", step))
         if isinstance(part, DiscreteRNN):  # a cell alone is called once a step, and knows of no sequence
-            self._undo.append(part.register_forward_pre_hook(lambda *_: record.begin()).remove)
-            self._undo.append(part.register_forward_hook(lambda *_: record.count()).remove)
+            # Not lambdas: a watched model can be pickled.
+            self._undo.append(part.register_forward_pre_hook(partial(_begin, record)).remove)
+            self._undo.append(part.register_forward_hook(partial(_count, record)).remove)
 
     def remove(self) -> None:
         """Give the model its own steps back; the records stay."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
+from ctrnn.forward import jvp
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 
@@ -84,7 +85,7 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
 
     units = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
     # Unit by unit: an iteration inside a step could not be told when to end for all directions at once.
-    columns = [torch.func.jvp(advance, (h,), (unit.expand_as(h).contiguous(),))[1] for unit in units]
+    columns = [jvp(advance, (h,), (unit.expand_as(h).contiguous(),))[1] for unit in units]
     jacobian = torch.stack(columns, -1)
     finite = torch.isfinite(jacobian).all(-1).all(-1)
     radius = torch.full(finite.shape, torch.inf, dtype=h.dtype, device=h.device)

@@ -39,8 +39,8 @@ class Problem(Structure):
         *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "places")),
         ("stages", c_size_t),
         *((name, c_void_p) for name in ("c", "a", "b", "e")),
-        *((name, c_double) for name in ("order", "rtol", "atol", "min_step")),
-        ("max_num_steps", c_int64),
+        *((name, c_double) for name in ("order", "rtol", "atol", "min_step", "max_step", "first_step")),
+        *((name, c_int64) for name in ("max_num_steps", "most_steps")),
         ("hs", c_void_p),
     ]
 

@@ -98,8 +98,8 @@ def _no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
     path = chain.driven.path
     if engine.control.method.name not in METHODS:
         return f"{engine.control.method.name} has no kernel; {', '.join(METHODS)} have"
-    if engine.control.max_step < math.inf:
-        return "`max_step` has no kernel"
+    if isinstance(engine.control.atol, Tensor):
+        return "an `atol` for each unit has no kernel"
     if chain.speed is not None:
         return "a clock `speed` is evaluated in Python"
     if type(path) not in (HeldPath, LinearPath) or type(chain.path.path) is not type(path):
@@ -188,9 +188,13 @@ class _KernelRun:
         h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.inputs.h0.dtype) for _ in range(2))
         self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
         last = Attempt(h, error, None) if said.rejected_last else None
-        too_many = f"{said.accepted + said.rejected} steps were not enough" if said.cause == 1 else None
+        control = self.engine.control
+        too_many = {
+            1: f"{control.max_num_steps} steps were not enough",
+            3: f"{said.accepted + said.rejected} steps on the whole way were not enough",
+        }.get(said.cause)
         segment = self.chain.segment(int(said.segment), torch.tensor([row]))
-        return diagnosis(self.engine.control, segment, h, last, 0, said.tau, said.step, too_many)
+        return diagnosis(control, segment, h, last, 0, said.tau, said.step, too_many)
 
     def _problem(self, inputs: SolveInputs, hs: Tensor) -> Problem:
         control = self.engine.control
@@ -215,9 +219,12 @@ class _KernelRun:
             stages=len(method.c),
             order=method.order,
             rtol=control.rtol,
-            atol=control.atol,
+            atol=float(control.atol),
             min_step=control.min_step,
-            max_num_steps=min(control.max_num_steps, 2**62),
+            max_step=control.max_step,
+            first_step=control.given_first_step or 0.0,
+            max_num_steps=min(control.max_num_steps, ALL_STEPS),
+            most_steps=min(control.most_steps(len(self.chain)), ALL_STEPS),
             hs=address(hs),
             **arrays,
         )

@@ -124,7 +124,9 @@ class AdjointBackward:
         self, backwards: ReversedStep, record: StepRecord, a: Tensor, step: np.ndarray | None
     ) -> tuple[Tensor, np.ndarray]:
         """a before a step from a after it, and the steps proposed to go on with."""
-        control = replace(self.engine.control, method=_Anew(self.engine.control.method))
+        control = self.engine.control
+        atol = torch.cat([control.atol, control.atol]) if isinstance(control.atol, Tensor) else control.atol
+        control = replace(control, method=_Anew(control.method), atol=atol, given_first_step=None)
         first = np.where(record.dt > 0, record.dt, 1.0)
         state = SolverState(0, np.zeros(len(record.dt)), first if step is None else np.maximum(step, 1e-3 * first))
         try:

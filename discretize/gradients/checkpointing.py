@@ -53,7 +53,7 @@ class Blocks:
             limit -= tries
             if bool((state.tau >= chain.lengths[state.segment]).all()):
                 state.segment += 1
-                state.tau, state.held_back = state.tau * 0.0, None
+                state.tau, state.held_back, state.tried = state.tau * 0.0, None, None
                 at_edge(state.segment, h)
         return h
 

@@ -29,13 +29,14 @@ def integrate(
     *,
     method: str | Step = "dopri5",
     rtol: float = 1e-5,
-    atol: float = 1e-7,
+    atol: float | Tensor = 1e-7,
     max_step: float | None = None,
     speed: Path | Callable | None = None,
     gradient: Gradient = None,
     progress: bool = False,
     max_num_steps: int = MAX_NUM_STEPS,
     min_step: float = 0.0,
+    first_step: float | None = None,
     fused: bool = True,
 ) -> Trajectory:
     r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
@@ -49,22 +50,26 @@ def integrate(
              method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, whose estimated error per
              step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
              tolerances; or euler, midpoint, heun2, heun3 or rk4, or a step map, with equal steps between knots and
-             requested times.
+             requested times. atol: a number, or (state,), one for each unit.
              max_step: no step is longer; None: one step between knots and requested times for methods of fixed steps, no
-             bound for adaptive ones. speed: c'(t), a warp's `speed` or a smooth function.
+             bound for adaptive ones. An input or a field that reads time may have a pulse that longer steps do not see: then
+             set it to half the length of the pulse, or put knots at its ends. first_step: the first one to try, of adaptive
+             methods, in place of a guess from the field at the start. speed: c'(t), a warp's `speed` or a smooth function.
              gradient: None, that of the steps taken, all kept; `Checkpointed(bytes)`, the same in bounded memory;
              `Adjoint()`, that of the exact solution. progress: on stderr, if that is a terminal.
-             max_num_steps: attempted by a sample over the whole solve; min_step: steps this short are accepted whatever
-             their error, with a warning; both for adaptive methods.
+             max_num_steps: attempted by a sample between two knots or requested times; over the whole solve that and 1000
+             more for each of these segments. min_step: steps this short are accepted whatever their error, with a warning.
+             Both for adaptive methods.
              fused: solve named fields along held and linear paths by dopri5, tsit5 and dopri8 in a compiled kernel, which
              takes the same steps; the environment variable CTRNN_FUSED=0 turns that off everywhere.
     Shape:   h0 (batch, state), ts (n,) or (n, batch) -> Trajectory with ts as given, hs (n, batch, state), hs[0] = h0.
     Raises:  TypeError, ValueError for what does not fit, before anything is solved; SolverError, with the states so far,
-             for a solve that fails. Warns with SolverWarning of steps accepted at `min_step` and of stiffness.
+             for a solve that fails. Warns with SolverWarning of steps accepted at `min_step`, of stiffness, and of
+             tolerances near the rounding of the dtype.
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; torchdiffeq for fixed steps; Tallec and Ollivier 2018, eq. (6), for
              the speed.
     """
-    settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, progress, fused)
+    settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused)
     check_field(field)
     with without_autocast(field):
         driven = Driven(field, path, speed)

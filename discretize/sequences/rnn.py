@@ -189,7 +189,7 @@ class ContinuousRNN(_SequenceModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
     Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
-             min_step, progress, fused as for `integrate`; batch_first: axes of x and output as in torch.nn.
+             min_step, first_step, progress, fused as for `integrate`; batch_first: axes of x and output as in torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
@@ -203,18 +203,19 @@ class ContinuousRNN(_SequenceModule):
         field: VectorField,
         method: str | Step = "dopri5",
         rtol: float = 1e-5,
-        atol: float = 1e-7,
+        atol: float | Tensor = 1e-7,
         max_step: float | None = None,
         gradient: Gradient = None,
         *,
         batch_first: bool = False,
         max_num_steps: int = MAX_NUM_STEPS,
         min_step: float = 0.0,
+        first_step: float | None = None,
         progress: bool = False,
         fused: bool = True,
     ) -> None:
         super().__init__(field, batch_first)
-        self.settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, progress, fused)
+        self.settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused)
         self.stats: dict[str, Any] = {}
 
     def trajectory(
@@ -236,6 +237,10 @@ class ContinuousRNN(_SequenceModule):
 
     def extra_repr(self) -> str:
         usual = Settings()
-        given = {name: value for name, value in vars(self.settings).items() if value != getattr(usual, name)}
+        given = {name: value for name, value in vars(self.settings).items() if not _same(value, getattr(usual, name))}
         named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
         return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])
+
+
+def _same(value: object, usual: object) -> bool:
+    return not isinstance(value, Tensor) and value == usual

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, ParamSpec, TypeVar
@@ -13,15 +14,16 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from discretize.errors import SolverWarning
 from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
-from discretize.solvers.control import StepControl
+from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine
 from discretize.steps.step import Step
 
 __all__ = ["MAX_NUM_STEPS", "Settings", "refuse_old_names"]
 
-MAX_NUM_STEPS = 1_000_000
+MAX_NUM_STEPS = 100_000  # of a sample in one segment
 
 ELSEWHERE = {
     "fehlberg2": "its errors here are 50 to 150 times the tolerance",
@@ -29,6 +31,13 @@ ELSEWHERE = {
     "explicit_adams": "its history of past steps ends at every knot",
     "implicit_adams": "its history of past steps ends at every knot",
     "fixed_adams": "its history of past steps ends at every knot",
+}
+# What SciPy, MATLAB and Julia call the same method, or the nearest.
+SYNONYMS = {
+    **dict.fromkeys(("rk45", "ode45", "dp5", "rkf45"), "dopri5"),
+    **dict.fromkeys(("rk23", "ode23", "bs3"), "bosh3"),
+    **dict.fromkeys(("dop853", "dp8", "dopri853"), "dopri8"),
+    **dict.fromkeys(("radau", "bdf", "lsoda", "ode15s", "ode23s", "rodas4", "rodas5", "kvaerno5", "stiff"), "rodas5p"),
 }
 RENAMED = {
     "dt": "`max_step`, the longest step",
@@ -62,11 +71,12 @@ class Settings:
 
     method: str | Step = "dopri5"
     rtol: float = 1e-5
-    atol: float = 1e-7
+    atol: float | Tensor = 1e-7
     max_step: float | None = None
     gradient: Gradient = None
     max_num_steps: int = MAX_NUM_STEPS
     min_step: float = 0.0
+    first_step: float | None = None
     progress: bool = False
     fused: bool = True
 
@@ -74,15 +84,16 @@ class Settings:
         _check_method(self.method)
         for name, check in (
             ("rtol", checks.non_negative_number),
-            ("atol", checks.non_negative_number),
+            ("atol", _tolerance),
             ("min_step", checks.non_negative_number),
             ("max_num_steps", checks.positive_size),
             ("progress", checks.is_flag),
             ("fused", checks.is_flag),
         ):
             object.__setattr__(self, name, check(name, getattr(self, name)))
-        if self.max_step is not None:
-            object.__setattr__(self, "max_step", checks.positive_number("max_step", self.max_step))
+        for name in ("max_step", "first_step"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, checks.positive_number(name, value))
         self._check_steps()
         self._check_gradient()
 
@@ -90,19 +101,24 @@ class Settings:
     def adaptive(self) -> bool:
         return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
 
-    def engine(self) -> AdaptiveEngine | GridEngine | StepEngine:
-        """What takes the steps."""
+    def engine(self, like: Tensor) -> AdaptiveEngine | GridEngine | StepEngine:
+        """What takes the steps of states like that one."""
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)
         if self.method in FIXED_METHODS:
             return GridEngine(self.method, self.max_step)
         longest = math.inf if self.max_step is None else self.max_step
-        method = ADAPTIVE_METHODS[self.method]
-        return AdaptiveEngine(StepControl(method, self.rtol, self.atol, self.max_num_steps, self.min_step, longest))
+        atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
+        method, bounds = ADAPTIVE_METHODS[self.method], (self.max_num_steps, self.min_step, longest, self.first_step)
+        return AdaptiveEngine(StepControl(method, self.rtol, atol, *bounds))
 
     def _check_steps(self) -> None:
-        if self.rtol == 0 and self.atol == 0:
+        if self.rtol == 0 and bool((torch.as_tensor(self.atol) == 0).any()):
             raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
+        if self.first_step is not None and not self.adaptive:
+            raise ValueError(f"`first_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
+        if self.max_step is not None and self.first_step is not None and self.first_step > self.max_step:
+            raise ValueError(f"`first_step`={self.first_step:g} is above `max_step`={self.max_step:g}.")
         if self.min_step and not self.adaptive:
             raise ValueError(f"`min_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
         if self.max_step is not None and self.max_step < self.min_step:
@@ -130,18 +146,43 @@ class Settings:
         """Refuse tolerances that no choice of steps can meet for states of this dtype."""
         if not self.adaptive:
             return
-        eps = torch.finfo(h0.dtype).eps
+        eps, atol = torch.finfo(h0.dtype).eps, torch.as_tensor(self.atol)
+        if atol.dim() and atol.shape != h0.shape[-1:]:
+            raise ValueError(
+                f"`atol` must be one number, or one for each of the {h0.shape[-1]} units of the state, got shape "
+                f"{tuple(atol.shape)}."
+            )
         if eps > torch.finfo(torch.float32).eps:
             raise TypeError(
                 f"`h0` is {h0.dtype}, too coarse for steps chosen by their error; use float32 or float64, or fixed steps."
             )
-        if max(self.rtol, self.atol) < eps / 100:
+        finest = max(self.rtol, float(atol.min()))  # of a unit of size 1
+        asked = f"`rtol`={self.rtol:g} and `atol`={float(atol.min()):g}"
+        if finest < eps / 100:
             raise ValueError(
-                f"`rtol`={self.rtol:g} and `atol`={self.atol:g} are far below what {h0.dtype} can tell apart ({eps:.1e}); "
-                "loosen one of them, or use float64."
+                f"{asked} are far below what {h0.dtype} can tell apart ({eps:.1e}); loosen one of them, or use float64."
             )
-        if self.atol == 0 and bool((h0 == 0).any()):
+        if finest < ERROR_MARGIN * eps:
+            warnings.warn(
+                f"{asked} are near the rounding of {h0.dtype} ({eps:.1e}), which no choice of steps makes smaller: errors of "
+                f"states of size 1 will be larger than that. Take {ERROR_MARGIN * eps:.1g} or more, or float64.",
+                SolverWarning,
+                stacklevel=4,  # whoever called `integrate`
+            )
+        if bool(((atol.to(h0) == 0) & (h0 == 0)).any()):
             raise ValueError("`atol` is 0 and so are units of `h0`, whose error `rtol` alone cannot measure; give an `atol`.")
+
+
+def _tolerance(name: str, value: float | Tensor) -> float | Tensor:
+    """A number, or one for each unit of the state, (state,), as float64 on the CPU."""
+    if not isinstance(value, Tensor) or value.numel() == 1:
+        return checks.non_negative_number(name, value)  # type: ignore[arg-type]
+    if value.dim() != 1 or not value.is_floating_point():
+        raise ValueError(f"`{name}` must be a number, or numbers (state,), got {value.dtype} of shape {tuple(value.shape)}.")
+    checks.is_finite(name, value)
+    if bool((value < 0).any()):
+        raise ValueError(f"`{name}` must be at least 0, got {float(value.min())}.")
+    return value.detach().to(device="cpu", dtype=torch.float64)
 
 
 def _check_method(method: object) -> None:
@@ -157,7 +198,7 @@ def _check_method(method: object) -> None:
 
 
 def _refuse_method(method: str, known: list[str]) -> NoReturn:
-    near = difflib.get_close_matches(method, known, n=1)
+    near = [SYNONYMS[low]] if (low := method.lower()) in SYNONYMS else difflib.get_close_matches(low, known, n=1)
     if method in ELSEWHERE:
         reason = f"is not offered: {ELSEWHERE[method]}."
     else:

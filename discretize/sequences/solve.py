@@ -21,7 +21,7 @@ from discretize.sequences.between import StatesBetween
 from discretize.sequences.settings import Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import Continuation, StepLog
-from discretize.solvers.diagnosis import stiff_hint
+from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.segments import chain_of
 from discretize.trajectory import Trajectory
 
@@ -43,7 +43,7 @@ class Solve:
     def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> None:
         self.driven, self.h0, self.times, self.settings = driven, h0, times, settings
         self.chain = chain_of(driven, times)
-        self.engine = settings.engine()
+        self.engine = settings.engine(h0)
         self.state = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
         self.stats: dict[str, Any] = {}
@@ -154,7 +154,7 @@ class Solve:
         typical = float(spans[row % len(spans)]) / max(1, int(counts.accepted[row]))
         start = torch.zeros((), dtype=torch.float64, device=h.device)
         last = chain.segment(len(chain) - 1)
-        hint = stiff_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
+        hint = slow_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
         if hint and steps > WARN_STEPS:
             warnings.warn(f"The solve took {steps} steps. {hint}", SolverWarning, stacklevel=WARN_LEVEL)
         return hint

@@ -71,6 +71,7 @@ def _in_columns(given: Tensor, time: int, batch: int, batched: bool, batch_first
 
 def _as_given(ts: object) -> Tensor:
     try:
-        return checks.as_numbers(ts).cpu()
+        given = checks.as_numbers(ts)
+        return given if given.device.type == "meta" else given.cpu()  # refused by the checks of times
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"`ts` must be a sequence of times, got {type(ts).__name__}.") from error

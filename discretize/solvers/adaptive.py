@@ -8,6 +8,7 @@ function of one time, say) all take the same steps, and the error is the largest
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.errors import Failure
+from discretize.errors import Failure, SolverWarning
 from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import StepControl
-from discretize.solvers.diagnosis import diagnosis
+from discretize.solvers.diagnosis import diagnosis, jump_hint
 from discretize.solvers.embedded import Attempt, EmbeddedMethod
 from discretize.solvers.engine import SegmentSlope, SolverState, column
 from discretize.solvers.rodas import Rodas5P
@@ -31,6 +32,7 @@ __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
 ADAPTIVE_METHODS: dict[str, EmbeddedMethod] = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
 SHORTEST_STEP = 1e-14  # as a fraction of the segment: below it the state no longer moves in float64
+LOOKED_AT = 2_000  # steps of a sample in one segment: the field is looked at for jumps
 # To leave out the samples that have landed costs a few copies. With one stiff sample among 16 to 256 it took between 0.4
 # and 1.0 of the time, from 960 units spared on.
 WORTH_LEAVING_OUT = 1_024
@@ -57,11 +59,12 @@ class AdaptiveEngine:
     def __init__(self, control: StepControl, on_step: Callable[[StepRecord], None] | None = None) -> None:
         self.control, self.on_step, self.counts = control, on_step, SolverStats()
         self.log: StepLog | None = None
+        self.most = math.inf  # steps of a sample
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step; counts anew."""
         rows = batch if chain.own or chain.own_times else 1
-        self.counts = SolverStats(rows)
+        self.counts, self.most = SolverStats(rows), self.control.most_steps(len(chain))
         return SolverState(0, np.zeros(rows))
 
     def segment(self, segment: SegmentSlope, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
@@ -75,14 +78,14 @@ class _SegmentSolve:
     def __init__(self, engine: AdaptiveEngine, whole: SegmentSlope, state: SolverState, h: Tensor) -> None:
         self.control, self.on_step, self.counts, self.log = engine.control, engine.on_step, engine.counts, engine.log
         self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
-        self.shared = len(state.tau) == 1
+        self.shared, self.most = len(state.tau) == 1, engine.most
         self.length = np.broadcast_to(whole.lengths, state.tau.shape)
         if state.step is None:
             state.step = self.control.first_step(self.slope, h, self.length)
-            self.counts.call(2, len(h))
-        if state.held_back is None:
-            state.held_back = np.zeros(len(state.tau), dtype=bool)
-        self.step, self.held_back = state.step, state.held_back
+            self.counts.call(0 if self.control.given_first_step else 2, len(h))
+        if state.held_back is None or state.tried is None:
+            state.held_back, state.tried = np.zeros(len(state.tau), dtype=bool), np.zeros(len(state.tau), dtype=np.int64)
+        self.step, self.held_back, self.tried = state.step, state.held_back, state.tried
         self.all: Tensor = h  # the states of the whole batch, up to date where samples were left out
         self.rows: np.ndarray | None = None  # the samples still in h; None for all of them
         self.h = h
@@ -188,6 +191,7 @@ class _SegmentSolve:
 
     def _count(self, live: np.ndarray, accepted: np.ndarray, error: np.ndarray, tau: np.ndarray, dt: np.ndarray) -> None:
         where = slice(None) if self.rows is None else self.rows
+        self.tried[where] += live
         self.counts.accepted[where] += accepted
         self.counts.rejected[where] += live & ~accepted
         if accepted.any():
@@ -204,15 +208,28 @@ class _SegmentSolve:
         return row if self.rows is None else int(self.rows[row])
 
     def _check_progress(self, live: np.ndarray, tau: np.ndarray, step: np.ndarray) -> None:
-        attempted = self._mine(self.counts.attempted)
-        if (live & (attempted >= self.control.max_num_steps)).any():
-            row = int(np.where(live, attempted, -1).argmax())
-            raise self._failure(row, float(tau[row]), float(step[row]), f"{attempted[row]} steps were not enough")
+        for tried, most, where in (
+            (self.tried, self.control.max_num_steps, ""),
+            (self.counts.attempted, self.most, " on the whole way"),
+        ):
+            mine = self._mine(tried)
+            if (live & (mine >= most)).any():
+                row = int(np.where(live, mine, -1).argmax())
+                raise self._failure(row, float(tau[row]), float(step[row]), f"{mine[row]} steps{where} were not enough")
+        if (live & (self._mine(self.tried) == LOOKED_AT)).any():
+            self._warn_of_jumps(int((live & (self._mine(self.tried) == LOOKED_AT)).argmax()), tau, step)
         # A short step is no failure by itself: it may have been carried here from a shorter segment, and will grow.
         stuck = ~(tau + step > tau) | (self._mine(self.held_back) & (step < SHORTEST_STEP * self._mine(self.length)))
         if (live & stuck).any():
             row = int((live & stuck).argmax())
             raise self._failure(row, float(tau[row]), float(step[row]), None)
+
+    def _warn_of_jumps(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
+        at = torch.tensor(tau[row], dtype=torch.float64, device=self.h.device)
+        sample = self._sample(row)
+        if hint := jump_hint(self.slope, at, self.h.detach(), row, float(step[row])):
+            where = f"t = {self.whole.when(float(tau[row]), sample):g}, sample {sample}"
+            warnings.warn(f"{LOOKED_AT} steps, and the solve is at {where}. {hint}", SolverWarning, stacklevel=2)
 
     def _failure(self, row: int, tau: float, step: float, too_many: str | None) -> Failure:
         sample = None if self.shared else row

@@ -9,12 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn.forward import jvp
 from discretize.errors import Failure
 from discretize.solvers.control import StepControl
 from discretize.solvers.embedded import Attempt
 from discretize.solvers.engine import SegmentSlope
 
-__all__ = ["diagnosis", "fastest_rate", "stiff_hint"]
+__all__ = ["diagnosis", "fastest_rate", "jump_hint", "slow_hint", "stiff_hint"]
 
 UNBOUNDED = 1e8  # states of this size are on their way to infinity
 
@@ -41,8 +42,9 @@ def diagnosis(
         cause, hint = _source(segment, at, h, slope, sample, unit)
     elif too_many is not None:
         cause = f"{too_many} (the last one was {step:.3g} long)"
-        hint = stiff_hint(control.method.implicit, segment, at, h, sample, step) or (
-            "Loosen the tolerances, raise `max_num_steps`, or slow the field down: steps this short mean fast changes."
+        hint = slow_hint(control.method.implicit, segment, at, h, sample, step) or (
+            "Loosen the tolerances, raise `max_num_steps` (for each segment), or slow the field down: steps this short mean "
+            "fast changes."
         )
     elif (size := float(h[sample].abs().max())) > UNBOUNDED:
         unit = int(h[sample].abs().argmax())
@@ -54,7 +56,8 @@ def diagnosis(
         cause, hint = _source(segment, at + 5 * step, h, last.error.detach(), sample, unit)
         cause += ", or as near to it as steps can be"
     else:
-        cause = f"no step down to {step:.3g} meets rtol={control.rtol:g}, atol={control.atol:g}"
+        atol = float(control.atol[unit] if isinstance(control.atol, Tensor) else control.atol)
+        cause = f"no step down to {step:.3g} meets rtol={control.rtol:g}, atol={atol:g}"
         hint = (
             "Loosen the tolerances, use float64, or look at the field there: its solution may end, or it has a jump, and "
             "jumps belong at knots; `min_step` would step over it, with a warning."
@@ -91,6 +94,30 @@ def _rows(values: Tensor, row: int | None) -> Tensor:
     return values if row is None else values[row : row + 1]
 
 
+def slow_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+    """Why steps are as short as this one: a jump in the field, or stiffness; None for neither."""
+    return jump_hint(segment, at, h, sample, step) or stiff_hint(implicit, segment, at, h, sample, step)
+
+
+@torch.no_grad()
+def jump_hint(segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+    """What to try where the field jumps within a few steps, as sign(h) does, on which the state may slide for ever.
+
+    Across a jump a difference of the field does not grow with the distance; of a smooth field, stiff or not, it does.
+    """
+    slope = segment(at, h)
+    near, far = ((segment(at, h + 10 * k * step * slope) - segment(at, h - 10 * k * step * slope))[sample] for k in (1, 2))
+    unit = int(near.abs().argmax())
+    change, twice, size = (float(values.abs()) for values in (near[unit], far[unit], slope[sample].abs().max()))
+    if not change > 0.1 * size or twice > 1.5 * change:
+        return None
+    return (
+        f"The field jumps there: across steps of {step:.3g} the derivative of unit {unit} changes by {change:.3g}, however short "
+        "they are, and the state may slide along the jump. Smooth it (tanh(h / width) for sign(h)), put jumps in time at knots, "
+        "or set `min_step`, which goes over them with a warning."
+    )
+
+
 def stiff_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """What to try where steps of this length are what an explicit method can bear, not what the solution asks for."""
     if implicit:
@@ -112,7 +139,7 @@ def fastest_rate(segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, turn
     try:
         for _ in range(turns):
             direction = direction / direction.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(h.dtype).tiny)
-            direction = torch.func.jvp(lambda u: segment(at, u), (h,), (direction,))[1]
+            direction = jvp(lambda u: segment(at, u), (h,), (direction,))[1]
             size = float(direction[sample].norm())
     except (RuntimeError, NotImplementedError):  # what torch.func cannot follow has no rate to tell
         return None

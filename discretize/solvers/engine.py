@@ -47,10 +47,11 @@ class SolverState:
     tau: np.ndarray
     step: np.ndarray | None = None
     held_back: np.ndarray | None = None  # whose last step was rejected
+    tried: np.ndarray | None = None  # steps in this segment
 
     def copy(self) -> SolverState:
-        step, held_back = (None if of_all is None else of_all.copy() for of_all in (self.step, self.held_back))
-        return SolverState(self.segment, self.tau.copy(), step, held_back)
+        rest = (None if of_all is None else of_all.copy() for of_all in (self.step, self.held_back, self.tried))
+        return SolverState(self.segment, self.tau.copy(), *rest)
 
 
 class Engine(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn.forward import jvp
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, Slope, weighted
 from discretize.steps.jacobian import jacobian_of
 
@@ -97,7 +98,7 @@ def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
 def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
     """df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points inside the step."""
     if getattr(slope, "differentiable_in_time", False):
-        return torch.func.jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
+        return jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
     width = 1e-4 * dt
     rise = 4 * (slope(tau + width, h) - slope(tau, h)) - (slope(tau + 2 * width, h) - slope(tau, h))
     # A sample that stands still (dt = 0) has no use for it.

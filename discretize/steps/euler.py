@@ -5,10 +5,10 @@ With dt = 1 the first turns a field into the familiar discrete cell: dh/dt = g (
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ctrnn import VectorField
+from ctrnn.forward import jvp
 from discretize.steps.step import Step
 
 __all__ = ["Euler", "Taylor2"]
@@ -46,7 +46,7 @@ class Taylor2(Step):
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         slope = field.flow(projected, h)
-        bend = torch.func.jvp(lambda u: field.flow(projected, u), (h,), (slope,))[1]
+        bend = jvp(lambda u: field.flow(projected, u), (h,), (slope,))[1]
         return h + dt * (slope + dt / 2 * bend)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:

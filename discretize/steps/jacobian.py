@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
+from ctrnn.forward import jvp
 
 __all__ = ["jacobian", "jacobian_of", "over_matrices"]
 
@@ -21,7 +22,7 @@ def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
     """df_i/dh_k of a function of the state: (..., state) -> (..., state, state)."""
 
     def column(direction: Tensor) -> Tensor:
-        return torch.func.jvp(f, (h,), (direction.expand_as(h),))[1]
+        return jvp(f, (h,), (direction.expand_as(h),))[1]
 
     columns = torch.func.vmap(column)(torch.eye(h.shape[-1], dtype=h.dtype, device=h.device))
     return columns.movedim(0, -1)

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 extern "C" {
 
-// What the caller gives, all of it alive as long as the solve. `keep`: how many steps of each sample are kept. Numbers of a segment are (segments,), or (segments, batch)
+// What the caller gives, `first_step` 0 for a guess; `max_num_steps` of a sample in a segment, `most_steps` in all. All of it alive as long as the solve. `keep`: how many steps of each sample are kept. Numbers of a segment are (segments,), or (segments, batch)
 // where `own`; lengths double, pieces the rows of `projected` (pieces, batch, columns). `share` and `share_rate`: how far
 // through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1.
@@ -40,12 +40,12 @@ struct CtrnnProblem {
     const std::int64_t* places;
     std::size_t stages;
     const double *c, *a, *b, *e;
-    double order, rtol, atol, min_step;
-    std::int64_t max_num_steps;
+    double order, rtol, atol, min_step, max_step, first_step;
+    std::int64_t max_num_steps, most_steps;
     real* hs;
 };
 
-// What became of one sample. cause: 0 it got there; 1 too many steps; 2 no step is short enough.
+// What became of one sample. cause: 0 it got there; 1 too many steps in a segment; 2 no step is short enough; 3 too many in all.
 struct CtrnnReport {
     std::int64_t accepted, rejected, evaluations, forced;
     double smallest, smallest_tau, forced_tau, forced_error, tau, step;
@@ -164,6 +164,7 @@ class SolverState {
         bool taken = false, begun = false, known = false, held_back = false;
         std::size_t sample = 0, segment = 0;
         double tau = 0, step = 0, dt = 0, steps = 1;
+        std::int64_t tried = 0;  // in this segment
     };
 
     Solve& solve;
@@ -258,6 +259,10 @@ class SolverState {
     }
 
     void first_steps(const std::vector<std::size_t>& on) {
+        if (solve.given.first_step > 0) {
+            for (std::size_t s : on) slots[s].step = solve.given.first_step, slots[s].begun = true;
+            return;
+        }
         for (std::size_t s : on) {
             Slot& slot = slots[s];
             const double length = solve.length(slot.segment, slot.sample), near = length > 0 ? 1e-3 * length : 1e-6;
@@ -285,7 +290,8 @@ class SolverState {
         Sample& sample = solve.samples[slot.sample];
         const double length = solve.length(slot.segment, slot.sample);
         int cause = 0;
-        if (sample.said.accepted + sample.said.rejected >= solve.given.max_num_steps) cause = 1;
+        if (slot.tried >= solve.given.max_num_steps) cause = 1;
+        else if (sample.said.accepted + sample.said.rejected >= solve.given.most_steps) cause = 3;
         else if (!(slot.tau + slot.step > slot.tau) || (slot.held_back && slot.step < SHORTEST_STEP * length)) cause = 2;
         if (cause) {
             sample.said.cause = cause;
@@ -304,13 +310,16 @@ class SolverState {
             return false;
         }
         const double remaining = length - slot.tau;
-        slot.steps = std::fmax(std::ceil(remaining / slot.step * (1 - 1e-3)), 1.0);  // to the landing, if they were equal
+        // To the landing, if they were equal.
+        slot.steps = std::fmax(std::ceil(remaining / slot.step * (1 - 1e-3)), 1.0);
+        slot.steps = std::fmax(slot.steps, std::ceil(remaining / solve.given.max_step * (1 - 1e-12)));
         slot.dt = remaining / slot.steps;
         return true;
     }
 
     void judge(std::size_t s) {
         Slot& slot = slots[s];
+        ++slot.tried;
         Sample& sample = solve.samples[slot.sample];
         const double length = solve.length(slot.segment, slot.sample);
         const real *before = h[s], *after = y[s];
@@ -345,6 +354,7 @@ class SolverState {
         solve.write(++slot.segment, slot.sample, h[s]);
         ++solve.landed;
         slot.tau = 0;
+        slot.tried = 0;
         slot.held_back = slot.known = false;
         ahead(s);
     }

@@ -341,7 +341,7 @@ def test_what_has_no_kernel_is_solved_as_before_and_says_why():
     assert "HermitePath" in why(path=ctrnn.HermitePath(xs))
     assert "speed" in why(path=ctrnn.HeldPath(xs), speed=lambda t: 1.0)
     assert "Checkpointed" in why(gradient=discretize.Checkpointed(1e6))
-    assert "max_step" in why(max_step=0.5)
+    assert "for each unit" in why(atol=torch.full((5,), 1e-7))
     assert "Adjoint" in why(gradient=discretize.Adjoint())
     assert "times" in why(ts=ts.clone().requires_grad_())
     assert "Mine" in why(field=Mine(field.candidate, field.rate, field.decay))

@@ -458,7 +458,7 @@ def call(**changes):
         ({"gradient": Adjoint(), "ts": torch.arange(5.0, requires_grad=True)}, ValueError, "no gradients to times"),
         ({"speed": 2.0}, TypeError, "`speed` must be a warp's `speed`"),
         ({"speed": lambda t: -1.0}, ValueError, "`speed` must be finite and at least 0, got -1.0"),
-        ({"first_step": 0.1}, TypeError, "first_step"),
+        ({"last_step": 0.1}, TypeError, "last_step"),
         ({"ts": [0.0, 4.0, math.nextafter(4.0, 5.0)]}, ValueError, "several times within 4 ulp of one end"),
         ({"ts": [0, 2**60]}, ValueError, "which float64 cannot tell apart; count from the first"),
         ({"atol": 0.0}, ValueError, "`rtol` alone cannot measure"),

@@ -1,0 +1,148 @@
+"""Bounds on a solve's steps and tolerances: the longest and the first step, how many, and how exact at most."""
+
+import pytest
+import torch
+from cases import each
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import Adjoint, ContinuousRNN, SolverError, SolverWarning, integrate
+
+ADAPTIVE = ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p")
+
+
+class Field(ctrnn.VectorField):
+    """dh/dt = f(x, h), of some units."""
+
+    def __init__(self, f, units=1):
+        super().__init__(1, units)
+        self.f = f
+
+    def flow(self, projected, h):
+        return self.f(projected, h)
+
+
+def still(end=3.0, batch=1):
+    return ctrnn.HeldPath(torch.zeros(1, batch, 1), [0.0, end])
+
+
+@each("method", ["dopri5", "bosh3", "rodas5p"])
+def test_a_pulse_that_steps_go_over_is_seen_with_a_bound_on_them(method):
+    """100 for 10 ms in 1000 of rest: h jumps by 1, and forgets."""
+    pulse = ctrnn.FunctionPath(lambda t: torch.where((t > 0.703) & (t < 0.713), 100.0, 0.0).reshape(1, 1), (0.0, 1.0), 1)
+    settings = {"method": method, "rtol": 1e-3, "atol": 1e-3}
+    h0, ts = torch.zeros(1, 1), torch.tensor([0.0, 1.0])
+    with torch.no_grad():
+        assert float(integrate(Field(lambda x, h: x - h), pulse, h0, ts, **settings).hs[-1]) == 0
+        seen = integrate(Field(lambda x, h: x - h), pulse, h0, ts, max_step=5e-3, **settings).hs[-1]
+    # It is a jump to the solver: some steps at its edges, each within a tolerance.
+    assert_close(seen, torch.exp(torch.tensor([[-0.292]])), rtol=0, atol=2e-2)
+
+
+@each("method", ADAPTIVE)
+def test_the_first_step_is_the_one_that_is_given(method):
+    """Of a field at rest the guess is long; both engines take what is given."""
+    field, path, ts = ctrnn.gated(1, 3), ctrnn.HeldPath(torch.randn(2, 4, 1)), torch.tensor([0.0, 2.0])
+    for fused in (True, False):
+        stats = integrate(field, path, torch.zeros(4, 3), ts, method=method, first_step=1e-4, fused=fused).stats
+        # The first step may be stretched to land by equal steps.
+        assert stats["smallest_step"] == pytest.approx(1e-4, rel=1e-2)
+        assert stats["smallest_step_at"] == 0
+
+
+def test_kernels_heed_bounds_as_the_engine_does():
+    field, path, ts = ctrnn.gated(1, 3), ctrnn.LinearPath(torch.randn(5, 4, 1)), torch.arange(5.0)
+    for bounds in ({"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}):
+        fused, stepped = (integrate(field, path, torch.zeros(4, 3), ts, fused=fused, **bounds) for fused in (True, False))
+        assert fused.stats["engine"] == "compiled" or fused.stats["engine_why"]
+        assert fused.stats["steps_of_samples"] == stepped.stats["steps_of_samples"]
+        assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-13)
+
+
+@each("settings", [{"method": "rk4", "first_step": 0.1}, {"first_step": 0.0}, {"first_step": 0.2, "max_step": 0.1}])
+def test_a_first_step_that_cannot_be_is_refused(settings):
+    with pytest.raises(ValueError, match="`first_step`"):
+        ContinuousRNN(ctrnn.plain(1, 2), **settings)
+
+
+def test_a_million_steps_over_many_segments_are_not_too_many_and_a_few_in_one_are():
+    field, samples = ctrnn.plain(1, 2), 300
+    path, ts = ctrnn.HeldPath(torch.randn(samples, 1, 1)), torch.tensor([0.0, float(samples)])
+    for fused in (True, False):
+        with torch.no_grad():
+            solved = integrate(field, path, torch.zeros(1, 2), ts, max_num_steps=20, fused=fused)
+            assert solved.stats["num_steps"] > 10 * 20
+            with pytest.raises(SolverError, match="2 steps were not enough") as caught:
+                integrate(field, path, torch.zeros(1, 2), ts, max_num_steps=2, fused=fused)
+        assert "rodas5p" not in caught.value.hint
+        assert "for each segment" in caught.value.hint
+
+
+def test_the_whole_way_has_a_bound_too(monkeypatch):
+    monkeypatch.setattr("discretize.solvers.control.MOST_ON_AVERAGE", 1)
+    path, ts = ctrnn.HeldPath(torch.randn(50, 1, 1)), torch.tensor([0.0, 50.0])
+    for fused in (True, False):
+        with pytest.raises(SolverError, match="70 steps on the whole way were not enough"), torch.no_grad():
+            integrate(ctrnn.plain(1, 2), path, torch.zeros(1, 2), ts, max_num_steps=20, fused=fused)
+
+
+@each("units", [1, 2])
+def test_a_field_on_whose_jump_the_state_slides_is_said_to_jump(units, monkeypatch):
+    """From 1/2 to 0 and along it: steps become as short as the tolerance."""
+
+    def f(x, h):
+        return torch.cat([0.1 - torch.sign(h[:, :1]), h[:, :1] - h[:, 1:]], -1)
+
+    monkeypatch.setattr("discretize.solvers.adaptive.LOOKED_AT", 300)
+    warned = pytest.warns(SolverWarning, match="The field jumps there")
+    with torch.no_grad(), warned, pytest.raises(SolverError, match="400 steps were not enough") as caught:
+        integrate(Field(f, units), still(), torch.full((1, units), 0.5), torch.tensor([0.0, 3.0]), max_num_steps=400)
+    assert "The field jumps there" in caught.value.hint
+    assert "stiff" not in caught.value.hint
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
+def test_tolerances_near_the_rounding_are_warned_of(dtype, low, high):
+    field, path = ctrnn.plain(1, 2, dtype=dtype), ctrnn.HeldPath(torch.randn(1, 1, 1, dtype=dtype))
+    with torch.no_grad():
+        with pytest.warns(SolverWarning, match="near the rounding of"):
+            integrate(field, path, torch.zeros(1, 2, dtype=dtype), torch.tensor([0.0, 1e-3]), rtol=low, atol=low)
+        integrate(field, path, torch.zeros(1, 2, dtype=dtype), torch.tensor([0.0, 1e-3]), rtol=high, atol=high)
+
+
+def test_each_unit_may_have_a_tolerance_of_its_own():
+    """dh/dt = (1 - h) s in units of sizes 1 and 1e6: by one tolerance for both, the small one would be solved for nothing."""
+    sizes = torch.tensor([1.0, 1e6])
+    field, exact = Field(lambda x, h: sizes - h, 2), sizes * (1 - torch.exp(torch.tensor(-3.0)))
+    ts, h0 = torch.tensor([0.0, 3.0]), torch.zeros(1, 2)
+    for method in ("dopri5", "rodas5p"):
+        for atol in (1e-4 * sizes, torch.tensor([1e-8, 1e-2])):
+            solved = integrate(field, still(), h0, ts, method=method, rtol=0.0, atol=atol)
+            assert (abs(solved.hs[-1, 0] - exact) < 3 * atol).all()
+    both = [integrate(field, still(), h0, ts, rtol=0.0, atol=a).stats["num_steps"] for a in (1e-4 * sizes, 1e-4)]
+    assert 2 * both[0] < both[1]
+
+
+def test_tolerances_of_units_go_through_modules_adjoints_and_lstms():
+    x = torch.randn(4, 2, 3)
+    for field in (ctrnn.gated(3, 5), ctrnn.lstm(3, 5)):
+        atol = torch.full((field.state_size,), 1e-7)
+        rnn = ContinuousRNN(field, atol=atol)
+        assert_close(rnn(x)[0], ContinuousRNN(field, fused=False)(x)[0], rtol=0, atol=0)
+        assert rnn.stats["engine_why"] == "an `atol` for each unit has no kernel"
+        assert "atol=" in repr(rnn)
+        ContinuousRNN(field, atol=atol, gradient=Adjoint())(x)[0].sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("atol", "words"),
+    [
+        (torch.full((3,), 1e-7), "one for each of the 5 units"),
+        (torch.tensor([1e-7, 1e-7, -1.0, 1e-7, 1e-7]), "at least 0"),
+        (torch.ones(2, 5), r"numbers \(state,\)"),
+        (torch.tensor([1e-7, 1e-7, torch.nan, 1e-7, 1e-7]), "must be finite"),
+    ],
+)
+def test_tolerances_that_do_not_fit_are_refused(atol, words):
+    with pytest.raises(ValueError, match=f"`atol`.*{words}"):
+        ContinuousRNN(ctrnn.gated(3, 5), atol=atol)(torch.randn(4, 2, 3))
