@@ -3,7 +3,7 @@ r"""Equations as people write them, matched to the units of a module by their le
     Eq(h_1(t).diff(t), F_1), ...      a field, in any order            Eq(h_1', F_1), ...     a discrete cell
     {h_1(t): F_1, ...}                the same, by unit                [F_1, F_2, ...]        in the order of the state
 
-Letters are those of `symbolic(module)`, the same by name with other assumptions, or told by `letters`. Floats are read as the
+Letters are those of `symbolic(module)`, the same by name with other assumptions, or given by `letters`. Floats are read as the
 rational numbers that they are.
 """
 

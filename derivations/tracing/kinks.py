@@ -39,16 +39,16 @@ def smooth_cases(expressions: Sequence[Expr], never_zero: Collection[Expr] = ())
         known = dict(zip(differences, signs, strict=True))
         try:
             resolved = [_resolve(e, known) for e in expressions]
-            told = [(_resolve(d, known), k) for d, k in known.items()]
-            _check_ranges(told)
+            signed = [(_resolve(d, known), k) for d, k in known.items()]
+            _check_ranges(signed)
         except _Impossible:
             continue
         # What is 0 first: it tells a letter's value, and then the letter is gone.
-        for place, _ in enumerate(told := sorted(told, key=lambda d: d[1] != 0)):
-            values = _told_by(*told[place])
+        for place, _ in enumerate(signed := sorted(signed, key=lambda d: d[1] != 0)):
+            values = _substitution(*signed[place])
             resolved = [e.xreplace(values) for e in resolved]
-            told = [(d.xreplace(values), k) for d, k in told]
-        if all(_sign_of(d, {}) in (None, k) for d, k in told):
+            signed = [(d.xreplace(values), k) for d, k in signed]
+        if all(_sign_of(d, {}) in (None, k) for d, k in signed):
             yield resolved
 
 
@@ -116,7 +116,8 @@ def _line(difference: Expr) -> tuple[Symbol, Expr, Expr] | None:
     return None
 
 
-def _told_by(difference: Expr, k: int) -> dict[Expr, Expr]:
+def _substitution(difference: Expr, k: int) -> dict[Expr, Expr]:
+    """What the sign k of a difference says of one letter: its value, or that it is beyond a threshold."""
     line = _line(difference)
     if line is None or (k != 0 and not line[2].is_Rational):
         return {}
@@ -125,12 +126,12 @@ def _told_by(difference: Expr, k: int) -> dict[Expr, Expr]:
     return {u: (beyond - rest) / slope}
 
 
-def _check_ranges(told: Sequence[tuple[Expr, int]]) -> None:
+def _check_ranges(signed: Sequence[tuple[Expr, int]]) -> None:
     """Raise where no number is on the sides of its thresholds that the case says."""
     least: dict[Symbol, tuple[Expr, bool]] = {}
     most: dict[Symbol, tuple[Expr, bool]] = {}
     seen: dict[Expr, int] = {}
-    for difference, k in told:
+    for difference, k in signed:
         before = _sign_of(difference, seen)
         seen[_primitive(difference)] = k
         if before not in (None, k) or (k == 0 and difference.is_zero is False):

@@ -215,7 +215,7 @@ def _all_frames(_: TracerBase, frames: traceback.StackSummary) -> traceback.Stac
 
 @contextmanager
 def _in_the_user_s_words() -> Iterator[None]:
-    """torch's errors of recording, told as what the user's code does and where."""
+    """torch's errors of recording, as what the user's code does and where."""
     logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

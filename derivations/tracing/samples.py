@@ -40,7 +40,7 @@ WHOLE = 2**63 - 1  # the end of a slice that has none
 PRODUCTS = {"mm", "bmm", "matmul", "addmm", "linear", "baddbmm", "mv", "dot"}
 MOVES = {"permute", "transpose", "t", "_to_copy", "to"}
 RESHAPES = {"view", "reshape", "_unsafe_view"}
-# What may be told the size of the batch: it is a length there.
+# What may be given the size of the batch: it is a length there.
 SIZED = RESHAPES | {"expand", *MADE}
 
 

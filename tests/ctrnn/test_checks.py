@@ -198,7 +198,11 @@ def test_a_field_without_parameters_takes_every_floating_dtype():
             return torch.zeros_like(h)
 
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        check_state(Still(2, 3), zeros(4, 3, dtype=dtype))
+        h = torch.ones(4, 3, dtype=dtype)
+        check_state(Still(2, 3), h)
+        assert torch.equal(Still(2, 3)(torch.ones(4, 2, dtype=dtype), h), zeros(4, 3, dtype=dtype))
+    with pytest.raises((TypeError, ValueError), match=r"int64"):
+        check_state(Still(2, 3), zeros(4, 3, dtype=torch.int64))
 
 
 def test_a_batched_state_has_two_axes_and_its_batch():

@@ -101,7 +101,7 @@ def assert_the_same(field, step, engine, tensors, call=lambda rnn, x, h: rnn(x, 
 @pytest.mark.parametrize("step", STEPS)
 def test_every_field_has_the_states_and_the_gradients_of_its_steps(step, engine):
     for name in BUILT[engine]:
-        check_field(name, step, engine)
+        assert_the_field_is_its_steps(name, step, engine)
 
 
 @pytest.mark.slow
@@ -110,11 +110,11 @@ def test_every_field_has_the_states_and_the_gradients_of_its_steps(step, engine)
 def test_every_field_has_a_kernel_with_the_states_and_the_gradients_of_its_steps(kind, engine):
     for name in (name for name in NAMES if FIELDS.get(name, (name, ""))[:2] == kind):
         for step in STEPS:
-            check_field(name, step, engine)
-            check_no_time(name, step, engine)
+            assert_the_field_is_its_steps(name, step, engine)
+            assert_no_time_leaves_the_state(name, step, engine)
 
 
-def check_field(name, step, engine):
+def assert_the_field_is_its_steps(name, step, engine):
     field = made(name)
     x, h_0 = torch.randn(4, 3, 2, requires_grad=True), (0.5 * torch.randn(3, field.state_size)).requires_grad_()
     assert_the_same(field, STEPS[step], engine, (x, h_0), dt=0.4, substeps=2)
@@ -273,10 +273,10 @@ def test_writing_into_the_output_leaves_the_way_back_as_it_was(engine):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(step, engine):
     for name in BUILT[engine]:
-        check_no_time(name, step, engine)
+        assert_no_time_leaves_the_state(name, step, engine)
 
 
-def check_no_time(name, step, engine):
+def assert_no_time_leaves_the_state(name, step, engine):
     field = made(name)
     h0 = torch.randn(3, field.state_size)
     h0[0] = 0  # where |h|^r has no slope
