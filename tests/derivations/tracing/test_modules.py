@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from functools import cache
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -16,6 +18,8 @@ from derivations import UnitEquations, symbolic, verify
 from derivations.checker.rational import NotShown
 from derivations.checker.replay import as_data, from_data, replay
 from derivations.checker.terms import subterms
+from derivations.tracing import proof
+from derivations.tracing.widths import wide
 from derivations.tracing.widths.blocks import Unwide
 from derivations.tracing.widths.wide import certificates_for_every_width
 
@@ -28,11 +32,16 @@ CELLS = {
 }
 
 
+@cache
+def verdict_of(name):
+    return verify(*CELLS[name])
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in ("LSTMCell", "CfC", "GRUCell") else n for n in CELLS]
 )
 def test_a_cell_is_its_equations_for_every_width(name):
-    verdict = verify(*CELLS[name])
+    verdict = verdict_of(name)
     assert verdict.holds is True, verdict.evidence
     assert "of every width" in verdict.evidence
     assert bool(verdict.defined_on) == (name == "LTC")  # whose denominator may be 0 for negative conductances
@@ -41,12 +50,8 @@ def test_a_cell_is_its_equations_for_every_width(name):
 
 
 def test_a_proof_for_every_width_carries_a_certificate_of_the_unit_i():
-    equations = derivations.rnn_cell()
-    verdict = verify(nn.RNNCell(2, 1), equations)
-    of_one_unit, of_unit_i = verdict.certificate
-    assert variables(of_one_unit) == {
-        *("h_1", "x_1", "x_2", "bias_hh[0]", "bias_ih[0]", "weight_hh[0,0]", "weight_ih[0,0]", "weight_ih[0,1]")
-    }
+    *of_units, of_unit_i = verdict_of("RNNCell").certificate
+    assert [f"bias_hh[{k}]" in variables(c) for k, c in enumerate(of_units)] == [True] * 3
     sums = {"total(h(k_1)*weight_hh(i_0, k_1), n)", "total(weight_ih(i_0, k_1)*x(k_1), m)"}
     assert variables(of_unit_i) == {"bias_hh(i_0)", "bias_ih(i_0)", *sums}
     assert replay(from_data(json.loads(json.dumps(as_data(of_unit_i))))) == ()
@@ -60,10 +65,10 @@ def variables(certificate):
 
 
 def test_the_certificate_of_every_width_says_where_both_sides_are_defined():
-    verdict = verify(*CELLS["LTC"])
-    ((relation, _),) = replay(verdict.certificate[-1])
+    certificate = verdict_of("LTC").certificate[-1]
+    ((relation, _),) = replay(certificate)
     assert relation == "!="
-    assert any(name.startswith("total(") for name in variables(verdict.certificate[-1]))
+    assert any(name.startswith("total(") for name in variables(certificate))
 
 
 def mutated(equations, change):
@@ -87,14 +92,36 @@ WRONG = {
 }
 
 
+@pytest.fixture(scope="module")
+def recorded_once():
+    """One cell for many equations: torch records it once at its sizes, once alone, and once at unknown sizes."""
+    records = {}
+
+    def once(function):
+        def recorded(module, *others, **settings):
+            key = (function.__name__, id(module), *settings.values())
+            if key not in records:
+                records[key] = function(module, *others, **settings)
+            return records[key]
+
+        return recorded
+
+    with (
+        patch.object(proof, "trace", once(proof.trace)),
+        patch.object(proof, "as_recorded", once(proof.as_recorded)),
+        patch.object(wide, "record_wide", once(wide.record_wide)),
+    ):
+        yield nn.RNNCell(2, 3)
+
+
 @pytest.mark.parametrize("name", list(WRONG))
-def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name):
+def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name, recorded_once):
     wrong = mutated(derivations.rnn_cell(), WRONG[name])
-    verdict = verify(nn.RNNCell(2, 3), wrong)
+    verdict = verify(recorded_once, wrong)
     assert verdict.holds is False
     assert verdict.replay().differs
     with pytest.raises(Unwide):
-        certificates_for_every_width(nn.RNNCell(2, 3), wrong)
+        certificates_for_every_width(recorded_once, wrong)
 
 
 @pytest.mark.slow
