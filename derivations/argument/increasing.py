@@ -10,7 +10,6 @@ Each part is proved, or refuted at a moment, or left as a condition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from sympy import (
@@ -41,7 +40,6 @@ from sympy import (
 from sympy.core.function import AppliedUndef
 
 from derivations.prover.inequalities import Less
-from derivations.prover.verdict import UNDECIDED, Verdict
 
 __all__ = ["clock_conditions"]
 
@@ -93,7 +91,7 @@ def _differentiable(e: Expr, t: Symbol) -> Iterator[Basic]:
 
 
 def _positive(e: Expr, t: Symbol) -> Iterator[Basic]:
-    found = _less(S.Zero, e, strict=True, region={t: (0, oo)})
+    found = Less(S.Zero, e, strict=True, region={t: (0, oo)}).decide()
     if found.holds is False and _is_known(e, t):
         raise _NoClock(f"is not real, or has no derivative, at {t} = {_moment(found.counterexample, t)}, where {e} <= 0.")
     yield from found.defined_on
@@ -102,7 +100,7 @@ def _positive(e: Expr, t: Symbol) -> Iterator[Basic]:
 
 
 def _not_zero(e: Expr, t: Symbol) -> Iterator[Basic]:
-    signs = [_less(*sides, strict=True, region={t: (0, oo)}) for sides in ((S.Zero, e), (e, S.Zero))]
+    signs = [Less(*sides, strict=True, region={t: (0, oo)}).decide() for sides in ((S.Zero, e), (e, S.Zero))]
     yield from (condition for sign in signs for condition in sign.defined_on)
     if all(sign.holds is False for sign in signs) and _is_known(e, t):
         raise _NoClock(f"has a pole where {e} = 0, or jumps: it takes both signs.")
@@ -113,18 +111,18 @@ def _not_zero(e: Expr, t: Symbol) -> Iterator[Basic]:
 def _increasing(speed: Expr, t: Symbol) -> Iterator[Basic]:
     """Nothing where the speed is proved to be >= 0 and not 0 throughout; else the condition."""
     region = {t: (S.Zero, oo)}
-    runs = _less(S.Zero, speed, strict=True, region=region)
+    runs = Less(S.Zero, speed, strict=True, region=region).decide()
     yield from runs.defined_on
     if runs or _waves_hold(speed, t, strict=True):
         return
-    stands = _less(speed, S.Zero, region=region)
+    stands = Less(speed, S.Zero, region=region).decide()
     if stands or _waves_hold(-speed, t, strict=False):
         raise _NoClock(f"does not increase: its speed is {speed}.")
     if _is_known(speed, t):
         if (moment := _backwards(speed, t)) is not None:
             value = speed.xreplace({t: moment}).evalf(6)
             raise _NoClock(f"runs backwards: its speed at {t} = {moment} is {value}.")
-        never = _less(S.Zero, speed, region=region) or _waves_hold(speed, t, strict=False)
+        never = Less(S.Zero, speed, region=region).decide() or _waves_hold(speed, t, strict=False)
         if never and stands.holds is False:  # it moves at one moment, and an analytic speed is then 0 at single ones only
             return
     yield _runs(speed, t)
@@ -144,15 +142,7 @@ def _waves_hold(e: Expr, t: Symbol, strict: bool) -> bool:
         return False
     # Strictly: on a little more. Else on the open interval, and at its ends by continuity.
     edge = EDGE if strict else S.One
-    return bool(_less(S.Zero, bare, strict=strict, region={t: (0, oo), **dict.fromkeys(used, (-edge, edge))}))
-
-
-def _less(lower: Expr, upper: Expr, **more: Any) -> Verdict:
-    """What is found of an inequality; a comparison that the prover cannot make leaves it undecided."""
-    try:
-        return Less(lower, upper, **more).decide()
-    except TypeError as uncompared:
-        return Verdict(UNDECIDED, 0.0, str(uncompared))
+    return bool(Less(S.Zero, bare, strict=strict, region={t: (0, oo), **dict.fromkeys(used, (-edge, edge))}).decide())
 
 
 def _is_known(e: Expr, t: Symbol) -> bool:
@@ -162,7 +152,7 @@ def _is_known(e: Expr, t: Symbol) -> bool:
 
 def _backwards(speed: Expr, t: Symbol) -> Expr | None:
     """A moment at which the speed is proved to be negative, if one is found."""
-    found = _less(S.Zero, speed, region={t: (0, oo)})
+    found = Less(S.Zero, speed, region={t: (0, oo)}).decide()
     if found.holds is False:
         return _moment(found.counterexample, t)
     with np.errstate(all="ignore"):
@@ -170,7 +160,7 @@ def _backwards(speed: Expr, t: Symbol) -> Expr | None:
     real = np.where(np.isreal(speeds) & np.isfinite(speeds), np.real(speeds), np.inf)
     for place in ((real < 0).argmax(), real.argmin()):
         moment = Rational(*float(MOMENTS[place]).as_integer_ratio()).limit_denominator(10**6)
-        if moment > 0 and _less(S.Zero, speed.xreplace({t: moment})).holds is False:
+        if moment > 0 and Less(S.Zero, speed.xreplace({t: moment})).decide().holds is False:
             return moment
     return None
 

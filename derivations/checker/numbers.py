@@ -119,7 +119,8 @@ def _power(base: Any, exponent_term: Term, numbers: Numbers) -> Any:
         raise NotShown("a power of a number that is not real")
     if base > 0:
         return base ** ball(exponent_term, numbers)
-    if base.is_zero() and (whole > 0 if whole is not None else ball(exponent_term, numbers) > 0):
+    exponent = arb(whole) if whole is not None else ball(exponent_term, numbers)
+    if base.is_zero() and not isinstance(exponent, acb) and exponent > 0:
         return arb(0)
     raise NotShown(f"a power of {base}")
 

@@ -252,7 +252,7 @@ def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Fact
     check_places(numbers, facts)
     for letter, low, high in region:
         for below, above in ((low, letter), (letter, high)):
-            if below != ("-oo",) and above != ("oo",) and not (ball(below, numbers) < ball(above, numbers)):
+            if below != ("-oo",) and above != ("oo",) and not _is_less(ball(below, numbers), ball(above, numbers)):
                 raise NotShown("the numbers are not in the region")
     gap = add(upper, neg(lower))
     value = exact(gap, numbers)
@@ -264,3 +264,8 @@ def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Fact
     if isinstance(found, acb) or not found < 0:
         raise NotShown("the inequality may be true there")
     return found
+
+
+def _is_less(a: Any, b: Any) -> bool:
+    """What is not real has no order."""
+    return not isinstance(a, acb) and not isinstance(b, acb) and bool(a < b)

@@ -41,8 +41,8 @@ def differs(lhs, rhs, numbers, facts=REAL):
     return {"rule": "differs", "lhs": lhs, "rhs": rhs, "facts": facts, "numbers": {k: fmpq(v) for k, v in numbers.items()}}
 
 
-def limit(term, value, point=ZERO, facts=REAL, how="change", change=("power", 1), generators=()):
-    proof = {"how": how, "change": change, "order": 3, "generators": generators, "lines": []}
+def limit(term, value, point=ZERO, facts=REAL, how="change", change=("power", 1), generators=(), lines=()):
+    proof = {"how": how, "change": change, "order": 3, "generators": generators, "lines": lines}
     return {
         "rule": "limit",
         "term": term,
@@ -78,6 +78,7 @@ POWERS = mul(N, SIZE)
 BOTH = [(LOG_X, [(X, 1)]), (("log", neg(X)), [(X, 1)])]
 HALF_SQUARE, GAP = mul(number(1, 2), power(add(T, neg(Y)), TWO)), add(T, neg(Y))
 GAMMA_BODY = mul(power(T, add(X, number(-1))), ("exp", neg(T)))
+SIZES = ("int", "$0", ("piece", T, neg(T), ZERO, T), number(-1), ONE)
 IMPROPER = ("int", "$0", GAMMA_BODY, ZERO, OO)
 FALSE = {
     "a root is of its radicand": same(
@@ -128,6 +129,14 @@ FALSE = {
         ("piece", GAP, neg(GAP), ZERO, GAP), Y, X, HALF_SQUARE, mul(number(1, 2), power(add(X, neg(Y)), TWO)), REAL, [X, Y]),
     "a gamma integral that is infinite": same(
         IMPROPER, ("gamma", X), REAL, [X, ("gamma", X)], [(IMPROPER, ("gamma", X, [T, X], [], ONE))]),
+    "an integral of a slope that may jump": integral(
+        ("call", "h", (1,), T), ZERO, ONE, call(T), add(call(ONE), neg(call(ZERO))), REAL, [call(ONE), call(ZERO)],
+        [("call", "h", (1,), T)]),
+    "a bound letter split by its sign": {
+        "rule": "equal", "lhs": SIZES, "rhs": ZERO, "facts": {T: frozenset({"real"})},
+        "proof": {"split": [("+", T)], "cases": [
+            {"signs": (s,), "generators": [T], "lines": [(SIZES, ("antiderivative", mul(number(s, 2), power(T, TWO)), [T], []))]}
+            for s in (-1, 1)] + [{"signs": (0,), "generators": [T], "lines": [(SIZES, ("antiderivative", ONE, [T], []))]}]}},
     "another quotient": same(X, Y, REAL, [X, Y]),
     "what is not real has no absolute value by sign": same(
         power(("piece", Z, neg(Z), ZERO, Z), TWO), power(Z, TWO), {}, [Z], (), [Z], [(-1,), (0,), (1,)]),
@@ -149,6 +158,9 @@ FALSE = {
     "a limit of the other sign": limit(neg(power(X, number(-1))), OO),
     "a limit of an exponential that may grow": limit(
         ("exp", neg(mul(X, Y))), ZERO, OO, change=("exponential", Y), generators=[Y, LOG]),
+    "an exponential that grows faster than powers": limit(
+        mul(power(X, number(5)), ("exp", power(LOG_X, TWO))), ZERO, generators=[LOG, ("exp", power(LOG, TWO))],
+        lines=[(("exp", power(LOG, TWO)), ([(power(LOG, TWO), 1)], []))]),
     "a limit where a leading coefficient may be 0": limit(divide(Y, add(X, Y)), ONE, generators=[Y]),
     "a limit that is another one": limit(add(X, Y), X, generators=[X, Y]),
     "a logarithm has no Taylor series": series(mul(X, LOG_X), ZERO, generators=[LOG]),
@@ -163,7 +175,7 @@ FALSE = {
     "a power of what is not real has no sign": less(ZERO, ("^", TWO, Z), shows(Z), {}),
     "0^0 is 1": less(
         ("^", X, Y), ZERO, shows(X, Y), {X: frozenset({"real", "nonnegative", "nonpositive"}), Y: NO_SIGN}, strict=False),
-    "a polynomial between its roots": less(ZERO, add(power(X, TWO), mul(number(-3), X), TWO), shows(X)),
+    "a polynomial between its roots": less(ZERO, add(power(X, TWO), mul(number(-5), X), number(6)), shows(X)),
     "a denominator has a sign": less(ZERO, divide(X, Y), shows(X, Y), {**REAL, X: ABOVE[X]}),
     "a decimal on the other side": {"rule": "rounds", "value": ("pi",), "low": number(3), "high": number(4), "right": False},
 }  # fmt: skip
