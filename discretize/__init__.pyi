@@ -16,8 +16,8 @@ from discretize.sequences.integrate import integrate as integrate
 from discretize.gradients.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor
-from discretize.analysis.record import Record as Record, LongStep as LongStep, StepWarning as StepWarning
+from discretize.analysis.record import Record as Record, LongStep as LongStep
 from discretize.analysis.refine import refine as refine, Refinement as Refinement
 from discretize.trajectory import Trajectory as Trajectory
 from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError
-from discretize.errors import KernelWarning as KernelWarning
+from discretize.errors import KernelWarning as KernelWarning, StepWarning as StepWarning

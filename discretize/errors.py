@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, replace
 
 from discretize.trajectory import Trajectory
 
-__all__ = ["Failure", "KernelWarning", "SolverError", "SolverWarning", "StepError"]
+__all__ = ["Failure", "KernelWarning", "SolverError", "SolverWarning", "StepError", "StepWarning"]
 
 
 @dataclass(eq=False)
@@ -51,6 +51,10 @@ class SolverError(RuntimeError):
 
 class SolverWarning(UserWarning):
     """A solve that was finished, but not as it should be: steps forced at their minimum, or most of them wasted on stiffness."""
+
+
+class StepWarning(UserWarning):
+    """Steps have left the region in which they behave as the equation does."""
 
 
 class KernelWarning(UserWarning):

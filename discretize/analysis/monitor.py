@@ -100,6 +100,8 @@ class Monitor:
         self.records[name] = record
         part.step = _Recorded(step, record)
         self._undo.append(lambda: setattr(part, "step", step))
+        allowed, part.watch.allowed = part.watch.allowed, True  # this monitor says it
+        self._undo.append(lambda: setattr(part.watch, "allowed", allowed))
         if isinstance(part, DiscreteRNN):  # a cell alone is called once a step, and knows of no sequence
             # Not lambdas: a watched model can be pickled.
             self._undo.append(part.register_forward_pre_hook(partial(_begin, record)).remove)

@@ -14,16 +14,13 @@ import torch
 from torch import Tensor
 
 from discretize.analysis.stability import MONOTONE, REGIONS, regions_of_factors
+from discretize.errors import StepWarning
 from discretize.steps.step import Step
 
-__all__ = ["LongStep", "Record", "StepWarning"]
+__all__ = ["LongStep", "Record"]
 
 STEPS_AT_ONCE = 128
 FIRST_DECADE, LAST_DECADE, BINS_A_DECADE = -6, 4, 8
-
-
-class StepWarning(UserWarning):
-    """Steps have left the region in which they behave as the equation does."""
 
 
 @dataclass(frozen=True)

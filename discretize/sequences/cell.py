@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
+from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 
@@ -15,7 +16,9 @@ __all__ = ["DiscreteCell", "checked_step"]
 class DiscreteCell(nn.Module):
     r"""h <- step(field, x, h, dt).
 
-    Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time.
+    Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time; allow_overshoot:
+             do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate times dt above 2;
+             looked at are the first call and every thousandth, and `cell.watch.largest` is the largest rate times dt seen.
     Call:    cell(x, h=None, dt=None). With dt, a number or a length for each sample, this call takes that instead.
     Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given; dt at the call a number, (batch,)
              or (batch, 1), differentiated if it is a tensor that requires a gradient -> as h.
@@ -23,9 +26,10 @@ class DiscreteCell(nn.Module):
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """
 
-    def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0) -> None:
+    def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0, allow_overshoot: bool = False) -> None:
         super().__init__()
         self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
+        self.watch = OvershootWatch(allow_overshoot)
 
     def forward(self, x: Tensor, h: Tensor | None = None, dt: float | Tensor | None = None) -> Tensor:
         check_input(self.field, x)
@@ -39,7 +43,11 @@ class DiscreteCell(nn.Module):
             check_same_leading_axes(x, h)
             checks.is_finite("h", h)
         length = self.dt if dt is None else step_length(dt, h)
-        return self.step.advance(self.field, self.field.project(x), h, length)
+        projected = self.field.project(x)
+        following = self.step.advance(self.field, projected, h, length)
+        if self.watch.due():
+            self.watch.look_at(self.step, self.field, projected, h, length)
+        return following
 
     def extra_repr(self) -> str:
         return f"step={self.step!r}, dt={self.dt:g}"

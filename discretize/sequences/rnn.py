@@ -17,6 +17,7 @@ from discretize.fused.cells import run
 from discretize.gradients.choice import Gradient
 from discretize.sequences.cell import checked_step
 from discretize.sequences.integrate import integrate
+from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
 from discretize.sequences.settings import MAX_NUM_STEPS, Settings, refuse_old_names
 from discretize.sequences.stamps import sample_edges
@@ -131,7 +132,7 @@ class DiscreteRNN(_SequenceModule):
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
              otherwise; substeps: equal steps a sample is read in; batch_first: axes of x and output as in torch.nn; fused:
              run named fields under `Euler` and `ExponentialEuler` over the whole sequence at once, which is the same and
-             faster. The environment variable CTRNN_FUSED=0 turns that off everywhere.
+             faster. The environment variable CTRNN_FUSED=0 turns that off everywhere. allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None). With ts, edges or stamps, sample k takes its interval's length instead
              of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its own last
              sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
@@ -153,8 +154,10 @@ class DiscreteRNN(_SequenceModule):
         substeps: int = 1,
         batch_first: bool = False,
         fused: bool = True,
+        allow_overshoot: bool = False,
     ) -> None:
         super().__init__(field, batch_first)
+        self.watch = OvershootWatch(allow_overshoot)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), checks.is_flag("fused", fused)
         self.stats: dict[str, Any] = {}
@@ -162,7 +165,11 @@ class DiscreteRNN(_SequenceModule):
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         dt = self._durations(xs, edges, ragged)
         states, self.stats = run(self.field, self.step, xs, h0, dt, self.substeps, self.fused)
-        return self._stepped(xs, h0, dt) if states is None else states
+        states = self._stepped(xs, h0, dt) if states is None else states
+        if self.watch.due():
+            length = dt.detach() if isinstance(dt, Tensor) else dt
+            self.watch.look(self.step, self.field, xs, h0, states, length / self.substeps)
+        return states
 
     def _stepped(self, xs: Tensor, h0: Tensor, dt: float | Tensor) -> Tensor:
         h, states, lengths = h0, [], [dt] * len(xs)

@@ -80,7 +80,7 @@ def play(recording: Recording, clock: np.ndarray, maps: tuple[str, ...]) -> Play
     states, shares = {}, {}
     for name in maps:
         checkpoint()
-        rnn = discretize.DiscreteRNN(field, MAPS[name])
+        rnn = discretize.DiscreteRNN(field, MAPS[name], allow_overshoot=True)
         with discretize.Monitor(rnn, warn="never") as monitor:
             try:
                 states[name] = rnn(xs, ts=ts)[0][:, 0].numpy()

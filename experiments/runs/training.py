@@ -86,7 +86,13 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
                     progress(run.step, loss, rate)
             record.save(run.state())
         measures = run.measured("test")
-        about = {"seconds": run.seconds, "steps": run.step, "best": run.best, "engines": run.engines}
+        about = {
+            "seconds": run.seconds,
+            "steps": run.step,
+            "best": run.best,
+            "engines": run.engines,
+            "largest_g_dt": run.largest_g_dt(),
+        }
         record.write_result({"status": "completed", "split": "test", "measures": measures, **about})
     return Outcome(run.model, measures, run.seconds, run.step)
 
@@ -153,6 +159,11 @@ class _Training:
             before = " and ".join(self.engines)
             print(f"The run was begun with the engine {before}, this is {engine}: last bits may differ.", file=sys.stderr)
         self.engines.append(engine)
+
+    def largest_g_dt(self) -> float | None:
+        """Rate times length of the longest step seen: of the first call of this process, and of every thousandth."""
+        watch = getattr(self.model.rnn, "watch", None)
+        return None if watch is None else watch.largest
 
     def validate(self) -> dict[str, float]:
         """The measures on "validation" after every `evaluate_every` steps, by which a plateau is seen; {} after the others.

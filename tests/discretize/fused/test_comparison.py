@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteRNN, ExponentialEuler, KernelWarning
@@ -84,3 +85,11 @@ def test_fast_arithmetic_is_refused(modules, monkeypatch, tmp_path):
             output, _ = rnn(x)
         assert rnn.stats["engine"] != "compiled"
         assert math.isfinite(float(output.sum().detach()))
+
+
+def test_a_first_call_may_be_under_checkpointing(modules):
+    """Which counts what is saved for gradients, and must find as much again."""
+    for rnn in modules:
+        x = torch.randn(4, 2, 3, requires_grad=True)
+        checkpoint(lambda x, rnn=rnn: rnn(x)[0], x, use_reentrant=False).sum().backward()
+        assert x.grad is not None

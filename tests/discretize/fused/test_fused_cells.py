@@ -137,7 +137,7 @@ def check_times_and_lengths(field, step, engine, lengths):
 
 
 def test_a_sequence_that_is_over_cannot_leave_all_bounds(engine):
-    rnn = DiscreteRNN(made("tanh, constant, 2"), dt=3.0)
+    rnn = DiscreteRNN(made("tanh, constant, 2"), dt=3.0, allow_overshoot=True)
     h_0 = torch.full((2, 3), 4.0)
     output, h_n = rnn(torch.randn(30, 2, 2), h_0, lengths=[1, 2])
     assert not bool(torch.isfinite(rnn(torch.randn(30, 2, 2), h_0)[0]).all())
@@ -549,6 +549,6 @@ def test_the_graph_does_not_grow_with_the_sequence(engine):
 @pytest.mark.parametrize("engine", ["torch"], indirect=True)
 def test_every_named_field_but_the_network_gate_has_a_fused_form(engine):
     for name, field in problems.NAMED_FIELDS.items():
-        rnn = DiscreteRNN(field(2, 3))
+        rnn = DiscreteRNN(field(2, 3), allow_overshoot=True)
         rnn(torch.randn(4, 3, 2))
         assert rnn.stats["engine"] == ("steps" if name == "gated network" else engine), name
