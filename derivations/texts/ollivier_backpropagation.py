@@ -18,7 +18,8 @@ from sympy import symbols as letters
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.identity import column
 from derivations.prover.statements import Equal
-from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, step_of, writing
+from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, writing
+from derivations.texts.ollivier_weights import step_of
 
 __all__ = ["entries"]
 
@@ -31,20 +32,23 @@ STEP = "one step, the sum over time adds such terms"
 
 
 def entries() -> Iterator[Entry]:
-    return chain(backpropagation(), proof(), fisher())
+    return chain(
+        proposition(), expressions(), of_voltages(), of_weights(), of_the_likelihood(), fisher_matrix(), exponential_family()
+    )
 
 
-def backpropagation() -> Iterator[Entry]:
-    """Proposition 11 and its proof, eqs. (80) to (95)."""
-    gain, V, B, later = step_of(0)
-    tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
-    w = writing(2)
-    active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
-    q = probabilities(scores(active, w))
-    slopes = [diff(s(k), k) for k in V]
-    whole = gain + B[0] * later[0] + B[1] * later[1]
-    excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
-    back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
+gain, V, B, later = step_of(0)
+tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
+w = writing(2)
+active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
+q = probabilities(scores(active, w))
+slopes = [diff(s(k), k) for k in V]
+excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
+back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
+
+
+def proposition() -> Iterator[Entry]:
+    """Proposition 11, eq. (80)."""
     L, (v1, v2) = Function("L", real=True), letters("v_1 v_2", real=True)
     probe = diff(L(v1 + eps, v2), eps).doit().subs(eps, 0).doit()
     yield Entry(
@@ -69,6 +73,15 @@ def backpropagation() -> Iterator[Entry]:
         remark="j = 1 on the left, and i, which nothing binds, read as 1; printed twice in the sentence",
         quote=r"if, in the equation V^{t+1}_{j}=V^{t}_{j}+\sum_{j}\tau_{ijx_{t}}a^{t}_{i} defining GLNNs",
     )  # fmt: skip
+    p = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
+    product = S.One
+    for k in p:
+        product = k * product
+
+
+def expressions() -> Iterator[Entry]:
+    """Eqs. (81) to (85), (95)."""
+    whole = gain + B[0] * later[0] + B[1] * later[1]
     for label, quote in (("eq. 81", "we have the backpropagation relation"), ("eq. 95", "from which the expressions for")):
         yield Entry(
             PAPER, label, "B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum_y pi(y) w_iy + sum_j tau_ijx B_j(t+1)).",
@@ -121,19 +134,22 @@ def backpropagation() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def proof() -> Iterator[Entry]:
-    """The differentials of the proof, eqs. (86) to (94)."""
-    _, V, B, _ = step_of(0)
-    tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
-    w = writing(2)
-    active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
-    q = probabilities(scores(active, w))
-    slopes = [diff(s(k), k) for k in V]
+dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
+dv = [Symbol("dV_1", real=True), Symbol("dV_2", real=True)]
+moved = [V[k] + eps * dv[k] for k in range(2)]
+dt_ = ImmutableDenseMatrix(3, 2, lambda i, j: Symbol(f"dtau_{{{i}{j + 1}}}", real=True))
+act = [S.One, s(moved[0]), s(moved[1])]
+next_ = [moved[j] + sum((tau[i, j] + eps * dt_[i, j]) * act[i] for i in range(3)) for j in range(2)]
+together = log_pi(scores(ImmutableDenseMatrix(act), w + eps * dw), 0) + B[0] * next_[0] + B[1] * next_[1]
+total = diff(together, eps).subs(eps, 0).doit()
+C = [[active[i] * ((1 if y == 0 else 0) - q[y]) for y in range(2)] for i in range(3)]
+
+
+def of_voltages() -> Iterator[Entry]:
+    """The differentials of the proof, eqs. (86) to (89)."""
     excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
     back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
-    dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
     da = [S.Zero, Symbol("da_1", real=True), Symbol("da_2", real=True)]
-    dv = [Symbol("dV_1", real=True), Symbol("dV_2", real=True)]
     a = activities
     moving = log_pi(scores(ImmutableDenseMatrix([a[i] + eps * da[i] for i in range(3)]), w + eps * dw), 0)
     first = diff(moving, eps).subs(eps, 0)
@@ -166,18 +182,6 @@ def proof() -> Iterator[Entry]:
         sizes="2 units beside unit 0, 2 symbols",
         quote="and rearranging and substituting",
     )  # fmt: skip
-    moved = [V[k] + eps * dv[k] for k in range(2)]
-    dt_ = ImmutableDenseMatrix(3, 2, lambda i, j: Symbol(f"dtau_{{{i}{j + 1}}}", real=True))
-    act = [S.One, s(moved[0]), s(moved[1])]
-    next_ = [moved[j] + sum((tau[i, j] + eps * dt_[i, j]) * act[i] for i in range(3)) for j in range(2)]
-    dnext = [diff(k, eps).subs(eps, 0).doit() for k in next_]
-    evolution = [
-        dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
-        for j in range(2)
-    ]
-    together = log_pi(scores(ImmutableDenseMatrix(act), w + eps * dw), 0) + B[0] * next_[0] + B[1] * next_[1]
-    total = diff(together, eps).subs(eps, 0).doit()
-    C = [[active[i] * ((1 if y == 0 else 0) - q[y]) for y in range(2)] for i in range(3)]
     expanded = sum(back[i] * dv[i] for i in range(2)) + sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)) + sum(
         active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))  # fmt: skip
     yield Entry(
@@ -188,6 +192,15 @@ def proof() -> Iterator[Entry]:
         quote=r"Let us assume, by backward induction, that we can write the differential of \log "
               r"P_{T} with respect to the parameters, as",
     )  # fmt: skip
+
+
+def of_weights() -> Iterator[Entry]:
+    """Eqs. (90) to (92)."""
+    dnext = [diff(k, eps).subs(eps, 0).doit() for k in next_]
+    evolution = [
+        dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
+        for j in range(2)
+    ]
     yield Entry(
         PAPER, "eq. 90", "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
         (Equal(total.subs(dict.fromkeys([*dv, *dt_], 0)), sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2))),),
@@ -210,6 +223,10 @@ def proof() -> Iterator[Entry]:
         sizes="2 units beside unit 0",
         quote=r"Using the evolution equation V^{t+1}_{j}=V^{t}_{j}+\sum_{i}\tau_{ijx_{t}}a^{t}_{i} we find",
     )  # fmt: skip
+
+
+def of_the_likelihood() -> Iterator[Entry]:
+    """Eqs. (93) and (94)."""
     yield Entry(
         PAPER, "eq. 93", "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
         (Equal(column(*(diff(total, dw[1, y]) for y in range(2))), column(active[1] - q[0] * active[1], -q[1] * active[1])),),
@@ -228,11 +245,16 @@ def proof() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def fisher() -> Iterator[Entry]:
-    """Appendix C, eqs. (96) to (102): three symbols."""
-    gain = [log_pi(E, y) for y in range(3)]
-    slope = [[diff(gain[y], E[k]) for k in range(3)] for y in range(3)]
-    change = [sum(slope[y][k] * changes[k] for k in range(3)) for y in range(3)]
+gains = [log_pi(E, y) for y in range(3)]
+slope = [[diff(gains[y], E[k]) for k in range(3)] for y in range(3)]
+change = [sum(slope[y][k] * changes[k] for k in range(3)) for y in range(3)]
+squared = sum(pi[y] * change[y] ** 2 for y in range(3))
+mean = sum(pi[y] * changes[y] for y in range(3))
+norm = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
+
+
+def fisher_matrix() -> Iterator[Entry]:
+    """Appendix C, eqs. (96) to (98): three symbols."""
     moved = [diff(log_pi([e + eps * d for e, d in zip(E, changes, strict=True)], y), eps).subs(eps, 0) for y in range(3)]
     yield Entry(
         PAPER, "eq. 96", "d log pi(y) is the sum over y' of (d log pi(y)/dE_y') dE_y'.",
@@ -240,9 +262,6 @@ def fisher() -> Iterator[Entry]:
         sizes="3 symbols",
         quote=r"The effect of a change \hskip 0.5pt\delta\hskip-0.5ptE^{t} on \log\pi_{t} is",
     )  # fmt: skip
-    squared = sum(pi[y] * change[y] ** 2 for y in range(3))
-    mean = sum(pi[y] * changes[y] for y in range(3))
-    norm = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
     scale = Symbol("lambda", positive=True)
     doubled = squared.subs({d: scale * d for d in changes}, simultaneous=True)
     yield Entry(
@@ -263,6 +282,10 @@ def fisher() -> Iterator[Entry]:
         sizes="3 symbols",
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[\sum_{y^{\prime},y^{\prime\prime}",
     )  # fmt: skip
+
+
+def exponential_family() -> Iterator[Entry]:
+    """Eqs. (99) to (102)."""
     right = Matrix(3, 3, lambda y, k: (1 if y == k else 0) - pi[k]).as_immutable()
     yield Entry(
         PAPER, "eq. 99", "d log pi(y)/dE_y' = 1[y = y'] - pi(y').",
@@ -280,7 +303,7 @@ def fisher() -> Iterator[Entry]:
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[(\mathbbm{1}_{y=y^{\prime}}-\pi_{%",
     )  # fmt: skip
     closed = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
-    curvature = Matrix(3, 3, lambda i, k: -diff(gain[1], E[i], E[k])).as_immutable()
+    curvature = Matrix(3, 3, lambda i, k: -diff(gains[1], E[i], E[k])).as_immutable()
     yield Entry(
         PAPER, "eq. 101", "That is pi(y') (1[y' = y''] - pi(y'')), and also the Hessian of -log pi(y).",
         (Equal(expected, closed), Equal(curvature, closed)), mutation=Mutation("+ pi(y'')", Equal(expected[0, 1],

@@ -27,7 +27,7 @@ A, N, d = (Symbol(name, positive=True) for name in "ANd")
 
 
 def entries() -> Iterator[Entry]:
-    return chain(training(), insertions(), music(), distant_xor(), blocks())
+    return chain(mixing(), network_sizes(), insertions(), music(), example(), runs(), blocks())
 
 
 def log2(x: Expr | int) -> Expr:
@@ -39,8 +39,8 @@ def entropy(p: Expr) -> Expr:
     return -p * log2(p) - (1 - p) * log2(1 - p)
 
 
-def training() -> Iterator[Entry]:
-    """How the networks are set up, mixed and scored."""
+def mixing() -> Iterator[Entry]:
+    """How the networks are set up and mixed."""
     frequency, scale, gain, weight = (Symbol(name, positive=True) for name in ("nu", "c", "G", "r"))
     moved = scale * (gain * (scale * weight)).diff(weight)
     yield Entry(
@@ -79,6 +79,10 @@ def training() -> Iterator[Entry]:
         remark="a bound of ours: the losses log((t + 2)/(t + 1)) telescope, shown for 6 symbols and one more at any T",
         quote="This kind of regularization has some backing from information theory",
     )  # fmt: skip
+
+
+def network_sizes() -> Iterator[Entry]:
+    """Units, parameters and edges."""
     sizes = [4 * sqrt(2) ** k for k in range(15)]
     yield Entry(
         PAPER, "sec. 4, network sizes", "Sizes from 4 in factors of sqrt 2 reach 64, 256 and 512; size 23 is among them.",
@@ -218,7 +222,8 @@ def music() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def distant_xor() -> Iterator[Entry]:
+def example() -> Iterator[Entry]:
+    """Example 2."""
     lines = ("1 1 1 0 0X1 1X1 1 1 1 1 0 0 1 0 1 0 0 0 1 0 1 0 0 1=0", "X0X1X0 1 1 0 1 0 1 1 1 0 1 0 1 0 0 1 0 0 1 0 0 1 0 0=1")
 
     def marks(line: str) -> tuple[list[int], list[int]]:
@@ -262,6 +267,10 @@ def distant_xor() -> Iterator[Entry]:
         quote=r"The positions of these two special symbols are taken at random from the intervals \llbracket "
               r"0;T^{\prime}/10\llbracket and \llbracket T^{\prime}/10;T^{\prime}/2\llbracket respectively",
     )  # fmt: skip
+
+
+def runs() -> Iterator[Entry]:
+    """Errors, samples, hours and passes."""
     u = Symbol("u", positive=True)
     yield Entry(
         PAPER, "sec. 4, XOR, errors and bits", "The classification error, 1 where the right bit has probability 1/2 or less, is "

@@ -47,7 +47,7 @@ SMOOTH = "the change of parameters is smooth, with slopes J that can be inverted
 
 
 def entries() -> Iterator[Entry]:
-    return chain(gradients(), divergences(), fisher(), writing_weights(), unfolded())
+    return chain(gradients(), divergences(), fisher(), writing_weights(), each_time(), ranks(), kept_apart())
 
 
 def letters(name: str, *sizes: int, **assumed: bool) -> Matrix:
@@ -412,8 +412,8 @@ def writing_weights() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def unfolded() -> Iterator[Entry]:
-    """Section 3.3: a metric for each time, then their sum."""
+def each_time() -> Iterator[Entry]:
+    """Section 3.3: a metric for each time."""
     times = range(3)
     metrics = [symmetric(f"M^{t}", 2) for t in times]
     total = metrics[0] + metrics[1] + metrics[2]
@@ -441,6 +441,11 @@ def unfolded() -> Iterator[Entry]:
         remark="two steps, l the lengths of the changes at each",
         quote="as a sum over time of the norms of corresponding changes of parameters at each time in the time-unfolded network",
     )  # fmt: skip
+
+
+def ranks() -> Iterator[Entry]:
+    """Footnote 10: of one time and of their sum."""
+    times = range(3)
     one = letters("v^1", 2)
     weights = letters("c", 3, positive=True)
     rows = [letters(f"v^{t + 1}", 2) for t in times]
@@ -471,6 +476,11 @@ def unfolded() -> Iterator[Entry]:
         quote=r"the metric on \hskip 0.5pt\delta\hskip-0.5pt\theta is generally full-rank, being a "
               r"sum over time of rank-one metrics",
     )  # fmt: skip
+
+
+def kept_apart() -> Iterator[Entry]:
+    """Remark 9."""
+    times = range(3)
     D = {(t, s): Symbol(f"D_{{{t}{s}}}", real=True) for t in times for s in range(t + 1)}
     natural = sum((sum((D[t, s] for s in range(t + 1)), S.Zero) ** 2 for t in times), S.Zero)
     recurrent = sum((D[t, s] ** 2 for t, s in D), S.Zero)

@@ -30,11 +30,13 @@ s = Function("s", real=True)
 
 
 def entries() -> Iterator[Entry]:
-    return chain(initialization(), linearized(), numbers())
+    return chain(
+        writing_at_start(), transition_at_start(), random_graph(), linear_regime(), rates_of_units(), spread_of_rates(), numbers()
+    )
 
 
-def initialization() -> Iterator[Entry]:
-    """Eqs. (30) to (33), (69), footnote 7."""
+def writing_at_start() -> Iterator[Entry]:
+    """Eq. (30)."""
     nu = [Symbol(f"nu_{k}", positive=True) for k in (1, 2, 3)]
     first = probabilities([log(k) for k in nu])
     frequencies = {nu[2]: 1 - nu[0] - nu[1]}
@@ -63,6 +65,12 @@ def initialization() -> Iterator[Entry]:
         remark="section 2 defines nu_y as the frequency among symbols to be predicted; section 4 sets chi_t = 1 after = only",
         quote="is the frequency of symbol y among symbols to be predicted in the training data",
     )  # fmt: skip
+
+
+def transition_at_start() -> Iterator[Entry]:
+    """Eqs. (31) to (33), footnote 7."""
+    nu = [Symbol(f"nu_{k}", positive=True) for k in (1, 2, 3)]
+    frequencies = {nu[2]: 1 - nu[0] - nu[1]}
     beta = Symbol("beta", real=True)
     loop = v - alpha * s(v) + beta
     yield Entry(
@@ -100,6 +108,12 @@ def initialization() -> Iterator[Entry]:
         mutation=Mutation("j + 1/2 read as j + 1", Tends(-1 / log(1 - scale) - j, j, oo, S.One)),
         quote="from Appendix A the time scale for unit j is O(j) at startup",
     )  # fmt: skip
+
+
+def random_graph() -> Iterator[Entry]:
+    """Eq. (69)."""
+    half = Rational(1, 2)
+    j = Symbol("j", positive=True)
     small, keep = Symbol("eps", real=True), Symbol("tau", real=True)
     inputs = [Symbol(f"rho_{k}", real=True) for k in (0, 1)]
 
@@ -125,9 +139,8 @@ def initialization() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def linearized() -> Iterator[Entry]:
-    """Appendix A, eqs. (70) to (79)."""
-    beta, eps = Symbol("beta", real=True), Symbol("eps", real=True)
+def linear_regime() -> Iterator[Entry]:
+    """Eq. (70), and feedback in words."""
     glnn = fields.glnn()
     T, b, V = glnn.parameters["T_1"], glnn.parameters["t_1"], glnn.state
     first_read = euler_step(glnn).subs(dict(zip(glnn.inputs, (1, 0), strict=True)))
@@ -140,7 +153,12 @@ def linearized() -> Iterator[Entry]:
         sizes="2 units beside unit 0",
         quote=r"let us isolate the contributions of i=j and of the always-activated unit i=0",
     )  # fmt: skip
-    yield from feedback()
+    yield from chain(without_and_with_feedback(), signs_of_alpha(), windows_and_choices())
+
+
+def rates_of_units() -> Iterator[Entry]:
+    """Eqs. (71) to (75)."""
+    beta, eps = Symbol("beta", real=True), Symbol("eps", real=True)
     step = v - alpha * s(v) + beta
     at_rest = {s(v): beta / alpha}
     yield Entry(
@@ -198,6 +216,10 @@ def linearized() -> Iterator[Entry]:
         quote=r"values of \alpha above 1/\sup s^{\prime} (=1 for \tanh activation) will provide too much feedback, resulting "
               r"in non-monotonous V^{t+1} as a function of V^{t}",
     )  # fmt: skip
+
+
+def spread_of_rates() -> Iterator[Entry]:
+    """Eqs. (76) to (79), footnote 17."""
     yield Entry(
         PAPER, "eq. 76", "alpha = 1/2 is 1/(2 sup s') for tanh, whose largest slope is 1, at 0.",
         (Equal(diff(tanh(v), v).subs(v, 0), S.One), Less(S.Zero, 1 - diff(tanh(v), v), rewritten=tanh(v) ** 2)),
@@ -241,9 +263,9 @@ def linearized() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def feedback() -> Iterator[Entry]:
-    """Appendix A in words: what feedback, rates, windows and choices do, for tanh unless another s is named."""
-    rest, j, n, tau = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
+def without_and_with_feedback() -> Iterator[Entry]:
+    """Appendix A in words: what feedback does, for tanh unless another s is named."""
+    rest, _, n, tau = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
     yield Entry(
         PAPER, "app. A, perpetual increase",
         "Positive tau_jjx results in perpetual increase of V_j if the other contributions are ignored.",
@@ -272,6 +294,11 @@ def feedback() -> Iterator[Entry]:
         remark="1 - mu = 1/(1 + u)",
         quote=r"with weights exponentially decreasing with time at rate (1-\mu)",
     )  # fmt: skip
+
+
+def signs_of_alpha() -> Iterator[Entry]:
+    """Which alpha, and what another does."""
+    _, j, _, _ = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
     bounded = Symbol("x", positive=True)
     yield Entry(
         PAPER, "app. A, positive alpha", "Negative alpha leads to instability, positive alpha stabilizes.",
@@ -294,6 +321,11 @@ def feedback() -> Iterator[Entry]:
         remark="alpha s'(Vbar) = mu by (75) and (77)",
         quote=r"resulting in non-monotonous V^{t+1} as a function of V^{t} and an oscillating behavior",
     )  # fmt: skip
+
+
+def windows_and_choices() -> Iterator[Entry]:
+    """Windows, mu and the size of the sum."""
+    part = 1 / (1 + u)
     yield Entry(
         PAPER, "app. A, window", "Data much older than 1/mu has little weight: after c/mu steps at most e^-c.",
         (Less(u / (1 + u), log(1 + u), True, rising=(u,)),), mutation=Mutation("after c steps already", Less(S.One, log(1 + u))),

@@ -22,12 +22,12 @@ __all__ = ["entries", "gram"]
 
 
 def entries() -> Iterator[Entry]:
-    return chain(outer_products(), best_fits(), recurrent_networks())
+    return chain(step_sizes(), averages(), best_fits(), symbols_and_weights(), cost(), redundant_biases())
 
 
-def outer_products() -> Iterator[Entry]:
-    """Section 3.4: the outer product metric."""
-    C, G, v, lam = symmetric("C", 2), vector("G", 2), vector("v", 2), Symbol("lambda", positive=True)
+def step_sizes() -> Iterator[Entry]:
+    """Section 3.4: the step size of the outer product metric."""
+    C, G, lam = symmetric("C", 2), vector("G", 2), Symbol("lambda", positive=True)
     step = C.inv() * G
     theta = Symbol("theta", positive=True)
     yield Entry(
@@ -53,6 +53,11 @@ def outer_products() -> Iterator[Entry]:
         remark="the outer product metric is the same for both",
         quote=r"When the loss function \ell is the logarithmic loss \ell(x)=\log\Pr\nolimits_{\theta}(y|x)",
     )  # fmt: skip
+
+
+def averages() -> Iterator[Entry]:
+    """Section 3.4: sums, averages, and the Fisher metric."""
+    C, v = symmetric("C", 2), vector("v", 2)
     one, other = vector("l^1", 2), vector("l^2", 2)
     yield Entry(
         PAPER, "sec. 3.4, sum or average", "For L a sum or an average of the losses of samples the step is eta C^-1 dL/dtheta.",
@@ -153,9 +158,14 @@ def best_fits() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def recurrent_networks() -> Iterator[Entry]:
+rho, c = real("rho_1x", "rho_2x"), Matrix([Symbol(f"c_{k}", positive=True) for k in (1, 2, 3)])
+at = real("a^0", "a^1", "a^2")
+word = (0, 1, 0)
+M = gram([Matrix([int(x == 0), int(x == 1), at[t]]) for t, x in enumerate(word)], c)
+
+
+def symbols_and_weights() -> Iterator[Entry]:
     """Sections 3.4, 3.5 and 4: RNNs, V_i = rho_ix + sum_j tau_ji a_j."""
-    rho, c = real("rho_1x", "rho_2x"), Matrix([Symbol(f"c_{k}", positive=True) for k in (1, 2, 3)])
     tau = {(i, j): Symbol(f"tau_{{{i}{j}}}", real=True) for i in UNITS for j in UNITS}
     a = {i: Symbol(f"a_{i}", real=True) for i in UNITS}
     V = {j: rho[j - 1] + total(tau[i, j] * a[i] for i in UNITS) for j in UNITS}
@@ -170,9 +180,6 @@ def recurrent_networks() -> Iterator[Entry]:
         quote=r"the transition parameters \tau_{ij} have non-trivial scalar product with all the "
               r"input parameters \rho_{ix} for all x",
     )  # fmt: skip
-    at = real("a^0", "a^1", "a^2")
-    word = (0, 1, 0)
-    M = gram([Matrix([int(x == 0), int(x == 1), at[t]]) for t, x in enumerate(word)], c)
     cofactor = M[0, 2] * M[1, 2] - M[0, 1] * M[2, 2]
     for label, words, quote in (
         (
@@ -197,6 +204,10 @@ def recurrent_networks() -> Iterator[Entry]:
             remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba",
             quote=quote,
         )  # fmt: skip
+
+
+def cost() -> Iterator[Entry]:
+    """Section 3.4: what the metric of RNNs costs."""
     A, d = Symbol("A", positive=True), Symbol("d", positive=True)
     entries_kept = A + A * d + d * (d + 1) / 2
     own, side, below, move, g = (Symbol(name, real=True) for name in ("M_y", "M_y1", "M_11", "tau", "g"))
@@ -231,6 +242,10 @@ def recurrent_networks() -> Iterator[Entry]:
                "one edge, row by row, S_1 the sum of M_y1 g_y/M_y over the symbols and S_2 that of M_y1^2/M_y",
         quote="thus, handling this metric would be quadratic in alphabet size",
     )  # fmt: skip
+
+
+def redundant_biases() -> Iterator[Entry]:
+    """Footnote 3."""
     biased = gram([Matrix([1, int(x == 0), int(x == 1), at[t]]) for t, x in enumerate(word)], c)
     yield Entry(
         PAPER, "footnote 3, metrics",

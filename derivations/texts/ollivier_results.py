@@ -24,7 +24,9 @@ q = Symbol("q", positive=True)
 
 
 def entries() -> Iterator[Entry]:
-    return chain(table(), comparisons(), setups(), lengths())
+    return chain(
+        invariant_methods(), regrets(), best_networks(), methods(), bits(), sizes_and_times(), connectivity(), passes(), lengths()
+    )
 
 
 TABLE = {  # alphabet, music, a^n b^n: regrets in bits
@@ -49,8 +51,8 @@ def beaten(winners: tuple[str, ...], losers: tuple[str, ...], tasks: tuple[int, 
         yield case, (regrets[0], "<", regrets[1])
 
 
-def table() -> Iterator[Entry]:
-    """Table 1 and what the section and the conclusions say of it."""
+def invariant_methods() -> Iterator[Entry]:
+    """Table 1: invariant methods against the others."""
     rnn, gated = ("RNN QDRUOP", "RNN QDRBPM"), ("GNN DH FB", "GLNN DH FB")
     where = "tasks 1 alphabet, 2 music, 3 a^n b^n"
 
@@ -88,6 +90,10 @@ def table() -> Iterator[Entry]:
         remark="in the conclusions",
         quote="any model with an invariant training algorithm did better than any model with a non-invariant one",
     )  # fmt: skip
+
+
+def regrets() -> Iterator[Entry]:
+    """Table 1: leaky units, and what is reported."""
     best = tuple(name for name in TABLE if name.startswith("GLNN ") and name in INVARIANT)
     rest = tuple(name for name in TABLE if name not in best)
 
@@ -115,9 +121,12 @@ def table() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def comparisons() -> Iterator[Entry]:
-    """Sentences of sections 3.6 and 4 against the table."""
-    rnns = tuple(name for name in TABLE if name.startswith("RNN"))
+rnns = tuple(name for name in TABLE if name.startswith("RNN"))
+gap = Rational("2898.9") - Rational("1055.9")
+
+
+def best_networks() -> Iterator[Entry]:
+    """Who is best, in sections 3.6 and 4 and in the table."""
 
     def best_is_reference(task: int) -> Callable[[], Cases]:
         return lambda: beaten(rnns[:1], rnns[1:], (task,))
@@ -153,7 +162,6 @@ def comparisons() -> Iterator[Entry]:
             remark="the reference training is DH and FB in the table",
             quote=quote,
         )  # fmt: skip
-    gap = Rational("2898.9") - Rational("1055.9")
     apart = (Rounds(gap, "2000", S(250)), Rounds(Rational("2898.9") / Rational("1055.9"), "3"))
     yield Entry(
         PAPER, "sec. 4, music, difference",
@@ -175,6 +183,10 @@ def comparisons() -> Iterator[Entry]:
         remark="each row of the table is the best of its runs, so at least four beat it",
         quote="Only one RNN run beats the sanity check (CTW)",
     )  # fmt: skip
+
+
+def methods() -> Iterator[Entry]:
+    """Networks and training methods against each other."""
     networks = tuple(name for name in TABLE if not name.startswith("LSTM"))
     worse = ("RNN DH FB", "RNN DH RMS", "GNN DH FB", "RNN QDRBPM", "GNN RBPM")
     yield Entry(
@@ -218,6 +230,10 @@ def comparisons() -> Iterator[Entry]:
               "RNNs closer to that of GLNNs",
     )  # fmt: skip
 
+
+def bits() -> Iterator[Entry]:
+    """Bits of bzip2, and of a longer run."""
+
     def whole_bytes(bits: Mapping[str, str]) -> Callable[[], Cases]:
         def cases() -> Cases:
             for regret, true in bits.items():
@@ -249,11 +265,12 @@ LARGEST = {"alphabet": 512, "music": 256, "XOR": 10, "a^n b^n": 64}
 MINUTES = {"alphabet": 30, "music": 10, "XOR": 4 * 60, "a^n b^n": 10}
 
 
-def setups() -> Iterator[Entry]:
-    """What is said of every experiment, against the experiments one by one."""
+def each(table: Mapping[str, int], right: Callable[[int], Any], names: tuple[str, ...] = ()) -> Callable[[], Cases]:
+    return lambda: (({name: value}, right(value)) for name, value in table.items() if not names or name in names)
 
-    def each(table: Mapping[str, int], right: Callable[[int], Any], names: tuple[str, ...] = ()) -> Callable[[], Cases]:
-        return lambda: (({name: value}, right(value)) for name, value in table.items() if not names or name in names)
+
+def sizes_and_times() -> Iterator[Entry]:
+    """What is said of every experiment, against the experiments one by one."""
 
     def large(size: int) -> Any:
         return (size, "in", (256, 512))
@@ -287,6 +304,10 @@ def setups() -> Iterator[Entry]:
         remark="4 hours of CPU time, or 12 of computation; see there",
         quote="the corresponding model was allowed to learn for the same time (10 or 30 minutes depending on the example)",
     )  # fmt: skip
+
+
+def connectivity() -> Iterator[Entry]:
+    """The semi-sparse networks."""
     yield Entry(
         PAPER, "sec. 4, semi-sparse, a^n b^n", "The semi-sparse network, d = sqrt(2 #A), has more edges than the sparse, d = 3.",
         (Every("alphabet and a^n b^n", each(SYMBOLS, lambda symbols: (3**2, "<", 2 * symbols))),),
@@ -310,6 +331,10 @@ def setups() -> Iterator[Entry]:
         remark="section 2: d distinct edges from each unit",
         quote=r"For each network size, we tested both a sparse network with connectivity d=3 edges per unit",
     )  # fmt: skip
+
+
+def passes() -> Iterator[Entry]:
+    """How many examples, passes and steps."""
     yield Entry(
         PAPER, "intro., failure rate",
         "A failure rate of 75 % within 50 million examples is the success rate of 25 % of section 4.",

@@ -39,7 +39,7 @@ eta, eps = Symbol("eta", positive=True), Symbol("epsilon", positive=True)
 
 
 def entries() -> Iterator[Entry]:
-    return chain(unfolded(), moduli())
+    return chain(dummies(), sums_of_squares(), averages(), moduli())
 
 
 def real(*names: str) -> tuple[Symbol, ...]:
@@ -141,7 +141,7 @@ class Unfolded:
         return B
 
 
-def unfolded() -> Iterator[Entry]:
+def dummies() -> Iterator[Entry]:
     """(22), (25) and (54) to (56) by differentiating the network itself."""
     for leaky, name in ((True, "GLNNs"), (False, "GNNs")):
         net = Unfolded(leaky)
@@ -179,6 +179,10 @@ def unfolded() -> Iterator[Entry]:
         remark="the weight of unit 1 on itself in the word aab; V at t uses the dummy tau^t and the activity of t - 1",
         quote=r"\sum_{j,j^{\prime}}\sum_{t}(B^{t+1}_{i})^{2}a^{t}_{j}a^{t}_{j^{\prime}}% \hskip 0.5pt\delta\hskip-0.5pt\tau^{t}",
     )  # fmt: skip
+
+
+def sums_of_squares() -> Iterator[Entry]:
+    """Remark 10: the outer product metric and the recurrent one."""
     both = [dummy(1, 2, t) for t in TIMES[1:]]
     net = Unfolded(True)
     common = Symbol("tau_{12}", real=True)
@@ -231,6 +235,10 @@ def unfolded() -> Iterator[Entry]:
         remark="two units with two parameters each, one time: a minor with a parameter of each unit",
         quote="the recurrent UOP metric is a sum of T matrices of rank 1",
     )  # fmt: skip
+
+
+def averages() -> Iterator[Entry]:
+    """Remark 8, and the order of the updates."""
     first, second = symmetric("M^1", 2), symmetric("M^2", 2)
     slopes = vector("g^1", 2) + vector("g^2", 2)
     yield Entry(

@@ -34,7 +34,7 @@ h, c, x, w, u, b = (Symbol(name, real=True) for name in ("h", "c", "x", "w", "u"
 
 
 def entries() -> Iterator[Entry]:
-    return chain(stop_and_go(), sampling(), moduli())
+    return chain(standing_still(), read_out_and_blanks(), sampling(), moduli())
 
 
 def gates_of(field: SymbolicField) -> list[Expr]:
@@ -51,7 +51,11 @@ def stepped(field: SymbolicField) -> dict[Expr, Expr]:
     return {rate: step * rate for rate in gates_of(field)}
 
 
-def stop_and_go() -> Iterator[Entry]:
+i, f = step * sigma(x), 1 - step * (1 - sigma(b))
+cell = f * c + i * tanh(w * x)
+
+
+def standing_still() -> Iterator[Entry]:
     """Result 10: at step 0 an invariant cell stays as it is, at step 1 it is the cell."""
     for name, field, words in (
         ("gated", fields.gated(), "gated RNN"),
@@ -92,8 +96,10 @@ def stop_and_go() -> Iterator[Entry]:
         (Fails(Equal(gnn, h)), Fails(Equal(gnn.subs({w: 1, b: 0}), h))), mutation=Mutation("linear s",
          Fails(Equal((w * h + b).subs({w: 1, b: 0}), h))),
     )  # fmt: skip
-    i, f = step * sigma(x), 1 - step * (1 - sigma(b))
-    cell = f * c + i * tanh(w * x)
+
+
+def read_out_and_blanks() -> Iterator[Entry]:
+    """Result 10: the LSTM and the GLNN."""
     output = sigma(x + u * h)
 
     def visible(previous: Expr) -> Expr:

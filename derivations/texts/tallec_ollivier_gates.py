@@ -36,7 +36,7 @@ CENTRED = "x = h = 0"
 
 
 def entries() -> Iterator[Entry]:
-    return chain(gates(), reused(), discrete_time(), ranges(), unknown_ranges(), networks(), chrono())
+    return chain(gates(), reused(), too_fast(), stretching(), ranges(), unknown_ranges(), networks(), chrono())
 
 
 def gates() -> Iterator[Entry]:
@@ -109,8 +109,8 @@ def reused() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def discrete_time() -> Iterator[Entry]:
-    """How far (8) is from (7), and the range of g."""
+def too_fast() -> Iterator[Entry]:
+    """How far (8) is from (7)."""
     kept, step, tenth = exp(-g), 1 - g, Rational(1, 10)
     yield Entry(
         PAPER, "sec. 1, Taylor",
@@ -147,6 +147,10 @@ def discrete_time() -> Iterator[Entry]:
         mutation=Mutation("g > 2 read as g > 1", Less(step, -S.One, True, {g: (1, oo)})),
         quote="but obviously not to those that make things happen too fast for the model",
     )  # fmt: skip
+
+
+def stretching() -> Iterator[Entry]:
+    """Warpings that stretch time, and the range of g."""
     h, new = Symbol("h", real=True), Symbol("n", real=True)
 
     def moved(gate: Expr) -> Expr:

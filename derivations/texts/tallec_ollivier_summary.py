@@ -38,10 +38,10 @@ h, pull = unit.lhs.expr, unit.rhs + unit.lhs.expr
 
 
 def entries() -> Iterator[Entry]:
-    return chain(retold(), fields_of_the_derivation(), discrete(), biases(), limitations(), numbers())
+    return chain(restated(), fields_of_the_derivation(), discrete(), biases(), limitations(), numbers())
 
 
-def retold() -> Iterator[Entry]:
+def restated() -> Iterator[Entry]:
     """Sentences of the paper in other words."""
     paper = {entry.label: entry for chapter in (tallec_ollivier, tallec_ollivier_gates) for entry in chapter.entries()}
     for label, of_paper, quote in (

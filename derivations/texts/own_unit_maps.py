@@ -1,0 +1,162 @@
+r"""Step maps of our own package for several units, for the LSTM, and as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from sympy import (
+    Derivative,
+    Eq,
+    Expr,
+    Function,
+    I,
+    ImmutableDenseMatrix,
+    S,
+    Symbol,
+    conjugate,
+    diag,
+    exp,
+    expand,
+    eye,
+    log,
+    tanh,
+)
+
+from derivations.argument.taylor import euler_step
+from derivations.claim import Entry, Mutation
+from derivations.prover import symbols
+from derivations.prover.inequalities import Less
+from derivations.prover.statements import Equal, Fails
+from derivations.texts.own_maps import FROZEN, OWN, dt, f, frozen_step, g, h, u, z
+from derivations.twins import step_maps
+from derivations.twins.fields import sigma
+from derivations.twins.step_maps import induced_gate
+
+__all__ = ["entries"]
+
+
+def entries() -> Iterator[Entry]:
+    return chain(units(), lstm(), readings())
+
+
+def units() -> Iterator[Entry]:
+    """The size of the Jacobian of Euler's step for two units, by its rows."""
+    states, W = ImmutableDenseMatrix(symbols.state(2)), symbols.weights("W_h", 2, 2)
+    candidates = (W * states + symbols.biases("b", 2)).applyfunc(tanh)
+    D, G = diag(*(1 - candidate**2 for candidate in candidates)), diag(*symbols.biases("g", 2))
+    step = euler_step([Eq(one.diff(symbols.t), rate) for one, rate in zip(states, G * (candidates - states), strict=True)])
+    jacobian = ImmutableDenseMatrix(2, 2, lambda i, j: Derivative(step[i], states[j]))
+    p, q, away, short = (Symbol(name, nonnegative=True) for name in ("p", "q", "e", "s"))
+    # An eigenvector (1, x + i v) of a row (m, n), with |x + i v|^2 = 1 - short and m n x = p q (1 - away).
+    m, n, x, v = (Symbol(name, real=True) for name in "mnxv")
+    value = m + n * (x + I * v)
+    grown = p**2 + 2 * p * q * (1 - away) + q**2 * (1 - short)
+    k, slow = Symbol("kappa", positive=True), {g: (0, 1)}
+
+    def modes(on: Expr, off: Expr) -> Expr:
+        return (eye(2) * (z - 1 + g) - g * ImmutableDenseMatrix([[on, off], [0, 0]])).det()
+
+    yield Entry(
+        OWN, "step maps, Jacobian of Euler", "With a constant gate for each unit Euler's Jacobian is I - G + G D W.",
+        (Equal(jacobian, eye(2) - G + G * D * W),), ("G is constant", "the input is held over the step"),
+        Mutation("G D W read as D W", Equal(jacobian, eye(2) - G + D * W)), remark="checked for 2 units",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "step maps, row bound",
+        "Every eigenvalue of I - G + G D W is at most max_i(|1 - g_i| + g_i d_i sum_j |W_ij|) in size.",
+        (Equal(expand(value * conjugate(value)), m**2 + 2 * m * n * x + n**2 * (x**2 + v**2)),
+         Less(grown, (p + q) ** 2, False, None, 2 * p * q * away + q**2 * short),
+         Less((p - q) ** 2, (p + q) ** 2, False, None, 4 * p * q)),
+        ("G is constant", "d_i = f_i' >= 0, as for tanh"),
+        Mutation("|m| + |n| read as the larger of them", Less(grown.subs({away: 0, short: 0, p: q + u}), (q + u) ** 2)),
+        remark="for 2 units: of an eigenvector the larger entry is put to 1, and its row is (m, n): the eigenvalue is m + n (x + "
+               "i v) with |x + i v|^2 = 1 - s and m n x = |m| |n| (1 - e), e and s >= 0, p = |m|, q = |n|. By the third "
+               "statement |1 - g + g d W| <= |1 - g| + g d |W|",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "step maps, row bound below 1",
+        "That bound is below 1 where every unit has d_i sum_j |W_ij| <= kappa < 1 and g_i < 2/(1 + kappa).",
+        (Equal(1 - ((1 - g) + g * k), g * (1 - k)), Equal(1 - ((g - 1) + g * k), (1 + k) * (2 / (1 + k) - g)),
+         Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 1)})), ("G is constant",),
+        Mutation("kappa < 1 read as kappa < 2", Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 2)})),
+        remark="|1 - g| in its two cases; result 3, contracting rates, unit by unit",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "step maps, row bound is not reached",
+        "The bound may be far above the largest eigenvalue: for W with one entry, off the diagonal, the eigenvalues are 1 - g_i, "
+        "whatever that entry.",
+        (Equal(Function("det")(z), (z - 1 + g) ** 2, {Function("det")(z): modes(0, p)}),),
+        ("g_1 = g_2 and d = 1",),
+        Mutation("off the diagonal read as on it", Equal(modes(p, 0), (z - 1 + g) ** 2)),
+    )  # fmt: skip
+
+
+def lstm() -> Iterator[Entry]:
+    """Gates frozen: c' = (f - 1) c + i g of leak 1 - f, and h' = o tanh(f c + i g) - h of leak 1."""
+    c, given, target, past = (Symbol(name, real=True) for name in ("c", "v", "w", "h"))
+    forget, part = Symbol("f", positive=True), Symbol("dt", positive=True)
+    cell = (lambda a: (forget - 1) * a + given, lambda a: 1 - forget, c)
+    shown = (lambda a: target - a, lambda a: S.One, past)
+    euler, exponential = step_maps.euler, step_maps.exponential_euler
+    by_euler, by_flow = euler(*cell, part).expand().diff(c), exponential(*cell, part).doit().expand().diff(c)
+    held = ("gates are constant over the step", "0 < f < 1")
+    yield Entry(
+        OWN, "step maps, LSTM's cell by Euler",
+        "Euler with step dt multiplies the LSTM's c by 1 - (1 - f) dt: monotone for every dt <= 1 and every gate f, and f itself "
+        "at dt = 1, as in torch.nn.LSTM.",
+        (Equal(by_euler, 1 - (1 - forget) * part), Less(S.Zero, by_euler, True, {part: (0, 1), forget: (0, 1)}),
+         Less(by_euler, S.One, True, {forget: (0, 1)}), Equal(by_euler.subs(part, 1), forget),
+         Equal(euler(*cell, S.One), forget * c + given)), held,
+        Mutation("dt <= 1 read as dt <= 2", Less(S.Zero, by_euler, True, {part: (0, 2), forget: (0, 1)})),
+    )  # fmt: skip
+    yield Entry(
+        OWN, "step maps, LSTM's cell by exponential Euler",
+        "Exponential Euler multiplies c by e^(-(1 - f) dt), at dt = 1 not by f but by more.",
+        (Equal(by_flow, exp(-(1 - forget) * part)), Less(1 - u, exp(-u), True, rising=(u,))), held,
+        Mutation("more read as less", Less(exp(forget - 1), forget, True, {forget: (0, 1)})), remark="with f = 1 - u",
+    )  # fmt: skip
+    kept = exponential(*shown, S.One).doit()
+    yield Entry(
+        OWN, "step maps, LSTM's output",
+        "Euler at dt = 1 replaces h altogether; exponential Euler keeps e^-1 of it, and so the exponential map of the LSTM's "
+        "field is not torch.nn.LSTM.",
+        (Equal(euler(*shown, S.One), target), Equal(kept, exp(-1) * past + (1 - exp(-1)) * target), Fails(Equal(kept, target))),
+        held, Mutation("exponential Euler for Euler", Equal(kept, target)), remark="w = o tanh(f c + i g), v = i g",
+    )  # fmt: skip
+
+
+def readings() -> Iterator[Entry]:
+    """What a step map makes of the gates of cells that are there: GRU, liquid time constants, the sigmoid."""
+    N, A, T, gain = Function("N"), Symbol("A", real=True), Symbol("tau", positive=True), Symbol("f", positive=True)
+    D, rate = Function("D"), Symbol("z", positive=True)
+    frozen = step_maps.frozen_backward_euler
+    yield Entry(
+        OWN, "step maps, GRU",
+        "With its gate and candidate frozen torch's GRU, (1 - z) n + z h, is the Euler step of the gated cell with rate 1 - z; "
+        "exponential Euler makes of it the gate 1 - e^-(1 - z), below 1 - 1/e, backward Euler (1 - z)/(2 - z), below 1/2.",
+        (Equal(frozen_step("euler").subs(g, 1 - rate), (1 - rate) * f + rate * h),
+         *(Equal(frozen_step(name).subs(g, 1 - rate), h + gate * (f - h))
+           for name, gate in (("exponential_euler", 1 - exp(rate - 1)), ("backward_euler", (1 - rate) / (2 - rate)))),
+         Less(1 - exp(rate - 1), 1 - exp(-1), True, rising=(rate,)), Less((1 - rate) / (2 - rate), S.Half, True, {rate: (0, 1)})),
+        (FROZEN, "0 < z < 1"), Mutation("1 - z read as z", Equal(frozen_step("euler").subs(g, rate), (1 - rate) * f + rate * h)),
+        remark="f is n; a sigmoid gate used as a rate cannot replace the state in one exponential or backward Euler step",
+    )  # fmt: skip
+    yield Entry(
+        OWN, "step maps, sigmoid gate as backward Euler",
+        "The gate sigma(z) is backward Euler's of the rate e^z, as it is the exact step's of the rate log(1 + e^z).",
+        (Equal(induced_gate("backward_euler", g).subs(g, exp(z)), sigma(z)),
+         Equal(induced_gate("exponential_euler", g).subs(g, log(1 + exp(z))), sigma(z))), (FROZEN,),
+        Mutation("e^z read as log(1 + e^z)", Equal(induced_gate("backward_euler", g).subs(g, log(1 + exp(z))), sigma(z))),
+    )  # fmt: skip
+    fused = (h + dt * N(h)) / (1 + dt * D(h))
+    ltc = (h + dt * gain * A) / (1 + dt * (1 / T + gain))
+    yield Entry(
+        OWN, "step maps, fused step",
+        "The fused step of liquid time-constant networks, (h + dt N)/(1 + dt D) for h' = N - D h, is the frozen backward Euler "
+        "step; theirs has N = f A and D = 1/tau + f.",
+        (Equal(frozen(lambda a: N(a) - D(a) * a, D, h, dt), fused),
+         Equal(frozen(lambda a: gain * A - (1 / T + gain) * a, lambda a: 1 / T + gain, h, dt), ltc)), (),
+        Mutation("the frozen trapezoid for it", Equal(step_maps.frozen_trapezoid(lambda a: N(a) - D(a) * a, D, h, dt), fused)),
+        remark="Hasani et al. 2021, the fused solver; f is their gate at the state and input of the step",
+    )  # fmt: skip
