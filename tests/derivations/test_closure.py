@@ -12,6 +12,7 @@ from derivations.checker.replay import as_data, from_data
 from derivations.checker.statements.conclusions import concludes
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
+from derivations.prover.inequalities import Less
 from derivations.ranges import POSITIVE, REALS, values_of
 from derivations.texts.own_closure import classes
 from derivations.twins import fields
@@ -316,6 +317,9 @@ def test_the_checker_finds_what_a_class_absorbs_from_its_certificate(name):
     steps = from_data(as_data(Closes(field, group).decide().certificate))
     for claimed in (EVERY_WARP, RESCALING, NONE):
         assert concludes(from_data(as_data(Closes(field, claimed).says())), steps) is (claimed == group)
+    of_less = from_data(as_data(Less(p, p + 1).decide().certificate))
+    with pytest.raises(NotShown):
+        concludes(from_data(as_data(Closes(field, group).says())), of_less)
     if group != NONE:  # -h has the same coefficient in many fields
         with pytest.raises(NotShown):
             concludes(from_data(as_data(Closes(other, group).says())), steps)

@@ -156,8 +156,10 @@ def _absorbed(says: Mapping[str, Any], steps: Steps) -> str:
     equal = [(step["lhs"], step["rhs"]) for step in proofs if step["rule"] == "equal"]
     differing = [step["rhs"] for step in proofs if step["rule"] == "differs"]
     wanted = list(zip((taken(substitute(rate, values)) for rate in says["member"]), says["flow"], strict=True))
-    if equal != (wanted if values else []) or not set(differing) <= set(says["coefficients"]) or not proofs:
+    if equal != (wanted if values else []) or not set(differing) <= set(says["coefficients"]):
         raise NotShown("the steps are of another field")
+    if not proofs or len(equal) + len(differing) != len(proofs):
+        raise NotShown("the steps are of another statement")
     if not values:
         return "none"
     constant = [(new, old) for new, old, is_gate in says["slots"] if not is_gate]
