@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -56,7 +56,8 @@ class VectorField(nn.Module, ABC):
             raise ValueError(f"`state_size` is {state_size}, less than the {hidden_size} visible units it contains.")
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        check_input(self, x)
+        _check_hooks(part for part in self.modules() if part is not self)  # its own run here
+        _check_features(self, x, "x")
         check_state(self, h)
         check_same_leading_axes(x, h)
         return self.flow(self.project(x), h)
@@ -155,6 +156,19 @@ def check_field(value: object) -> VectorField:
     return value
 
 
+def _check_hooks(modules: Iterable[nn.Module]) -> None:
+    for part in modules:
+        for hooks in (part._forward_pre_hooks, part._forward_hooks, part._backward_hooks, part._backward_pre_hooks):
+            if hooks:
+                hook = next(iter(hooks.values()))
+                raise TypeError(
+                    f"The field's {type(part).__name__} has a hook, {getattr(hook, '__qualname__', type(hook).__name__)}; fields "
+                    "are read through `project` and `flow`, where hooks do not run, and weights that one sets would be stale. In "
+                    "place of weight_norm and spectral_norm take those of torch.nn.utils.parametrizations; make pruning "
+                    "permanent with prune.remove; put other hooks on the module that contains the field."
+                )
+
+
 def check_like_field(name: str, value: Tensor, field: VectorField) -> None:
     """Same dtype and device as the field's parameters; a field without any takes every floating dtype."""
     if not value.is_floating_point():
@@ -173,6 +187,12 @@ def check_like_field(name: str, value: Tensor, field: VectorField) -> None:
 
 
 def check_input(field: VectorField, x: Tensor, name: str = "x") -> None:
+    """At the entrance of all that reads a field through `project` and `flow`."""
+    _check_hooks(field.modules())
+    _check_features(field, x, name)
+
+
+def _check_features(field: VectorField, x: Tensor, name: str) -> None:
     check_like_field(name, checks.is_tensor(name, x), field)
     if x.dim() == 0 or x.shape[-1] != field.input_size:
         raise ValueError(

@@ -14,7 +14,9 @@ from ctrnn.inputs.samples import recorded
 __all__ = ["hold_missing"]
 
 
-def hold_missing(xs: Tensor, observed: Tensor | None = None, before: float | Tensor = 0.0) -> tuple[Tensor, Tensor]:
+def hold_missing(
+    xs: Tensor, observed: Tensor | None = None, before: float | Tensor = 0.0, *, batch_first: bool = False
+) -> tuple[Tensor, Tensor]:
     r"""Samples in which each missing value is the last observed one of its sequence and feature.
 
         values, seen = ctrnn.hold_missing(xs)
@@ -23,20 +25,23 @@ def hold_missing(xs: Tensor, observed: Tensor | None = None, before: float | Ten
     Gradients reach observed values, and `before` where that is a tensor; the others are not read.
 
     Args:    xs: samples; observed: booleans like `xs`, False where a value is missing; by default, where it is nan.
-             before: what is held until a first value is observed, a number or (feature,).
-    Shape:   xs (time, batch, feature) -> values and a mask of 0 and 1, both like `xs`.
+             before: what is held until a first value is observed, a number or (feature,); batch_first: as in torch.nn.
+    Shape:   xs (time, batch, feature), or (batch, time, feature) with `batch_first` -> values and a mask of 0 and 1, both
+             like `xs`. Values are held along time, in each sequence for itself.
     Raises:  TypeError, ValueError for wrong kinds or shapes of samples and masks, and for observed values that are not finite.
     Source:  this project; "last observation carried forward", with the mask as in Che et al. 2018, "Recurrent neural
              networks for multivariate time series with missing values".
     """
     recorded(xs)
+    checks.is_flag("batch_first", batch_first)
     seen = ~torch.isnan(xs) if observed is None else _mask(xs, observed)
     start = _start(xs, before)
     kept = torch.where(seen, xs, torch.zeros_like(xs))
     checks.is_finite("xs", kept, "of observed values; `observed` is False where one is missing")
-    times = torch.arange(len(xs), device=xs.device)[:, None, None]
-    last = torch.where(seen, times, -1).cummax(0).values
-    values = torch.where(last < 0, start, kept.gather(0, last.clamp_min(0)))
+    axis = int(batch_first)
+    times = torch.arange(xs.shape[axis], device=xs.device).view((1, -1, 1) if batch_first else (-1, 1, 1))
+    last = torch.where(seen, times, -1).cummax(axis).values
+    values = torch.where(last < 0, start, kept.gather(axis, last.clamp_min(0)))
     return values, seen.to(xs.dtype)
 
 

@@ -120,3 +120,14 @@ def test_paths_that_meet_nan_say_what_fills_it(kind):
 def test_what_does_not_fit_is_refused(arguments, error, words):
     with pytest.raises(error, match=words):
         hold_missing(**{"xs": torch.zeros(4, 3, 2)} | arguments)
+
+
+def test_values_are_held_along_time_whichever_axis_comes_first():
+    xs = torch.randn(7, 3, 2)
+    xs[torch.rand(7, 3, 2) < 0.4] = torch.nan
+    values, seen = hold_missing(xs)
+    turned, turned_seen = hold_missing(xs.transpose(0, 1), batch_first=True)
+    assert torch.equal(turned.transpose(0, 1), values)
+    assert torch.equal(turned_seen.transpose(0, 1), seen)
+    with pytest.raises(TypeError, match="`batch_first` must be True or False"):
+        hold_missing(xs, batch_first=1)
