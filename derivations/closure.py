@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -126,8 +127,12 @@ class Closes:
     group: str
     kind = "closure"
 
+    @cached_property
+    def _found(self) -> Closure:
+        return closed_under(self.field)
+
     def formulas(self) -> tuple[Basic, ...]:
-        return closed_under(self.field).witness
+        return self._found.witness
 
     def says(self) -> dict[str, Any]:
         """A member F' of the class and c' F, unit by unit; c' times each coefficient; what the letters of F' were, and gates."""
@@ -147,7 +152,7 @@ class Closes:
     def decide(self) -> Verdict:
         start = perf_counter()
         try:
-            found = closed_under(self.field)
+            found = self._found
         except UnknownRate as unknown:
             return Verdict(UNDECIDED, perf_counter() - start, str(unknown))
         witness = "; ".join(f"{equation.lhs} = {equation.rhs}" for equation in found.witness)
