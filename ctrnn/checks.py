@@ -64,6 +64,10 @@ def non_negative_number(name: str, value: float) -> float:
 
 
 def is_tensor(name: str, value: object) -> Tensor:
+    if isinstance(value, Tensor) and (value.is_nested or value.layout != torch.strided):
+        raise TypeError(
+            f"`{name}` must be a plain tensor, not a sparse or nested one; convert it with `{name}.to_dense()`, or pad."
+        )
     if not isinstance(value, Tensor):
         hint = f"; wrap it as torch.as_tensor({name})" if hasattr(value, "__array__") or isinstance(value, list) else ""
         raise TypeError(f"`{name}` must be a torch.Tensor, got {type(value).__name__}{hint}.")
@@ -100,6 +104,8 @@ def same_settings(modules: Iterable[tuple[str, nn.Module]]) -> None:
 
 def as_numbers(value: object) -> Tensor:
     """As a tensor of its own; Python's numbers as float64, for as float32, torch's default, they would move."""
+    if isinstance(value, Tensor) and value.is_nested:
+        raise TypeError("A nested tensor holds no numbers in rows of one length.")
     given = torch.as_tensor(value)
     if not isinstance(value, Tensor) and given.is_floating_point():
         given = torch.as_tensor(value, dtype=torch.float64)

@@ -92,7 +92,7 @@ class VectorField(nn.Module, ABC):
 
     def initial_state(self, batch: int) -> Tensor:
         """The zero state (batch, state), of the parameters' dtype and device."""
-        batch = checks.positive_size("batch", batch)
+        batch = 0 if type(batch) is int and batch == 0 else checks.positive_size("batch", batch)
         return torch.zeros(batch, self.state_size, dtype=self.dtype, device=self.device)
 
     @property

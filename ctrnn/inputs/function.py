@@ -63,7 +63,7 @@ class FunctionPath(Path):
         if not isinstance(x, Tensor) or not x.is_floating_point():
             came = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"`f` must give a floating-point tensor {wanted} at every time, got {came} at t = {_number(t)}.")
-        if x.dim() != 2 or x.shape[1] != self.input_size or len(x) == 0 or self._batch not in (None, len(x)):
+        if x.dim() != 2 or x.shape[1] != self.input_size or self._batch not in (None, len(x)):
             raise ValueError(f"`f` must give x(t) of shape {wanted} at every time, got {tuple(x.shape)} at t = {_number(t)}.")
         return x
 

@@ -33,7 +33,7 @@ class SampledPath(GatheredPath):
 
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
-    """Samples (time, batch, feature): floating point, finite, at least one of each axis."""
+    """Samples (time, batch, feature): floating point, finite, at least one in time and of features."""
     checks.is_finite(name, recorded(xs, name), "where values are missing, `ctrnn.hold_missing` fills in the last one seen")
     return xs
 
@@ -41,16 +41,14 @@ def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
 def recorded(xs: Tensor, name: str = "xs") -> Tensor:
     """Samples (time, batch, feature), of which some may be missing."""
     checks.is_tensor(name, xs)
-    if xs.layout != torch.strided or xs.is_nested:
-        raise TypeError(f"`{name}` must be a plain tensor, not a sparse or nested one; convert it with `{name}.to_dense()`.")
     if not xs.is_floating_point():
         raise TypeError(f"`{name}` must be floating point, got {xs.dtype}; convert it, for instance with `{name}.double()`.")
     if xs.dim() != 3:
         raise ValueError(
             f"`{name}` must be (time, batch, feature), got shape {tuple(xs.shape)}; add an axis with `{name}[:, None]`."
         )
-    if xs.numel() == 0:
-        raise ValueError(f"`{name}` is empty: shape {tuple(xs.shape)}; give at least one sample, sequence and feature.")
+    if 0 in (xs.shape[0], xs.shape[2]):  # a batch of 0 is one, as in torch.nn
+        raise ValueError(f"`{name}` is empty: shape {tuple(xs.shape)}; give at least one sample and one feature.")
     return xs
 
 

@@ -14,6 +14,7 @@ from ctrnn.fields.field import check_batched_state, check_field
 from discretize.gradients.choice import Gradient
 from discretize.sequences.settings import MAX_NUM_STEPS, Settings, refuse_old_names
 from discretize.sequences.solve import Solve, without_autocast
+from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
@@ -80,7 +81,18 @@ def integrate(
         settings.check_reach(h0)
         if gradient is not None and any(t.requires_grad for t in (times, driven.path.knots)):
             raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")
+        if driven.batch == 0:
+            return _of_nobody(driven, h0, times, settings)
         return Solve(driven, h0, times, settings).run()
+
+
+def _of_nobody(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
+    """A solve of no sequences: no states, whose gradients are 0 and not missing, as torch.nn has it."""
+    start = driven.knots[0] if driven.knots.dim() > 1 else times[0]
+    hs = (h0 + 0 * driven.field.flow(driven.projected(start) if start.dim() == 0 else h0.new_zeros(0, 0), h0))[None]
+    stats = SolverStats().stats(str(settings.method))
+    hs = hs.expand(len(times), *h0.shape)
+    return Trajectory(times, hs, stats, between=lambda t: hs[:1].expand(len(t), *h0.shape))
 
 
 def _inside(times: Tensor, driven: Driven) -> Tensor:

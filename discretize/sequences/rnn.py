@@ -70,7 +70,7 @@ class _SequenceModule(nn.Module, ABC):
                 raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
             x, lengths = unpacked(x, self.batch_first)
         xs, ragged, batched = self._time_first(x, lengths)
-        edges = None if ts is None else sample_edges(ts, xs, ragged, batched, self.batch_first)
+        edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first)
         return xs, self._start(h_0, xs, batched), edges, ragged, batched
 
     @abstractmethod
@@ -90,7 +90,7 @@ class _SequenceModule(nn.Module, ABC):
                 raise ValueError("`lengths` are for a batch, and `x` is one sequence; cut it, `x[:length]`.")
             return checked_samples(x[:, None], "x"), None, False
         xs = x.transpose(0, 1) if self.batch_first else x
-        if lengths is None or xs.layout != torch.strided or not xs.numel():  # of which the last two are refused here
+        if lengths is None or 0 in xs.shape:  # refused here, or a batch of 0
             return checked_samples(xs, "x"), None, True
         ragged = Ragged.of(lengths, xs)
         return checked_samples(ragged.samples(xs), "x"), ragged, True

@@ -37,7 +37,7 @@ def path(samples=5, **settings):
 BAD = {
     "size that is no number": (lambda: ctrnn.plain("3", 5), TypeError, "`input_size` must be a whole number, got '3'"),
     "size that is too small": (lambda: ctrnn.gru(3, 0), ValueError, "`hidden_size` must be at least 1, got 0"),
-    "batch": (lambda: field().initial_state(0), ValueError, "`batch` must be at least 1, got 0"),
+    "batch": (lambda: field().initial_state(-1), ValueError, "`batch` must be at least 1, got -1"),
     "gate": (lambda: ctrnn.gated(3, 5, "all"), ValueError, "`gate` must be one of 'unit', 'global'"),
     "negative rate": (lambda: ctrnn.leaky(3, 5, -0.1), ValueError, "`alpha` must be positive, got -0.1"),
     "rate of zero": (lambda: ctrnn.ConstantRate(0.0), ValueError, "`alpha` must be positive and finite"),

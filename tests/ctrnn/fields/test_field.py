@@ -303,7 +303,7 @@ def test_sizes_that_are_no_sizes_are_refused(sizes, error, message):
         Still(*sizes)
 
 
-@each(("batch", "error"), [(0, ValueError), (-3, ValueError), (2.5, TypeError), ("4", TypeError)])
+@each(("batch", "error"), [(False, TypeError), (-3, ValueError), (2.5, TypeError), ("4", TypeError)])
 def test_a_batch_that_is_no_size_is_refused(batch, error):
     with pytest.raises(error, match="`batch` must be"):
         ctrnn.plain(2, 3).initial_state(batch)

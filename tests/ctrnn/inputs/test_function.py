@@ -170,7 +170,6 @@ def test_the_formula_decides_the_dtype_and_the_field_must_fit_it(dtype, batch):
         ({"f": lambda t: torch.zeros(3, 2, dtype=torch.int64)}, TypeError, "got a tensor of torch.int64"),
         ({"f": lambda t: torch.zeros(2)}, ValueError, r"shape \(batch, 2\) at every time, got \(2,\) at t = 0.0"),
         ({"f": lambda t: torch.zeros(3, 4)}, ValueError, r"got \(3, 4\)"),
-        ({"f": lambda t: torch.zeros(0, 2)}, ValueError, r"got \(0, 2\)"),
         ({"interval": (2.0, 0.0)}, ValueError, "`interval` must increase strictly"),
         ({"interval": (0.0, math.inf)}, ValueError, "`interval` must be finite"),
         ({"interval": (0.0, 1.0, 2.0)}, ValueError, r"`interval` must be \(start, end\), got 3 times"),

@@ -8,7 +8,20 @@ import pytest
 import torch
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteRNN, Monitor, integrate
+from discretize import (
+    ETDRK4,
+    Adjoint,
+    BackwardEuler,
+    Checkpointed,
+    ContinuousRNN,
+    DiscreteCell,
+    DiscreteRNN,
+    Euler,
+    ExponentialEuler,
+    Monitor,
+    integrate,
+    unroll,
+)
 
 
 def test_a_watched_model_can_be_pickled_and_is_watched_after():
@@ -56,3 +69,59 @@ ContinuousRNN(ctrnn.plain(1, 2), "rodas5p")(torch.randn(3, 1, 1))
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def nobody(field, **settings):
+    """Every way to run a batch of 0, (time, 0, input): the states."""
+    x, h0 = torch.randn(4, 0, 2), torch.zeros(0, field.state_size)
+    for step in (Euler(), ExponentialEuler(), BackwardEuler(), ETDRK4()):
+        yield DiscreteRNN(field, step)(x)[0]
+        yield unroll(DiscreteCell(field, step), x).hs
+        yield DiscreteCell(field, step)(x[0])
+    yield DiscreteRNN(field)(x, lengths=[], ts=torch.zeros(4, 0))[0]
+    for method in ("dopri5", "dopri8", "rodas5p", "rk4", Euler()):
+        yield ContinuousRNN(field, method)(x)[0]
+    for gradient in (Adjoint(), Checkpointed(1e6)):
+        yield ContinuousRNN(field, gradient=gradient)(x, lengths=[])[0]
+    for path in (ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath):
+        solved = integrate(field, path(x), h0, torch.arange(3.0))
+        yield solved.hs
+        assert solved(torch.tensor([0.5, 1.5])).shape == (2, 0, field.state_size)
+    yield integrate(field, ctrnn.FunctionPath(lambda t: torch.zeros(0, 2), (0.0, 3.0), 2), h0, torch.arange(3.0)).hs
+
+
+def test_a_batch_of_nobody_has_no_states_and_gradients_of_zero_as_in_torch():
+    for make in (ctrnn.gated, ctrnn.gru, ctrnn.lstm):
+        field = make(2, 3)
+        assert field.initial_state(0).shape == (0, field.state_size)
+        for states in nobody(field):
+            assert states.shape[-2] == 0
+            gradients = torch.autograd.grad(states.sum(), list(field.parameters()))
+            assert not any(bool(gradient.any()) for gradient in gradients)
+    theirs, _ = torch.nn.RNN(2, 3)(torch.randn(4, 0, 2))
+    assert theirs.shape == next(nobody(ctrnn.plain(2, 3))).shape
+    with pytest.raises(ValueError, match="at least one sample and one feature"):
+        DiscreteRNN(ctrnn.plain(2, 3))(torch.randn(0, 2, 2))
+
+
+@pytest.mark.filterwarnings("ignore:.*nested:UserWarning")
+def test_nested_tensors_are_refused_in_words():
+    field, x = ctrnn.plain(2, 3), torch.randn(4, 2, 2)
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.randn(3, 2), torch.randn(2, 2)], layout=layout)
+        for call in (
+            lambda nested=nested: DiscreteRNN(field)(nested),
+            lambda nested=nested: ContinuousRNN(field)(nested, lengths=[3, 2]),
+            lambda nested=nested: unroll(DiscreteCell(field), nested),
+            lambda nested=nested: ctrnn.HeldPath(nested),
+            lambda nested=nested: DiscreteRNN(field)(x, nested),
+            lambda nested=nested: integrate(field, ctrnn.HeldPath(x), nested, torch.arange(3.0)),
+        ):
+            with pytest.raises(TypeError, match="must be a plain tensor, not a sparse or nested one"):
+                call()
+        for call in (
+            lambda nested=nested: ContinuousRNN(field)(x, ts=nested),
+            lambda nested=nested: integrate(field, ctrnn.HeldPath(x), torch.zeros(2, 3), nested),
+        ):
+            with pytest.raises(TypeError, match="`ts` must be a"):
+                call()
