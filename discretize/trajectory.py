@@ -22,7 +22,9 @@ class Trajectory:
     `stats` counts what the run did: "method", "nfe" (calls of the field), "nfe_samples" (samples it was called with, all
     calls together), "nfe_backward" (calls made again for gradients, counted as they happen), "num_steps" (attempted),
     "num_accepted_steps", "num_rejected_steps" (of the sample that took most), "num_forced_steps" (accepted at `min_step`),
-    "steps_of_samples", "smallest_step" (the smallest one taken, in units of time; None without steps), "smallest_step_at"
+    "steps_of_samples" and of these "accepted_steps_of_samples" and "rejected_steps_of_samples", "status_of_samples" (where some
+    failed and the others were kept), "smallest_step"
+    (the smallest one taken, in units of time; None without steps), "smallest_step_at"
     (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "torch" or "steps": see docs/speed.md)
     and "engine_why" (why nothing faster ran, or None). Samples in a compiled solve do not wait for one another, and "nfe" is
     that of the one that took most.

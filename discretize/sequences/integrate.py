@@ -39,6 +39,7 @@ def integrate(
     min_step: float = 0.0,
     first_step: float | None = None,
     fused: bool = True,
+    on_failure: str = "raise",
 ) -> Trajectory:
     r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
 
@@ -63,6 +64,9 @@ def integrate(
              Both for adaptive methods.
              fused: solve named fields along held and linear paths by dopri5, tsit5 and dopri8 in a compiled kernel, which
              takes the same steps; the environment variable CTRNN_FUSED=0 turns that off everywhere.
+             on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
+             failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
+             methods where samples step on their own.
     Shape:   h0 (batch, state), ts (n,) or (n, batch) -> Trajectory with ts as given, hs (n, batch, state), hs[0] = h0.
     Raises:  TypeError, ValueError for what does not fit, before anything is solved; SolverError, with the states so far,
              for a solve that fails. Warns with SolverWarning of steps accepted at `min_step`, of stiffness, and of
@@ -70,7 +74,7 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; torchdiffeq for fixed steps; Tallec and Ollivier 2018, eq. (6), for
              the speed.
     """
-    settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused)
+    settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     check_field(field)
     with without_autocast(field):
         driven = Driven(field, path, speed)

@@ -196,7 +196,8 @@ class ContinuousRNN(_SequenceModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
     Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
-             min_step, first_step, progress, fused as for `integrate`; batch_first: axes of x and output as in torch.nn.
+             min_step, first_step, progress, fused, on_failure as for `integrate`; batch_first: axes of x and output as in
+             torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
@@ -220,9 +221,11 @@ class ContinuousRNN(_SequenceModule):
         first_step: float | None = None,
         progress: bool = False,
         fused: bool = True,
+        on_failure: str = "raise",
     ) -> None:
         super().__init__(field, batch_first)
-        self.settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused)
+        bounds = (max_num_steps, min_step, first_step)
+        self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.stats: dict[str, Any] = {}
 
     def trajectory(

@@ -79,6 +79,7 @@ class Settings:
     first_step: float | None = None
     progress: bool = False
     fused: bool = True
+    on_failure: str = "raise"
 
     def __post_init__(self) -> None:
         _check_method(self.method)
@@ -96,6 +97,7 @@ class Settings:
                 object.__setattr__(self, name, checks.positive_number(name, value))
         self._check_steps()
         self._check_gradient()
+        self._check_failures()
 
     @property
     def adaptive(self) -> bool:
@@ -123,6 +125,14 @@ class Settings:
             raise ValueError(f"`min_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
         if self.max_step is not None and self.max_step < self.min_step:
             raise ValueError(f"`max_step`={self.max_step:g} is below `min_step`={self.min_step:g}; no step is both.")
+
+    def _check_failures(self) -> None:
+        if self.on_failure not in ("raise", "keep"):
+            raise ValueError(f"`on_failure` must be 'raise' or 'keep', got {self.on_failure!r}.")
+        if self.on_failure == "keep" and (not self.adaptive or isinstance(self.gradient, Adjoint)):
+            raise ValueError(
+                "`on_failure='keep'` is for methods that choose their steps, and without `Adjoint()`; others step all together."
+            )
 
     def _check_gradient(self) -> None:
         if not isinstance(self.gradient, Checkpointed | Adjoint | None):

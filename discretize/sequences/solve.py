@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -63,6 +64,8 @@ class Solve:
                 h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
             except Failure as failure:
                 self._count(whole)
+                if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
+                    return self._without_failed()
                 raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", whole)) from None
         self._count(whole)
         # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
@@ -75,6 +78,43 @@ class Solve:
                 hs = adjoint.attach(solved.hs.detach(), self.h0)
                 return replace(solved, hs=hs, between=self._between(whole, solved.ts, hs))
         return solved
+
+    def _without_failed(self) -> Trajectory:
+        """The solve step by step, samples that fail left behind; and without them from the start, for its graph."""
+        with torch.no_grad():
+            kept, failures = self._left_behind(self.h0.detach(), [])
+        bad = torch.zeros(len(self.h0), 1, dtype=torch.bool, device=self.h0.device)
+        bad[list(failures)] = True
+        for edge, h in kept.items():
+            over = [sample for sample, (segment, _) in failures.items() if edge > segment]
+            h[over] = torch.nan
+        if torch.is_grad_enabled():
+            whole, _ = self._left_behind(self.h0, list(failures))
+            kept = {edge: torch.where(bad, kept[edge], h) for edge, h in whole.items()}
+        self.kept = kept
+        self._count("samples failed, and others were kept")
+        status = ["completed"] * len(self.h0)
+        for sample, (_, failure) in failures.items():
+            status[sample] = f"failed at t = {failure.time:g}: {failure.cause}"
+        self.stats["status_of_samples"] = status
+        said = f"completed but for {len(failures)} of {len(self.h0)} samples"
+        return replace(self._trajectory(said, ""), between=None)
+
+    def _left_behind(self, h0: Tensor, known: list[int]) -> tuple[dict[int, Tensor], dict[int, tuple[int, Failure]]]:
+        """States at the wanted edges, and why samples failed; the `known` ones are left out from the start."""
+        self.engine = engine = self.settings.engine(h0)
+        assert isinstance(engine, AdaptiveEngine)
+        state, kept = engine.start(self.chain, len(h0)), {0: h0.clone()}
+        state.failed = np.isin(np.arange(len(h0)), known)
+
+        def keep(edge: int, h: Tensor) -> None:
+            if edge in self.wanted:
+                kept[edge] = h if torch.is_grad_enabled() else h.clone()
+
+        gradient = self.settings.gradient
+        memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
+        Blocks(engine, self.chain, memory, self.stats).run(h0, state, keep)
+        return kept, engine.failures
 
     def _by_kernel(self) -> Solved | str:
         """The whole solve by a compiled kernel, or why not."""

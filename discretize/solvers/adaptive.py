@@ -60,6 +60,7 @@ class AdaptiveEngine:
         self.control, self.on_step, self.counts = control, on_step, SolverStats()
         self.log: StepLog | None = None
         self.most = math.inf  # steps of a sample
+        self.failures: dict[int, tuple[int, Failure]] = {}  # of samples left behind: the segment, and why
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step; counts anew."""
@@ -79,7 +80,9 @@ class _SegmentSolve:
         self.control, self.on_step, self.counts, self.log = engine.control, engine.on_step, engine.counts, engine.log
         self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
         self.shared, self.most = len(state.tau) == 1, engine.most
-        self.length = np.broadcast_to(whole.lengths, state.tau.shape)
+        self.length, self.failures = np.broadcast_to(whole.lengths, state.tau.shape), engine.failures
+        if state.failed is not None:
+            state.tau = np.where(state.failed, self.length, state.tau)
         if state.step is None:
             state.step = self.control.first_step(self.slope, h, self.length)
             self.counts.call(0 if self.control.given_first_step else 2, len(h))
@@ -108,7 +111,13 @@ class _SegmentSolve:
 
     def _try(self, tau: np.ndarray, step: np.ndarray, length: np.ndarray) -> None:
         live = tau < length
-        self._check_progress(live, tau, step)
+        try:
+            self._check_progress(live, tau, step)
+        except Failure as failure:
+            if self.state.failed is None or failure.sample is None:
+                raise
+            self._leave_behind(failure.sample, failure)
+            return
         steps = self.control.steps_to(length - tau, step)
         dt = np.where(live, (length - tau) / steps, 0.0)
         attempt = self._attempt(tau, dt)
@@ -164,10 +173,19 @@ class _SegmentSolve:
         self.h = torch.where(took, attempt.h, self.h)
         self.start = None if attempt.end is None or self.start is None else torch.where(took, attempt.end, self.start)
 
+    def _leave_behind(self, sample: int, failure: Failure) -> None:
+        """Go on without a sample, which stays where it is."""
+        assert self.state.failed is not None
+        self.failures[sample] = self.state.segment, failure
+        self.state.failed[sample], self.state.tau[sample] = True, self.length[sample]
+
     def _leave_out(self, live: np.ndarray) -> None:
         """Go on with those still on their way, where the others are many."""
         gone = int((~live).sum())
-        if self.shared or self.on_step is not None or 2 * gone < len(live) or gone * self.h.shape[-1] < WORTH_LEAVING_OUT:
+        worth = 2 * gone >= len(live) and gone * self.h.shape[-1] >= WORTH_LEAVING_OUT
+        # What failed may be nan, and is not to be evaluated again.
+        must = self.state.failed is not None and bool(self._mine(self.state.failed).any())
+        if self.shared or self.on_step is not None or not (worth or must):
             return
         here = torch.from_numpy(np.flatnonzero(live)).to(self.h.device)
         if self.rows is not None:

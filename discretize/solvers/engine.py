@@ -48,9 +48,10 @@ class SolverState:
     step: np.ndarray | None = None
     held_back: np.ndarray | None = None  # whose last step was rejected
     tried: np.ndarray | None = None  # steps in this segment
+    failed: np.ndarray | None = None  # who is left behind where it failed; None: a failure ends the solve
 
     def copy(self) -> SolverState:
-        rest = (None if of_all is None else of_all.copy() for of_all in (self.step, self.held_back, self.tried))
+        rest = (None if of_all is None else of_all.copy() for of_all in (self.step, self.held_back, self.tried, self.failed))
         return SolverState(self.segment, self.tau.copy(), *rest)
 
 

@@ -53,6 +53,8 @@ class SolverStats:
             "smallest_step": self.smallest,
             "smallest_step_at": self.smallest_at,
             "steps_of_samples": self.attempted.tolist(),
+            "accepted_steps_of_samples": self.accepted.tolist(),
+            "rejected_steps_of_samples": self.rejected.tolist(),
             "hint": None,
             "engine": "steps",
             "engine_why": None,
