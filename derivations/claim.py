@@ -104,11 +104,13 @@ class Entry:
 class Claim(Shown):
     r"""A claim and its verdict.
 
-    Args:    source, label; statement: in words, with its formula; assumptions; verdict: "holds", "holds under the stated
-             assumptions", "does not hold as printed" or "undecided"; correction: what is right, where the print is
-             wrong, else None; evidence: how it was decided, with the counterexample of what is false; seconds it took.
+    Args:    source, label; statement: in words, with its formula; assumptions; verdict: one of the six of verdict.py;
+             correction: what is right where the print is wrong, or the kinder reading that saves it, else None; evidence: how
+             it was decided, with the counterexample of what is false; seconds it took.
              Beyond these: words and formulas, the statement in its two halves; right: the correction's formulas;
-             recorded: the verdict expected; mutation: the change that must flip the verdict.
+             recorded: the verdict expected; mutation: the change that must flip the verdict; counterexample: numbers by
+             letter; quote: the span of the text that is judged; scope: all sizes, or which; certificates: for each statement
+             what it says and the steps that show it, see `derivations.checker.statements.conclusions`.
     Source:  this project.
     """
 

@@ -18,7 +18,7 @@ from sympy.printing.latex import translate
 
 from derivations.prover import symbols
 
-__all__ = ["Formula", "written"]
+__all__ = ["Formula", "latex_of", "written"]
 
 # What nobody would read is left to the code: a page of it takes seconds to print.
 LONGEST = 800
@@ -40,10 +40,15 @@ def written(formula: Basic | MatrixBase) -> Formula:
     text = sstr(formula)
     if len(text) > LONGEST or any(symbols.is_odd(name) for name in _names(formula)):
         return Formula(text, "", "")
-    latex = in_latex(formula, symbol_names={letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())})
+    latex = latex_of(formula)
     # Browsers know one variant of letters, the upright one; of others they show the ordinary italics.
     mathml = convert(latex).replace('mathvariant="monospace"', 'mathvariant="normal"')
     return Formula(text, latex, mathml[mathml.index(">") + 1 : mathml.rindex("<")])
+
+
+def latex_of(formula: Basic | MatrixBase) -> str:
+    """The formula as LaTeX, its letters as they are meant: tau_{1,x} is no word, and h_1' is primed, not its index."""
+    return in_latex(formula, symbol_names={letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())})
 
 
 def _names(formula: Basic | MatrixBase) -> Iterator[str]:

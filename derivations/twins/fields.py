@@ -20,6 +20,7 @@ import sympy
 from sympy import Abs, Basic, Derivative, Eq, Expr, ImmutableDenseMatrix, Symbol, diag, exp, log, tanh
 
 from derivations.prover import symbols
+from derivations.prover.formulas import latex_of
 from derivations.prover.notebook import Cells, Shown
 
 __all__ = [
@@ -72,9 +73,7 @@ class _System(Shown, ABC):
 
     def latex(self) -> str:
         """The equations, one a line, for an `aligned` environment."""
-        free = set(self.flow.free_symbols).union(*(left.free_symbols for left in self.left_sides))
-        names = {u: name for u in free if (name := symbols.latex_name(u)) is not None}
-        return " \\\\\n".join(sympy.latex(equation, symbol_names=names).replace(" = ", " &= ", 1) for equation in self)
+        return " \\\\\n".join(latex_of(equation).replace(" = ", " &= ", 1) for equation in self)
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield self.name, self.equations

@@ -109,3 +109,13 @@ def test_a_claim_shows_its_words_its_formulas_and_what_it_is_for():
 
 def test_an_empty_row_is_left_out():
     assert "counterexample" not in Page(check(Identity("same", "this project", "", a, a))._repr_html_())
+
+
+def test_a_primed_letter_of_a_cell_s_equations_is_not_an_index():
+    class Doubling(torch.nn.Module):
+        input_size, hidden_size = 1, 1
+
+        def forward(self, x, h):
+            return 2 * h + x
+
+    assert derivations.symbolic(Doubling()).latex() == r"{h_{1}'} &= 2 h_{1} + x_{1}"
