@@ -6,14 +6,43 @@ what came, and what to do.
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 ULPS_BEYOND_AN_END = 4.0
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def known_keywords(*more: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Marks a function that hands keywords on, `more` beside its own: a misspelt one is refused in its name."""
+
+    def mark(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        of = inspect.Parameter
+        own = [name for name, p in inspect.signature(function).parameters.items() if p.kind is not of.VAR_KEYWORD]
+        known = [*own, *more]
+
+        @functools.wraps(function)
+        def checked(*args: Given.args, **keywords: Given.kwargs) -> Result:
+            for name in keywords:
+                if name not in known:
+                    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+                    hint = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(known)}."
+                    raise TypeError(f"`{function.__name__}` takes no `{name}`; {hint}")
+            return function(*args, **keywords)
+
+        return checked
+
+    return mark
 
 
 def is_flag(name: str, value: object) -> bool:

@@ -48,6 +48,8 @@ IN_PYTHON = [
     (lambda: plain(2, "3"), TypeError, "`hidden_size` must be a whole number, got '3'"),
     (lambda: plain(True, 3), TypeError, "`input_size` must be a whole number, got True"),
     (lambda: gated(2, 3, gate="globl"), ValueError, "`gate` must be one of 'unit', 'global', 'network', got 'globl'"),
+    (lambda: gated(2, 3, gates="unit"), TypeError, "`gated` takes no `gates`; did you mean `gate`?"),
+    (lambda: ctrnn.lstm(2, 3, proj_size=2), TypeError, "`lstm` takes no `proj_size`; it takes input_size, hidden_size"),
     (lambda: ctrnn.leaky(2, 3, alpha=math.nan), ValueError, "`alpha` must be finite, got nan"),
     (lambda: ctrnn.leaky(2, 3, alpha=-1.0), ValueError, "`alpha` must be positive, got -1.0"),
     (lambda: ctrnn.PowerDecay(-1.0), ValueError, "`exponent` must be at least 0, got -1.0"),
