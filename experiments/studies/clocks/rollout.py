@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import ctrnn
-from discretize import DiscreteRNN, ExponentialEuler, SolverError, SolverWarning, StepError
+from discretize import DiscreteRNN, ExponentialEuler, SolverError, SolverWarning, StepError, StepWarning
 from experiments.models.integrators import EXACT, IntegratorSettings
 from experiments.models.sequence_model import SequenceModel
 from experiments.tasks.task import Batch
@@ -62,6 +62,7 @@ def roll_out(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | N
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SolverWarning)  # of costs, which are not measured here
+            warnings.simplefilter("ignore", StepWarning)  # of g dt, which is
             states, _ = model.rnn(xs, ts=batch.ts, lengths=batch.lengths)
     except (SolverError, StepError):
         return None
