@@ -3,7 +3,7 @@ r"""The folder of a run: its files, the lock on it, and the trained model in it.
 config.json                   configuration, digest of the data, command, threads, versions, machine, commit
 metrics.csv                   a row a step, to the step that was reached
 checkpoint.pt, previous.pt    see checkpoints.py
-result.json                   once it is completed: measures on the split "test", seconds, steps, engines
+result.json                   once it is completed: measures on the split "test", seconds, steps, engines, largest g dt
 .lock                         held by the process that trains here
 """
 

@@ -125,6 +125,7 @@ class _Training:
         self.configuration, self.settings = configuration, configuration.training
         with _failures_explained(0):
             self.model = configuration.untrained_model()
+        self.watch = getattr(self.model.rnn, "watch", None)
         self.parameters = list(self.model.parameters())
         self.rate = self.settings.rate  # of the next step
         self.optimizer = _optimizer(self.settings, self.parameters)
@@ -137,6 +138,7 @@ class _Training:
         """One step; its loss and the norm of its gradient. Raises: StoppedError, with nothing changed."""
         with _failures_explained(self.step + 1):
             batch = _batch(self.configuration.task, self.settings, self.step)
+            self._count_calls()
             loss = self.configuration.task.loss(self.model(batch.xs, batch.ts, batch.lengths), batch)
             self.optimizer.zero_grad()
             loss.backward()
@@ -161,9 +163,8 @@ class _Training:
         self.engines.append(engine)
 
     def largest_g_dt(self) -> float | None:
-        """Rate times length of the longest step seen: of the first call of this process, and of every thousandth."""
-        watch = getattr(self.model.rnn, "watch", None)
-        return None if watch is None else watch.largest
+        """Rate times length of the longest step seen, at the first step of training and every thousandth; None when solved."""
+        return None if self.watch is None else self.watch.largest
 
     def validate(self) -> dict[str, float]:
         """The measures on "validation" after every `evaluate_every` steps, by which a plateau is seen; {} after the others.
@@ -180,7 +181,13 @@ class _Training:
             self.rate /= 2
         return found
 
+    def _count_calls(self) -> None:
+        """Calls of the model by steps of training: the same ones are looked at, however often the run is interrupted."""
+        if self.watch is not None:
+            self.watch.calls = self.step
+
     def measured(self, split: str) -> dict[str, float]:
+        self._count_calls()
         with _failures_explained(self.step):
             found = evaluate(
                 self.model, self.configuration.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch
@@ -197,6 +204,7 @@ class _Training:
             "schedule": {"rate": self.rate},
             "best": self.best,
             "engines": self.engines,
+            "largest_g_dt": self.largest_g_dt(),
         }
 
     def load(self, state: State | None, folder: Path) -> None:
@@ -208,6 +216,8 @@ class _Training:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.rate = state["schedule"]["rate"]
+        if self.watch is not None:
+            self.watch.largest = state.get("largest_g_dt")
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
 
 
