@@ -133,3 +133,9 @@ def test_the_changelog_knows_the_version():
 def test_no_page_names_a_package_host():
     host = re.compile(r"https?://[^\s)]*(pypi|anaconda|conda-forge|pytorch\.org|files\.pythonhosted)")
     assert not [page.name for page in LINKED if host.search(page.read_text())]
+
+
+def test_the_tests_that_a_promise_names_are_there():
+    named = re.findall(r"`(tests/[^`]*)`", (ROOT / "docs" / "promises.md").read_text())
+    assert len(named) >= 15
+    assert [path for path in named if not (ROOT / path).exists()] == []
