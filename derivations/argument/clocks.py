@@ -9,8 +9,10 @@ function it is for: a package cannot have both under one name.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from sympy import (
     Basic,
@@ -20,6 +22,7 @@ from sympy import (
     Expr,
     ImmutableDenseMatrix,
     Rational,
+    S,
     Subs,
     Symbol,
     exp,
@@ -35,7 +38,7 @@ from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 
-__all__ = ["Clock", "change_of_time", "clock", "identities", "right_sides"]
+__all__ = ["Clock", "change_of_time", "clock", "identities", "on_clock", "right_sides", "stacked"]
 
 
 @dataclass(frozen=True)
@@ -181,13 +184,55 @@ def _signals(flows: dict[Expr, Expr], t: Symbol) -> set[Expr]:
     return {value for value in values if value.args == (t,) and value.func not in clocks}
 
 
-def _there_and_back(equations: list[Eq], c: Expr) -> Expr:
-    t = symbols.t
+def on_clock(equations: Iterable[Eq], c: Expr, right: Iterable[Expr]) -> dict[str, Any]:
+    r"""d/dt h(c(t)) = right, as an `Identity` or a statement takes it; the chain rule is the checker's to apply.
+
+    Put in are h' = F at the time c(t), and the capital letters of footnote 2, H(t) = h(c(t)) and X(t) = x(c(t)).
+
+    Args:    equations, c: as `change_of_time`; right: the warped right sides that are claimed, in the old letters.
+    Source:  Tallec and Ollivier 2018, footnote 2.
+    """
+    flows, t = _system(equations)
+    on_it = {h: h.xreplace({t: c}) for h in _signals(flows, t)}
+    capital = {h: symbols.signal(h.func.__name__[0].upper() + h.func.__name__[1:])(t) for h in on_it}
+    slopes = {_slope_at(h, t, c): _at(flow, t, c) for h, flow in flows.items()}
+    return {
+        "lhs": column(*(Derivative(on_it[h], t) for h in flows)),
+        "rhs": column(*(flow.xreplace(capital) for flow in right)),
+        "where": slopes | {capital[h]: on_it[h] for h in sorted(on_it, key=str)},
+    }
+
+
+def _slope_at(h: Expr, t: Symbol, c: Expr) -> Expr:
+    """h'(c(t)), as SymPy writes it."""
+    if isinstance(c, AppliedUndef):
+        return Derivative(h.xreplace({t: c}), c)
+    time = Dummy("T", real=True)
+    return Subs(Derivative(h.xreplace({t: time}), time), time, c)
+
+
+def _at(flow: Expr, t: Symbol, c: Expr) -> Expr:
+    """The flow at the time c(t), a value yet to be put in where the flow reads the time or a derivative."""
+    bare = flow.xreplace(dict.fromkeys((u for u in flow.atoms(AppliedUndef) if u.args == (t,)), S.Zero))
+    return Subs(flow, t, c) if flow.has(Derivative, Subs) or bare.has(t) else flow.xreplace({t: c})
+
+
+def stacked(*claims: Mapping[str, Any]) -> dict[str, Any]:
+    """What several are, of different letters, as one of more entries."""
+    lhs, rhs = (column(*chain.from_iterable(claim[side] for claim in claims)) for side in ("lhs", "rhs"))
+    return {"lhs": lhs, "rhs": rhs, "where": {key: value for claim in claims for key, value in claim["where"].items()}}
+
+
+def _there_and_back(unit: int, c: Expr) -> dict[str, Any]:
+    t = Symbol("t", positive=True)
+    h, x = (u.xreplace({symbols.t: t}) for u in (symbols.state(unit)[-1], symbols.inputs(unit)[-1]))
+    equations = [Eq(h.diff(t), symbols.flow(t, x, h))]
+    c = c.xreplace({symbols.t: t})
     inverse = clock(c, t).inverse
     assert inverse is not None
-    # The square root in it is real for t > 0, where the clock runs.
-    (back,) = right_sides(change_of_time(change_of_time(equations, c), inverse))
-    return back.replace(lambda e: e.func is symbols.flow, lambda e: e.func(_plain(e.args[0]), *e.args[1:]))
+    shown = Subs(c, t, inverse)
+    back = on_clock(change_of_time(equations, c), inverse, [symbols.flow(shown, x, h)])
+    return stacked(back, {"lhs": [shown], "rhs": [t], "where": {}})
 
 
 def right_sides(equations: Iterable[Eq]) -> ImmutableDenseMatrix:
@@ -218,28 +263,27 @@ def identities() -> list[Identity]:
     t, c, d = symbols.t, symbols.c, symbols.d
     (h,), (x,) = symbols.state(1), symbols.inputs(1)
     general = [Eq(h.diff(t), symbols.flow(t, x, h))]
-    twice = change_of_time(change_of_time(general, c(t)), d(t))
+    once = change_of_time(general, c(t))
     unnamed = [
         Identity(
             "chain rule", "tallec-ollivier-2018", "On the clock c any field is multiplied by c'(t), and its own time reads c(t).",
-            right_sides(change_of_time(general, c(t))), column(c(t).diff(t) * symbols.flow(c(t), x, h)), label="footnote 2",
+            **on_clock(general, c(t), [c(t).diff(t) * symbols.flow(c(t), x, h)]), label="footnote 2",
         ),
         Identity(
             "there and back", "this project",
             "Changing time by a clock and then by its inverse leaves a field as it was (alpha t, t + t^2, exp(t) - 1).",
-            column(*(_there_and_back(general, u) for u in (symbols.alpha * t, t + t**2, exp(t) - 1))),
-            column(*[symbols.flow(t, x, h)] * 3), assumptions=("t > 0", "alpha > 0"), label="inverse",
+            **stacked(*map(_there_and_back, range(1, 4), (symbols.alpha * t, t + t**2, exp(t) - 1))),
+            assumptions=("t > 0", "alpha > 0"), label="inverse",
         ),
         Identity(
             "clock on a clock", "this project", "Changing time by c and then by d is changing it once, by c(d(t)).",
-            right_sides(twice), right_sides(change_of_time(general, c(d(t)))), label="composition",
+            **on_clock(once, d(t), [Derivative(c(d(t)), t) * symbols.flow(c(d(t)), x, h)]), label="composition",
         ),
     ]  # fmt: skip
     return unnamed + [
         Identity(
             f"warped {name}", "this project", f"On the clock c the {name} field is multiplied by c'(t), its weights unchanged.",
-            right_sides(change_of_time(field, c(t))), c(t).diff(t) * field.flow,
-            assumptions=stated(field), label=f"warp, {name}",
+            **on_clock(field, c(t), c(t).diff(t) * field.flow), assumptions=stated(field), label=f"warp, {name}",
         )
         for name, field in named_fields().items() if name != "plain"  # that one is eq. (6)
     ]  # fmt: skip

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from sympy import Eq, Expr, ImmutableDenseMatrix
 
-from derivations.argument.clocks import change_of_time, right_sides
+from derivations.argument.clocks import change_of_time, on_clock, right_sides, stacked
 from derivations.argument.leaky import candidate
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
@@ -64,7 +64,7 @@ def identities() -> list[Identity]:
     return [
         Identity(
             "time warped", PAPER, "On a clock c(t) the plain field (3) is multiplied by c'(t).",
-            right_sides(change_of_time(plain, c)), column(*(speed * tanhs[i] - speed * h[i] for i in units)), label="eq. 6",
+            **on_clock(plain, c, [speed * tanhs[i] - speed * h[i] for i in units]), label="eq. 6",
         ),
         Identity(
             "the gated field", PAPER, "With c'(t) in (6) called g(t), the warped field is the gated field.",
@@ -72,7 +72,7 @@ def identities() -> list[Identity]:
         ),
         Identity(
             "the gated RNN", PAPER, "The unit Euler step of (7) has input gate g and forget gate 1 - g.",
-            euler_step(with_speed(g)), column(*(g * tanhs[i] + (1 - g) * h[i] for i in units)), label="eq. 8",
+            **steps_to(with_speed(g), [g * tanhs[i] + (1 - g) * h[i] for i in units]), label="eq. 8",
         ),
         Identity(
             "a gate of the state", PAPER, "(7) with g = sigma(Wgx x + Wgh h + b_g), so h^g = h, is the global gated field.",
@@ -80,12 +80,12 @@ def identities() -> list[Identity]:
         ),
         Identity(
             "a gate for each unit", PAPER, "The unit Euler step of the field with a speed g^i for each unit i is (10).",
-            euler_step(per_unit), column(*(own[i] * tanhs[i] + (1 - own[i]) * h[i] for i in units)), label="eq. 10",
+            **steps_to(per_unit, [own[i] * tanhs[i] + (1 - own[i]) * h[i] for i in units]), label="eq. 10",
         ),
         Identity(
             "clocks of uncoupled units", "this project", "Units that do not read one another may each change time by themselves.",
-            column(*(right_sides(change_of_time([alone[i]], clocks[i]))[0] for i in units)),
-            column(*(clocks[i].diff(t) * alone[i].rhs for i in units)), label="eq. 10, clocks",
+            **stacked(*(on_clock([alone[i]], clocks[i], [clocks[i].diff(t) * alone[i].rhs]) for i in units)),
+            label="eq. 10, clocks",
         ),
         Identity(
             "one clock is not many", "this project",

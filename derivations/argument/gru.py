@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sympy import Expr, tanh
 
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
@@ -50,7 +50,7 @@ def identities() -> list[Identity]:
         ),
         Identity(
             "the GRU", "this project", "The unit Euler step of h' = (1 - z) (n - h) is torch.nn.GRU, (1 - z) n + z h.",
-            euler_step(field), column(*(cell(field, i) for i in units)), label="torch.nn.GRU",
+            **steps_to(field, [cell(field, i) for i in units]), label="torch.nn.GRU",
         ),
         Identity(
             "the GRU's rate", "this project", "The GRU's rate 1 - z is a gate: that of z with all weights and biases negated.",

@@ -8,16 +8,18 @@ no input, b = 0, Wh = 0                            h(t) = exp(-alpha (t - t0)) h
 
 from __future__ import annotations
 
-from sympy import Expr, ImmutableDenseMatrix, exp, tanh, zeros
+from typing import Any
 
-from derivations.argument.clocks import change_of_time, right_sides
-from derivations.argument.taylor import euler_step
+from sympy import Derivative, Expr, ImmutableDenseMatrix, exp, tanh, zeros
+
+from derivations.argument.clocks import on_clock
+from derivations.argument.taylor import steps_to
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 
-__all__ = ["candidate", "identities", "free", "residual"]
+__all__ = ["candidate", "identities", "free", "residual", "solved"]
 
 PAPER = "tallec-ollivier-2018"
 POSITIVE = ("alpha > 0",)
@@ -43,6 +45,12 @@ def residual(field: SymbolicField, solution: ImmutableDenseMatrix, time: Expr) -
     return solution.diff(time) - field.flow.xreplace(dict(zip(field.state, solution, strict=True)))
 
 
+def solved(field: SymbolicField, solution: ImmutableDenseMatrix, time: Expr) -> dict[str, Any]:
+    """d(solution)/dt = the flow at the solution, both for the checker to find: as an `Identity` takes it."""
+    slopes = column(*(Derivative(path, time) for path in solution))
+    return {"lhs": slopes, "rhs": field.flow, "where": dict(zip(field.state, solution, strict=True))}
+
+
 def identities() -> list[Identity]:
     """Eqs. (2) to (5) and what the constant means: a forgetting time of 1/alpha."""
     t, alpha, beta = symbols.t, symbols.alpha, symbols.beta
@@ -54,26 +62,25 @@ def identities() -> list[Identity]:
     return [
         Identity(
             "the RNN", PAPER, "The unit Euler step of the plain field (3) is the ordinary RNN.",
-            euler_step(plain), column(*tanhs), label="eq. 2",
+            **steps_to(plain, tanhs), label="eq. 2",
         ),
         Identity(
             "time rescaled", PAPER, "On the clock c(t) = alpha t the plain field (3) becomes the leaky field.",
-            right_sides(change_of_time(plain, alpha * t)), column(*(alpha * tanhs[i] - alpha * h[i] for i in units)),
+            **on_clock(plain, alpha * t, [alpha * tanhs[i] - alpha * h[i] for i in units]),
             assumptions=POSITIVE, label="eq. 4",
         ),
         Identity(
             "the leaky RNN", PAPER, "The unit Euler step of the leaky field (4) is the leaky RNN.",
-            euler_step(leaky), column(*(alpha * tanhs[i] + (1 - alpha) * h[i] for i in units)),
+            **steps_to(leaky, [alpha * tanhs[i] + (1 - alpha) * h[i] for i in units]),
             assumptions=POSITIVE, label="eq. 5",
         ),
         Identity(
             "leaky fields are closed", PAPER, "On the clock beta t the leaky field alpha is the leaky field alpha beta.",
-            right_sides(change_of_time(leaky, beta * t)), leaky.substitute(alpha=alpha * beta).flow,
+            **on_clock(leaky, beta * t, leaky.substitute(alpha=alpha * beta).flow),
             assumptions=("alpha > 0", "beta > 0"), label="below eq. 5",
         ),
         Identity(
             "free forgetting", PAPER, "exp(-alpha (t - t0)) h(t0) solves the leaky field without input, Wh and b.",
-            residual(free(leaky), forgetting, symbols.s), column(0, 0),
-            assumptions=(*POSITIVE, "s = t - t0 >= 0"), label="footnote 3",
+            **solved(free(leaky), forgetting, symbols.s), assumptions=(*POSITIVE, "s = t - t0 >= 0"), label="footnote 3",
         ),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 from sympy import Expr, tanh
 
 from derivations.argument.gru import total
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField, sigma
@@ -42,16 +42,17 @@ def identities() -> list[Identity]:
     """Eqs. (13) and (15) as unit Euler steps, and the cell with its two gates tied."""
     field = fields.lstm()
     n = len(field) // 2
-    step, units = euler_step(field), range(n)
+    units = range(n)
+    visible, kept = field.equations[:n], field.equations[n:]
     tied = field.substitute(**{f"{w}f": -field.parameters[f"{w}i"] for w in ("W_x", "W_h", "b_")})
     return [
         Identity(
             "the LSTM's cell", PAPER, "The unit Euler step of dc/dt = (f - 1) c + i g is the LSTM's c_t.",
-            step[n:, :], column(*(cell(field, k) for k in units)), label="eq. 13",
+            **steps_to(kept, [cell(field, k) for k in units]), label="eq. 13",
         ),
         Identity(
             "the LSTM's output", PAPER, "The unit Euler step of dh/dt = o tanh(f c + i g) - h is the LSTM's h_t = o tanh(c_t).",
-            step[:n, :], column(*(gate(field, "o", k) * tanh(cell(field, k)) for k in units)), label="eq. 15",
+            **steps_to(visible, [gate(field, "o", k) * tanh(cell(field, k)) for k in units]), label="eq. 15",
         ),
         Identity(
             "gates tied", PAPER, "With f = 1 - i the cell relaxes with one rate: dc/dt = i (g - c).",

@@ -9,10 +9,10 @@ The cell is the unit Euler step of alpha (tanh(...) - |h|^r h): eq. (23) from eq
 
 from __future__ import annotations
 
-from sympy import Abs, Expr, S, exp, limit
+from sympy import Abs, Derivative, Expr, S, exp, limit
 
 from derivations.argument.leaky import candidate, free, residual
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
@@ -57,12 +57,12 @@ def identities() -> list[Identity]:
         ),
         Identity(
             "memory of the start", "this project", "dh(t)/dh(t0) = (1 + r h0^r (t - t0))^(-(r+1)/r): eq. (21) with its r.",
-            as_printed(up, r, s).diff(up), (1 + r * up**r * s) ** (-(r + 1) / r),
+            Derivative(as_printed(up, r, s), up), (1 + r * up**r * s) ** (-(r + 1) / r),
             assumptions=(EXPONENT, "h_0 > 0", ELAPSED), label="eq. 21, corrected",
         ),
         Identity(
             "half-life", "this project", "After (2^r - 1) / (r |h0|^r) half of h0 is left.",
-            closed_form(up, r, half_life(up, r)), up / 2, assumptions=(EXPONENT, "h_0 > 0"), label="half-life",
+            closed_form(up, r, s), up / 2, where={s: half_life(up, r)}, assumptions=(EXPONENT, "h_0 > 0"), label="half-life",
         ),
         Identity(
             "the exponential limit", PAPER, "As r -> 0 the closed form becomes exp(-(t - t0)) h0.",
@@ -70,7 +70,7 @@ def identities() -> list[Identity]:
         ),
         Identity(
             "the slowly forgetting RNN", PAPER, "The unit Euler step of (22) is h + alpha (tanh(...) - |h|^r h).",
-            euler_step(field), column(*(h[i] + alpha * (candidate(field, i) - Abs(h[i]) ** r * h[i]) for i in units)),
+            **steps_to(field, [h[i] + alpha * (candidate(field, i) - Abs(h[i]) ** r * h[i]) for i in units]),
             assumptions=("alpha > 0", EXPONENT), label="eq. 23",
         ),
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def misprints() -> list[Identity]:
     return [
         Identity(
             "memory of the start, as printed", PAPER, "dh(t)/dh(t0) = (1 + h0^r (t - t0))^(-(r+1)/r).",
-            as_printed(up, r, s).diff(up), (1 + up**r * s) ** (-(r + 1) / r),
+            Derivative(as_printed(up, r, s), up), (1 + up**r * s) ** (-(r + 1) / r),
             assumptions=(EXPONENT, "h_0 > 0", ELAPSED), label="eq. 21",
         ),
     ]  # fmt: skip

@@ -8,15 +8,16 @@ Cut after the first order it is the Euler step, and with dt = 1 a discrete cell;
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, S, exp, series
+from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, S, Subs, Symbol, exp, factorial, series
 
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 
-__all__ = ["dropped", "euler_step", "identities"]
+__all__ = ["dropped", "euler_step", "identities", "steps_to"]
 
 
 def euler_step(equations: Iterable[Eq], dt: Expr = S.One) -> ImmutableDenseMatrix:
@@ -26,6 +27,17 @@ def euler_step(equations: Iterable[Eq], dt: Expr = S.One) -> ImmutableDenseMatri
     Source:  Tallec and Ollivier 2018, below eq. (3).
     """
     return column(*(equation.lhs.expr + dt * equation.rhs for equation in equations))
+
+
+def steps_to(equations: Iterable[Eq], right: Iterable[Expr], dt: Expr = S.One) -> dict[str, Any]:
+    r"""h + dt F = right, as an `Identity` or a statement takes it: F is put in by the checker, which adds up.
+
+    Args:    equations, dt: as `euler_step`; right: the step that is claimed.
+    """
+    listed = list(equations)
+    rates = [Symbol(f"F_{i}", real=True) for i, _ in enumerate(listed, 1)]
+    step = column(*(equation.lhs.expr + dt * rate for equation, rate in zip(listed, rates, strict=True)))
+    return {"lhs": step, "rhs": column(*right), "where": dict(zip(rates, (equation.rhs for equation in listed), strict=True))}
 
 
 def dropped(equations: Iterable[Eq], dt: Expr = symbols.dt) -> ImmutableDenseMatrix:
@@ -41,6 +53,12 @@ def dropped(equations: Iterable[Eq], dt: Expr = symbols.dt) -> ImmutableDenseMat
     bend = {Derivative(h.expr, (t, 2)): rate.diff(t).xreplace(motion) for h, rate in motion.items()}
     exact = [series(h.expr.subs(t, t + dt), dt, 0, 3).removeO().doit().xreplace(bend).xreplace(motion) for h in motion]
     return column(*exact) - euler_step(listed, dt)
+
+
+def taylor_sum(e: Expr, dt: Symbol, order: int) -> Expr:
+    """The terms of the Taylor series at 0 below this order, their derivatives not taken."""
+    u = Symbol("u", real=True)
+    return sum((Subs(Derivative(e.xreplace({dt: u}), (u, k)), u, 0) * dt**k / factorial(k) for k in range(order)), S.Zero)
 
 
 def second_order(field: SymbolicField) -> ImmutableDenseMatrix:
@@ -62,6 +80,6 @@ def identities() -> list[Identity]:
         Identity(
             "what free forgetting drops", "this project",
             "exp(-alpha dt) minus its Taylor step 1 - alpha dt begins with alpha^2 dt^2 / 2.",
-            series(free, dt, 0, 3).removeO(), alpha**2 * dt**2 / 2, assumptions=("alpha > 0",), label="footnote 3, step",
+            taylor_sum(free, dt, 3), alpha**2 * dt**2 / 2, assumptions=("alpha > 0",), label="footnote 3, step",
         ),
     ]  # fmt: skip

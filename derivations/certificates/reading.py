@@ -163,7 +163,7 @@ class Reading:
             if applied.is_integer or any(not isinstance(n, Integer) for _, n in inner.variable_count):
                 raise Unreadable(f"{e} of steps, or of an order that is a letter,")
             if all(applied.args.count(v) == 1 and not _elsewhere(v, applied.args) for v in inner.variables):
-                orders = tuple(sum(n for v, n in inner.variable_count if v == a) for a in applied.args)
+                orders = tuple(sum(int(n) for v, n in inner.variable_count if v == a) for a in applied.args)
                 places = dict(zip(e.variables, e.point, strict=True)) if isinstance(e, Subs) else {}
                 arguments = [a.xreplace(places) for a in applied.args]
                 return self._noted(("call", self._name(applied.func), orders, *self._all(arguments, depth)), e)
@@ -327,6 +327,11 @@ class Reading:
             case "piece":
                 u, a, b, c = map(self.expression, term[1:])
                 return Piecewise((a, u < 0), (b, Eq(u, 0)), (c, True))
+            case "call":  # with arguments that were put in
+                function = next(function for function, name in self._names.items() if name == term[1])
+                places, values = [Dummy() for _ in term[3:]], [*map(self.expression, term[3:])]
+                orders = [(place, n) for place, n in zip(places, term[2], strict=True) if n]
+                return Subs(Derivative(function(*places), *orders), places, values).doit() if orders else function(*values)
         if term[0] == "expint":
             return expint(self.expression(term[1]), self.expression(term[2]))
         for function, name in NAMED.items():

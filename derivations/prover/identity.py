@@ -17,12 +17,14 @@ from sympy import Basic, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 from derivations.certificates.equality import constant_gap, prove_equal
 from derivations.certificates.numbers import TRIALS, as_sympy, on_the_surface, refuted
 from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.terms import Term, add, number, substitute, taken
+from derivations.checker.statements.conclusions import is_one_as_written, with_values
+from derivations.checker.terms import Term, add, number
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 
 __all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "says"]
 
 TRIALS_BEFORE = 4
+ONE = "both sides are one expression"
 # What stands in a counterexample when there are no letters to give numbers to.
 DIFFERENCE = Symbol("difference")
 
@@ -76,38 +78,40 @@ def check(identity: Identity) -> Verdict:
     Source:  this project.
     """
     start, reading = perf_counter(), Reading()
-    pairs, unread = _read(identity, reading)
-    found = check_terms(reading, [pair for pair in pairs if pair is not None])
+    pairs, where, unread = _read(identity, reading)
+    found = check_terms(reading, [with_values(pair, where) for pair in pairs if pair is not None])
     if unread and found.holds is not False:
         return Verdict(UNDECIDED, perf_counter() - start, "; ".join(unread), statement=identity.statement)
     word = HOLDS_ASSUMING if identity.assumptions and found else found.verdict
+    if found.evidence == ONE and is_one_as_written({"pairs": pairs, "where": where}):
+        found = replace(found, evidence=f"{ONE} as written, by definition")
     return replace(found, verdict=word, seconds=perf_counter() - start, statement=identity.statement)
 
 
 def says(identity: Identity) -> dict[str, Any]:
-    """The identity as the checker takes it; None in place of an entry that it does not read."""
+    """The identity as the checker takes it, derivatives not taken; None in place of an entry that it does not read."""
     reading = Reading()
-    pairs, _ = _read(identity, reading)
-    return {"kind": "equal", "pairs": pairs, "facts": reading.facts}
+    pairs, where, _ = _read(identity, reading)
+    return {"kind": "equal", "pairs": pairs, "where": where, "facts": reading.facts}
 
 
-def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] | None], list[str]]:
-    """The entries as pairs of terms, and what is not read."""
+def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] | None], dict[Term, Term], list[str]]:
+    """The entries as pairs of terms, the values to be put in, and what is not read."""
     pairs: list[tuple[Term, Term] | None] = []
     unread = []
     try:
-        values = {reading.term(letter): reading.term(value) for letter, value in identity.where.items()}
+        where = {reading.term(letter): reading.term(value) for letter, value in identity.where.items()}
     except Unreadable as unknown:
-        return [None], [f"{unknown} is not read by the checker"]
-    for n, (left, right) in enumerate(zip(_entries(identity.lhs), _entries(identity.rhs), strict=True), 1):
+        return [None], {}, [f"{unknown} is not read by the checker"]
+    for n, sides in enumerate(zip(_entries(identity.lhs), _entries(identity.rhs), strict=True), 1):
         try:
-            sides = (substitute(reading.term(side), values) for side in (left, right))
-            lhs, rhs = map(taken, sides)
+            lhs, rhs = map(reading.term, sides)
+            with_values((lhs, rhs), where)
             pairs.append((lhs, rhs))
         except (Unreadable, ValueError) as unknown:
             pairs.append(None)
             unread.append(f"entry {n}: {unknown} is not read by the checker")
-    return pairs, unread
+    return pairs, where, unread
 
 
 def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:
@@ -130,7 +134,7 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict
         if found is not None:
             numbers, value = found
             seen = {*on_the_surface(lhs), *on_the_surface(rhs)}
-            shown = {reading.letters[letter]: as_sympy(x) for letter, x in numbers.items() if letter in seen}
+            shown = {reading.expression(letter): as_sympy(x) for letter, x in numbers.items() if letter in seen}
             difference = as_sympy(value)
             evidence = f"entry {n}: lhs - rhs = {difference.evalf(8)} at the counterexample"
             certificate = {"rule": "differs", **claim, "numbers": numbers}
@@ -153,7 +157,7 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict
 def _how(certificates: list[Any]) -> str:
     cases = max((len(c["proof"]["cases"]) for c in certificates), default=1)
     if all(c["lhs"] == c["rhs"] for c in certificates):
-        return "both sides are one expression"
+        return ONE
     return "both sides are one quotient of polynomials" + (f", in each of {cases} cases of sign" if cases > 1 else "")
 
 

@@ -386,7 +386,7 @@ def _numbers_where(conditions: Iterable[Any], lhs: Term, rhs: Term, reading: Rea
     if found is None:
         return None
     certificate = {"rule": "differs", "lhs": term, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}
-    return {reading.letters[letter]: as_sympy(number) for letter, number in found[0].items()}, [certificate]
+    return {reading.expression(letter): as_sympy(number) for letter, number in found[0].items()}, [certificate]
 
 
 def _entries(side: Side) -> list[Expr]:

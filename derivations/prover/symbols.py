@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sympy import Derivative, Dummy, Expr, Function, ImmutableDenseMatrix, Symbol
+from sympy import Add, Derivative, Dummy, Expr, Function, ImmutableDenseMatrix, Mul, Symbol
 from sympy.core.function import UndefinedFunction
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "latex_text",
     "positive",
     "positive_h0",
+    "product_of",
     "r",
     "s",
     "signal",
@@ -42,6 +43,7 @@ __all__ = [
     "stand_in",
     "state",
     "t",
+    "together",
     "weights",
 ]
 
@@ -124,6 +126,16 @@ def stand_in(leaf: Expr) -> Dummy:
         return Dummy("slope", real=True) if leaf.expr.is_extended_real else Dummy("slope")
     known = {fact: True for fact in ("real", "positive", "nonnegative") if getattr(leaf, f"is_{fact}")}
     return Dummy("value", **known)
+
+
+def together(*parts: Expr | int) -> Expr:
+    """8 + 1 + 1, not added up: that is left to the checker."""
+    return Add(*parts, evaluate=False)
+
+
+def product_of(*factors: Expr | int) -> Expr:
+    """28 * 28, not multiplied."""
+    return Mul(*factors, evaluate=False)
 
 
 def clocks(n: int) -> Iterator[UndefinedFunction]:

@@ -7,17 +7,16 @@ r = sigma(b)                      b = -log(1/r - 1); for r = 1/50 that is -log 4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, product
 
-from sympy import Eq, Expr, Function, Rational, S, Sum, Symbol, exp, floor, log, oo, tanh
+from sympy import Derivative, Eq, Expr, Function, Rational, S, Subs, Symbol, exp, floor, log, oo, tanh
 
-from derivations.argument.clocks import change_of_time, right_sides
-from derivations.argument.taylor import euler_step
+from derivations.argument.clocks import change_of_time, on_clock
+from derivations.argument.taylor import steps_to
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.cases import Cases, Every
-from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Rounds, Tends
 from derivations.twins.fields import sigma
@@ -59,7 +58,7 @@ def recap() -> Iterator[Entry]:
             "They put it off: along the cell state the gradient is the product of the forget gates, e^(-n/T) with a time T "
             "of their own, which may be as long as one likes.",
             (Tends(exp(-n / scale), n, oo, S.Zero), Tends(exp(-n / scale), scale, oo, S.One),
-             Equal((f * (f * before + i * new) + i * new).diff(before), f**2)),
+             Equal(Derivative(f * (f * before + i * new) + i * new, before), f**2)),
         ),
         remark="the gates f = e^(-1/T) are held",
         quote="LSTMs avoid vanishing & exploding gradients by keeping a **cell state**",
@@ -68,12 +67,12 @@ def recap() -> Iterator[Entry]:
     yield Entry(
         SLIDES, "recap, cell state",
         "From one step to the next the cell is multiplied by f only, not by a weight: dc_t/dc_{t-1} = f.",
-        (Equal(read.diff(before), f),),
+        (Equal(Derivative(read, before), f),),
         reading=Correction(
             "Along the cell itself. It is read, h = o tanh(c), and comes back through the weights: the whole derivative is "
             "f + i U (1 - tanh(U tanh(c))^2)(1 - tanh(c)^2), in one unit with o = 1 and gates held.",
-            (Equal(read.diff(before), f + i * weight * (1 - tanh(weight * output) ** 2) * (1 - output**2)),
-             Equal((f * before + i * new).diff(before), f)),
+            (Equal(Derivative(read, before), f + i * weight * (1 - tanh(weight * output) ** 2) * (1 - output**2)),
+             Equal(Derivative(f * before + i * new, before), f)),
         ),
         quote="propagated across time without passing through nonlinearities or being multiplied by a weight matrix",
     )  # fmt: skip
@@ -173,30 +172,27 @@ def increments(is_meant: Callable[[int, int], bool], allowed: set[int]) -> Cases
 def derivation() -> Iterator[Entry]:
     """From the recurrent network to the leaky and the gated one, for any activation g."""
     c, r = symbols.c(t), symbols.signal("r")(t)
-    scaled, warped = change_of_time(plain, a * t), change_of_time(plain, c)
-    learned = tuple(equation.xreplace({c.diff(t): r}) for equation in warped)
-
-    def same_as(equations: Iterable[Eq], right: Expr) -> Equal:
-        return Equal(right_sides(equations), column(right))
+    scaled = change_of_time(plain, a * t)
+    learned = tuple(equation.xreplace({c.diff(t): r}) for equation in change_of_time(plain, c))
 
     yield Entry(
         SLIDES, "invariance, ODE",
         "h_{t+1} = g(Wx x_t + Wh h_t + b) is the unit Euler step of dh/dt = g(Wx x + Wh h + b) - h.",
-        (Equal(euler_step(plain), column(pulled)),),
-        mutation=Mutation("- h read as + h", Equal(euler_step([Eq(h.diff(t), pulled + h)]), column(pulled))),
+        (Equal(**steps_to(plain, [pulled])),),
+        mutation=Mutation("- h read as + h", Equal(**steps_to([Eq(h.diff(t), pulled + h)], [pulled]))),
         quote=r"h_{t+1} = g(W_x x_t + W_h h_t + b)$$ $$\rightarrow \frac{dh(t)}{dt} = g(W_x x(t) + W_h h(t) + b) - h(t)$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "invariance, scaled", "Replacing t with a t gives dh/dt = a g(Wx x + Wh h + b) - a h.",
-        (same_as(scaled, a * pulled - a * h),), ("a > 0",),
-        Mutation("- a h read as - h", same_as(scaled, a * pulled - h)),
+        (Equal(**on_clock(plain, a * t, [a * pulled - a * h])),), ("a > 0",),
+        Mutation("- a h read as - h", Equal(**on_clock(plain, a * t, [a * pulled - h]))),
         quote=r"replace t with at and expand, giving an equivalent model: $$\frac{dh(t)}{dt} = ag(W_x x(t) + W_h h(t) + b) "
               r"- ah(t)$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "invariance, leaky", "Its recurrence is h_{t+1} = a g(Wx x_t + Wh h_t + b) + (1 - a) h_t.",
-        (Equal(euler_step(scaled), column(a * pulled + (1 - a) * h)),), ("a > 0",),
-        Mutation("1 - a read as 1 + a", Equal(euler_step(scaled), column(a * pulled + (1 + a) * h))),
+        (Equal(**steps_to(scaled, [a * pulled + (1 - a) * h])),), ("a > 0",),
+        Mutation("1 - a read as 1 + a", Equal(**steps_to(scaled, [a * pulled + (1 + a) * h]))),
         quote=r"$$\rightarrow h_{t+1} = ag(W_x x_t + W_h h_t + b) + (1 - a)h_t$$",
     )  # fmt: skip
     yield Entry(
@@ -210,14 +206,14 @@ def derivation() -> Iterator[Entry]:
     yield convexity()
     yield Entry(
         SLIDES, "warping, ODE", "With a replaced by dc(t)/dt the equation holds for any clock: dh/dt = c' g(...) - c' h.",
-        (same_as(warped, c.diff(t) * pulled - c.diff(t) * h),),
-        mutation=Mutation("c' read as c", same_as(warped, c * pulled - c * h)),
+        (Equal(**on_clock(plain, c, [c.diff(t) * pulled - c.diff(t) * h])),),
+        mutation=Mutation("c' read as c", Equal(**on_clock(plain, c, [c * pulled - c * h]))),
         quote=r"$$\frac{dh(t)}{dt} = \frac{dc(t)}{dt} g(W_x x(t) + W_h h(t) + b) - \frac{dc(t)}{dt} h(t)$$",
     )  # fmt: skip
     yield Entry(
         SLIDES, "warping, gated", "With c' learned as r_t its recurrence is h_{t+1} = r_t g(...) + (1 - r_t) h_t.",
-        (Equal(euler_step(learned), column(r * pulled + (1 - r) * h)),),
-        mutation=Mutation("1 - r_t read as r_t", Equal(euler_step(learned), column(r * pulled + r * h))),
+        (Equal(**steps_to(learned, [r * pulled + (1 - r) * h])),),
+        mutation=Mutation("1 - r_t read as r_t", Equal(**steps_to(learned, [r * pulled + r * h]))),
         quote=r"$$h_{t+1} = r_t g(W_x x_t + W_h h_t + b) + (1 - r_t)h_t$$",
     )  # fmt: skip
 
@@ -248,11 +244,11 @@ def gates() -> Iterator[Entry]:
     f, i, previous, proposed = (Symbol(name, real=True) for name in ("f", "i", "c", "c~"))
     z = Symbol("z", real=True)
     cell = f * previous + i * proposed
-    tied = cell.subs({f: 1 - rate, i: rate})
+    tied = {f: 1 - rate, i: rate}
     yield Entry(
         SLIDES, "warping, LSTM", "With f = 1 - r and i = r the LSTM's c_t = f c_{t-1} + i c~_t is the gated update.",
-        (Equal(tied, previous + rate * (proposed - previous)),), ("the input and forget gates are tied",),
-        Mutation("f = 1 - r read as f = r", Equal(cell.subs({f: rate, i: rate}), previous + rate * (proposed - previous))),
+        (Equal(cell, previous + rate * (proposed - previous), tied),), ("the input and forget gates are tied",),
+        Mutation("f = 1 - r read as f = r", Equal(cell, previous + rate * (proposed - previous), tied | {f: rate})),
         quote=r"c_t = f_t \circ c_{t-1} + i_t \circ \tilde{c}_t",
     )  # fmt: skip
     yield Entry(
@@ -265,30 +261,31 @@ def gates() -> Iterator[Entry]:
 
 def times() -> Iterator[Entry]:
     """1/r as a time."""
-    count, k, n = Symbol("n", integer=True, positive=True), Symbol("k", integer=True), Symbol("n", positive=True)
+    count, n = Symbol("k", integer=True, positive=True), Symbol("n", positive=True)
     yield Entry(
         SLIDES, "bias, time constant", "1/r is the time constant of the network: what a step keeps, 1 - r, is e^(-r).",
         (Equal(1 - rate, exp(-rate)),),
         reading=Correction(
             "In continuous time, and in steps for small r: then (1 - r)^(1/r) tends to 1/e. In steps the time constant is "
             "-1/log(1 - r), 49.5 for r = 1/50.",
-            (Equal(exp(-rate) ** (1 / rate), exp(-1)), Tends((1 - rate) ** (1 / rate), rate, 0, exp(-1)),
+            (Equal(part ** (1 / rate), exp(-1), {part: exp(-rate)}), Tends((1 - rate) ** (1 / rate), rate, 0, exp(-1)),
              Rounds(-1 / log(1 - Rational(1, 50)), "49.5")),
         ),
         quote="We can interpret $1/r_t$ as the **forgetting time** or **time constant** of the network",
     )  # fmt: skip
-    passed = Sum(1 / count, (k, 1, n)).doit()
+    passed = rate * n
     yield Entry(
         SLIDES, "bias, forgetting time", "r_t being the rate at which time passes, 1/r_t steps make one un-warped step.",
-        (Equal(passed.subs(n, count), S.One), Equal(Sum(rate, (k, 1, count)).doit(), rate * count)),
+        (Equal(passed, S.One, {n: 1 / rate}), Equal(passed, S.One, {rate: 1 / count, n: count})),
         ("r_t is constant, one over a whole number",),
-        Mutation("1/r_t read as 1/r_t + 1", Equal(passed.subs(n, count + 1), S.One)), remark="r = 1/n",
+        Mutation("1/r_t read as 1/r_t + 1", Equal(passed, S.One, {rate: 1 / count, n: count + 1})),
+        remark="n steps at the rate r; and r = 1/k",
         quote="how many time steps does it take until the equivalent of 1 un-warped time step has passed?",
     )  # fmt: skip
-    slope = (t / count).diff(t)
+    slope = Derivative(t / count, t)
     yield Entry(
         SLIDES, "bias, repeats", "Where an element is repeated n times the clock has the slope 1/n, so that 1/r_t is n.",
-        (Equal(1 / slope, count), Equal((t / count).subs(t, t + count) - t / count, S.One)),
+        (Equal(1 / slope, count), Equal(Subs(t / count, t, t + count) - t / count, S.One)),
         ("r_t is the slope of the clock",), Mutation("1/r_t read as r_t", Equal(slope, count)),
         quote="Here $1/r_t$ should be roughly the number of times each element is repeated",
     )  # fmt: skip
@@ -297,11 +294,11 @@ def times() -> Iterator[Entry]:
 def biases() -> Iterator[Entry]:
     """The bias for letters repeated about 50 times."""
     z = Symbol("b_r", real=True)
-    inverse = -log(1 / rate - 1)
+    inverse, share = -log(1 / rate - 1), part / (1 + part)
     yield Entry(
         SLIDES, "bias, inverse", "r_t = sigma(b_r) for average input and state 0, so b_r = -log(1/r_t - 1).",
-        (Equal(sigma(inverse.subs(rate, part / (1 + part))), part / (1 + part)),), ("0 < r < 1", "x = h = 0"),
-        Mutation("1/r - 1 read as 1/r + 1", Equal(sigma(-log(1 / rate + 1)), rate)),
+        (Equal(sigma(z), rate, {z: -log(1 / share - 1), rate: share}),), ("0 < r < 1", "x = h = 0"),
+        Mutation("1/r - 1 read as 1/r + 1", Equal(sigma(z), rate, {z: -log(1 / share + 1), rate: share})),
         remark="r is written u/(1 + u), u > 0, which is any number between 0 and 1",
         quote=r"$$r_t = \sigma(b_r)$$ $$b_r = \sigma^{-1}(r_t)$$ $$b_r = -\log(r_t^{-1} - 1)",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import chain
 from sympy import Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, exp, eye, log, oo, tanh
 
 from derivations.argument import leaky as argument
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
@@ -96,8 +96,8 @@ def leaky() -> Iterator[Entry]:
     new = any_candidate(p, q)
     yield Entry(
         PAPER, "eq. 2", "The leaky RNN h_t = (1 - alpha) h_{t-1} + alpha h~_t is the unit Euler step of the leaky field.",
-        (Equal(euler_step(twin), (1 - a) * state + a * tanhs), Equal(p + a * (new - p), (1 - a) * p + a * new)), (BELOW_ONE,),
-        Mutation("1 - alpha read as 1", Equal(euler_step(twin), state + a * tanhs)),
+        (Equal(**steps_to(twin, (1 - a) * state + a * tanhs)), Equal(p + a * (new - p), (1 - a) * p + a * new)), (BELOW_ONE,),
+        Mutation("1 - alpha read as 1", Equal(**steps_to(twin, state + a * tanhs))),
         quote=r"\displaystyle=(1-\alpha)\mathbf{h}_{t-1}+\alpha\tilde{\mathbf{h}}_{t}, (2)",
     )  # fmt: skip
     transposed = symbols.weights("W_h", 2, 2)
@@ -122,10 +122,10 @@ def leaky() -> Iterator[Entry]:
 def free() -> Iterator[Entry]:
     """Eqs. (4) and (5), footnote 2, eq. (9)."""
     weight, bias = Symbol("U", real=True), Symbol("b", real=True)
-    quiet = ((1 - a) * p + a * tanh(weight * q + x + bias)).subs({weight: 0, bias: 0, x: 0})
+    step, quiet = (1 - a) * p + a * tanh(weight * q + x + bias), dict.fromkeys((weight, bias, x), S.Zero)
     yield Entry(
         PAPER, "eq. 4", "With x_t = 0, U = 0 and b = 0, (2) reduces to h_t = (1 - alpha) h_{t-1}.",
-        (Equal(quiet, (1 - a) * p),), FREE, Mutation("1 - alpha read as alpha", Equal(quiet, a * p)),
+        (Equal(step, (1 - a) * p, quiet),), FREE, Mutation("1 - alpha read as alpha", Equal(step, a * p, quiet)),
         quote=r"\displaystyle\mathbf{h}_{t}=(1-\alpha)\mathbf{h}_{t-1}, (4)",
     )  # fmt: skip
     kept = (1 - a) ** n
@@ -187,8 +187,8 @@ def gated() -> Iterator[Entry]:
     opened = sigma(z + bias)
     yield Entry(
         PAPER, "eq. 7", "f_t = sigma(U_f h + W_f x + b_f) is sigma(b_f) when the terms that vary are zero.",
-        (Equal(opened.subs(z, 0), sigma(bias)),), ("U_f h + W_f x = 0",),
-        Mutation("b_f read as -b_f", Equal(sigma(z - bias).subs(z, 0), sigma(bias))),
+        (Equal(opened, sigma(bias), {z: S.Zero}),), ("U_f h + W_f x = 0",),
+        Mutation("b_f read as -b_f", Equal(sigma(z - bias), sigma(bias), {z: S.Zero})),
         quote=r"\displaystyle=\sigma(\mathbf{U}_{f}\mathbf{h}_{t-1}+\mathbf{W}_{f}\mathbf{x}_{t}+\mathbf{b}_{f}), (7)",
     )  # fmt: skip
     half = (sigma(z) - Rational(1, 2)) ** 2

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Abs, Eq, Rational, S, Symbol, exp, oo
+from sympy import Abs, Derivative, Eq, Rational, S, Symbol, exp, oo
 
 from derivations.argument import power_decay
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import euler_step, steps_to
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
@@ -49,29 +49,31 @@ def slow_unit() -> list[Eq]:
 
 def exponential() -> Iterator[Entry]:
     """Eqs. (16) to (18)."""
-    dt, difference = symbols.dt, euler_step(leaky_unit()) - column(h)
+    dt, after = symbols.dt, Symbol("h_t", real=True)
+    leaky = {after: (1 - a) * h + a * pull}
     yield Entry(
         PAPER, "eq. 16", "h_t - h_{t-1} = alpha (tanh(U h_{t-1} + W x_t + b) - h_{t-1}).",
-        (Equal(difference, column(a * (pull - h))), Equal(h + a * (pull - h), (1 - a) * h + a * pull)), (BELOW_ONE,),
-        Mutation("- h read as + h", Equal(difference, column(a * (pull + h)))),
+        (Equal(after - h, a * (pull - h), leaky), Equal(**steps_to(leaky_unit(), [leaky[after]]))), (BELOW_ONE,),
+        Mutation("- h read as + h", Equal(after - h, a * (pull + h), leaky)),
         quote=r"\displaystyle\mathbf{h}_{t}-\mathbf{h}_{t-1}=\alpha\bigl{(}\tanh(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}"
               r"\mathbf{x}_{t}+\mathbf{b})-\mathbf{h}_{t-1}\bigr{)}. (16)",
     )  # fmt: skip
-    slope = (euler_step(leaky_unit(), dt) - column(h)) / dt
+    slope = (after - h) / dt
+    following = {after: h + dt * (leaky_unit()[0].rhs)}
     yield Entry(
         PAPER, "eq. 17", "For a small time step that is the ODE dh/dt = alpha (tanh(U h + W x + b) - h).",
-        (Equal(slope, column(a * (pull - h))),), ("alpha > 0",),
-        Mutation("alpha before tanh only", Equal(slope, column(a * pull - h))),
+        (Equal(slope, a * (pull - h), following),), ("alpha > 0",),
+        Mutation("alpha before tanh only", Equal(slope, a * pull - h, following)),
         quote="Considering a sufficiently small time step, we get an ODE",
     )  # fmt: skip
     start, v, shift = Symbol("h_0", real=True), Symbol("v", real=True), symbols.signal("v")(t)
     held = v + (start - v) * exp(-a * t)
     yield Entry(
         PAPER, "eq. 18", "With U = 0, dh(t)/dh(t0) = e^(-alpha (t - t0)) I.",
-        (Solves((Eq(h.diff(t), a * (v - h)),), {h: held}, (S.Zero, {h: start})), Equal(held.diff(start), exp(-a * t)),
-         Equal((start * exp(-a * t) + shift).diff(start), exp(-a * t)),
-         Equal((start * exp(-a * t) + shift).diff(t) + a * (start * exp(-a * t) + shift), shift.diff(t) + a * shift)),
-        ("U = 0", "alpha > 0"), Mutation("alpha read as 1/alpha", Equal(held.diff(start), exp(-t / a))),
+        (Solves((Eq(h.diff(t), a * (v - h)),), {h: held}, (S.Zero, {h: start})), Equal(Derivative(held, start), exp(-a * t)),
+         Equal(Derivative(start * exp(-a * t) + shift, start), exp(-a * t)),
+         Equal(Derivative(start * exp(-a * t) + shift, t) + a * (start * exp(-a * t) + shift), shift.diff(t) + a * shift)),
+        ("U = 0", "alpha > 0"), Mutation("alpha read as 1/alpha", Equal(Derivative(held, start), exp(-t / a))),
         remark="for a held input, and for any: h0 e^(-alpha t) is added to what the input does by itself, here v(t)",
         quote=r"=e^{-\alpha(t-t_{0})}\mathbf{I}. (18)",
     )  # fmt: skip
@@ -81,17 +83,17 @@ def polynomial() -> Iterator[Entry]:
     """Eqs. (19) to (21)."""
     known = {identity.label: identity for identity in power_decay.identities()}
     solution, same, limit_ = known["eq. 19"], known["eq. 20"], known["eq. 20, r to 0"]
-    printed = power_decay.misprints()[0]
+    printed, path = power_decay.misprints()[0], power_decay.closed_form(h0, r, s)
     yield Entry(
         PAPER, "eq. 19", solution.statement, (Equal(solution.lhs, solution.rhs),), solution.assumptions,
         Mutation("r t read as t", Equal(h0 * (1 + h0**r * s) ** (-1 / r), power_decay.closed_form(h0, r, s))),
         quote=r"\displaystyle\frac{\mathrm{d}h}{\mathrm{d}t}=-|h|^{r}h, (19)",
     )  # fmt: skip
-    level = Symbol("h", real=True)
+    level, other = Symbol("h", real=True), Symbol("h'", real=True)
     yield Entry(
         PAPER, "eq. 19, symmetric", "The ODE is symmetric about h = 0: the rate of -h is that of h with the other sign.",
-        (Equal(-(Abs(-level) ** r) * -level, Abs(level) ** r * level),),
-        mutation=Mutation("|h|^r h read as |h|^r", Equal(-(Abs(-level) ** r), Abs(level) ** r)),
+        (Equal(-(Abs(other) ** r) * other, Abs(level) ** r * level, {other: -level}),),
+        mutation=Mutation("|h|^r h read as |h|^r", Equal(-(Abs(other) ** r), Abs(level) ** r, {other: -level})),
         quote="Since this ODE is symmetric with respect to the origin",
     )  # fmt: skip
     yield Entry(
@@ -100,15 +102,15 @@ def polynomial() -> Iterator[Entry]:
         quote=r"\displaystyle h(t)=\bigl{(}r(t-t_{0})+\frac{1}{h(t_{0})^{r}}\bigr{)}^{-1/r}. (20)",
     )  # fmt: skip
     yield Entry(
-        PAPER, "eq. 20, r to 0", limit_.statement, (Equal(limit_.lhs, limit_.rhs),), limit_.assumptions,
-        Mutation("the rate doubled", Equal(limit_.lhs, h0 * exp(-2 * s))),
+        PAPER, "eq. 20, r to 0", limit_.statement, (Tends(path, r, 0, limit_.rhs),), limit_.assumptions,
+        Mutation("the rate doubled", Tends(path, r, 0, h0 * exp(-2 * s))),
         quote="this ODE has an exponential decaying solution, as discussed earlier",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 21", "dh(t)/dh(t0) = (1 + h(t0)^r (t - t0))^(-(r+1)/r).", (Equal(printed.lhs, printed.rhs),),
         correction=Correction(
             "A factor r is missing: (1 + r h(t0)^r (t - t0))^(-(r+1)/r). Only for r = 1 the print is right.",
-            (Equal(printed.lhs, memory), Equal((printed.lhs - printed.rhs).subs(r, 1), S.Zero)),
+            (Equal(printed.lhs, memory), Equal(printed.lhs, printed.rhs, {r: S.One})),
         ),
         assumptions=printed.assumptions,
         quote=r"=\bigl{(}1+h(t_{0})^{r}(t-t_{0})\bigr{)}^{-\frac{r+1}{r}}, (21)",
@@ -190,17 +192,16 @@ def cells() -> Iterator[Entry]:
         reading=Correction(
             "On the clock alpha t: (19) to (21) leave alpha out, (18) has it. With it the memory of (22) is (1 + alpha r "
             "h0^r (t - t0))^(-(r+1)/r).",
-            (Equal(power_decay.closed_form(h0, r, a * s).diff(s), -a * power_decay.closed_form(h0, r, a * s) ** (r + 1)),
-             Equal(power_decay.closed_form(h0, r, a * s).diff(h0), scaled)),
+            (Equal(Derivative(power_decay.closed_form(h0, r, a * s), s), -a * power_decay.closed_form(h0, r, a * s) ** (r + 1)),
+             Equal(Derivative(power_decay.closed_form(h0, r, a * s), h0), scaled)),
         ),
         remark="(21) with its factor r",
         quote="Adopting this idea into (17) leads to",
     )  # fmt: skip
-    step = euler_step(slow_unit())
     yield Entry(
         PAPER, "eq. 23", "h_t = h_{t-1} + alpha (h~_t - |h_{t-1}|^r h_{t-1}) is the unit Euler step of (22).",
-        (Equal(step, column(h + a * (pull - POWER))), Equal(euler_step(slowly), state + a * (tanhs - powers))),
-        ("alpha > 0", "r > 0"), Mutation("- |h|^r h read as - h", Equal(step, column(h + a * (pull - h)))),
+        (Equal(**steps_to(slow_unit(), [h + a * (pull - POWER)])), Equal(**steps_to(slowly, state + a * (tanhs - powers)))),
+        ("alpha > 0", "r > 0"), Mutation("- |h|^r h read as - h", Equal(**steps_to(slow_unit(), [h + a * (pull - h)]))),
         quote=r"\displaystyle=\mathbf{h}_{t-1}+\alpha(\tilde{\mathbf{h}}_{t}-|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}), (23)",
     )  # fmt: skip
     found = (euler_step(slowly) - state) / a + powers
@@ -225,13 +226,13 @@ def gated() -> Iterator[Entry]:
     f, one = Symbol("f", positive=True), Symbol("h", real=True)
     yield Entry(
         PAPER, "sec. V, gated", "In gated RNNs f h is replaced by h - (1 - f) |h|^r h, which is f h for r = 0.",
-        (Equal((one - (1 - f) * Abs(one) ** r * one).subs(r, 0), f * one),),
-        mutation=Mutation("1 - f read as f", Equal((one - f * Abs(one) ** r * one).subs(r, 0), f * one)),
+        (Equal(one - (1 - f) * Abs(one) ** r * one, f * one, {r: S.Zero}),),
+        mutation=Mutation("1 - f read as f", Equal(one - f * Abs(one) ** r * one, f * one, {r: S.Zero})),
         quote=r"\mathbf{h}_{t-1}-(\mathbf{1}-\mathbf{f}_{t})\odot|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}",
     )  # fmt: skip
     yield Entry(
-        PAPER, "sec. VI-A, r = 2", "With r = 2 the term |h|^r h is h^3.", (Equal(Abs(one) ** 2 * one, one**3),),
-        mutation=Mutation("r = 2 read as r = 1", Equal(Abs(one) * one, one**3)),
+        PAPER, "sec. VI-A, r = 2", "With r = 2 the term |h|^r h is h^3.", (Equal(Abs(one) ** r * one, one**3, {r: S(2)}),),
+        mutation=Mutation("r = 2 read as r = 1", Equal(Abs(one) ** r * one, one**3, {r: S.One})),
         quote=r"|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}=\mathbf{h}_{t-1}^{3}",
     )  # fmt: skip
 

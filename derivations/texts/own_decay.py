@@ -73,7 +73,7 @@ def flow() -> Iterator[Entry]:
     )  # fmt: skip
     left = (2**r - 1) / (r * g * h**r)
     yield Entry(
-        OWN, "result 5, half-life", "Half of h is left after (2^r - 1)/(r g |h|^r).", (Equal(half.lhs, half.rhs),
+        OWN, "result 5, half-life", "Half of h is left after (2^r - 1)/(r g |h|^r).", (Equal(half.lhs, half.rhs, half.where),
         Equal(phi(g * left), h / 2)), (*DECAYING, "g is constant"),
         Mutation("2^r - 1 read as 2^r", Equal(phi(g * 2**r / (r * g * h**r)), h / 2)),
     )  # fmt: skip

@@ -23,6 +23,6 @@ def entries() -> Iterator[Entry]:
 def from_identity(identity: Identity) -> Entry:
     """The identity as an entry; its mutation doubles the right side."""
     return Entry(
-        identity.source, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs),), identity.assumptions,
-        Mutation("the right side doubled", Equal(identity.lhs, 2 * identity.rhs)),
+        identity.source, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs, identity.where),),
+        identity.assumptions, Mutation("the right side doubled", Equal(identity.lhs, 2 * identity.rhs, identity.where)),
     )  # fmt: skip

@@ -16,8 +16,8 @@ from itertools import chain
 from sympy import Derivative, Eq, Expr, Integral, Rational, S, Subs, Symbol, exp, oo, tanh
 
 from derivations.argument import clocks, gated, leaky
-from derivations.argument.clocks import change_of_time, right_sides
-from derivations.argument.taylor import euler_step
+from derivations.argument.clocks import change_of_time, on_clock, right_sides
+from derivations.argument.taylor import euler_step, steps_to
 from derivations.claim import Correction, Entry, Mutation
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
@@ -48,8 +48,8 @@ def of_paper(*chapters: list[Identity]) -> dict[str, Identity]:
 def from_identity(identity: Identity, words: str, wrong: Expr, *any_size: Equal, quote: str) -> Entry:
     """The identity as an entry, a right side that must be refuted, and the same for networks of any size."""
     return Entry(
-        PAPER, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs), *any_size), identity.assumptions,
-        Mutation(words, Equal(identity.lhs, wrong)), quote=quote,
+        PAPER, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs, identity.where), *any_size),
+        identity.assumptions, Mutation(words, Equal(identity.lhs, wrong, identity.where)), quote=quote,
     )  # fmt: skip
 
 
@@ -70,7 +70,8 @@ def introduction() -> Iterator[Entry]:
         reading=Correction(
             "Of exponential stability, as h' = -k h has it. h' = -h^3 is stable too, and its gradient (1 + 2 h0^2 t)^(-3/2) "
             "decays as a power of t.",
-            (Tends(exp(-2 * k * u) * exp(k * u), u, oo, S.Zero), Equal(slow.diff(u), -slow**3), Equal(slow.diff(h0), memory),
+            (Tends(exp(-2 * k * u) * exp(k * u), u, oo, S.Zero), Equal(Derivative(slow, u), -slow**3),
+             Equal(Derivative(slow, h0), memory),
              Tends(slow.subs(h0, 1), u, oo, S.Zero)),
         ),
         quote="stability of a dynamical system comes at the price of exponential decay of the gradient signals used for "
@@ -86,7 +87,7 @@ def introduction() -> Iterator[Entry]:
             "Of fields dh/dt = F(x, h), which read the input and not its rate of change: on a clock they become c' F, and a "
             "class that has F must have c' F. Without a gate dh/dt = h dx/dt is invariant: h0 e^x solves it, h0 e^x(c) on "
             "any clock.",
-            (Equal(right_sides(change_of_time(any_unit(), c)), column(c.diff(t) * (pull - h))), Closes(fields.plain(), NONE),
+            (Equal(**on_clock(any_unit(), c, [c.diff(t) * (pull - h)])), Closes(fields.plain(), NONE),
              Solves((driven,), {h: h0 * exp(level(t))}), Solves((played,), {h: h0 * exp(level(c))})),
         ),
         quote="postulating invariance to time transformations in the data (taking invariance to time warping as an axiom) "
@@ -109,28 +110,29 @@ def rescaling() -> Iterator[Entry]:
     plain, half = fields.plain(), Rational(1, 2)
     clock, n = clocks.clock(alpha * t), Symbol("n", positive=True)
     states = column(*plain.state)
-    leaky_step, closed = known["eq. 5"], known["below eq. 5"]
+    leaky_step, closed, one = known["eq. 5"], known["below eq. 5"], {symbols.dt: S.One}
+    after = column(*(Symbol(f"h_{{{i},t+1}}", real=True) for i in (1, 2)))
+    rnn = one | {unit: leaky.candidate(plain, i) for i, unit in enumerate(after)}
     scaled = change_of_time(any_unit(), alpha * t)
     yield Entry(
         PAPER, "eq. 1", "c(t) = alpha t maps [0, oo) onto itself and increases; a character every 10 steps is alpha = "
                         "0.1.",
-        (Less(S.Zero, clock.speed, True), Equal(alpha * clock.inverse, t), Equal((alpha * t).subs({alpha: Rational(1, 10),
-         t: 10 * n}), n)),
-        (POSITIVE,), Mutation("alpha = 0.1 read as alpha = 10", Equal((alpha * t).subs({alpha: 10, t: 10 * n}), n)),
+        (Less(S.Zero, clock.speed, True), Equal(alpha * clock.inverse, t),
+         Equal(alpha * t, n, {alpha: Rational(1, 10), t: 10 * n})),
+        (POSITIVE,), Mutation("alpha = 0.1 read as alpha = 10", Equal(alpha * t, n, {alpha: S(10), t: 10 * n})),
         quote=r"receiving a new input character every 10 time steps only, would correspond to $\alpha = 0.1$",
     )  # fmt: skip
     yield from_identity(
         known["eq. 2"], "with half a step", euler_step(plain, half),
-        Equal(euler_step(any_unit()), column(pull)),
+        Equal(**steps_to(any_unit(), [pull])),
         quote=r"$$h_{t+1} = \tanh(W_x x_t + W_h h_t + b) \tag{2}$$",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 3", "(3) is the field of which (2) is the Taylor expansion with dt = 1: (2) minus h_t, per unit of "
                         "time.",
-        (Equal(plain.flow, column(*(leaky.candidate(plain, i) for i in range(2))) - states),
-         Equal(right_sides(any_unit()), column(pull - h))),
-        mutation=Mutation("- h read as + h",
-                          Equal(plain.flow, column(*(leaky.candidate(plain, i) for i in range(2))) + states)),
+        (Equal((after - states) / symbols.dt, plain.flow, rnn),
+         Equal((after[0] - h) / symbols.dt, pull - h, one | {after[0]: pull})),
+        mutation=Mutation("- h read as + h", Equal((after + states) / symbols.dt, plain.flow, rnn)),
         quote=r"namely, (2) is the Taylor expansion $h(t + \delta t) \approx h(t) + \delta t \frac{dh(t)}{dt}$ with "
               r"discretization step $\delta t = 1$",
     )  # fmt: skip
@@ -139,26 +141,25 @@ def rescaling() -> Iterator[Entry]:
         quote=r"set the model and data with variable $T$ to $H(T) := h(c(T))$ and $X(T) := x(c(T))$ .",
     )  # fmt: skip
     yield from_identity(
-        known["eq. 4"], "alpha before tanh only", known["eq. 4"].rhs + (alpha - 1) * states,
-        Equal(right_sides(scaled), column(alpha * pull - alpha * h)),
+        known["eq. 4"], "alpha before tanh only", known["eq. 4"].rhs + (alpha - 1) * column(*symbols.signals("H", 2)),
+        Equal(**on_clock(any_unit(), alpha * t, [alpha * pull - alpha * h])),
         quote=r"$$\frac{dh(t)}{dt} = \alpha \tanh(W_x x(t) + W_h h(t) + b) - \alpha h(t). \tag{4}$$",
     )  # fmt: skip
     yield from_identity(
         leaky_step, "1 - alpha read as 1 + alpha",
-        leaky_step.rhs + 2 * alpha * states, Equal(euler_step(scaled), column(alpha * pull + (1 - alpha) * h)),
+        leaky_step.rhs + 2 * alpha * states, Equal(**steps_to(scaled, [alpha * pull + (1 - alpha) * h])),
         quote=r"$$h_{t+1} = \alpha \tanh(W_x x_t + W_h h_t + b) + (1 - \alpha)h_t \tag{5}$$",
     )  # fmt: skip
     yield from_identity(
-        closed, "alpha beta read as alpha + beta", fields.leaky(1, 2).substitute(alpha=alpha + symbols.beta).flow,
-        Equal(right_sides(change_of_time(any_unit(alpha), symbols.beta * t)),
-              right_sides(any_unit(alpha * symbols.beta))),
+        closed, "alpha beta read as alpha + beta", closed.rhs.xreplace({alpha: alpha + symbols.beta}),
+        Equal(**on_clock(any_unit(alpha), symbols.beta * t, right_sides(any_unit(alpha * symbols.beta)))),
         quote=r"is to take a leaky model in which $\alpha > 0$ is a learnable parameter, corresponding to the coefficient "
               r"of the time rescaling",
     )  # fmt: skip
     yield from_identity(
         known["footnote 3"],
         "the rate doubled",
-        column(1, 1) * h0,
+        2 * known["footnote 3"].rhs,
         quote=r"the solution of (4) is $h(t) = e^{-\alpha(t-t_0)}h(t_0)$",
     )
 
@@ -185,8 +186,7 @@ def invariant_classes() -> Iterator[Entry]:
         reading=Correction(
             "The class of the fields (4) is, in continuous time. Of (5) itself no alpha and no weight do in two steps what "
             "alpha = 3/4 and weight 1 do in one, not even for one unit without input and bias.",
-            (Equal(right_sides(change_of_time(any_unit(alpha), symbols.beta * t)),
-                   right_sides(any_unit(alpha * symbols.beta))),
+            (Equal(**on_clock(any_unit(alpha), symbols.beta * t, right_sides(any_unit(alpha * symbols.beta)))),
              Every("alpha and weight that agree for large h and to first order at 0, compared to third order",
                    one_step_in_two)),
         ),
@@ -212,8 +212,8 @@ def warping() -> Iterator[Entry]:
     six, seven = known["eq. 6"], known["eq. 7"]
     warped = change_of_time(any_unit(), c)
     yield from_identity(
-        six, "the decay not multiplied", six.rhs + column(*((c.diff(t) - 1) * unit for unit in plain.state)),
-        Equal(right_sides(warped), column(c.diff(t) * pull - c.diff(t) * h)),
+        six, "the decay not multiplied", six.rhs + (c.diff(t) - 1) * column(*symbols.signals("H", 2)),
+        Equal(**on_clock(any_unit(), c, [c.diff(t) * pull - c.diff(t) * h])),
         quote=r"$$\frac{dh(t)}{dt} = \frac{dc(t)}{dt} \tanh(W_x x(t) + W_h h(t) + b) - \frac{dc(t)}{dt} h(t). \quad (6)$$",
     )  # fmt: skip
     learned = column(*(equation.rhs.xreplace({c.diff(t): speed(t)}) for equation in warped))
@@ -234,18 +234,19 @@ def warping() -> Iterator[Entry]:
     yield Entry(
         PAPER, "footnote 4",
         "Learning the speed of a clock or the clock itself is equivalent: the speed gives the clock.",
-        (Equal(Integral(late.diff(t).subs(t, s), (s, 0, t)).doit(), late),),
+        (Equal(Integral(S.One, (s, 0, t)), late),),
         reading=Correction(
             "Of clocks that start at c(0) = 0: the integral of g from 0 to t. t and t + 1 are warpings of one speed.",
-            (Equal(shown.diff(t), speed(t)), Equal(shown.subs(t, 0), S.Zero), Equal(late.diff(t), t.diff(t))),
+            (Equal(Derivative(shown, t), speed(t)), Equal(Subs(shown, t, 0), S.Zero),
+             Equal(Derivative(late, t), Derivative(t, t, evaluate=False))),
         ),
         quote=r"algebraically equivalent to introduce a function $g$ that learns the derivative of $c$ , or to introduce a "
               r"function $G$ that learns $c$",
     )  # fmt: skip
     yield Entry(
         PAPER, "footnote 4, rescaling", "A time rescaling is the clock whose speed is a constant, alpha.",
-        (Equal((alpha * t).diff(t), alpha),), (POSITIVE,),
-        Mutation("alpha t read as alpha t^2", Equal((alpha * t**2).diff(t), alpha)),
+        (Equal(Derivative(alpha * t, t), alpha),), (POSITIVE,),
+        Mutation("alpha t read as alpha t^2", Equal(Derivative(alpha * t**2, t), alpha)),
         quote="the simplest case of a time warping is a time rescaling",
     )  # fmt: skip
     p, q = Symbol("p", real=True), Symbol("q", positive=True)
@@ -265,14 +266,14 @@ def warping() -> Iterator[Entry]:
 def learned_speed() -> Iterator[Entry]:
     """What a gate must know: the quasi-invariance of (7), and footnote 6."""
     plain, c, g = fields.plain(), symbols.c(t), symbols.g(t)
-    again = right_sides(change_of_time(any_unit(g), c))
     yield Entry(
         PAPER, "sec. 1, quasi-invariance",
         "The class (7) is perfectly invariant to time warpings if g may be any function of the data: c' g is a gate again.",
-        (Equal(again, right_sides(any_unit(c.diff(t) * g))), Closes(fields.gated(gate="global"), EVERY_WARP)),
+        (Equal(**on_clock(any_unit(g), c, right_sides(any_unit(c.diff(t) * g)))),
+         Closes(fields.gated(gate="global"), EVERY_WARP)),
         ("c' is a function of the data so far", "g may be any positive function of the data",
          "c' g < 1 for a sigmoid g"),
-        Mutation("c' g read as g", Equal(again, right_sides(any_unit(g)))),
+        Mutation("c' g read as g", Equal(**on_clock(any_unit(g), c, right_sides(any_unit(g))))),
         quote=r"a function $g$ that can represent any function of the data would define a class of recurrent models that is "
               r"perfectly invariant to time warpings",
     )  # fmt: skip
@@ -313,7 +314,8 @@ def forgetting() -> Iterator[Entry]:
     yield Entry(
         PAPER, "sec. 1, local forgetting",
         "1/g(t0) is the local forgetting time: what is kept of the past decays at the rate g(t).",
-        (Solves((Eq(h.diff(t), -rate(t) * h),), {h: memory}, (S.Zero, {h: free})), Equal(-memory.diff(t) / memory, rate(t))),
+        (Solves((Eq(h.diff(t), -rate(t) * h),), {h: memory}, (S.Zero, {h: free})),
+         Equal(-Derivative(memory, t) / memory, rate(t))),
         ("x = 0", "b = 0", "Wh = 0"), Mutation("1/g read as g", Equal(-memory.diff(t) / memory, 1 / rate(t))),
         quote=r"$1/g(t_0)$ represents the local forgetting time of the network at time $t_0$",
     )  # fmt: skip

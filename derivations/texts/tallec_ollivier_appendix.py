@@ -14,6 +14,7 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Rounds
+from derivations.prover.symbols import product_of, together
 from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
@@ -64,7 +65,7 @@ def generalization() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "fig. 5, ten times", "Warps ten times as long as those of training are warps of 500.",
-        (Equal(10 * S(50), S(500)),), mutation=Mutation("50 read as 100", Equal(10 * S(100), S(500))),
+        (Equal(product_of(10, 50), S(500)),), mutation=Mutation("50 read as 100", Equal(product_of(10, 100), S(500))),
         remark="if these sequences too are cut to length 500, as in section 3, one is then a single character",
         quote="with warps eight to ten times longer than those seen during training",
     )  # fmt: skip
@@ -74,7 +75,7 @@ def pixels() -> Iterator[Entry]:
     """MNIST and its permutation."""
     yield Entry(
         PAPER, "app. A, MNIST", "T_max = 784 is the length of an image of 28 by 28 pixels read one by one.",
-        (Equal(S(28) ** 2, S(784)),), mutation=Mutation("784 read as 748", Equal(S(28) ** 2, S(748))),
+        (Equal(product_of(28, 28), S(784)),), mutation=Mutation("784 read as 748", Equal(product_of(28, 28), S(748))),
         quote=r"set to the length of the input sequences, $T_{\max} = 784$ .",
     )  # fmt: skip
     yield Entry(
@@ -91,8 +92,8 @@ def characters() -> Iterator[Entry]:
     """text8."""
     ours, standard, theirs = Rational(137, 100), Rational(138, 100), Rational(136, 100)
     yield Entry(
-        PAPER, "app. A, text8", "The 100M characters are split into 90M, 5M and 5M.", (Equal(S(90) + 5 + 5, S(100)),),
-        mutation=Mutation("the next 5M read as 50M", Equal(S(90) + 50 + 5, S(100))),
+        PAPER, "app. A, text8", "The 100M characters are split into 90M, 5M and 5M.", (Equal(together(90, 5, 5), S(100)),),
+        mutation=Mutation("the next 5M read as 50M", Equal(together(90, 50, 5), S(100))),
         quote="the first 90M characters are used as training set, the next 5M as validation set and the last 5M as test set",
     )  # fmt: skip
     yield Entry(
@@ -153,11 +154,12 @@ def words() -> Iterator[Entry]:
                "be hidden in the code that was used",
         quote="the carry gate bias vectors of all layers are initialized to $-b$ , and the transform gate biases to $b$ .",
     )  # fmt: skip
-    layers, kept = Symbol("D", positive=True), Symbol("f", positive=True)
+    layers, kept, step, scale = (Symbol(name, positive=True) for name in ("D", "f", "step", "T"))
     yield Entry(
         PAPER, "footnote 9", "With D updates in every timestep the timescales are divided by D.",
-        (Equal(-1 / log(exp(-kept) ** layers), 1 / kept / layers),), ("gates are constant",),
-        Mutation("divided read as multiplied", Equal(-1 / log(exp(-kept) ** layers), layers / kept)),
+        (Equal(-1 / log(step**layers), scale / layers, {step: exp(-kept), scale: 1 / kept}),), ("gates are constant",),
+        Mutation("divided read as multiplied",
+                 Equal(-1 / log(step**layers), layers * scale, {step: exp(-kept), scale: 1 / kept})),
         remark="an update keeps e^(-f), its timescale is 1/f",
         quote="RHNs stack $D$ update steps in every timestep, where $D$ is the depth of the RHN, so timescales are divided "
               "by $D$ .",

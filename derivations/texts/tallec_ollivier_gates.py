@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Eq, Expr, Rational, S, Symbol, cosh, diff, exp, log, oo, tanh
+from sympy import Derivative, Eq, Expr, Rational, S, Symbol, cosh, diff, exp, log, oo, tanh
 
 from derivations.argument import gated, lstm
 from derivations.argument.clocks import change_of_time
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.cases import Every
@@ -48,7 +48,7 @@ def gates() -> Iterator[Entry]:
     gate = symbols.signal("G")(*pull.args)
     yield from_identity(
         eight, "1 - g read as 1 + g",
-        eight.rhs + 2 * rate * states, Equal(euler_step(any_unit(rate)), column(rate * pull + (1 - rate) * h)),
+        eight.rhs + 2 * rate * states, Equal(**steps_to(any_unit(rate), [rate * pull + (1 - rate) * h])),
         quote=r"$$h_{t+1} = g_t \tanh(W_x x_t + W_h h_t + b) + (1 - g_t) h_t. \quad (8)$$",
     )  # fmt: skip
     own = own_gate(network)
@@ -65,13 +65,13 @@ def gates() -> Iterator[Entry]:
     yield from_identity(
         ten, "1 - g^i read as 1 + g^i",
         ten.rhs + 2 * column(*(gated.gate(fields.gated(), i) * states[i] for i in range(2))),
-        Equal(euler_step(any_unit(gate)), column(gate * pull + (1 - gate) * h)),
+        Equal(**steps_to(any_unit(gate), [gate * pull + (1 - gate) * h])),
         quote=r"$$h_{t+1}^i = g_t^i \tanh(W_x^i x_t + W_h^i h_t + b^i) + (1 - g_t^i) h_t^i \quad (10)$$",
     )  # fmt: skip
     f, i, before, new = (Symbol(letter, real=True) for letter in ("f", "i", "c", "n"))
     yield from_identity(
         cell, "the right side doubled", 2 * cell.rhs,
-        Equal((f * before + i * new).subs(f, 1 - i), i * new + (1 - i) * before),
+        Equal(f * before + i * new, i * new + (1 - i) * before, {f: 1 - i}),
         quote="closely resembles the evolution equation of *cell* units in LSTMs, and of hidden units in GRUs",
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ def reused() -> Iterator[Entry]:
         reading=Correction(
             "In form: with h for the union each unit moves by (8), with a gate that reads all of it. As a network it is "
             "another one: in (9) nothing slows h^g down, in the union its own gate does.",
-            (Equal(euler_step(any_unit(mixed)), column(mixed * pull + (1 - mixed) * h)),
+            (Equal(**steps_to(any_unit(mixed), [mixed * pull + (1 - mixed) * h])),
              Fails(Equal(gates_network, own * gates_network))),
         ),
         quote=r"or, equivalently, relabel $h \leftarrow (h, h^g)$ to be the union of both recurrent networks and do not "
@@ -298,11 +298,11 @@ def networks() -> Iterator[Entry]:
     def gate(b: Expr) -> Expr:
         return sigma(argument + b).subs(rest)
 
-    scale = 1 + u
+    scale, b = 1 + u, Symbol("b_i", real=True)
     yield Entry(
         PAPER, "eq. 11", "The input gate i = sigma(Wxi x + Whi h + b_i) lies around 1/T for b_i = -log(T - 1).",
-        (Equal(gate(-log(scale - 1)), 1 / scale),), (CENTRED, "T > 1"),
-        Mutation("b_i = log(T - 1)", Equal(gate(log(scale - 1)), 1 / scale)),
+        (Equal(gate(b), 1 / T, {b: -log(u), T: scale}),), (CENTRED, "T > 1"),
+        Mutation("b_i = log(T - 1)", Equal(gate(b), 1 / T, {b: log(u), T: scale})),
         quote=r"$$i_t = \sigma(W_{xi} x_t + W_{hi} h_{t-1} + b_i) \quad (11)$$",
     )  # fmt: skip
     yield Entry(
@@ -313,17 +313,18 @@ def networks() -> Iterator[Entry]:
     )  # fmt: skip
     h, c, reads = (symbols.signal(letter)(t) for letter in "hcx")
     f, i, o, new = (symbols.signal(letter)(reads, h) for letter in "fion")
-    step = euler_step([Eq(c.diff(t), (f - 1) * c + i * tanh(new)), Eq(h.diff(t), o * tanh(f * c + i * tanh(new)) - h)])
     display = {
         "eq. 13": (
             r"$$c_t = f_t c_{t-1} + i_t \tanh(W_{xc} x_t + W_{hc} h_{t-1} + b_c) \quad (13)$$",
-            step[0],
-            f * c + i * tanh(new),
+            steps_to([Eq(c.diff(t), (f - 1) * c + i * tanh(new))], [f * c + i * tanh(new)]),
         ),
-        "eq. 15": (r"$$h_t = o_t \tanh(c_t), \quad (15)$$", step[1], o * tanh(f * c + i * tanh(new))),
+        "eq. 15": (
+            r"$$h_t = o_t \tanh(c_t), \quad (15)$$",
+            steps_to([Eq(h.diff(t), o * tanh(f * c + i * tanh(new)) - h)], [o * tanh(f * c + i * tanh(new))]),
+        ),
     }
-    for label, (quote, ours, printed) in display.items():
-        yield from_identity(known[label], "the right side doubled", 2 * known[label].rhs, Equal(ours, printed), quote=quote)
+    for label, (quote, of_any) in display.items():
+        yield from_identity(known[label], "the right side doubled", 2 * known[label].rhs, Equal(**of_any), quote=quote)
     cell = Symbol("c", real=True)
     yield Entry(
         PAPER, "eq. 14", "The output gate o = sigma(...) keeps |h| = o |tanh(c)| below 1 in (15), whatever the cell.",
@@ -355,7 +356,7 @@ def chrono() -> Iterator[Entry]:
         reading=Correction(
             "The time range is the forget gate's alone, f^n after n steps; i around 1/T = 1 - f besides keeps the cell in "
             "the range of what it takes in: a constant n is its own fixed point.",
-            (Equal(twice(i).diff(before), f**2), Equal((f * new + i * new).subs(i, 1 - f), new)),
+            (Equal(Derivative(twice(i), before), f**2), Equal(f * new + i * new, new, {i: 1 - f})),
         ),
         remark="two steps, gates held",
         quote=r"To obtain a time range around $T$ for unit $i$ , we must both ensure that $f_t^i$ lies around $1 - 1/T$ , "
@@ -364,9 +365,9 @@ def chrono() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 16", "b_f = log(u), u uniform on [1, Tmax - 1], and b_i = -b_f give time ranges T = u + 1 from 2 "
                          "to Tmax.",
-        (Equal(sigma(log(u)), 1 - 1 / scale), Equal(sigma(-log(u)), 1 / scale), Equal(scale.subs(u, 1), S(2)),
-         Equal(scale.subs(u, LONGEST - 1), LONGEST)),
-        ("Tmax > 2", CENTRED), Mutation("[1, Tmax - 1] read as [1, Tmax]", Equal(scale.subs(u, LONGEST), LONGEST)),
+        (Equal(sigma(log(u)), 1 - 1 / scale), Equal(sigma(-log(u)), 1 / scale), Equal(scale, S(2), {u: S.One}),
+         Equal(scale, LONGEST, {u: LONGEST - 1})),
+        ("Tmax > 2", CENTRED), Mutation("[1, Tmax - 1] read as [1, Tmax]", Equal(scale, LONGEST, {u: LONGEST})),
         remark="the same draw as b_g = -log(U - 1) of the text with Tmin = 2",
         quote=r"b_f &\sim \log(\mathcal{U}([1, T_{\max} - 1])) \\ b_i &= -b_f",
     )  # fmt: skip

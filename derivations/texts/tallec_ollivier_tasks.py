@@ -17,6 +17,7 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Rounds, Tends
+from derivations.prover.symbols import together
 
 __all__ = ["entries"]
 
@@ -222,23 +223,23 @@ def copying() -> Iterator[Entry]:
     n, place = Symbol("T", integer=True, positive=True), Symbol("k", integer=True)
     yield Entry(
         PAPER, "sec. 3, copy", "Input and target have T + 20 characters: 10 + (T - 1) + 1 + 10, and (T + 10) + 10.",
-        (Equal(10 + (n - 1) + 1 + 10, n + 20), Equal((n + 10) + 10, n + 20)),
-        mutation=Mutation("T - 1 dummies read as T", Equal(10 + n + 1 + 10, n + 20)),
+        (Equal(together(10, n - 1, 1, 10), n + 20), Equal(together(n + 10, 10), n + 20)),
+        mutation=Mutation("T - 1 dummies read as T", Equal(together(10, n, 1, 10), n + 20)),
         quote="For a given $T$ , input sequences consist of $T + 20$ characters.",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3, copy, alphabet", "The alphabet of 10 is 8 letters, a dummy and a signal character.",
-        (Equal(S(8) + 1 + 1, S(10)),),
-        mutation=Mutation("8 read as 9", Equal(S(9) + 1 + 1, S(10))), quote="Consider an alphabet of 10 characters.",
+        (Equal(together(8, 1, 1), S(10)),),
+        mutation=Mutation("8 read as 9", Equal(together(9, 1, 1), S(10))), quote="Consider an alphabet of 10 characters.",
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3, copy, delay",
         "What is read must be remembered for exactly T timesteps: character k of the input is due at T + k.",
-        (Equal((n + 10 + place) - place, n),),
+        (Equal(together(n + 10 + place, -place), n),),
         reading=Correction(
             "From the end of the sequence, step 9, to the signal, step T + 9, it is T. Each character is written T + 10 "
             "steps after it was read.",
-            (Equal((10 + n - 1) - 9, n), Equal((n + 10 + place) - place, n + 10)),
+            (Equal(together(10 + n - 1, -9), n), Equal(together(n + 10 + place, -place), n + 10)),
         ),
         remark="steps and characters counted from 0",
         quote="This dataset is thus about remembering an input sequence for exactly $T$ timesteps.",

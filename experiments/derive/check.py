@@ -13,7 +13,7 @@ from typing import Any
 
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import from_data
-from derivations.checker.statements.conclusions import concludes
+from derivations.checker.statements.conclusions import concludes, is_one_as_written
 from experiments.files import MOST_JSON, read_file
 from experiments.usage import UsageError
 
@@ -29,9 +29,10 @@ def run(file: Path) -> bool:
     """Whether every certificate in the file shows what it says; a line for each that does not, and the count."""
     claims = _claims(file)
     without: Counter[str] = Counter()
-    accepted = steps = alike = 0
+    accepted = steps = alike = by_definition = 0
     refused = []
     for claim in claims:
+        as_written = []
         for statement in claim["certificate"]:
             if statement["says"] is None:
                 without[statement["kind"]] += 1
@@ -39,15 +40,17 @@ def run(file: Path) -> bool:
                 refused.append(f"{claim['source']}, {claim['label']}, {statement['kind']}: {reason}")
             else:
                 accepted, steps = accepted + 1, steps + len(statement["steps"])
-                alike += all(left == right for left, right in statement["says"].get("pairs", [(0, 1)]))
+                as_written.append(is_one_as_written(from_data(statement["says"])))
+        alike += sum(as_written)
+        by_definition += sum(as_written) == len(claim["certificate"])
         if claim["verdict"] not in _verdicts(claim["certificate"]):
             refused.append(f"{claim['source']}, {claim['label']}: {claim['verdict']!r} does not follow from its statements")
     print(*refused, sep="\n", end="\n" if refused else "")
     left = "; ".join(f"{n} of kind {kind!r}" for kind, n in without.items())
     print(
         f"{len(claims)} claims: {accepted} statements accepted by {steps} certificates, {len(refused)} refused; "
-        f"{without.total()} have none{f' ({left})' if left else ''}. In {alike} both sides are one expression as soon as "
-        f"they are written down; what enumerations compare is the program's."
+        f"{without.total()} have none{f' ({left})' if left else ''}. In {alike} both sides are one expression as "
+        f"written, by definition, and {by_definition} claims consist of such alone; what enumerations compare is the program's."
     )
     return not refused
 

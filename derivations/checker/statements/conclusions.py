@@ -1,6 +1,6 @@
 r"""What the steps of a certificate show of a statement: that it is true, or that it is false.
 
-    equal     pairs, all of them equal          less      lower, upper, strict, region
+    equal     pairs, where; all of them equal   less      lower, upper, strict, region
     limit     term, letter, point, sides, value series    sides, letter, point, order
     rounds    value, low, high, beyond          cases     comparisons, all of them true
     not       of: another statement             closure   group, member, flow, coefficients, slots
@@ -12,15 +12,17 @@ proof. The certificate of another statement shows nothing of this one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from derivations.checker.definedness import ALLOWED
+from derivations.checker.grammar import check_terms
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import replay
 from derivations.checker.statements.comparisons import is_true
-from derivations.checker.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, taken
+from derivations.checker.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, subterms, taken
 
-__all__ = ["concludes", "guarded"]
+__all__ = ["concludes", "guarded", "is_one_as_written", "with_values"]
 
 Steps = Sequence[Mapping[str, Any]]
 
@@ -49,8 +51,26 @@ def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:
     )
 
 
+def with_values(pair: tuple[Term, Term], where: Mapping[Term, Term]) -> tuple[Term, Term]:
+    """Two sides with values in place of letters, all derivatives taken."""
+    lhs, rhs = pair
+    return taken(substitute(lhs, where)), taken(substitute(rhs, where))
+
+
+def is_one_as_written(says: Mapping[str, Any]) -> bool:
+    """Whether both sides are one expression already, so that nothing was left to be computed here."""
+    where = says.get("where", {})
+    if any(pair is None for pair in says.get("pairs", [None])):
+        return False
+    left_open = any(part[0] in ("diff", "at") for term in chain(where.values(), *says["pairs"]) for part in subterms(term))
+    pairs = says["pairs"] if left_open else [with_values(pair, where) for pair in says["pairs"]]
+    return all(lhs == rhs for lhs, rhs in pairs)
+
+
 def _equal(says: Mapping[str, Any], steps: Steps) -> bool:
-    return _pairs(says["pairs"], steps)
+    pairs, where = says["pairs"], says["where"]
+    check_terms([*where, *where.values(), *chain.from_iterable(filter(None, pairs))])
+    return _pairs([pair and with_values(pair, where) for pair in pairs], steps)
 
 
 def _pairs(pairs: Sequence[Any], steps: Steps) -> bool:

@@ -2,11 +2,11 @@
 
 import pytest
 from flint import fmpq
-from sympy import Function, Rational, Symbol, exp, oo, sin, sqrt
+from sympy import Derivative, Function, Rational, Symbol, exp, oo, sin, sqrt
 
 from derivations.checker.quotients import NotShown
 from derivations.checker.statements.comparisons import is_true
-from derivations.checker.statements.conclusions import concludes
+from derivations.checker.statements.conclusions import concludes, is_one_as_written
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Expands, Fails, Rounds, Tends
@@ -56,6 +56,30 @@ def test_a_certificate_of_other_facts_is_refused():
     statement = Less(0 * u, u, True)
     with pytest.raises(NotShown):
         concludes(Less(0 * x, x.subs(x, Symbol("u", real=True)), True).says(), statement.decide().certificate)
+
+
+@pytest.mark.parametrize(
+    ("statement", "as_written"),
+    [
+        (Equal(x + x, 2 * x), True),
+        (Equal(R(x), x**2, {R(x): x**2}), True),
+        (Equal((x + 1) ** 2, x**2 + 2 * x + 1), False),
+        (Equal(Derivative(x**2, x), 2 * x), False),
+        (Equal(x + R(x), k, {R(x): k - x}), False),
+        (Less(0 * x, x**2), False),
+    ],
+)
+def test_what_is_one_expression_as_written_is_told_from_what_is_computed(statement, as_written):
+    assert is_one_as_written(statement.says()) is as_written
+    assert ("by definition" in statement.decide().evidence) is as_written
+
+
+def test_derivatives_are_taken_and_values_put_in_when_a_certificate_is_checked():
+    statement = Equal(Derivative(x * R(x), x), R(x) + x, {R(x).diff(x): 1 + 0 * x})
+    steps = statement.decide().certificate
+    assert concludes(statement.says(), steps)
+    with pytest.raises(NotShown):
+        concludes({**statement.says(), "where": {}}, steps)
 
 
 COMPARISONS = [
