@@ -64,6 +64,7 @@ class Solve:
                 h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
             except Failure as failure:
                 self._count(whole)
+                failure = _named(failure, self.driven.field)
                 if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
                     return self._without_failed()
                 raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", whole)) from None
@@ -204,3 +205,13 @@ def without_autocast(field: VectorField) -> torch.autocast:
     """Where solves run: in half precision, as autocast would have it, a solver resolves the rounding of the field."""
     device = field.device
     return torch.autocast("cpu" if device is None or device.type == "meta" else device.type, enabled=False)
+
+
+def _named(failure: Failure, field: VectorField) -> Failure:
+    """The failure, with a weight that is not finite as its cause: whatever it reaches, the input's projection too, is so then."""
+    for name, parameter in field.named_parameters():
+        bad = parameter.detach()[~torch.isfinite(parameter.detach())]
+        if len(bad):
+            hint = "Weights become so where training diverges: load them from before, and train at a smaller rate."
+            return replace(failure, cause=f"the field's parameter `{name}` holds {float(bad[0])}", hint=hint)
+    return failure

@@ -13,7 +13,7 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import DiscreteCell, SolverError, SolverWarning, integrate, unroll
+from discretize import ContinuousRNN, DiscreteCell, SolverError, SolverWarning, integrate, unroll
 
 ADAPTIVE = ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p")
 TIMES = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
@@ -66,6 +66,16 @@ def failure(f, *args, **settings):
     assert len(known) == int((error.time + 1e-9 >= TIMES).sum()) or error.time in TIMES.tolist()
     assert known.hs.isfinite().all()
     return error
+
+
+@each("fused", [True, False])
+def test_a_weight_that_is_not_finite_is_named_and_not_the_input(fused):
+    for name in dict(ctrnn.gated(2, 3).named_parameters()):
+        field = ctrnn.gated(2, 3)
+        with torch.no_grad():
+            dict(field.named_parameters())[name].view(-1)[-1] = torch.nan
+        with pytest.raises(SolverError, match=f"the field's parameter `{name}` holds nan. Weights become so where training"):
+            ContinuousRNN(field, fused=fused)(torch.randn(4, 2, 2))
 
 
 @each("method", ADAPTIVE)
