@@ -1,6 +1,6 @@
 r"""Equality of the torch code and the papers' equations, proved for all weights.
 
-    torch field -> torch.export -> graph of tensor operations -> each read as SymPy arithmetic -> dh/dt, for all weights
+    torch field -> recorded by torch -> graph of tensor operations -> each read as SymPy arithmetic -> dh/dt, for all weights
 
 Every parameter entry is a letter, so an equality that is proved holds for all weights. A float in the code is the rational
 number that it is, an int stays an int. Arithmetic is that of the real numbers: rounding is not part of the comparison.

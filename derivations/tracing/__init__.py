@@ -1,1 +1,1 @@
-"""The torch code of fields and cells: recorded by torch.export, read in SymPy, and compared with equations."""
+"""The torch code of fields and cells: recorded by torch, read in SymPy, and compared with equations."""

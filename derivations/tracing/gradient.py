@@ -7,7 +7,6 @@ for all v, weights, inputs and states: each is an equation in letters.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -18,14 +17,14 @@ import sympy
 import torch
 from sympy import DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
 from torch import Tensor, nn
-from torch.func import functionalize
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
 from derivations.tracing.kinks import kinks
-from derivations.tracing.program import Program, as_function, decompositions, next_state, trace
+from derivations.tracing.program import Program, next_state, trace
 from derivations.tracing.reading import read
+from derivations.tracing.recording import as_function, record, without_values
 from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
 from derivations.tracing.symbolic import check_distinct, system_of
 from derivations.tracing.widths.arguments import Widths, checked_widths
@@ -82,12 +81,13 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
             raise ValueError(f"the parameter `{name}` has a hook, which may change its gradient; remove it.")
     trained = [p.requires_grad for p in module.parameters()]
     names = [name for name, _ in module.named_parameters()]
-    weights = [torch.zeros_like(p) for p in module.parameters()]
     split = [(a, isinstance(n, tuple), n if isinstance(n, tuple) else (n,)) for a, n in widths.items()]
-    like: dict[str, Any] = {"dtype": program.dtype, "device": weights[0].device if weights else None}
-    columns = [torch.zeros(1, n, **like) for _, _, lengths in split for n in lengths]
-    like_state = [torch.zeros(1, n, **like) for a, _, lengths in split if a == program.state for n in lengths]
-    called = as_function(module, {})
+    like: dict[str, Any] = {"dtype": program.dtype, "device": next((p.device for p in module.parameters()), None)}
+    with without_values(ShapeEnv()):
+        weights = [torch.empty_like(p) for p in module.parameters()]
+        columns = [torch.empty(1, n, **like) for _, _, lengths in split for n in lengths]
+        like_state = [torch.empty(1, n, **like) for a, _, lengths in split if a == program.state for n in lengths]
+    called = as_function(module)
 
     def pulled(weights: list[Tensor], columns: list[Tensor], v: list[Tensor]) -> list[Tensor]:
         inner = [t.detach().requires_grad_(k) for t, k in zip(weights, trained, strict=True)]
@@ -98,14 +98,9 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
         answer, _ = next_state(leaves, structure, len(v))
         return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        how: Any = {"decomposition_table": decompositions(), "tracing_mode": "fake"}
-        once = make_fx(pulled, **how)(weights, columns, like_state)
-        # Once more for what the kernels do in place.
-        recorded = make_fx(functionalize(once), **how)(weights, columns, like_state)
-    placeholders = [node.name for node in recorded.graph.nodes if node.op == "placeholder"]
-    leaves = next(node for node in recorded.graph.nodes if node.op == "output").args[0]
+    graph, _, constants = record(pulled, weights, columns, like_state)
+    placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
+    leaves = next(node for node in graph.nodes if node.op == "output").args[0]
     parameters = dict(zip(placeholders, names, strict=False))
     rest = iter(placeholders[len(names) :])
     letters: dict[str, Any] = {name: _shaped(system.parameters[name], p) for name, p in module.named_parameters()}
@@ -116,7 +111,7 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
     ahead = iter(v)
     letters |= {name: [next(ahead) for _ in range(part.shape[1])] for name, part in zip(rest, like_state, strict=True)}
     order = [*range(sum(trained)), *(sum(trained) + k for k in _inputs_first(program))]
-    whole = Program("gradient", recorded.graph, parameters, {}, {}, frozenset(), "", tuple(leaves[k] for k in order), False)
+    whole = Program("gradient", graph, parameters, constants, {}, frozenset(), "", tuple(leaves[k] for k in order), False)
     return whole, letters
 
 

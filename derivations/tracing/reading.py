@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from derivations.tracing.program import Program, operation_name, source_line
+from derivations.tracing.program import Program
 from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import ARRAYS, LAYOUT, MADE, has_reading
 from derivations.tracing.readings.values import Entries, Value, exact, is_truth, number
+from derivations.tracing.recording import operation_name, source_line
 from derivations.tracing.samples import check_samples
 
 __all__ = ["UnknownOperation", "read"]
@@ -60,10 +61,6 @@ def read(program: Program, letters: Mapping[str, Any]) -> list[Value]:
 
 def _check_known(node: Node) -> None:
     name = operation_name(node)
-    if "wrap_with_set_grad_enabled" in name:
-        raise UnknownOperation(
-            "the code turns gradients on or off (torch.no_grad), which has no reading in SymPy; detach what it is for."
-        )
     if name in RANDOM or (
         isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
     ):

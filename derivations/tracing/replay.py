@@ -11,7 +11,8 @@ from sympy import Expr, S
 from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
-from derivations.tracing.program import Program, call_with, next_state
+from derivations.tracing.program import Program, next_state
+from derivations.tracing.recording import call_with
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["Replay", "Replayed"]

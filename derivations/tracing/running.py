@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from derivations.tracing.program import Program, next_state, results_kept
+from derivations.tracing.program import Program, next_state
+from derivations.tracing.recording import results_kept
 
 __all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed"]
 

@@ -82,6 +82,11 @@ def _layer_norm(x: Entries, shape: Any, weight: Any, bias: Any, eps: float) -> l
     return [normal if bias is None else ELEMENTWISE["add"](normal, bias), None, None]
 
 
+def _log_sigmoid(x: Entries) -> list[Entries]:
+    """And e^-|x|, which torch keeps for the gradient."""
+    return [ELEMENTWISE["log_sigmoid"](x), ELEMENTWISE["exp"](ELEMENTWISE["neg"](ELEMENTWISE["abs"](x)))]
+
+
 def _product(a: Entries, b: Entries) -> Entries:
     return np.asarray(np.matmul(a, b) if a.ndim and b.ndim else a * b, dtype=object)
 
@@ -171,6 +176,7 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "logsumexp": _log_sum_exp,
     "linalg_vector_norm": _norm,
     "native_layer_norm": _layer_norm,
+    "log_sigmoid_forward": _log_sigmoid,
     "cat": lambda xs, dim=0: np.concatenate(xs, axis=dim),
     "stack": lambda xs, dim=0: np.stack(xs, axis=dim),
     "chunk": _chunk,

@@ -7,7 +7,6 @@ a module torch's own parts of it are read and compared with the same equations.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,15 +14,12 @@ import sympy
 import torch
 from sympy import Expr, MatrixSymbol, Symbol
 from torch import Tensor, nn
-from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functionalize
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from derivations.tracing.program import Program, as_function, decompositions, next_state
+from derivations.tracing.program import Program, next_state
+from derivations.tracing.recording import as_function, record, unknown_size, without_values
 from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
 
 __all__ = ["record_wide"]
@@ -50,40 +46,34 @@ def record_wide(
     shapes = [_shape(letters[name], parameter.dim()) for name, parameter in module.named_parameters()]
     free = set().union(*(sympy.sympify(n).free_symbols for shape in [*shapes, *(m.shape for m in columns)] for n in shape))
     for n, hint in zip(["batch", *sorted(free, key=str)], HINTS, strict=False):
-        symbol = environment.create_symbol(
-            hint, source=ConstantSource(str(n)), dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
-        )
-        own[n] = environment.create_symintnode(symbol, hint=hint, source=ConstantSource(str(n)))
-    with FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True):
+        own[n] = unknown_size(environment, str(n), hint)
+    with without_values(environment):
         weights = [torch.empty([_evaluated(n, own) for n in shape]) for shape in shapes]
         samples = [torch.empty(own["batch"], _evaluated(m.shape[0], own)) for m in columns]
     resized = _resized(module, columns, own)
     called = as_function(resized, {id(value): value for value in vars(resized).values() if isinstance(value, torch.SymInt)})
-    structure = list[Any]()
 
-    def flat(weights: list[Tensor], samples: list[Tensor]) -> list[Tensor]:
+    def written_out(weights: list[Tensor], samples: list[Tensor]) -> Any:
         given = iter(samples)
         arguments = tuple(tuple(next(given) for _ in part) if isinstance(part, tuple) else next(given) for part in inputs)
         with _CellsWrittenOut():
-            leaves, spec = torch.utils._pytree.tree_flatten(called(tuple(weights), arguments))
-        structure.append(spec)
-        return leaves
+            return called(weights, arguments)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        recorded = make_fx(functionalize(flat), tracing_mode="symbolic", decomposition_table=decompositions())(weights, samples)
+    graph, structure, constants = record(written_out, weights, samples)
+    if constants:
+        raise ValueError("the code keeps or makes tensors of one size")
     if environment.guards or environment.replacements:
         raise ValueError(
             f"torch takes it for certain sizes only ({environment.guards[0].expr if environment.guards else 'some'})"
         )
-    placeholders = [node.name for node in recorded.graph.nodes if node.op == "placeholder"]
+    placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
     own_names = dict(zip(placeholders, [*names, *(m.name for m in columns)], strict=True))
     rest = iter(placeholders[len(names) :])
     arguments = {str(k): tuple(next(rest) for _ in (p if isinstance(p, tuple) else (p,))) for k, p in enumerate(inputs)}
-    leaves = next(node for node in recorded.graph.nodes if node.op == "output").args[0]
-    returned, _ = next_state(leaves, structure[0], len(arguments["1"]))
+    leaves = next(node for node in graph.nodes if node.op == "output").args[0]
+    returned, _ = next_state(leaves, structure, len(arguments["1"]))
     several = frozenset(name for name, placed in arguments.items() if len(placed) > 1)
-    program = Program(type(module).__name__, recorded.graph, own_names, {}, arguments, several, "1", returned, True)
+    program = Program(type(module).__name__, graph, own_names, {}, arguments, several, "1", returned, True)
     sizes = {own[n].node.expr: n for n in own if n != "batch"}
     return program, {**sizes, own["batch"].node.expr: sympy.S.One}
 

@@ -26,10 +26,11 @@ from torch.fx import Node
 
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
-from derivations.tracing.program import Program, operation_name
+from derivations.tracing.program import Program
 from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import LAYOUT, MADE
 from derivations.tracing.readings.values import conditions_of, exact
+from derivations.tracing.recording import operation_name
 from derivations.tracing.samples import check_samples
 from derivations.tracing.widths.blocks import Blocks, Unwide, contracted, each, place, total
 from derivations.tracing.widths.recorded import record_wide
@@ -190,6 +191,7 @@ WIDE: Mapping[str, Any] = {
     "cat": _cat,
     "sum": _sum,
     "mean": _mean,
+    "log_sigmoid_forward": lambda node, sizes, x: [each("log_sigmoid", (x,), {}), None],
     "permute": lambda node, sizes, x, order: x.permuted([k % len(x.axes) for k in order]),
     "t": lambda node, sizes, x: x.permuted(range(len(x.axes))[::-1]),
     "transpose": lambda node, sizes, x, a, b: x.permuted(_exchanged(len(x.axes), a, b)),

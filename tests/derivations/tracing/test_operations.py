@@ -130,7 +130,10 @@ TABLE = {
         lambda h, x, W, b: ((h > 0) & ~(h >= 1) | torch.logical_and(h < -1, h != -2)).to(h.dtype),
         all_of(lambda a: cases((1, And(a > 0, a < 1)), (1, And(a < -1, Ne(a, -2))), (0, True))),
     ),
-    "masked_fill": (lambda h, x, W, b: h.masked_fill(h < 0, 0.0), all_of(lambda a: Max(a, 0))),
+    "masked_fill": (
+        lambda h, x, W, b: h.masked_fill(h < 0, 0.0) + h.clone().masked_fill_(h > 0, 0.0),
+        all_of(lambda a: Max(a, 0) + Min(a, 0)),
+    ),
     "lerp, addcmul": (
         lambda h, x, W, b: torch.lerp(h, b, 0.25) + torch.addcmul(h, b, b, value=2),
         lambda h, x, W, b: [h[i] * Rational(7, 4) + b[i] / 4 + 2 * b[i] ** 2 for i in range(3)],

@@ -1,0 +1,191 @@
+r"""Code recorded by torch as a graph of core operations on tensors without values.
+
+    code, tensors of known or unknown sizes -> make_fx -> core operations, with no in-place forms
+
+Modules are made functions of their parameters and buffers first, so that none of their numbers is in the graph.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functionalize
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
+from torch.fx.proxy import TracerBase
+from torch.fx.traceback import preserve_node_meta
+from torch.utils._pytree import TreeSpec, tree_flatten
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from derivations.tracing.readings.operations import has_reading
+
+__all__ = [
+    "as_function",
+    "call_with",
+    "is_in_place",
+    "operation_name",
+    "record",
+    "results_kept",
+    "source_line",
+    "unknown_size",
+    "without_values",
+]
+
+
+def record(code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, dict[str, Tensor]]:
+    r"""The core operations that code does on tensors without values.
+
+    Args:    arguments: tensors made under `without_values`, or tuples and lists of them.
+    Returns: the graph; the structure of what the code returns, whose leaves the graph returns; and the values of tensors that
+             the code makes or keeps, by placeholder, which come after those of the arguments.
+    Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it.
+    """
+    structures = list[TreeSpec]()
+
+    def flat(*arguments: Any) -> list[Any]:
+        leaves, structure = tree_flatten(code(*arguments))
+        structures.append(structure)
+        return leaves
+
+    how: Any = {"decomposition_table": _decompositions(), "tracing_mode": "symbolic", "record_stack_traces": True}
+    with _in_the_user_s_words():
+        recorded = make_fx(flat, **how)(*arguments)
+        if any(map(is_in_place, recorded.graph.nodes)):  # the code's, or those of torch's own kernels
+            with preserve_node_meta():
+                recorded = make_fx(functionalize(Interpreter(recorded).run), **how)(*arguments)
+    return recorded.graph, structures[0], _constants(recorded)
+
+
+def without_values(environment: ShapeEnv) -> FakeTensorMode:
+    """Where tensors that are made have shapes and no values, nor memory that code could look at, as .numpy() does."""
+    with torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+        return FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+
+
+def unknown_size(environment: ShapeEnv, name: str, hint: int) -> torch.SymInt:
+    """A size from 2 on; torch sees `hint` where it must see a number, and notes that among the environment's guards."""
+    source, several = ConstantSource(name), StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(2, int_oo))
+    symbol = environment.create_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=several)
+    size: Any = environment.create_symintnode(symbol, hint=hint, source=source)
+    return size
+
+
+def is_in_place(node: Node) -> bool:
+    """Whether an operation changes one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def operation_name(node: Node) -> str:
+    """`add` of torch.ops.aten.add.Tensor: the overloads of an operation do the same."""
+    return str(node.target).removeprefix("aten.").partition(".")[0]
+
+
+def source_line(node: Node) -> str:
+    """Where in the user's code an operation comes from."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    places = [k for k, line in enumerate(lines) if line.startswith('File "') and not _is_torch(line) and __file__ not in line]
+    return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
+
+
+def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: Any) -> Any:
+    """The module's answer with other tensors in place of its own, by their ids, wherever it keeps them."""
+    # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
+    return copy.deepcopy(module, dict(values))(*arguments)
+
+
+def results_kept(module: nn.Module) -> dict[int, Tensor]:
+    """Tensors that a module keeps from a computation, as pruned weights, which torch would refuse to copy; by their ids."""
+    kept = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
+    return {id(value): value.detach() for value in kept if value.grad_fn is not None}
+
+
+def as_function(module: nn.Module, kept: Mapping[int, Any] | None = None) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """The module as a function of its parameters and buffers too; `kept`: objects that are not copied, by their ids."""
+    tensors = [*dict(module.named_parameters()).values(), *dict(module.named_buffers()).values()]
+    visited: dict[int, Any] = {**results_kept(module), **(kept or {})}
+    copy.deepcopy(module, visited)
+    # Other tensors that the module keeps are constants: the same objects in each copy.
+    same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(kept or {})}
+
+    def called(given: Any, arguments: tuple[Any, ...]) -> Any:
+        return call_with(module, {**same, **{id(old): new for old, new in zip(tensors, given, strict=True)}}, *arguments)
+
+    return called
+
+
+def _constants(recorded: GraphModule) -> dict[str, Tensor]:
+    """Tensors that the code made or kept, as placeholders behind the others."""
+    found, graph = {}, recorded.graph
+    for node in graph.find_nodes(op="get_attr"):
+        with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
+            placeholder = graph.placeholder(str(node.target))
+        found[placeholder.name] = placeholder.meta["val"] = getattr(recorded, str(node.target))
+        node.replace_all_uses_with(placeholder)
+        graph.erase_node(node)
+    return found
+
+
+@cache
+def _decompositions() -> Any:
+    """How operations are taken apart: torch's way, but for what has a reading as it is, which is shorter."""
+
+    def stays(operation: Any) -> bool:
+        name, _, overload = str(operation).removeprefix("aten.").partition(".")
+        # In place: as it is for `functionalize`, which makes of it what is not in place.
+        return has_reading(name, overload) or operation._schema.is_mutable
+
+    return {operation: how for operation, how in torch.export.default_decompositions().items() if not stays(operation)}
+
+
+def _is_torch(place: str) -> bool:
+    return os.path.join("site-packages", "torch", "") in place
+
+
+def _all_frames(_: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+    own = [number for number, frame in enumerate(frames) if frame.filename == __file__]
+    return traceback.StackSummary.from_list(frames[own[-1] + 1 :] if own else [])
+
+
+@contextmanager
+def _in_the_user_s_words() -> Iterator[None]:
+    """torch's errors of recording, as what the user's code does and where."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's, of torch's own code
+            # torch keeps the lines of functions called `forward` alone; the user's `flow` is to be named too.
+            lines = patch.object(TracerBase, "_filter_traceback_frames", _all_frames)
+            # Code that asks whether it is exported or compiled is told so, and is found out when it is run.
+            flags = (patch(f"torch.compiler._is_{word}_flag", True, create=True) for word in ("exporting", "compiling"))
+            with lines, next(flags), next(flags):
+                yield
+    except Exception as error:
+        kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if f"{os.sep}torch{os.sep}" not in f.filename and f.filename not in (__file__, copy.__file__)]
+        line = f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+        if "DataDependent" in kind or "DynamicOutputShape" in kind:
+            raise ValueError(f"the code branches on the values of tensors{line}; write it with torch.where.") from error
+        if isinstance(error, RuntimeError):
+            raise ValueError(
+                f"torch cannot record the code at a batch of unknown size{line}: {str(error).splitlines()[0]}"
+            ) from error
+        raise ValueError(f"the code raises {kind} when torch records it{line}: {error}") from error
+    finally:
+        logger.setLevel(level)
