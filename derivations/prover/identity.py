@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from sympy import Basic, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
+from sympy import Basic, Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
 from derivations.certificates.equality import constant_gap, prove_equal
 from derivations.certificates.numbers import TRIALS, as_sympy, on_the_surface, refuted
@@ -21,7 +21,7 @@ from derivations.checker.statements.conclusions import is_one_as_written, with_v
 from derivations.checker.terms import Term, add, number
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 
-__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "says"]
+__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "jacobian", "says"]
 
 TRIALS_BEFORE = 4
 ONE = "both sides are one expression"
@@ -172,3 +172,8 @@ def _entries(side: Expr | MatrixBase) -> list[Expr]:
 def column(*entries: Expr) -> ImmutableDenseMatrix:
     """A column of expressions, one identity of several entries."""
     return ImmutableDenseMatrix(list(entries))
+
+
+def jacobian(of: MatrixBase, by: MatrixBase) -> ImmutableDenseMatrix:
+    """The derivatives of a column by the entries of another, not taken: that is left to the checker."""
+    return ImmutableDenseMatrix(len(of), len(by), lambda i, j: Derivative(of[i], by[j]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, exp, log
+from sympy import Derivative, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, log
 from sympy import symbols as letters
 
 from derivations.claim import Correction, Entry, Mutation
@@ -42,7 +42,7 @@ tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real
 w = writing(2)
 active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
 q = probabilities(scores(active, w))
-slopes = [diff(s(k), k) for k in V]
+slopes = [Derivative(s(k), k) for k in V]
 excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
 back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
 
@@ -50,18 +50,18 @@ back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in ra
 def proposition() -> Iterator[Entry]:
     """Proposition 11, eq. (80)."""
     L, (v1, v2) = Function("L", real=True), letters("v_1 v_2", real=True)
-    probe = diff(L(v1 + eps, v2), eps).doit().subs(eps, 0).doit()
+    probe = Subs(Derivative(L(v1 + eps, v2), eps), eps, 0)
     yield Entry(
         PAPER, "eq. 80", "B_j(t) is the derivative of log Pr in V_j(t): the effect of adding eps there.",
-        (Equal(probe, diff(L(v1, v2), v1)),), mutation=Mutation("of another unit", Equal(probe, diff(L(v1, v2), v2))),
+        (Equal(probe, Derivative(L(v1, v2), v1)),), mutation=Mutation("of another unit", Equal(probe, Derivative(L(v1, v2), v2))),
         sizes="2 units",
         quote="In particular B^{0}_{j} gives the derivative with respect to the initial values V^{0}_{j} at time 0",
     )  # fmt: skip
     yield Entry(
         PAPER, "prop. 11, meaning", "Adding eps to V_j(t+1) in its evolution equation changes log P_T by eps B_j(t) + O(eps^2).",
-        (Equal(diff(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), back[0]),),
+        (Equal(Derivative(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), back[0]),),
         correction=Correction("By eps B_j(t+1): it is V(t+1) that was changed.",
-        (Equal(diff(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), B[0]),)),
+        (Equal(Derivative(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), B[0]),)),
         remark="B_1 and B_2 are the values at t + 1; " + SIZES,
         quote=r"then the value of \log P_{T} changes by \varepsilon B^{t}_{j}+O(\varepsilon^{2})",
     )  # fmt: skip
@@ -85,8 +85,8 @@ def expressions() -> Iterator[Entry]:
     for label, quote in (("eq. 81", "we have the backpropagation relation"), ("eq. 95", "from which the expressions for")):
         yield Entry(
             PAPER, label, "B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum_y pi(y) w_iy + sum_j tau_ijx B_j(t+1)).",
-            (Equal(column(*(diff(whole, k) for k in V)), column(*back)),),
-            mutation=Mutation("tau_jix", Equal(diff(whole, V[0]), B[0] + slopes[0] * (excess[1] + tau[1, 0] * B[0] + tau[2,
+            (Equal(column(*(Derivative(whole, k) for k in V)), column(*back)),),
+            mutation=Mutation("tau_jix", Equal(Derivative(whole, V[0]), B[0] + slopes[0] * (excess[1] + tau[1, 0] * B[0] + tau[2,
             0] * B[1]))),
             remark="for any s, and so for all steps by induction from B(T) = 0",
             sizes="2 units beside unit 0, 2 symbols, 1 step back",
@@ -94,18 +94,18 @@ def expressions() -> Iterator[Entry]:
         )  # fmt: skip
     yield Entry(
         PAPER, "eq. 82", "The derivative in w_iy is sum_t a_i (1[x_t = y] - pi_t(y)).",
-        (Equal(Matrix(3, 2, lambda i, y: diff(whole, w[i, y])).as_immutable(), Matrix(3, 2, lambda i,
+        (Equal(Matrix(3, 2, lambda i, y: Derivative(whole, w[i, y])).as_immutable(), Matrix(3, 2, lambda i,
          y: active[i] * ((1 if y == 0 else 0) - q[y])).as_immutable()),),
-        mutation=Mutation("the other sign", Equal(diff(whole, w[1, 0]), -active[1] * (1 - q[0]))),
+        mutation=Mutation("the other sign", Equal(Derivative(whole, w[1, 0]), -active[1] * (1 - q[0]))),
         remark="unit 0 included",
         sizes="2 units beside unit 0, 2 symbols, 1 step",
         quote=r"\frac{\partial\log\Pr\nolimits(x)}{\partial w_{iy}}=\sum_{t}a_{i}^{t}\left(",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 83", "The derivative in tau_ijy is sum_t 1[x_t = y] a_i(t) B_j(t+1).",
-        (Equal(Matrix(3, 2, lambda i, j: diff(whole, tau[i, j])).as_immutable(), Matrix(3, 2, lambda i,
+        (Equal(Matrix(3, 2, lambda i, j: Derivative(whole, tau[i, j])).as_immutable(), Matrix(3, 2, lambda i,
          j: active[i] * B[j]).as_immutable()),),
-        mutation=Mutation("B_j(t)", Equal(diff(whole, tau[1, 0]), active[1] * back[0])),
+        mutation=Mutation("B_j(t)", Equal(Derivative(whole, tau[1, 0]), active[1] * back[0])),
         remark="unit 0 included",
         sizes="2 units beside unit 0, 1 step",
         quote=r"and the derivatives with respect to the transition weights are "
@@ -141,7 +141,7 @@ dt_ = ImmutableDenseMatrix(3, 2, lambda i, j: Symbol(f"dtau_{{{i}{j + 1}}}", rea
 act = [S.One, s(moved[0]), s(moved[1])]
 next_ = [moved[j] + sum((tau[i, j] + eps * dt_[i, j]) * act[i] for i in range(3)) for j in range(2)]
 together = log_pi(scores(ImmutableDenseMatrix(act), w + eps * dw), 0) + B[0] * next_[0] + B[1] * next_[1]
-total = diff(together, eps).subs(eps, 0).doit()
+total = Subs(Derivative(together, eps), eps, 0)
 C = [[active[i] * ((1 if y == 0 else 0) - q[y]) for y in range(2)] for i in range(3)]
 
 
@@ -152,7 +152,7 @@ def of_voltages() -> Iterator[Entry]:
     da = [S.Zero, Symbol("da_1", real=True), Symbol("da_2", real=True)]
     a = activities
     moving = log_pi(scores(ImmutableDenseMatrix([a[i] + eps * da[i] for i in range(3)]), w + eps * dw), 0)
-    first = diff(moving, eps).subs(eps, 0)
+    first = Subs(Derivative(moving, eps), eps, 0)
     p2 = probabilities(scores(a, w))
     printed = sum(a[i] * dw[i, 0] + w[i, 0] * da[i] for i in range(3)) - sum(
         p2[y] * sum(a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3)) for y in range(2))  # fmt: skip
@@ -165,10 +165,11 @@ def of_voltages() -> Iterator[Entry]:
         sizes="2 units beside unit 0, 2 symbols",
         quote=r"By a first-order Taylor expansion, the variation of \log P_{t+1} satisfies",
     )  # fmt: skip
+    changed = Subs(Derivative(s(V[0] + eps * dv[0]), eps), eps, 0)
     yield Entry(
-        PAPER, "eq. 87", "da_i = s'(V_i) dV_i.", (Equal(diff(s(V[0] + eps * dv[0]), eps).subs(eps, 0).doit(),
+        PAPER, "eq. 87", "da_i = s'(V_i) dV_i.", (Equal(changed,
         slopes[0] * dv[0]),),
-        mutation=Mutation("s read for s'", Equal(diff(s(V[0] + eps * dv[0]), eps).subs(eps, 0).doit(), s(V[0]) * dv[0])),
+        mutation=Mutation("s read for s'", Equal(changed.doit(), s(V[0]) * dv[0])),
         quote=r"where s^{\prime} is the derivative of the activation function, this yields",
     )  # fmt: skip
     names = dict(zip((a[1], a[2], da[1], da[2]), (s(V[0]), s(V[1]), slopes[0] * dv[0], slopes[1] * dv[1]), strict=True))
@@ -176,9 +177,8 @@ def of_voltages() -> Iterator[Entry]:
         excess[i + 1] * slopes[i] * dv[i] for i in range(2))  # fmt: skip
     yield Entry(
         PAPER, "eq. 88", "Rearranged: sum a_i (dw_ix - sum pi dw_iy) + sum (w_ix - sum pi w_iy) s'(V_i) dV_i.",
-        (Equal(printed.subs(names, simultaneous=True), arranged),),
-        mutation=Mutation("s' left out", Equal(printed.subs(names, simultaneous=True),
-        arranged + (1 - slopes[0]) * excess[1] * dv[0])),
+        (Equal(printed, arranged, names),),
+        mutation=Mutation("s' left out", Equal(printed, arranged + (1 - slopes[0]) * excess[1] * dv[0], names)),
         sizes="2 units beside unit 0, 2 symbols",
         quote="and rearranging and substituting",
     )  # fmt: skip
@@ -186,7 +186,7 @@ def of_voltages() -> Iterator[Entry]:
         active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))  # fmt: skip
     yield Entry(
         PAPER, "eq. 89", "The differential of log P_T has the form sum B dV + sum C dw + sum D dtau at t, if it has at t + 1.",
-        (Equal(total, expanded),), mutation=Mutation("B(t+1) for B(t)", Equal(total,
+        (Equal(total, expanded),), mutation=Mutation("B(t+1) for B(t)", Equal(total.doit(),
          expanded + sum((B[i] - back[i]) * dv[i] for i in range(2)))),
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"Let us assume, by backward induction, that we can write the differential of \log "
@@ -196,30 +196,32 @@ def of_voltages() -> Iterator[Entry]:
 
 def of_weights() -> Iterator[Entry]:
     """Eqs. (90) to (92)."""
-    dnext = [diff(k, eps).subs(eps, 0).doit() for k in next_]
+    dnext = [Subs(Derivative(k, eps), eps, 0) for k in next_]
     evolution = [
         dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
         for j in range(2)
     ]
     yield Entry(
         PAPER, "eq. 90", "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
-        (Equal(total.subs(dict.fromkeys([*dv, *dt_], 0)), sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2))),),
-        mutation=Mutation("with dV left", Equal(total.subs(dict.fromkeys(dt_, 0)), sum(C[i][y] * dw[i,
-        y] for i in range(3) for y in range(2)))),
+        (Equal(total, sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)), dict.fromkeys([*dv, *dt_], S.Zero)),),
+        mutation=Mutation("with dV left", Equal(total.doit(), sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)),
+                                               dict.fromkeys(dt_, S.Zero))),
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"C and D will cumulatively compute the gradient of \log P_{T} with respect to the parameters w and \tau",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 91", "D at time 0 is the derivative in tau: with dV = dw = 0 only its terms are left.",
-        (Equal(total.subs(dict.fromkeys([*dv, *dw], 0)), sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))),),
-        mutation=Mutation("with dV left", Equal(total.subs(dict.fromkeys(dw, 0)), sum(active[i] * B[j] * dt_[i,
-        j] for i in range(3) for j in range(2)))),
+        (Equal(total, sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2)), dict.fromkeys([*dv, *dw], S.Zero)),),
+        mutation=Mutation("with dV left", Equal(total.doit(),
+                                               sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2)),
+                                               dict.fromkeys(dw, S.Zero))),
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=D^{0}_{ijy} (91)",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 92", "dV_j(t+1) = dV_j + sum dtau_ijx a_i + sum tau_ijx s'(V_i) dV_i.",
-        (Equal(column(*dnext), column(*evolution)),), mutation=Mutation("without dV_j", Equal(dnext[0], evolution[0] - dv[0])),
+        (Equal(column(*dnext), column(*evolution)),), mutation=Mutation("without dV_j",
+         Equal(dnext[0].doit(), evolution[0] - dv[0])),
         sizes="2 units beside unit 0",
         quote=r"Using the evolution equation V^{t+1}_{j}=V^{t}_{j}+\sum_{i}\tau_{ijx_{t}}a^{t}_{i} we find",
     )  # fmt: skip
@@ -229,16 +231,17 @@ def of_the_likelihood() -> Iterator[Entry]:
     """Eqs. (93) and (94)."""
     yield Entry(
         PAPER, "eq. 93", "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
-        (Equal(column(*(diff(total, dw[1, y]) for y in range(2))), column(active[1] - q[0] * active[1], -q[1] * active[1])),),
-        mutation=Mutation("+ pi(y) a_i", Equal(diff(total, dw[1, 1]), q[1] * active[1])),
+        (Equal(column(*(Derivative(total, dw[1, y]) for y in range(2))),
+               column(active[1] - q[0] * active[1], -q[1] * active[1])),),
+        mutation=Mutation("+ pi(y) a_i", Equal(Derivative(total.doit(), dw[1, 1]), q[1] * active[1])),
         remark="the step's own term",
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"C^{t}_{iy}=C^{t+1}_{iy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}-\pi_{t}(y)a^{t}_{i} (93)",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 94", "D_ijy(t) = D_ijy(t+1) + 1[x_t = y] a_i B_j(t+1).",
-        (Equal(diff(total, dt_[1, 1]), active[1] * B[1]), Equal(diff(total, dt_[0, 1]), B[1])),
-        mutation=Mutation("a_j B_i", Equal(diff(total, dt_[1, 1]), active[2] * B[0])),
+        (Equal(Derivative(total, dt_[1, 1]), active[1] * B[1]), Equal(Derivative(total, dt_[0, 1]), B[1])),
+        mutation=Mutation("a_j B_i", Equal(Derivative(total, dt_[1, 1]), active[2] * B[0])),
         remark="the step's own term",
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"D^{t}_{ijy}=D^{t+1}_{ijy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}B^{t+1}_{j} (94)",
@@ -246,7 +249,7 @@ def of_the_likelihood() -> Iterator[Entry]:
 
 
 gains = [log_pi(E, y) for y in range(3)]
-slope = [[diff(gains[y], E[k]) for k in range(3)] for y in range(3)]
+slope = [[Derivative(gains[y], E[k]) for k in range(3)] for y in range(3)]
 change = [sum(slope[y][k] * changes[k] for k in range(3)) for y in range(3)]
 squared = sum(pi[y] * change[y] ** 2 for y in range(3))
 mean = sum(pi[y] * changes[y] for y in range(3))
@@ -255,7 +258,7 @@ norm = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
 
 def fisher_matrix() -> Iterator[Entry]:
     """Appendix C, eqs. (96) to (98): three symbols."""
-    moved = [diff(log_pi([e + eps * d for e, d in zip(E, changes, strict=True)], y), eps).subs(eps, 0) for y in range(3)]
+    moved = [Derivative(log_pi([e + eps * d for e, d in zip(E, changes, strict=True)], y), eps).subs(eps, 0) for y in range(3)]
     yield Entry(
         PAPER, "eq. 96", "d log pi(y) is the sum over y' of (d log pi(y)/dE_y') dE_y'.",
         (Equal(column(*moved), column(*change)),), mutation=Mutation("only y' = y", Equal(moved[0], slope[0][0] * changes[0])),
@@ -303,7 +306,7 @@ def exponential_family() -> Iterator[Entry]:
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[(\mathbbm{1}_{y=y^{\prime}}-\pi_{%",
     )  # fmt: skip
     closed = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
-    curvature = Matrix(3, 3, lambda i, k: -diff(gains[1], E[i], E[k])).as_immutable()
+    curvature = Matrix(3, 3, lambda i, k: -Derivative(gains[1], E[i], E[k])).as_immutable()
     yield Entry(
         PAPER, "eq. 101", "That is pi(y') (1[y' = y''] - pi(y'')), and also the Hessian of -log pi(y).",
         (Equal(expected, closed), Equal(curvature, closed)), mutation=Mutation("+ pi(y'')", Equal(expected[0, 1],

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 from math import comb
 
-from sympy import Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
+from sympy import Derivative, Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
 
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
@@ -42,14 +42,13 @@ def entropy(p: Expr) -> Expr:
 def mixing() -> Iterator[Entry]:
     """How the networks are set up and mixed."""
     frequency, scale, gain, weight = (Symbol(name, positive=True) for name in ("nu", "c", "G", "r"))
-    moved = scale * (gain * (scale * weight)).diff(weight)
+    moved, normed = scale * Derivative(gain * (scale * weight), weight), {scale: 1 / sqrt(frequency)}
     yield Entry(
         PAPER, "footnote 12",
         "A learning rate for rho_ix inversely proportional to the frequency of x is the same as scaling the input of x to a "
         "given L2 norm over time.",
-        (Equal(moved.subs(scale, 1 / sqrt(frequency)), gain / frequency),
-         Equal((T * frequency * scale**2).subs(scale, 1 / sqrt(frequency)), T)),
-        mutation=Mutation("L2 norm read as L1 norm", Equal((T * frequency * scale).subs(scale, 1 / sqrt(frequency)), T)),
+        (Equal(moved, gain / frequency, normed), Equal(T * frequency * scale**2, T, normed)),
+        mutation=Mutation("L2 norm read as L1 norm", Equal(T * frequency * scale, T, normed)),
         remark="an input c 1[x_t = x] has weight rho/c, so that gradient c G moves rho by c^2 G; with c^2 = 1/nu the input's "
                "square sum over T nu times is T for every x",
         quote=r"If \rho_{ix} is seen as the weight from an input unit activated when symbol x occurs, then this is equivalent "
@@ -83,10 +82,12 @@ def mixing() -> Iterator[Entry]:
 
 def network_sizes() -> Iterator[Entry]:
     """Units, parameters and edges."""
-    sizes = [4 * sqrt(2) ** k for k in range(15)]
+    sizes, factor = [4 * sqrt(2) ** k for k in range(15)], Symbol("f", positive=True)
+    growth = {factor: sqrt(2)}
     yield Entry(
         PAPER, "sec. 4, network sizes", "Sizes from 4 in factors of sqrt 2 reach 64, 256 and 512; size 23 is among them.",
-        (Equal(sizes[8], S(64)), Equal(sizes[12], S(256)), Equal(sizes[14], S(512)), Equal(floor(sizes[5] + S.Half), S(23))),
+        (*(Equal(4 * factor**k, S(size), growth) for k, size in ((8, 64), (12, 256), (14, 512))),
+         Equal(floor(sizes[5] + S.Half), S(23))),
         mutation=Mutation("23 read as 24", Equal(floor(sizes[5] + S.Half), S(24))), remark="4 * 2^(5/2) = 22.6",
         quote=r"to a maximum of 256 or 512 units by increments of a factor \sqrt{2}",
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
-from sympy import Expr, Function, Rational, S, Symbol, diff, exp, log, oo, sqrt, tanh
+from sympy import Derivative, Expr, Function, Rational, S, Symbol, exp, log, oo, sqrt, tanh
 
 from derivations.argument.taylor import euler_step
 from derivations.claim import Correction, Entry, Mutation
@@ -38,11 +38,13 @@ def entries() -> Iterator[Entry]:
 def writing_at_start() -> Iterator[Entry]:
     """Eq. (30)."""
     nu = [Symbol(f"nu_{k}", positive=True) for k in (1, 2, 3)]
-    first = probabilities([log(k) for k in nu])
+    weights = [Symbol(f"w_0{k}", real=True) for k in (1, 2, 3)]
     frequencies = {nu[2]: 1 - nu[0] - nu[1]}
+    counted = dict(zip(weights, map(log, nu), strict=True))
     yield Entry(
         PAPER, "eq. 30", "With w_0y = log nu_y and w_iy = 0 the initial model is i.i.d. with the frequencies nu.",
-        (Equal(column(*(k.subs(frequencies) for k in first)), column(*(k.subs(frequencies) for k in nu))),), ("nu_y > 0",),
+        (Equal(column(*probabilities(weights)), column(*nu) / sum(nu), counted),
+         Equal(column(*nu) / sum(nu), column(*nu), frequencies)), ("nu_y > 0",),
         Mutation("log nu read as nu", Equal(probabilities(nu)[0].subs(frequencies), nu[0])),
         sizes="3 symbols",
         quote="this way the initial model is an i.i.d. sequence with the correct frequencies",
@@ -75,8 +77,9 @@ def transition_at_start() -> Iterator[Entry]:
     loop = v - alpha * s(v) + beta
     yield Entry(
         PAPER, "eq. 31", "tau_iiy = -alpha is negative feedback: the step's slope in its own V is 1 - alpha s'(V).",
-        (Equal(diff(loop, v), 1 - alpha * diff(s(v), v)),), mutation=Mutation("-alpha read as alpha", Equal(diff(loop, v),
-         1 + alpha * diff(s(v), v))),
+        (Equal(Derivative(loop, v), 1 - alpha * Derivative(s(v), v)),), mutation=Mutation("-alpha read as alpha",
+         Equal(Derivative(loop, v),
+         1 + alpha * Derivative(s(v), v))),
         quote=r"if \tau_{jjx} is negative for all x, then the feedback will be negative",
     )  # fmt: skip
     drawn = [Symbol(f"u_{k}", real=True) for k in (1, 2, 3)]
@@ -126,7 +129,7 @@ def random_graph() -> Iterator[Entry]:
         PAPER, "eq. 69",
         "With (69) the activation of each unit is a linear combination of past symbols, with exponentially decreasing weights; "
         "unit i has a decay time of order i.",
-        (Equal(diff(active(S.One), inputs[1], 2), S.Zero),),
+        (Equal(Derivative(active(S.One), inputs[1], 2), S.Zero),),
         reading=Correction(
             "So it is to first order for small inputs, with weights tau_ii^k and decay time -1/log(1 - 1/i) = i - 1/2 - ...",
             (Expands(active(small), small, small * (inputs[1] + keep * inputs[0]), 2),
@@ -143,12 +146,13 @@ def linear_regime() -> Iterator[Entry]:
     """Eq. (70), and feedback in words."""
     glnn = fields.glnn()
     T, b, V = glnn.parameters["T_1"], glnn.parameters["t_1"], glnn.state
-    first_read = euler_step(glnn).subs(dict(zip(glnn.inputs, (1, 0), strict=True)))
+    first_read = euler_step(glnn)
+    one = dict(zip(glnn.inputs, (S.One, S.Zero), strict=True))
     yield Entry(
         PAPER, "eq. 70", "V_j + tau_jj s(V_j) + tau_0j + sum over the other units is the evolution equation (13).",
-        (Equal(first_read, column(*(V[j] + T[j, j] * tanh(V[j]) + b[j] + T[j, 1 - j] * tanh(V[1 - j]) for j in range(2)))),),
+        (Equal(first_read, column(*(V[j] + T[j, j] * tanh(V[j]) + b[j] + T[j, 1 - j] * tanh(V[1 - j]) for j in range(2))), one),),
         mutation=Mutation("i != j left out of the last sum", Equal(first_read[0], V[0] + T[0, 0] * tanh(V[0]) + b[0]
-                                                                   + sum(T[0, i] * tanh(V[i]) for i in range(2)))),
+                                                                   + sum(T[0, i] * tanh(V[i]) for i in range(2)), one)),
         remark="against this project's field of the GLNN, its first symbol read; T_ji is the print's tau_ij",
         sizes="2 units beside unit 0",
         quote=r"let us isolate the contributions of i=j and of the always-activated unit i=0",
@@ -163,8 +167,8 @@ def rates_of_units() -> Iterator[Entry]:
     at_rest = {s(v): beta / alpha}
     yield Entry(
         PAPER, "eq. 71", "V - alpha s(V) + beta rests where s(V) = beta/alpha.",
-        (Equal(step.subs(at_rest), v),), mutation=Mutation("beta/alpha read as alpha/beta",
-         Equal(step.subs({s(v): alpha / beta}), v)),
+        (Equal(step, v, at_rest),),
+        mutation=Mutation("beta/alpha read as alpha/beta", Equal(step, v, {s(v): alpha / beta})),
         quote=r"which has a fixed point at "
               r"V^{t}_{j}=\bar{V}\mathrel{\mathop{:}}=s^{-1}(\beta/\alpha), i.e., a^{t}_{j}=\beta/\alpha",
     )  # fmt: skip
@@ -187,8 +191,8 @@ def rates_of_units() -> Iterator[Entry]:
     right = eps * sum(decay ** (4 - k - 1) * rho[k] for k in range(4))
     yield Entry(
         PAPER, "eq. 73", "With tau_0jx = beta + eps rho_x each step adds eps rho_x to the deviation and keeps 1 - mu of it.",
-        (Equal((step + eps * rho[0]).subs(at_rest) - v, eps * rho[0]),),
-        mutation=Mutation("eps rho read as rho", Equal((step + eps * rho[0]).subs(at_rest) - v, rho[0])),
+        (Equal(step + eps * rho[0] - v, eps * rho[0], at_rest),),
+        mutation=Mutation("eps rho read as rho", Equal(step + eps * rho[0] - v, rho[0], at_rest)),
         remark="at the fixed point",
         quote=r"A more interesting choice is to let \tau_{jjx}=-\alpha,\qquad\tau_{0jx}=\beta+\varepsilon\rho_{x} "
               r"(73) with small \varepsilon",
@@ -203,13 +207,13 @@ def rates_of_units() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 75", "mu = alpha s'(Vbar) is what a step takes from the deviation: the step's slope is 1 - mu.",
-        (Equal(1 - diff(v - alpha * tanh(v) + beta, v), alpha * diff(tanh(v), v)),),
-        mutation=Mutation("alpha s' read as alpha s", Equal(1 - diff(v - alpha * tanh(v) + beta, v), alpha * tanh(v))),
+        (Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * Derivative(tanh(v), v)),),
+        mutation=Mutation("alpha s' read as alpha s", Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * tanh(v))),
         quote=r"\mu\mathrel{\mathop{:}}=\alpha s^{\prime}(\bar{V}) (75)",
     )  # fmt: skip
     yield Entry(
         PAPER, "app. A, oscillation", "alpha above 1/sup s' (1 for tanh) makes V(t+1) a function of V(t) that is not monotone.",
-        (Equal(diff(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha), Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
+        (Equal(Derivative(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha), Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
          Less(S.Zero, 1 - u * (1 - tanh(v) ** 2), True, {u: (0, 1)}, rewritten=(1 - u) + u * tanh(v) ** 2)),
         mutation=Mutation("above 1 read as above 1/2", Less((1 - alpha).subs(alpha, Rational(1, 2) + u), S.Zero)),
         remark="the last statement: below 1 it is monotone everywhere",
@@ -222,7 +226,7 @@ def spread_of_rates() -> Iterator[Entry]:
     """Eqs. (76) to (79), footnote 17."""
     yield Entry(
         PAPER, "eq. 76", "alpha = 1/2 is 1/(2 sup s') for tanh, whose largest slope is 1, at 0.",
-        (Equal(diff(tanh(v), v).subs(v, 0), S.One), Less(S.Zero, 1 - diff(tanh(v), v), rewritten=tanh(v) ** 2)),
+        (Equal(Derivative(tanh(v), v).subs(v, 0), S.One), Less(S.Zero, 1 - Derivative(tanh(v), v), rewritten=tanh(v) ** 2)),
         mutation=Mutation("tanh read as the logistic function", Equal(sigma(v).diff(v).subs(v, 0), S.One)),
         quote=r"Indeed we have found that setting \alpha=1/(2\sup s^{\prime}), i.e., \tau_{jjx}=-\alpha=-1/2 (76) (for tanh)",
     )  # fmt: skip
@@ -230,7 +234,7 @@ def spread_of_rates() -> Iterator[Entry]:
     solved = -sqrt(alpha * (alpha - mu))
     yield Entry(
         PAPER, "eq. 77", "beta = -sqrt(alpha (alpha - mu)) gives mu = alpha s'(s^-1(beta/alpha)) for tanh.",
-        (Equal(alpha * (1 - (solved / alpha) ** 2), mu), Equal(diff(tanh(v), v), (1 - level**2).subs(level, tanh(v)))),
+        (Equal(alpha * (1 - (solved / alpha) ** 2), mu), Equal(Derivative(tanh(v), v), (1 - level**2).subs(level, tanh(v)))),
         ("0 < mu <= alpha",), Mutation("alpha (alpha - mu) read as alpha - mu",
          Equal(alpha * (1 - (-sqrt(alpha - mu) / alpha) ** 2), mu)),
         remark="the positive root does as well",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, log
+from sympy import Derivative, Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, exp, log
 from sympy import symbols as letters
 
 from derivations.claim import Correction, Entry, Mutation
@@ -51,7 +51,9 @@ def penalized_steps() -> Iterator[Entry]:
     gain = (g.T * d)[0] + (d.T * K * d)[0] / 2
     cost = (d.T * d)[0] / (2 * eta)
     best = eta * g
-    slopes = ImmutableDenseMatrix([diff(gain - cost, u) for u in d]).subs(dict(zip(d, best, strict=True)), simultaneous=True)
+    slopes = ImmutableDenseMatrix([Derivative(gain - cost, u) for u in d]).subs(
+        dict(zip(d, best, strict=True)), simultaneous=True
+    )
     yield Entry(
         PAPER, "eq. 36", "The update theta + eta f' makes the penalized gain stationary, but for terms of order eta.",
         (Equal(slopes, eta * K * g),), ("f is smooth",), Mutation("1/(2 eta) read as 1/eta", Equal(slopes - g, eta * K * g)),
@@ -70,13 +72,13 @@ def penalized_steps() -> Iterator[Entry]:
     )  # fmt: skip
     metric = (d.T * M * d)[0] / (2 * eta)
     step = eta * M.inv() * g
-    rest = ImmutableDenseMatrix([diff((g.T * d)[0] - metric, u) for u in d]).subs(
+    rest = ImmutableDenseMatrix([Derivative((g.T * d)[0] - metric, u) for u in d]).subs(
         dict(zip(d, step, strict=True)), simultaneous=True
     )
     yield Entry(
         PAPER, "eq. 38", "With the cost (theta - theta')^T M (theta - theta')/(2 eta) the update is eta M^-1 f'.",
         (Equal(rest, column(0, 0)),), ("M is symmetric and invertible",),
-        Mutation("M^-1 read as M", Equal(ImmutableDenseMatrix([diff((g.T * d)[0] - metric, u) for u in d])
+        Mutation("M^-1 read as M", Equal(ImmutableDenseMatrix([Derivative((g.T * d)[0] - metric, u) for u in d])
                  .subs(dict(zip(d, eta * M * g, strict=True)), simultaneous=True), column(0, 0))),
         sizes="2 parameters",
         quote=r"The associated gradient update will then be "
@@ -97,12 +99,12 @@ def coordinates() -> Iterator[Entry]:
     )  # fmt: skip
     f, x = Function("f", real=True), Symbol("phi", real=True)
     m, change = Symbol("m", positive=True), Function("A", real=True)
-    inner = diff(f(change(x)), x).doit()
+    inner, speed = Derivative(f(change(x)), x), Derivative(change(x), x)
     yield Entry(
         PAPER, "eq. 40",
         "The direction M^-1 f' is the same in every coordinate: for theta = A(phi) it is A'(phi) times that of phi.",
-        (Equal(diff(change(x), x) * (inner / (m * diff(change(x), x) ** 2)), inner / diff(change(x), x) / m),), ("A' is not 0",),
-        Mutation("M' = A' M", Equal(diff(change(x), x) * (inner / (m * diff(change(x), x))), inner / diff(change(x), x) / m)),
+        (Equal(speed * (inner / (m * speed**2)), Derivative(f(change(x)), change(x)) / m),), ("A' is not 0",),
+        Mutation("M' = A' M", Equal(speed * (inner / (m * speed)), Derivative(f(change(x)), change(x)) / m)),
         remark="any smooth A; two with linear A in eq. 15",
         sizes="1 parameter",
         quote=r"The gradient ascent update defined by such a metric is thus \theta^{\prime}=\theta+\eta "
@@ -147,9 +149,10 @@ def divergences() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 43",
         "In terms of pi_t it is the sum of KL(pi_t | pi'_t), which is 0 for equal distributions and stationary there.",
-        (Equal(kl(p, q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q).subs(q, p), S.Zero), Equal(diff(kl(p, q), q, 2).subs(q,
+        (Equal(kl(p, q).subs(q, p), S.Zero), Equal(Derivative(kl(p, q), q).subs(q, p), S.Zero),
+         Equal(Derivative(kl(p, q), q, 2).subs(q,
          p), 1 / p + 1 / (1 - p))),
-        mutation=Mutation("1/p + 1/(1-p) read as 1/p", Equal(diff(kl(p, q), q, 2).subs(q, p), 1 / p)),
+        mutation=Mutation("1/p + 1/(1-p) read as 1/p", Equal(Derivative(kl(p, q), q, 2).subs(q, p), 1 / p)),
         sizes="2 symbols",
         quote=r"\displaystyle=\sum_{t}\mathrm{KL}\!\left(\pi_{t}\,|\hskip-0.645pt|\,\pi^{",
     )  # fmt: skip
@@ -183,16 +186,18 @@ def of_probabilities() -> Iterator[Entry]:
 
 def of_exponents() -> Iterator[Entry]:
     """Eqs. (46) and (47)."""
+    shared = Symbol("log Z", real=True)
     yield Entry(
         PAPER, "eq. 46", "The softmax is of exponential form: log pi(x) is E_x minus a term that all symbols share.",
-        (Equal(log_pi(E, 0) - log_pi(E, 1), E[0] - E[1]), Equal(diff(log_pi(E, 0) - E[0], E[1]), diff(log_pi(E, 1) - E[1],
-         E[1]))),
+        (Equal(log_pi(E, 0) - log_pi(E, 1), E[0] - E[1]), Equal(log_pi(E, 0), E[0] - shared,
+         {shared: log(sum(exp(e) for e in E))}),
+         Equal(exp(log_pi(E, 0)) / exp(log_pi(E, 1)), exp(E[0] - E[1]))),
         mutation=Mutation("E_x read as 2 E_x", Equal(log_pi(E, 0) - log_pi(E, 1), 2 * (E[0] - E[1]))),
         sizes="3 symbols",
         quote=r"In the networks we consider, at each step the distribution \pi_{t} for the next "
               r"symbol is given by a softmax output",
     )  # fmt: skip
-    change = [sum(diff(log_pi(E, y), E[k]) * changes[k] for k in range(3)) for y in range(3)]
+    change = [sum(Derivative(log_pi(E, y), E[k]) * changes[k] for k in range(3)) for y in range(3)]
     squared = sum(pi[y] * change[y] ** 2 for y in range(3))
     mean = sum(pi[y] * changes[y] for y in range(3))
     printed = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
@@ -202,7 +207,7 @@ def of_exponents() -> Iterator[Entry]:
         sizes="3 symbols",
         quote="by standard arguments for exponential families, found to be",
     )  # fmt: skip
-    curvature = [Matrix(3, 3, lambda i, k, y=y: -diff(log_pi(E, y), E[i], E[k])).as_immutable() for y in range(3)]
+    curvature = [Matrix(3, 3, lambda i, k, y=y: -Derivative(log_pi(E, y), E[i], E[k])).as_immutable() for y in range(3)]
     expected = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
     yield Entry(
         PAPER, "eq. 47, Hessian", "It is also the Hessian of -log pi(y'') in E, the same for every y''.",
@@ -221,7 +226,7 @@ def of_writing_weights() -> Iterator[Entry]:
     q = probabilities(scores(activities, w))
     dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
     moved = [sum(activities[i] * dw[i, y] for i in range(3)) for y in range(2)]
-    exact = sum(q[y] * sum(diff(gain[y], w[i, k]) * dw[i, k] for i in range(3) for k in range(2)) ** 2 for y in range(2))
+    exact = sum(q[y] * sum(Derivative(gain[y], w[i, k]) * dw[i, k] for i in range(3) for k in range(2)) ** 2 for y in range(2))
     yield Entry(
         PAPER, "eq. 48", "A change of the writing weights changes E_y by sum_i a_i dw_iy, and pi accordingly.",
         (Equal(exact, sum(q[y] * moved[y] ** 2 for y in range(2)) - sum(q[y] * moved[y] for y in range(2)) ** 2),),
@@ -246,7 +251,7 @@ def of_writing_weights() -> Iterator[Entry]:
         remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
         quote=r"\pi_{t}(y^{\prime})(\mathbbm{1% }_{y^{\prime}=y^{\prime\prime}}-\pi_{t}(y^{\prime\prime}))a^{t}_{i}a^{t}_{i^{",
     )  # fmt: skip
-    hessian = Matrix(2, 2, lambda y, k: -diff(gain[0], w[1, y], w[2, k])).as_immutable()
+    hessian = Matrix(2, 2, lambda y, k: -Derivative(gain[0], w[1, y], w[2, k])).as_immutable()
 
     def information(entry: Expr) -> ImmutableDenseMatrix:
         return Matrix(2, 2, lambda y, k: entry(y, k) * activities[1] * activities[2]).as_immutable()

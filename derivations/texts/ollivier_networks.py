@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from sympy import Eq, Expr, Function, ImmutableDenseMatrix, S, Symbol, diff, exp, log, oo, tanh
+from sympy import Derivative, Eq, Expr, Function, ImmutableDenseMatrix, S, Symbol, exp, log, oo, tanh
 
-from derivations.argument.taylor import euler_step
+from derivations.argument.taylor import steps_to
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
@@ -62,7 +62,7 @@ def likelihood() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 1",
         "The gradient step theta + eta f' is the maximum of f(theta') - |theta - theta'|^2/(2 eta) up to O(eta^2).",
-        (Equal(diff(penalized, near).subs(near, best), S.Zero), Expands(best, eta, theta + eta * g, 2)),
+        (Equal(Derivative(penalized, near).subs(near, best), S.Zero), Expands(best, eta, theta + eta * g, 2)),
         ("eta is small", "f is smooth"), Mutation("1/(2 eta) read as 1/eta", Expands(theta + eta * g / (2 - eta * k), eta,
          theta + eta * g, 2)),
         remark="for f with slope g and curvature k at theta; the error is eta^2 k g",
@@ -72,8 +72,9 @@ def likelihood() -> Iterator[Entry]:
     p = Function("P", positive=True)(theta)
     yield Entry(
         PAPER, "eq. 2", "The probability of the sequence and its logarithm are largest at the same parameter.",
-        (Equal(diff(log(p), theta), diff(p, theta) / p),), mutation=Mutation("log P read as 1/P", Equal(diff(1 / p, theta),
-         diff(p, theta) / p)),
+        (Equal(Derivative(log(p), theta), Derivative(p, theta) / p),), mutation=Mutation("log P read as 1/P",
+         Equal(Derivative(1 / p, theta),
+         Derivative(p, theta) / p)),
         remark="log P rises where P does, since P > 0",
         quote=r"the goal of learning is to find the value of \theta that maximizes "
               r"the probability of the training sequence (x_{t})",
@@ -147,11 +148,13 @@ def recurrent_and_gated() -> Iterator[Entry]:
     tau = ImmutableDenseMatrix(3, 2, lambda i, j: Symbol(f"tau_{{{i}{j + 1}}}", real=True))
     rho = [Symbol(f"rho_{k}", real=True) for k in (1, 2)]
     values = [rho[j] + sum(activities[i] * tau[i, j] for i in range(3)) for j in range(2)]
-    moved = {rho[0]: rho[0] + tau[0, 0], rho[1]: rho[1] + tau[0, 1], tau[0, 0]: 0, tau[0, 1]: 0}
+    added = [Symbol(f"rho'_{k}", real=True) for k in (1, 2)]
+    others = [added[j] + sum(activities[i] * tau[i, j] for i in (1, 2)) for j in range(2)]
+    moved = {added[j]: rho[j] + tau[0, j] for j in range(2)}
     yield Entry(
         PAPER, "eq. 8",
         "V_j = rho_jx + sum_i tau_ij a_i: the bias tau_0j is redundant, adding it to all rho_jx has the same effect.",
-        (Equal(column(*(k.subs(moved, simultaneous=True) for k in values)), column(*values)),),
+        (Equal(column(*others), column(*values), moved),),
         mutation=Mutation("not added", Equal(values[0].subs(tau[0, 0], 0), values[0])),
         remark="footnote 3",
         sizes="2 units beside unit 0",
@@ -209,8 +212,8 @@ def leaky_networks() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 13", "V_j <- V_j + sum_i tau_ijx a_i is the obvious discretization of (12): its unit Euler step.",
-        (Equal(euler_step(field), column(*states) + column(*drive)),),
-        mutation=Mutation("without the + V_j", Equal(euler_step(field), column(*drive))),
+        (Equal(**steps_to(field, column(*states) + column(*drive))),),
+        mutation=Mutation("without the + V_j", Equal(**steps_to(field, drive))),
         sizes="2 units beside unit 0",
         quote="Gated leaky neural networks are obtained by the obvious time discretization of this evolution equation",
     )  # fmt: skip

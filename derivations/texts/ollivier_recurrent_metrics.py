@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff
+from sympy import Derivative, Expr, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol
 from sympy import symbols as letters
 
 from derivations.claim import Correction, Entry, Mutation
@@ -49,7 +49,7 @@ def sums_over_time() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 52",
         "Its step is the time-independent update that is nearest to the separate updates, in the sum of the norms.",
-        (Equal(ImmutableDenseMatrix([diff(spread, u) for u in d]).subs(dict(zip(d, joint, strict=True)), simultaneous=True),
+        (Equal(ImmutableDenseMatrix([Derivative(spread, u) for u in d]).subs(dict(zip(d, joint, strict=True)), simultaneous=True),
          column(0, 0)),),
         ("M_t is invertible at each t",),
         Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)),
@@ -76,8 +76,8 @@ def recurrent_outer_products() -> Iterator[Entry]:
     active = [S.One, s(V[0]), s(V[1])]
     L = Function("L", real=True)
     v1, v2 = letters("v_1 v_2", real=True)
-    composed = diff(L(later[0], later[1]), tau[1, 0]).doit()
-    slope = diff(L(v1, v2), v1).subs({v1: later[0], v2: later[1]}).doit()
+    composed = Derivative(L(later[0], later[1]), tau[1, 0])
+    slope = Derivative(L(v1, v2), v1).subs({v1: later[0], v2: later[1]}).doit()
     yield Entry(
         PAPER, "eq. 54", "The derivative in a dummy parameter of unit i at time t is B_i(t) dV_i(t)/dtheta.",
         (Equal(composed, slope * active[1]),), mutation=Mutation("of the other unit's V", Equal(composed, slope * active[2])),
@@ -87,13 +87,13 @@ def recurrent_outer_products() -> Iterator[Entry]:
               "time t to compute the activity V^{t}_{i}",
     )  # fmt: skip
     objective = B[0] * later[0] + B[1] * later[1]
-    outer = Matrix(3, 3, lambda i, k: diff(objective, tau[i, 0]) * diff(objective, tau[k, 0])).as_immutable()
+    outer = Matrix(3, 3, lambda i, k: Derivative(objective, tau[i, 0]) * Derivative(objective, tau[k, 0])).as_immutable()
     yield Entry(
         PAPER, "eq. 55", "So the metric at unit i is sum_t B_i^2 (dV_i/dtheta_k)(dV_i/dtheta_k').",
-        (Equal(outer, Matrix(3, 3, lambda i, k: B[0] ** 2 * diff(later[0], tau[i, 0]) * diff(later[0], tau[k,
+        (Equal(outer, Matrix(3, 3, lambda i, k: B[0] ** 2 * Derivative(later[0], tau[i, 0]) * Derivative(later[0], tau[k,
          0])).as_immutable()),),
-        mutation=Mutation("B_i^2 read as B_i", Equal(outer[1, 2], B[0] * diff(later[0], tau[1, 0]) * diff(later[0], tau[2,
-        0]))),
+        mutation=Mutation("B_i^2 read as B_i", Equal(
+            outer[1, 2], B[0] * Derivative(later[0], tau[1, 0]) * Derivative(later[0], tau[2, 0]))),
         sizes="2 units beside unit 0, 1 step",
         quote=r"the RUOP metric for the incoming parameters \theta_{i} at unit i is given for each i by the matrix",
     )  # fmt: skip
@@ -126,7 +126,7 @@ def best_fits() -> Iterator[Entry]:
         [[a1**2 * c1 + a2**2 * c2, a1 * b1 * c1 + a2 * b2 * c2], [a1 * b1 * c1 + a2 * b2 * c2, b1**2 * c1 + b2**2 * c2]]
     )
     right = ImmutableDenseMatrix([a1 * y1 + a2 * y2, b1 * y1 + b2 * y2])
-    normal = ImmutableDenseMatrix([diff(residual, x1), diff(residual, x2)])
+    normal = ImmutableDenseMatrix([Derivative(residual, x1), Derivative(residual, x2)])
     yield Entry(
         PAPER, "sec. 3.4, best fit",
         "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by the a.",
@@ -155,10 +155,10 @@ active = ImmutableDenseMatrix([1, s(V[0]), s(V[1])])
 
 
 def coefficient(e: Expr, order: int) -> Expr:
-    return diff(e, eps, order).subs(eps, 0).doit() / order
+    return Subs(Derivative(e, eps, order), eps, 0) / order
 
 
-slopes, mi = [diff(s(k), k) for k in V], Symbol("m", positive=True)
+slopes, mi = [Derivative(s(k), k) for k in V], Symbol("m", positive=True)
 
 
 def in_activities() -> Iterator[Entry]:
@@ -168,7 +168,7 @@ def in_activities() -> Iterator[Entry]:
     p = probabilities(scores(a, w))
     gain = [log_pi(scores(a, w), y) for y in range(2)]
     spread = sum(p[y] * w[1, y] ** 2 for y in range(2)) - sum(p[y] * w[1, y] for y in range(2)) ** 2
-    natural = sum(p[y] * (diff(gain[y], a[1]) * da) ** 2 for y in range(2))
+    natural = sum(p[y] * (Derivative(gain[y], a[1]) * da) ** 2 for y in range(2))
     translated = {w[1, y]: w[1, y] + Symbol("z", real=True) for y in range(2)}
     follow = [Function(f"F_{j}", real=True) for j in (1, 2)]
 
@@ -178,7 +178,7 @@ def in_activities() -> Iterator[Entry]:
         divergence = 2 * sum(p[y] * (gain[y] - there[y]) for y in range(2))
         return divergence + sum(m[j] * (follow[j](a[1] + eps * da) - follow[j](a[1])) ** power for j in range(2))
 
-    slope_later = [diff(f(a[1]), a[1]) for f in follow]
+    slope_later = [Derivative(f(a[1]), a[1]) for f in follow]
     modulus = spread + sum(slope_later[j] ** 2 * m[j] for j in range(2))
     yield Entry(
         PAPER, "eq. 58",
@@ -211,7 +211,7 @@ def in_activities() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 61", "m_i(t) is var_pi(w_i) plus the sum over j of (da_j(t+1)/da_i(t))^2 m_j(t+1).",
         (Equal(coefficient(changes_of(2), 2), modulus * da**2),),
-        mutation=Mutation("the square left out", Equal(coefficient(changes_of(2), 2),
+        mutation=Mutation("the square left out", Equal(coefficient(changes_of(2), 2).doit(),
                                                        (spread + sum(slope_later[j] * m[j] for j in range(2))) * da**2)),
         remark="from (58), with 2 KL expanded; any dependence F_j of the later activities on a_1",
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
@@ -227,7 +227,7 @@ def in_voltages() -> Iterator[Entry]:
     in_v = coefficient(mi * (s(V[0] + eps * dV) - s(V[0])) ** 2, 2)
     yield Entry(
         PAPER, "eq. 62", "With V in place of a the modulus is m s'(V)^2.",
-        (Equal(in_v, mi * slopes[0] ** 2 * dV**2),), mutation=Mutation("m s'(V)", Equal(in_v, mi * slopes[0] * dV**2)),
+        (Equal(in_v, mi * slopes[0] ** 2 * dV**2),), mutation=Mutation("m s'(V)", Equal(in_v.doit(), mi * slopes[0] * dV**2)),
         remark="m (da)^2 for the change of a = s(V) that dV makes, to second order; any s",
         quote=r"and their variations are related by \hskip 0.5pt\delta\hskip-0.5pta_{i}^{t}=s^{\prime}(V_{i}^{t})",
     )  # fmt: skip
@@ -240,7 +240,7 @@ def in_voltages() -> Iterator[Entry]:
         remark="shown for i = 1, t = 2; a slip of the pen",
         quote=r"\tilde{m}_{i}^{t}\mathrel{\mathop{:}}=m^{i}_{t}\,s^{\prime}(V_{i}^{t})^{2} (62)",
     )  # fmt: skip
-    moved = [diff(k, V[0]) for k in later]
+    moved = [Derivative(k, V[0]) for k in later]
     da_later = [moved[j] * Symbol(f"s'_{j + 1}", real=True) / slopes[0] for j in range(2)]
     tilde = [Symbol(f"n_{k}", positive=True) for k in (1, 2)]
     through = slopes[0] ** 2 * (
@@ -267,20 +267,20 @@ def in_voltages() -> Iterator[Entry]:
 def of_parameters() -> Iterator[Entry]:
     """Eqs. (65) to (68): of the weights into a unit."""
     d3 = [Symbol(f"x_{k}", real=True) for k in range(3)]
-    change = sum(diff(later[0], tau[k, 0]) * d3[k] for k in range(3))
+    change = sum(Derivative(later[0], tau[k, 0]) * d3[k] for k in range(3))
     arrived = Symbol("V", real=True)
     shifted = later[0].subs({tau[k, 0]: tau[k, 0] + eps * d3[k] for k in range(3)}, simultaneous=True)
     in_a = coefficient(mi * (s(arrived + eps * change) - s(arrived)) ** 2, 2)
     yield Entry(
         PAPER, "eq. 65", "The norm of a change of the dummy parameter is m~ (dV/dtheta . dtheta)^2, the same in V and in a.",
-        (Equal(shifted, later[0] + eps * change), Equal(in_a, mi * diff(s(arrived), arrived) ** 2 * change**2)),
+        (Equal(shifted, later[0] + eps * change), Equal(in_a, mi * Derivative(s(arrived), arrived) ** 2 * change**2)),
         mutation=Mutation("m~ = m", Equal(in_a, mi * change**2)),
         remark="m (da)^2 for the change of a_i that the change of its weights makes, to second order, is m s'^2 (dV)^2",
         sizes="2 units beside unit 0",
         quote=r"where, as in the case of the RUOP metric above, the derivative \frac{\partial V^{t}_{i}}{\partial\theta^{t}_{i}} "
               r"can be obtained from the evolution equation",
     )  # fmt: skip
-    matrix = Matrix(3, 3, lambda i, k: diff(mi * change**2, d3[i], d3[k]) / 2).as_immutable()
+    matrix = Matrix(3, 3, lambda i, k: Derivative(mi * change**2, d3[i], d3[k]) / 2).as_immutable()
     yield Entry(
         PAPER, "eq. 66", "In components it is m~ (dV/dtheta_k)(dV/dtheta_k').",
         (Equal(matrix, Matrix(3, 3, lambda i, k: mi * active[i] * active[k]).as_immutable()),),
@@ -290,8 +290,8 @@ def of_parameters() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 67", "Summed over time it is the RBPM of unit i; the parameters of another unit have no part in it.",
-        (Equal(matrix[0, 1], mi * active[0] * active[1]), Equal(diff(later[0], tau[1, 1]), S.Zero)),
-        mutation=Mutation("of unit 2", Equal(diff(later[1], tau[1, 1]), S.Zero)),
+        (Equal(matrix[0, 1], mi * active[0] * active[1]), Equal(Derivative(later[0], tau[1, 1]), S.Zero)),
+        mutation=Mutation("of unit 2", Equal(Derivative(later[1], tau[1, 1]), S.Zero)),
         sizes="2 units beside unit 0, 1 step",
         quote=r"So in the end the recurrent backpropagated metric for the incoming parameter \theta_{i} to "
               r"unit i is given by the matrix",
@@ -305,9 +305,9 @@ def of_parameters() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         PAPER, "sec. 3.5, index", "For the incoming parameters of unit i, dV_j(t)/dtau_jiy = 1[x_{t-1} = y] a_j(t-1).",
-        (Equal(diff(later[1], tau[2, 0]), active[2]),),
-        correction=Correction("It is dV_i(t)/dtau_jiy: the weight from j to i moves V_i, not V_j.", (Equal(diff(later[0],
-        tau[2, 0]), active[2]), Equal(diff(later[1], tau[2, 0]), S.Zero))),
+        (Equal(Derivative(later[1], tau[2, 0]), active[2]),),
+        correction=Correction("It is dV_i(t)/dtau_jiy: the weight from j to i moves V_i, not V_j.", (Equal(Derivative(later[0],
+        tau[2, 0]), active[2]), Equal(Derivative(later[1], tau[2, 0]), S.Zero))),
         remark="i = 1, j = 2; section 3.4 prints it with V_i",
         quote=r"\frac{\partial V^{t}_{j}}{\partial\tau^{t}_{jiy}}=\mathbbm{1}_{x_{t-1}=y}a^{t-% 1}_{j}",
     )  # fmt: skip

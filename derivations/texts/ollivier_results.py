@@ -16,6 +16,7 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Rounds
+from derivations.prover.symbols import product_of, together
 from derivations.texts.ollivier_experiments import PAPER, log2
 
 __all__ = ["entries"]
@@ -338,8 +339,8 @@ def passes() -> Iterator[Entry]:
     yield Entry(
         PAPER, "intro., failure rate",
         "A failure rate of 75 % within 50 million examples is the success rate of 25 % of section 4.",
-        (Equal(S(50000) * 1000, S(50) * 10**6), Equal(S(75) + 25, S(100))),
-        mutation=Mutation("50,000 minibatches read as 5,000", Equal(S(5000) * 1000, S(50) * 10**6)),
+        (Equal(product_of(50000, 1000), S(50) * 10**6), Equal(together(75, 25), S(100))),
+        mutation=Mutation("50,000 minibatches read as 5,000", Equal(product_of(5000, 1000), S(50) * 10**6)),
         remark="50,000 minibatches of 1,000 instances",
         quote="using at most 50,000 minibatches of 1,000 instances each",
     )  # fmt: skip

@@ -257,7 +257,7 @@ def averages() -> Iterator[Entry]:
         PAPER, "sec. 2, order of the updates",
         "It is important to start with the writing weights, otherwise the metric at startup may be singular: with w_iy = 0 for "
         "all units both metrics on the transition weights are 0.",
-        (Equal(Matrix([each.subs(silent) for each in B_start.values()]), zeros(len(B_start), 1)),
+        (Equal(Matrix([*B_start.values()]), zeros(len(B_start), 1), silent),
          Equal(Matrix([*m_start.values()]), zeros(len(m_start), 1))),
         mutation=Mutation("w_1a not 0", Equal(Matrix([each.subs({k: v for k, v in silent.items() if k != weight(1,
             0)}) for each in B_start.values()]),

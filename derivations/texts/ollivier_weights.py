@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Expr, Function, ImmutableDenseMatrix, Matrix, S, Symbol, diff, eye
+from sympy import Derivative, Expr, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, eye
 
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
@@ -44,17 +44,17 @@ def writing_gradient() -> Iterator[Entry]:
     gain = [log_pi(energies, y) for y in range(2)]
     yield Entry(
         PAPER, "eq. 16", "The gradient of sum_t chi_t log pi_t(x_t) counts predicted symbols only.",
-        (Equal(diff(chi * gain[0], w[1, 0]).subs(chi, 0), S.Zero), Equal(diff(chi * gain[0], w[1, 0]).subs(chi, 1),
-         diff(gain[0], w[1, 0]))),
-        mutation=Mutation("chi = 0 read as chi = 1", Equal(diff(chi * gain[0], w[1, 0]).subs(chi, 1), S.Zero)),
+        (Equal(Derivative(chi * gain[0], w[1, 0]), S.Zero, {chi: S.Zero}),
+         Equal(Derivative(chi * gain[0], w[1, 0]), Derivative(gain[0], w[1, 0]), {chi: S.One})),
+        mutation=Mutation("chi = 0 read as chi = 1", Equal(Derivative(chi * gain[0], w[1, 0]), S.Zero, {chi: S.One})),
         sizes="2 units beside unit 0, 2 symbols, 1 step",
         quote=r"\operatorname*{arg\,max}_{w,\tau,V^{0}}\sum_{t}\chi_{t}\log\pi_{t}(x_{t}) (16)",
     )  # fmt: skip
     right = [[activities[i] * ((1 if y == 0 else 0) - pi[y]) for y in range(2)] for i in range(3)]
     yield Entry(
         PAPER, "eq. 17", "The derivative in w_iy is sum_t chi_t a_i (1[x_t = y] - pi_t(y)).",
-        (Equal(Matrix(3, 2, lambda i, y: diff(gain[0], w[i, y])).as_immutable(), Matrix(right).as_immutable()),),
-        mutation=Mutation("pi - 1[x_t = y]", Equal(diff(gain[0], w[1, 0]), -right[1][0])),
+        (Equal(Matrix(3, 2, lambda i, y: Derivative(gain[0], w[i, y])).as_immutable(), Matrix(right).as_immutable()),),
+        mutation=Mutation("pi - 1[x_t = y]", Equal(Derivative(gain[0], w[1, 0]), -right[1][0])),
         remark="x_t is the first symbol; sums over time add such terms",
         sizes="2 units beside unit 0, 2 symbols, 1 step",
         quote=r"W_{iy}=\sum_{t}\chi_{t}\,a_{i}^{t}\left(\mathbbm{1}_{x_{t}=y}-\pi_{t}(y)\right) (17)",
@@ -67,7 +67,7 @@ def writing_metric() -> Iterator[Entry]:
     energies = scores(activities, w)
     pi = probabilities(energies)
     gain = [log_pi(energies, y) for y in range(2)]
-    second = [[-diff(gain[0], w[i, 0], w[k, 0]) for k in range(3)] for i in range(3)]
+    second = [[-Derivative(gain[0], w[i, 0], w[k, 0]) for k in range(3)] for i in range(3)]
     spread = pi[0] * (1 - pi[0])
     yield Entry(
         PAPER, "eq. 18", "h_ii^y, but for the dampening, is the term sum_t a_i^2 pi(y)(1 - pi(y)) of the Hessian of -log pi.",
@@ -147,13 +147,15 @@ def backward_pass() -> Iterator[Entry]:
 
     def printed(i: int, of: Expr) -> Expr:
         expected = sum(pi[y] * w[i, y] for y in range(2))
-        return B[i - 1] + diff(s(V[i - 1]), V[i - 1]) * (of * (w[i, 0] - expected) + sum(tau[i, j] * B[j] for j in range(2)))
+        return B[i - 1] + Derivative(s(V[i - 1]), V[i - 1]) * (
+            of * (w[i, 0] - expected) + sum(tau[i, j] * B[j] for j in range(2))
+        )
 
     yield Entry(
         PAPER, "eq. 22", "B_i(t) = B_i(t+1) + s'(V_i)(chi (w_ix - sum_y pi(y) w_iy) + sum_j tau_ijx B_j(t+1)).",
-        (Equal(column(*(diff(whole, V[i - 1]) for i in (1, 2))), column(*(printed(i, chi) for i in (1, 2)))),),
-        mutation=Mutation("sum over j without j = i", Equal(diff(whole, V[0]), printed(1, chi) - diff(s(V[0]), V[0]) * tau[1,
-        0] * B[0])),
+        (Equal(column(*(Derivative(whole, V[i - 1]) for i in (1, 2))), column(*(printed(i, chi) for i in (1, 2)))),),
+        mutation=Mutation("sum over j without j = i", Equal(
+            Derivative(whole, V[0]), printed(1, chi) - Derivative(s(V[0]), V[0]) * tau[1, 0] * B[0])),
         remark="for any activation function s; with B(T) = 0 it gives all times by induction",
         sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote="This is the derivative of data log-likelihood with respect to V_{i}^{t}",
@@ -161,29 +163,31 @@ def backward_pass() -> Iterator[Entry]:
     slope = Symbol("s'", real=True)
     yield Entry(
         PAPER, "eq. 23", "The RUOP modulus is B^2: the outer product of the derivative in tau_ki, a_k B_i, is a_k a_l B_i^2.",
-        (Equal(diff(whole, tau[1, 0]) * diff(whole, tau[2, 0]), s(V[0]) * s(V[1]) * B[0] ** 2),),
-        mutation=Mutation("B^2 read as B", Equal(diff(whole, tau[1, 0]) * diff(whole, tau[2, 0]), s(V[0]) * s(V[1]) * B[0])),
+        (Equal(Derivative(whole, tau[1, 0]) * Derivative(whole, tau[2, 0]), s(V[0]) * s(V[1]) * B[0] ** 2),),
+        mutation=Mutation("B^2 read as B", Equal(
+            Derivative(whole, tau[1, 0]) * Derivative(whole, tau[2, 0]), s(V[0]) * s(V[1]) * B[0])),
         sizes="2 units beside unit 0",
         quote=r"\tilde{m}_{i}^{t}=(B^{t}_{i})^{2} (23)",
     )  # fmt: skip
     m = [Symbol(f"m_{k}", positive=True) for k in (1, 2)]
     spread = Symbol("var", positive=True)
-    jacobian = [diff(later[j], V[0]) for j in range(2)]
-    general = slope**2 * chi * spread + sum((jacobian[j].subs(diff(s(V[0]), V[0]), slope)) ** 2 * m[j] for j in range(2))
+    jacobian, steep = [Derivative(later[j], V[0]) for j in range(2)], {Derivative(s(V[0]), V[0]): slope}
+    general = slope**2 * chi * spread + sum(jacobian[j] ** 2 * m[j] for j in range(2))
     explicit = slope**2 * (chi * spread + tau[1, 1] ** 2 * m[1]) + (1 + tau[1, 0] * slope) ** 2 * m[0]
     yield Entry(
         PAPER, "eq. 24", "The RBPM modulus goes back by s'^2 (chi var(w) + sum_{j != i} tau_ij^2 m_j) + (1 + tau_ii s')^2 m_i.",
-        (Equal(general, explicit),), mutation=Mutation("1 + tau_ii s' read as tau_ii s'", Equal(general,
-         explicit - (1 + 2 * tau[1, 0] * slope) * m[0])),
+        (Equal(general, explicit, steep),),
+        mutation=Mutation("1 + tau_ii s' read as tau_ii s'", Equal(
+            general, explicit - (1 + 2 * tau[1, 0] * slope) * m[0], steep)),
         remark="from (63) and (64), with chi inside",
         sizes="2 units beside unit 0",
         quote="which, plugged into the above, yields the explicit equation (24) given in the algorithm description",
     )  # fmt: skip
     yield Entry(
         PAPER, "eq. 25", "The derivative in tau_ijx is sum_t 1[x_t = x] a_i(t) B_j(t+1).",
-        (Equal(Matrix(3, 2, lambda k, j: diff(whole, tau[k, j])).as_immutable(),
+        (Equal(Matrix(3, 2, lambda k, j: Derivative(whole, tau[k, j])).as_immutable(),
                Matrix(3, 2, lambda k, j: [1, s(V[0]), s(V[1])][k] * B[j]).as_immutable()),),
-        mutation=Mutation("a_j B_i", Equal(diff(whole, tau[1, 1]), s(V[1]) * B[0])),
+        mutation=Mutation("a_j B_i", Equal(Derivative(whole, tau[1, 1]), s(V[1]) * B[0])),
         sizes="2 units beside unit 0, 1 step",
         quote=r"this is the derivative of the log-likelihood with respect to \tau_{ijx}",
     )  # fmt: skip
@@ -238,8 +242,8 @@ def transition_metric() -> Iterator[Entry]:
     yield Entry(
         PAPER, "eq. 29",
         "The start V_j(0) moves as tau_0jy for a dummy symbol y read before all others: by (25) to (28), B_j(0)/(m_j(0) + eps).",
-        (Equal(gradient / (metric + eps), backed[0] / (moduli[0] + eps)), Equal(diff(L(V[0] + start), start), diff(L(V[0]), V[0])
-         .subs(V[0], V[0] + start).doit())),
+        (Equal(gradient / (metric + eps), backed[0] / (moduli[0] + eps)),
+         Equal(Derivative(L(V[0] + start), start), Subs(Derivative(L(V[0]), V[0]), V[0], V[0] + start))),
         mutation=Mutation("m_j(0) read as m_j(1)", Equal(gradient / (metric + eps), backed[0] / (moduli[1] + eps))),
         remark="the dummy is read at time -1 with a_0 = 1, and its weight added to V_j(0): the derivative in either is B_j(0)",
         sizes="4 symbols read",

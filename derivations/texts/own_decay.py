@@ -10,11 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import Eq, Expr, ImmutableDenseMatrix, Integral, Rational, S, Symbol, diag, diff, exp, eye, gamma, log, oo, tanh
+from sympy import (
+    Derivative,
+    Eq,
+    Expr,
+    ImmutableDenseMatrix,
+    Integral,
+    Rational,
+    S,
+    Symbol,
+    diag,
+    diff,
+    exp,
+    eye,
+    gamma,
+    log,
+    oo,
+    tanh,
+)
 
 from derivations.argument import power_decay
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
+from derivations.prover.identity import jacobian
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Solves, Tends
 
@@ -168,16 +186,16 @@ def memory() -> Iterator[Entry]:
     ):
         power = exponent + 2
         density = exp(-k * x**power)
-        current = -alpha * x ** (exponent + 1) * density - noise**2 / 2 * diff(density, x)
+        current = -alpha * x ** (exponent + 1) * density - noise**2 / 2 * Derivative(density, x)
         mean = Integral(x**exponent * density, (x, 0, oo)) / Integral(density, (x, 0, oo))
         yield Entry(
             OWN, f"result 8, white input, r = {exponent}",
             f"For white input the rate has a closed form with Gamma functions: r = {exponent}, density e^(-k |h|^{power}), k = "
             f"2 alpha/({power} sigma^2).",
-            (Equal(current.subs(k, 2 * alpha / (power * noise**2)), S.Zero),
+            (Equal(current, S.Zero, {k: 2 * alpha / (power * noise**2)}),
              Equal(mean.doit(), closed * k ** Rational(-exponent, power))),
             ("U = 0", "dh = -alpha |h|^r h dt + sigma dW"),
-            Mutation("k = alpha/((r+2) sigma^2)", Equal(current.subs(k, alpha / (power * noise**2)), S.Zero)),
+            Mutation("k = alpha/((r+2) sigma^2)", Equal(current, S.Zero, {k: alpha / (power * noise**2)})),
             remark="the stationary density has no current; the rate is alpha (r+1) E|h|^r, both halves of the line being alike",
         )  # fmt: skip
 
@@ -187,13 +205,14 @@ def origin() -> Iterator[Entry]:
     states = ImmutableDenseMatrix(symbols.state(2))
     W, leak = symbols.weights("W_h", 2, 2), Symbol("lambda", positive=True)
     field = alpha * ((W * states + symbols.biases("b", 2)).applyfunc(tanh) - states.applyfunc(lambda k: k**3))
-    still = dict.fromkeys(states, 0)
+    still = dict.fromkeys(states, S.Zero)
     D = diag(*(1 - tanh(k) ** 2 for k in symbols.biases("b", 2)))
-    jacobian = field.jacobian(states).subs(still)
+    linear = jacobian(field, states)
     yield Entry(
         OWN, "result 9, linearization", "Under power decay the field linearizes at the origin to alpha D W: there is no leak in "
         "it.",
-        (Equal(jacobian, alpha * D * W),), ("r > 0",), Mutation("alpha (D W - I)", Equal(jacobian, alpha * (D * W - eye(2)))),
+        (Equal(linear, alpha * D * W, still),), ("r > 0",),
+        Mutation("alpha (D W - I)", Equal(linear, alpha * (D * W - eye(2)), still)),
         sizes="2 units, r = 2",
     )  # fmt: skip
     lam, H = Symbol("lambda_W", positive=True), symbols.state(1)[0]
@@ -205,11 +224,11 @@ def origin() -> Iterator[Entry]:
         ("x = 0", "b = 0"), Mutation("negative real part", Tends(exp(-alpha * lam * q), q, oo, oo)),
          remark="along an eigenvector, a real eigenvalue; D = I at b = 0",
     )  # fmt: skip
-    cured = (field - leak * states).jacobian(states).subs(still)
+    cured = jacobian(field - leak * states, states)
     yield Entry(
         OWN, "result 9, leak", "A small linear leak lambda h cures it: it moves every eigenvalue of the linearization by "
         "-lambda.",
-        (Equal(cured, alpha * D * W - leak * eye(2)),), mutation=Mutation("by -lambda alpha", Equal(cured,
-         alpha * D * W - alpha * leak * eye(2))),
+        (Equal(cured, alpha * D * W - leak * eye(2), still),),
+        mutation=Mutation("by -lambda alpha", Equal(cured, alpha * D * W - alpha * leak * eye(2), still)),
         remark="small is: above alpha times the largest real part", sizes="2 units, r = 2",
     )  # fmt: skip

@@ -127,7 +127,8 @@ def frozen_step(name: str) -> Expr:
 
 def factors() -> Iterator[Entry]:
     """R(z), with l = L dt."""
-    R = Function("R")
+    rate, leak, length = Symbol("lambda", real=True), Symbol("L", positive=True), Symbol("dt", positive=True)
+    modes = {z: rate * length, l: leak * length}
     once, half, rest = phi(1, -l), exp(-l / 2), z + l
     second = 1 + z + z**2 / 2
     # The stages of ETD-RK4 on h = 1, each by its own exact leak.
@@ -153,10 +154,11 @@ def factors() -> Iterator[Entry]:
         "strang_splitting": (half * (half + rest * (half + rest / 2)), half * (half + rest)),
     }  # fmt: skip
     for name, (value, other) in found.items():
+        after = step_maps.MAPS[name](lambda u: rate * u, lambda _: leak, h, length).doit()
         yield Entry(
             OWN, f"step maps, R of {NAMES[name]}",
             f"Of h' = lambda h = (lambda + L) h - L h, with z = lambda dt and l = L dt, {NAMES[name]} multiplies h by R(z).",
-            (Equal(R(z), value, {R(z): stability_function(name, z, l)}),), (),
+            (Equal(after, value * h, modes),), (),
             Mutation(f"R(z) read as {_said(other)}", Equal(stability_function(name, z, l), other)),
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, product
 from math import isqrt
 
-from sympy import Expr, Rational, S, Symbol, diff, exp, tanh
+from sympy import Derivative, Expr, Rational, S, Symbol, exp, tanh
 
 from derivations.argument.gated import gate
 from derivations.argument.gru import total
@@ -68,8 +68,8 @@ def standing_still() -> Iterator[Entry]:
         falls = waits - (1 - step) * column(*(rate * h for rate, h in zip(gates_of(field), field.state, strict=True)))
         yield Entry(
             OWN, f"result 10, {name}", f"The {words} is exactly invariant to a clock that stops and goes.",
-            (Equal(waits.subs(step, 0), state), Equal(waits.subs(step, 1), cell)),
-            mutation=Mutation("the decay not gated", Equal(falls.subs(step, 0), state)),
+            (Equal(waits, state, {step: S.Zero}), Equal(waits, cell, {step: S.One})),
+            mutation=Mutation("the decay not gated", Equal(falls, state, {step: S.Zero})),
             remark="its gates are multiplied by the step, 0 or 1; a cell without gates has none to multiply, and does not wait",
             sizes="2 units, 1 input",
         )  # fmt: skip
@@ -86,7 +86,7 @@ def standing_still() -> Iterator[Entry]:
 
     yield Entry(
         OWN, "result 10, leaky", "The leaky cell with a fixed alpha is not: two steps on one sample forget more than one does.",
-        (Equal(diff(leaky(leaky(h)), h), (1 - a) ** 2), Fails(Equal(leaky(leaky(h)), leaky(h)))),
+        (Equal(Derivative(leaky(leaky(h)), h), (1 - a) ** 2), Fails(Equal(leaky(leaky(h)), leaky(h)))),
         mutation=Mutation("alpha = 0 while it waits", Fails(Equal(leaky(leaky(h)).subs(a, 0), leaky(h).subs(a, 0)))),
         remark="without recurrent weights already",
     )  # fmt: skip
@@ -108,8 +108,8 @@ def read_out_and_blanks() -> Iterator[Entry]:
     fixed = sigma(x) * tanh(c)
     yield Entry(
         OWN, "result 10, LSTM", "The LSTM is invariant only without the recurrent weights of its output gate.",
-        (Equal(cell.subs(step, 0), c), Fails(Equal(visible(visible(h)), visible(h))), Equal(visible(h).subs(u, 0), fixed),
-         Equal(visible(visible(h)).subs(u, 0), fixed)),
+        (Equal(cell, c, {step: S.Zero}), Fails(Equal(visible(visible(h)), visible(h))), Equal(visible(h), fixed, {u: S.Zero}),
+         Equal(visible(visible(h)), fixed, {u: S.Zero})),
         mutation=Mutation("with them", Equal(visible(visible(h)), visible(h))),
         remark="while the clock stands the input and c are the same; h = o tanh(c) is computed anew from the last h",
     )  # fmt: skip
@@ -127,12 +127,11 @@ def read_out_and_blanks() -> Iterator[Entry]:
     scaled = glnn.substitute(
         **{f"{letter}_{k}": rates[k - 1] * glnn.parameters[f"{letter}_{k}"] for k in names for letter in "Tt"}
     )
-    reading = [dict(zip(glnn.inputs, one, strict=True)) for one in ((1, 0), (0, 1))]
+    reading = [dict(zip(glnn.inputs, one, strict=True)) for one in ((S.One, S.Zero), (S.Zero, S.One))]
     yield Entry(
         OWN, "result 10, GLNN, rates",
         "GLNN is linear in its transition weights, so that its ODE absorbs rescaling and rates that depend on the symbol.",
-        (Closes(glnn, RESCALING), *(Equal(scaled.flow.subs(one), rates[k] * glnn.flow.subs(one)) for k,
-         one in enumerate(reading))),
+        (Closes(glnn, RESCALING), *(Equal(scaled.flow, rates[k] * glnn.flow, one) for k, one in enumerate(reading))),
         mutation=Mutation("the rate of the other symbol", Equal(scaled.flow.subs(reading[0]),
         rates[1] * glnn.flow.subs(reading[0]))), sizes="2 units, 2 symbols",
     )  # fmt: skip
