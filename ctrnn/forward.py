@@ -1,14 +1,16 @@
-"""Derivatives along a direction, in forward mode: `torch.func.jvp`, without what torch warns of itself when it first loads it."""
+"""Derivatives in forward mode: `torch.func.jvp`, without what torch warns of itself when it first loads it, and Jacobians."""
 
 from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-__all__ = ["jvp"]
+__all__ = ["jacobian_of", "jvp"]
 
 
 def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
@@ -16,6 +18,30 @@ def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings:
     if not torch.compiler.is_compiling():
         _load()
     return torch.func.jvp(f, primals, tangents, **settings)
+
+
+def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor, bandwidths: tuple[int, int] | None = None) -> Tensor:
+    """df_i/dh_k: (..., state) -> (..., state, state), or (..., state), the diagonal, where the bandwidths are (0, 0).
+
+    `bandwidths`, lower and upper, are how far below and above the diagonal there are entries. Columns further apart than that
+    share no row, and so one direction serves them all: lower + upper + 1 directions (Curtis, Powell and Reid 1974, On the
+    estimation of sparse Jacobian matrices, J. Inst. Maths Applics 13), one for each unit without them.
+    """
+    if bandwidths == (0, 0):
+        return jvp(f, (h,), (torch.ones_like(h),))[1]
+
+    def along(direction: Tensor) -> Tensor:
+        return jvp(f, (h,), (direction.expand_as(h),))[1]
+
+    one = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
+    if bandwidths is None:
+        return torch.func.vmap(along)(one).movedim(0, -1)
+    (lower, upper), units = bandwidths, torch.arange(h.shape[-1], device=h.device)
+    directions = min(lower + upper + 1, len(units))
+    shared = units % directions  # the direction that each column is in
+    sums = torch.func.vmap(along)(one.new_zeros(directions, len(units)).index_add(0, shared, one)).movedim(0, -1)
+    below = units[:, None] - units
+    return torch.where((below <= lower) & (-below <= upper), sums[..., shared], 0.0)
 
 
 @functools.cache

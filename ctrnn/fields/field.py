@@ -3,8 +3,8 @@ r"""A recurrent cell is a vector field: dh/dt = field(x, h).
     field(x, h) = field.flow(field.project(x), h)
 
 `project` is what can be computed for a whole input sequence at once, `flow` is the rest; `leak` is the L >= 0 in
-dh/dt = (something) - L h, and `forget` the solution of dh/dt = -L h. The state is one tensor, the visible units first:
-cat([h, rest], -1). Checks of what is passed with a field stand below it.
+dh/dt = (something) - L h, and `forget` the solution of dh/dt = -L h; `jacobian` is dF_i/dh_k, for implicit methods. The
+state is one tensor, the visible units first: cat([h, rest], -1). Checks of what is passed with a field stand below it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.parts import affine
+from ctrnn.forward import jacobian_of
 
 __all__ = [
     "VectorField",
@@ -33,7 +34,10 @@ __all__ = [
 
 
 class VectorField(nn.Module, ABC):
-    r"""The one interface of continuous-time cells; subclasses give `flow`, and may give `project`, `leak` and `forget`.
+    r"""The one interface of continuous-time cells; subclasses give `flow`, and may give the other methods.
+
+    A class whose units read only their neighbours says so by `bandwidths`, (lower, upper): dF_i/dh_k is 0 where i - k > lower
+    or k - i > upper; (0, 0) is diagonal, None full.
 
     Args:    input_size: features of x; hidden_size: visible units; state_size: all units, `hidden_size` if not given.
     Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
@@ -41,6 +45,8 @@ class VectorField(nn.Module, ABC):
              calls it, where it gives no derivative for each unit, or writes into what it is given.
     Source:  this project; the view is that of Tallec and Ollivier 2018, eq. (3).
     """
+
+    bandwidths: tuple[int, int] | None = None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -85,6 +91,14 @@ class VectorField(nn.Module, ABC):
         Here with all of L as it is at `at`; fields with a decay follow that in closed form.
         """
         return h * torch.exp(-dt * self.leak(projected, at))
+
+    def jacobian(self, projected: Tensor, h: Tensor) -> Tensor:
+        """dF_i/dh_k: (..., state, state), or its diagonal (..., state) where `bandwidths` are (0, 0).
+
+        Here by forward mode, with lower + upper + 1 directions, or one for each unit. One of your own must be exact, the
+        derivative of `flow`, and autograd must go through it where gradients are asked for; what uses it compares.
+        """
+        return jacobian_of(lambda u: self.flow(projected, u), h, self.bandwidths)
 
     def visible(self, state: Tensor) -> Tensor:
         """The units that outputs are read from: (..., state) -> (..., hidden)."""

@@ -135,7 +135,7 @@ class _SegmentSolve:
         if self.start is None:
             self.start = slope(self._time(tau), h)
             self.counts.call(1, len(h))
-        self.counts.call(method.cost(h.shape[-1], slope.steady), len(h))
+        self.counts.call(method.cost(slope, h.shape[-1]), len(h))
         return method.attempt(slope, self._time(tau), self._time(dt), h, self.start)
 
     def _time(self, value: np.ndarray) -> Tensor:

@@ -53,7 +53,7 @@ class EmbeddedMethod(ABC):
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         """One step from h at tau; `start` is dh/dt there."""
 
-    def cost(self, state: int, steady: bool) -> int:
+    def cost(self, slope: Slope, state: int) -> int:
         """Evaluations of the field in an attempt, a derivative along a vector counting as one."""
         return self.evaluations
 

@@ -8,12 +8,14 @@ L-stable and stiffly accurate: a unit that forgets fast ends a step of any lengt
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
-from ctrnn.forward import jvp
+from ctrnn.forward import jacobian_of, jvp
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, Slope, weighted
-from discretize.steps.jacobian import jacobian_of
 
 __all__ = ["Rodas5P"]
 
@@ -54,7 +56,8 @@ COUPLINGS: tuple[tuple[float, ...], ...] = (
 class Rodas5P(EmbeddedMethod):
     r"""Order 5 with an error estimate of order 4; its order does not sink on stiff problems with a moving equilibrium.
 
-    The Jacobian is the field's own, by forward-mode differentiation, in every step; gradients of a solve go through it.
+    The Jacobian is that of `VectorField.jacobian`, in every step; gradients of a solve go through it. A diagonal one is solved
+    elementwise, one with other bandwidths by the dense factorization.
 
     Source:  Steinebach 2023, Construction of Rosenbrock-Wanner method Rodas5P, BIT 63, 27; the form without products with
              J is that of Hairer and Wanner, Solving ODEs II, sec. IV.7.
@@ -66,9 +69,7 @@ class Rodas5P(EmbeddedMethod):
         step = dt.to(device=h.device, dtype=h.dtype)
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
-        unit = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
-        # A singular matrix gives what is not finite, and the step is tried again, shorter.
-        factors, pivots, _ = torch.linalg.lu_factor_ex(unit - GAMMA * step[..., None] * jacobian)
+        solve = _solver(GAMMA * step, jacobian)
         drift = None if slope.steady else step * time_derivative(slope, tau, dt, h)
         us: list[Tensor] = []
         at = h
@@ -78,27 +79,42 @@ class Rodas5P(EmbeddedMethod):
             if drift is not None and from_time:
                 value = torch.add(value, drift, alpha=from_time)
             right = step * value if not us else step * value + weighted(couplings, us)
-            us.append(torch.linalg.lu_solve(factors, pivots, GAMMA * right[..., None])[..., 0])
+            us.append(solve(GAMMA * right))
         return Attempt(at + us[-1], us[-1], None)
 
-    def cost(self, state: int, steady: bool) -> int:
-        return self.evaluations + state + (0 if steady else 1)
+    def cost(self, slope: Slope, state: int) -> int:
+        return self.evaluations + getattr(slope, "jacobian_cost", state) + (0 if slope.steady else 1)
+
+
+def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
+    """What solves (1 - step J) u = right: (..., state) -> (..., state); J (..., state, state), or (..., state), its diagonal."""
+    if jacobian.dim() == step.dim():
+        diagonal = 1 - step * jacobian
+        return lambda right: right / diagonal
+    unit = torch.eye(jacobian.shape[-1], dtype=jacobian.dtype, device=jacobian.device)
+    # A singular matrix gives what is not finite, and the step is tried again, shorter.
+    factors, pivots, _ = torch.linalg.lu_factor_ex(unit - step[..., None] * jacobian)
+    return lambda right: torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0]
 
 
 def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
+    known = getattr(slope, "jacobian", None)
     try:
-        return jacobian_of(lambda u: slope(tau, u), h)
+        return jacobian_of(lambda u: slope(tau, u), h) if known is None else known(tau, h)
     except (RuntimeError, NotImplementedError) as error:
         raise TypeError(
             "`rodas5p` differentiates the field's `flow` by torch.func, which cannot follow it here; write it with torch's "
-            "functions of h, without .item(), .numpy() and branches on values, or take an explicit method such as dopri5."
+            "functions of h, without .item(), .numpy() and branches on values, give the field a `jacobian` of its own, or take "
+            "an explicit method such as dopri5."
         ) from error
 
 
 def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
     """df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points inside the step."""
     if getattr(slope, "differentiable_in_time", False):
-        return jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
+        # What torch.func cannot follow, for which there is a Jacobian of its own, is taken as a bare function of time is.
+        with suppress(RuntimeError, NotImplementedError):
+            return jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
     width = 1e-4 * dt
     rise = 4 * (slope(tau + width, h) - slope(tau, h)) - (slope(tau + 2 * width, h) - slope(tau, h))
     # A sample that stands still (dt = 0) has no use for it.

@@ -19,6 +19,7 @@ from torch import Tensor
 from ctrnn import Driven, Path
 from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.segment_input import SegmentInput, select
+from discretize.steps.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
 
 __all__ = ["Chain", "Segment", "chain_of"]
 
@@ -41,7 +42,7 @@ class Chain:
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
-        self._edges = edges.unbind(0)
+        self._edges, self.jacobian_check = edges.unbind(0), JacobianCheck()
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -122,6 +123,19 @@ class Segment:
         t = self.start if self.steady else self.time(tau)
         flow = self.chain.field.flow(self.input_at(t), h)
         return flow if self.chain.speed is None else self.speed_at(t, h) * flow
+
+    def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
+        """That of dh/dt in h, as `VectorField.jacobian`."""
+        t = self.start if self.steady else self.time(tau)
+        found = checked_jacobian(self.chain.field, self.input_at(t), h, self.chain.jacobian_check)
+        if self.chain.speed is None:
+            return found
+        speed = self.speed_at(t, h)
+        return (speed if found.dim() == h.dim() else over_matrices(speed)) * found
+
+    @property
+    def jacobian_cost(self) -> int:
+        return jacobian_cost(self.chain.field)
 
     def of(self, rows: Tensor) -> Segment:
         return self.chain.segment(self.number, rows)

@@ -1,6 +1,6 @@
 r"""Newton's method for the equation of an implicit step, u = a + tau F(u), and the derivatives of its solution.
 
-    A (u' - u) = a + tau F(u) - u,    A = 1 - tau J(u),    J = dF/du by forward-mode differentiation
+    A (u' - u) = a + tau F(u) - u,    A = 1 - tau J(u),    J = dF/du
 
 Every sample is solved on its own: its correction is damped until the next one would be smaller, and its iteration ends when
 its own correction is down to rounding. Where that fails, u first follows
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.errors import StepError
-from discretize.steps.jacobian import jacobian, over_matrices
+from discretize.steps.jacobian import jacobian, jacobian_cost, over_matrices
 
 __all__ = ["solve_step"]
 
@@ -25,7 +25,7 @@ ROUNDINGS = 64.0  # residual of an iteration, relative to the state
 
 
 def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
-    r"""u = a + tau F(u) near `guess`, and its cost in evaluations, a Jacobian counting as one for each unit.
+    r"""u = a + tau F(u) near `guess`, and its cost in evaluations, a Jacobian counting as `jacobian_cost` says.
 
     First and second derivatives with respect to all that the equation reads are those of its solution.
 
@@ -59,7 +59,7 @@ class _Equation:
 
     def factors(self, u: Tensor, friction: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """A + friction, in its LU factors."""
-        self.cost += u.shape[-1]
+        self.cost += jacobian_cost(self.field)
         one = torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
         A = one - over_matrices(self.tau) * jacobian(self.field, self.projected, u)
         return torch.linalg.lu_factor_ex(A + friction * one)[:2]

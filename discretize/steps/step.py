@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
+from discretize.steps.jacobian import jacobian_cost
 
 __all__ = ["Step", "mode", "step_length"]
 
@@ -55,7 +56,7 @@ class Step(ABC):
 
     def cost(self, field: VectorField) -> int:
         """Evaluations of the field in a step, a derivative along a vector counting as one."""
-        return self.evaluations + self.tangents + self.jacobians * field.state_size
+        return self.evaluations + self.tangents + self.jacobians * jacobian_cost(field)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         r"""R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
