@@ -103,12 +103,13 @@ def test_wrong_equations_are_refuted_by_numbers_at_which_torch_itself_differs(wr
     verdict = verify(field, equations)
     assert verdict.verdict == "does not hold as printed"
     assert set(verdict.counterexample) <= set(numbers(field, torch.zeros(1), torch.zeros(2)))
+    parameters = symbolic(field).parameters
     # What the counterexample leaves out may be anything; nothing is left out of what differs.
     x, h = (torch.zeros(n) for n in (1, 2))
     with torch.no_grad():
         for name, parameter in [("x", x), ("h", h), *field.named_parameters()]:
             flat = parameter.reshape(-1)
-            letters = {"x": symbols.inputs(1), "h": symbols.state(2)}.get(name) or symbolic(field).parameters[name]
+            letters = {"x": symbols.inputs(1), "h": symbols.state(2)}.get(name) or parameters[name]
             for k, letter in enumerate(letters):
                 flat[k] = float(verdict.counterexample.get(letter, 0))
         computed = field(x, h)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import derivations
+from derivations.argument import core
 from derivations.book import chapters_of, decide_all, entries
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import as_data, from_data
@@ -30,6 +31,21 @@ CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapte
 
 # Seconds to write down, all others together take as long: every step's local error, and the tracing of torch's code.
 LONG_CHAPTERS = ("own_maps", "own_code")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_once():
+    """Chapters quote each other, and several start from one argument: each is built once for all tests here."""
+    texts = [(import_module(f"derivations.texts.{chapter}"), "entries") for _, chapter in CHAPTERS]
+    arguments = [(import_module(f"derivations.argument.{name}"), "identities") for name in core.CHAPTERS]
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (*texts, *arguments):
+            patch.setattr(module, name, once(getattr(module, name)))
+        yield
+
+
+def once(build):
+    return cache(lambda: list(build()))
 
 
 @pytest.fixture(scope="module", params=["short chapters", pytest.param("all chapters", marks=pytest.mark.slow)])
