@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from experiments import files
+from experiments.__main__ import main
 from experiments.data.recording import load
 from experiments.demo import figures
 from experiments.derive.page import page as ledger_page
@@ -220,9 +221,10 @@ def test_letters_that_a_terminal_lacks_are_written_by_their_numbers():
     assert (code, said) == (0, "")
 
 
-def test_a_name_that_is_not_text_is_refused_before_anything_is_done(tmp_path):
+def test_a_name_that_is_not_text_is_refused_before_anything_is_done(tmp_path, capsys):
     words = [b"study", b"run", b"unwarped", b"--scale", b"smoke", b"--out", bytes(tmp_path) + b"/caf\xe9"]
-    code, said = ctrnn(*words)
+    code = main([os.fsdecode(word) for word in words])  # as Python gives them to a program
+    said = capsys.readouterr().err
     assert (code, said.count("\n")) == (2, 1)
     assert r"caf\udce9' is not UTF-8 text" in said
     assert not list(tmp_path.iterdir())
