@@ -126,6 +126,8 @@ SAME = {
         ("intro, accuracy", "sec. VI-D, around r = 2", "one row of table II is against both"),
         ("sec. 3.5, RNNs, independence", "sec. 4, RNNs, orthogonality", "section 4 repeats it"),
         ("step maps, gate of exponential Euler", "step maps, gate of the exponential Rosenbrock step", "one gate of two steps"),
+        ("step maps, gate of exponential Euler", "step maps, gate of ETD2", "one gate of two steps"),
+        ("step maps, gate of ETD2", "step maps, gate of ETD-RK4", "one gate of two steps"),
         (
             "step maps, local error of exponential Euler",
             "step maps, local error of the frozen trapezoid",
