@@ -41,7 +41,7 @@ FALSE = [
 ]
 
 
-@pytest.mark.parametrize("statement", [*TRUE, *FALSE], ids=str)
+@pytest.mark.parametrize("statement", [*TRUE, *FALSE], ids=lambda statement: type(statement).__name__)
 def test_a_certificate_shows_its_statement_and_no_other(statement):
     steps = statement.decide().certificate
     assert concludes(statement.says(), steps) is (statement in TRUE)
