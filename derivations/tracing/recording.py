@@ -105,6 +105,9 @@ def source_line(node: Node) -> str:
 def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: Any) -> Any:
     """The module's answer with other tensors in place of its own, by their ids, wherever it keeps them."""
     # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
+    for parameter in module.parameters():
+        if id(parameter) in values:
+            values[id(parameter)]._is_param = True  # by which torch knows them, `get_parameter` too
     return copy.deepcopy(module, dict(values))(*arguments)
 
 
