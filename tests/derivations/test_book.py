@@ -122,6 +122,7 @@ SAME = {
             "a class that absorbs no rescaling absorbs no warp",
         ),
         ("linear rescaling, limits", "closure, leaky", AGAIN),
+        ("code, leaky", "code, leaky, |h|^0 h", "a power of 0 is the linear decay, and must be traced to it"),
         ("sec. 3.2, inverse of the full matrix", "remark 7", "the remark repeats it"),
         ("intro, accuracy", "sec. VI-D, around r = 2", "one row of table II is against both"),
         ("sec. 3.5, RNNs, independence", "sec. 4, RNNs, orthogonality", "section 4 repeats it"),

@@ -31,8 +31,15 @@ def solve(h0, path=ctrnn.HeldPath, **settings):
     return integrate(field, path(xs), h0, TS, rtol=1e-6, atol=1e-6, **settings), field
 
 
-@pytest.mark.parametrize("gradient", [None, Checkpointed(1e5)])
-@pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
+@pytest.mark.parametrize(
+    ("method", "gradient"),
+    [
+        ("dopri5", Checkpointed(1e5)),
+        ("rodas5p", None),
+        pytest.param("dopri5", None, marks=pytest.mark.slow),
+        pytest.param("rodas5p", Checkpointed(1e5), marks=pytest.mark.slow),
+    ],
+)
 def test_the_others_have_the_states_and_gradients_they_have_alone(method, gradient):
     h0, alone0 = H0.clone().requires_grad_(), H0[GOOD].clone().requires_grad_()
     solved, field = solve(h0, method=method, on_failure="keep", gradient=gradient)
