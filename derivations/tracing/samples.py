@@ -34,13 +34,13 @@ FIRST = ("logsumexp", "cumsum", "_softmax", "_log_softmax", "select", "slice", "
 ALONG = {
     **dict.fromkeys(("sum", "mean", "prod", "amax", "amin", "max", "min", "var"), (1, True)),
     **dict.fromkeys(FIRST, (1, False)),
-    **dict.fromkeys(("split_with_sizes", "split", "chunk", "slice_scatter", "select_scatter"), (2, False)),
+    **dict.fromkeys(("split_with_sizes", "split", "slice_scatter", "select_scatter"), (2, False)),
     **dict.fromkeys(("linalg_vector_norm", "roll"), (2, True)),
 }
 WHOLE = 2**63 - 1  # the end of a slice that has none
-PRODUCTS = {"mm", "bmm", "matmul", "addmm", "linear", "baddbmm", "mv", "dot"}
-MOVES = {"permute", "transpose", "t", "_to_copy", "to"}
-RESHAPES = {"view", "reshape", "_unsafe_view"}
+PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
+MOVES = {"permute", "transpose", "t", "_to_copy"}
+RESHAPES = {"view", "_unsafe_view"}
 # What may be given the size of the batch: it is a length there.
 SIZED = RESHAPES | {"expand", *MADE}
 
@@ -84,7 +84,6 @@ class _Samples:
         if name in RESHAPES:
             return any(self._left(other) != self._left(node) for other in batched)
         rules: dict[str, Callable[[Node], bool]] = {
-            "einsum": self._einsum_mixes,
             "index": self._picks_samples,
             "native_layer_norm": self._norm_mixes,
             "log_sigmoid_forward": lambda _: False,
@@ -132,23 +131,11 @@ class _Samples:
         factors = [a for a in node.args if isinstance(a, Node)]
         a, b = factors[1:3] if name in ("addmm", "baddbmm") else factors[:2]
         summed = len(_shape(b)) - (2 if len(_shape(b)) > 1 else 1)
-        if name == "linear":
-            return any(self._batch_axis(f) is not None for f in factors[1:]) or self._batch_axis(a) == len(_shape(a)) - 1
         return self._batch_axis(a) == len(_shape(a)) - 1 or self._batch_axis(b) == summed
 
     def _left(self, node: Node) -> int | None:
         axis = self._batch_axis(node)
         return None if axis is None else prod(_shape(node)[:axis])
-
-    def _einsum_mixes(self, node: Node) -> bool:
-        """The batch has a letter, one for all factors, and the result keeps it."""
-        equation, factors = str(node.args[0]).replace(" ", ""), node.args[1]
-        inputs, arrow, output = equation.partition("->")
-        if "." in inputs or not arrow:
-            return True
-        axes = zip(inputs.split(","), map(self._batch_axis, factors), strict=True)  # type: ignore[arg-type]
-        letters = {term[axis] for term, axis in axes if axis is not None}
-        return len(letters) > 1 or not letters <= set(output)
 
     def _picks_samples(self, node: Node) -> bool:
         """Unless an index leaves the batch axis whole, and picks along the others by numbers that are the same for all."""

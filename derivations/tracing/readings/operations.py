@@ -96,28 +96,6 @@ def _plus_product(c: Entries, a: Entries, b: Entries, *, beta: Any = 1, alpha: A
     return ELEMENTWISE["add"](scaled, c if beta == 1 else ELEMENTWISE["mul"](c, beta))
 
 
-def _linear(x: Entries, weight: Entries, bias: Entries | None = None) -> Entries:
-    product = _product(x, weight.T)
-    return product if bias is None else ELEMENTWISE["add"](product, bias)
-
-
-def _einsum(equation: str, factors: Iterable[Entries], **_: Any) -> Entries:
-    """Each factor with an axis for every letter, multiplied, and summed over the letters that the result has not."""
-    terms, _arrow, output = equation.replace(" ", "").partition("->")
-    letters = output + "".join(sorted(set(terms) - {*output, ","}))
-    spread = []
-    for term, factor in zip(terms.split(","), factors, strict=True):
-        if len(set(term)) < len(term):
-            raise NotImplementedError
-        order = np.transpose(factor, [term.index(k) for k in letters if k in term])
-        spread.append(np.expand_dims(order, tuple(axis for axis, k in enumerate(letters) if k not in term)))
-    return _sum(reduce(operator.mul, spread), range(len(output), len(letters)))
-
-
-def _chunk(x: Entries, chunks: int, dim: int = 0) -> list[Entries]:
-    return _split(x, -(-x.shape[dim] // chunks), dim)
-
-
 def _split(x: Entries, size: Any, dim: int = 0) -> list[Entries]:
     # torch's parts are of one size, but for a smaller last one: numpy's array_split shares out otherwise.
     ends = np.cumsum(size)[:-1] if isinstance(size, list | tuple) else range(size, x.shape[dim], size)
@@ -153,15 +131,12 @@ def _roll(x: Entries, shifts: Any, dims: Any = ()) -> Entries:
 
 
 ARRAYS: Mapping[str, Callable[..., Any]] = {
-    "linear": _linear,
-    "matmul": _product,
     "mm": _product,
     "bmm": _product,
     "mv": _product,
     "dot": _product,
     "addmm": _plus_product,
     "baddbmm": _plus_product,
-    "einsum": _einsum,
     "sum": _sum,
     "mean": _mean,
     "prod": _fold(operator.mul),
@@ -179,7 +154,6 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "log_sigmoid_forward": _log_sigmoid,
     "cat": lambda xs, dim=0: np.concatenate(xs, axis=dim),
     "stack": lambda xs, dim=0: np.stack(xs, axis=dim),
-    "chunk": _chunk,
     "split": _split,
     "split_with_sizes": _split,
     "slice": _slice,
@@ -199,7 +173,6 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
 # The same entries in the shape that torch recorded for the result.
 LAYOUT = {
     "view",
-    "reshape",
     "_unsafe_view",
     "unsqueeze",
     "squeeze",
@@ -207,7 +180,6 @@ LAYOUT = {
     "alias",
     "detach",
     "lift_fresh_copy",
-    "contiguous",
     "expand",
 }
 
@@ -226,18 +198,6 @@ MADE: Mapping[str, Callable[..., Any]] = {
 }
 
 
-# Overloads that do something else than their operation's others.
-OTHERS = {
-    "max.other",
-    "min.other",
-    "view.dtype",
-    "var.default",
-    "var.dim",
-    "where.default",
-    "einsum.sublist",
-    "index.Tensor_hacked_twin",
-}
-
-
 def has_reading(name: str, overload: str) -> bool:
-    return f"{name}.{overload}" not in OTHERS and any(name in table for table in (ELEMENTWISE, ARRAYS, LAYOUT, MADE))
+    """Whether an operation is read as it is; `view` as another dtype is not the `view` that is read."""
+    return (name, overload) != ("view", "dtype") and any(name in table for table in (ELEMENTWISE, ARRAYS, LAYOUT, MADE))

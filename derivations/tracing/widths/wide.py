@@ -173,20 +173,12 @@ def _product(node: Node, sizes: Mapping[Any, Expr], a: Blocks, b: Blocks) -> Blo
     return contracted(a, b.permuted(order)).reshaped(_shape(node, sizes))
 
 
-def _linear(node: Node, sizes: Mapping[Any, Expr], x: Blocks, weight: Blocks, bias: Blocks | None = None) -> Blocks:
-    product = contracted(x, weight).reshaped(_shape(node, sizes))
-    return product if bias is None else each("add", (product, bias), {})
-
-
 WIDE: Mapping[str, Any] = {
-    "linear": _linear,
-    "matmul": _product,
     "mm": _product,
     "bmm": _product,
     "addmm": _plus_product,
     "split": _split,
     "split_with_sizes": _split,
-    "chunk": _split,
     "slice": _slice,
     "cat": _cat,
     "sum": _sum,

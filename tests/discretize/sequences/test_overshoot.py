@@ -7,6 +7,7 @@ import warnings
 import problems
 import pytest
 import torch
+from torch.testing import assert_close
 
 import ctrnn
 from discretize import DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, Monitor, RungeKutta4, StepWarning, unroll
@@ -71,11 +72,13 @@ def test_a_monitor_speaks_in_its_place():
         DiscreteRNN(pulled())(torch.zeros(4, 3, 1))
 
 
-def test_modules_that_look_are_copied_pickled_and_compiled_as_before():
+def test_modules_that_look_are_copied_pickled_and_differentiated_as_before():
     rnn, x = DiscreteRNN(ctrnn.gated(1, 2)), torch.randn(4, 3, 1)
     for again in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn))):
         assert torch.equal(again(x)[0], rnn(x)[0])
-    torch.func.jvp(lambda x: rnn(x)[0], (x,), (x,))
+    slope = torch.func.jvp(lambda x: rnn(x)[0], (x,), (x,))[1]
+    ahead, behind = (rnn((1 + e) * x)[0] for e in (1e-5, -1e-5))
+    assert_close(slope, (ahead - behind) / 2e-5, rtol=0, atol=1e-8)  # central differences: error of order e^2
 
 
 def test_steps_of_ones_own_that_know_no_single_unit_are_left_alone():
@@ -83,4 +86,6 @@ def test_steps_of_ones_own_that_know_no_single_unit_are_left_alone():
         def stability(self, z, leak=None):
             raise RuntimeError("no single units")
 
-    DiscreteCell(pulled(), Odd())(torch.zeros(3, 1))
+    cell = DiscreteCell(pulled(), Odd())
+    cell(torch.zeros(3, 1))
+    assert cell.watch.largest == FAST and not cell.watch.warned

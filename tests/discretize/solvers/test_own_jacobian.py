@@ -170,8 +170,13 @@ def changed(base, change):
 @each("kind", [OwnChain, FullChain, OwnApart])
 @torch.no_grad()
 def test_a_right_jacobian_is_right_in_either_precision(kind, dtype):
-    h0 = torch.randn(2, UNITS, dtype=dtype)
-    integrate(kind(dtype), ctrnn.HeldPath(torch.randn(5, 2, 1, dtype=dtype)), h0, TIMES, method="rodas5p", rtol=1e-3, atol=1e-4)
+    h0, path = torch.randn(2, UNITS, dtype=dtype), ctrnn.HeldPath(torch.randn(5, 2, 1, dtype=dtype))
+    forward_mode = Apart(dtype) if kind is OwnApart else Chain(dtype)
+    own, by_it = (
+        integrate(field, path, h0, TIMES, method="rodas5p", rtol=1e-3, atol=1e-4).hs for field in (kind(dtype), forward_mode)
+    )
+    # In float32 rounding of a Jacobian of entries up to 400 may move a step's length; states stay within the tolerances.
+    assert_close(own, by_it, **({"rtol": 1e-3, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}))
 
 
 @each("kind", [OwnChain, FullChain, OwnApart])
