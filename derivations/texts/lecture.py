@@ -18,7 +18,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Rounds, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails, Rounds
 from derivations.twins.fields import sigma
 
 __all__ = ["entries"]

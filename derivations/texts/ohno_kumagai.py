@@ -20,7 +20,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Solves, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Solves
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 

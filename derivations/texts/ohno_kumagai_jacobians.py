@@ -17,7 +17,8 @@ from sympy import ImmutableDenseMatrix, Rational, S, Symbol, diag, exp, eye, oo,
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.texts.ohno_kumagai import AT_TWO_UNITS, affine, any_candidate, candidate, gate, h, leaky_step
 from derivations.twins.fields import sigma
 

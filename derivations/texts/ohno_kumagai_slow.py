@@ -19,7 +19,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Solves, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Solves
 from derivations.texts.ohno_kumagai import AT_TWO_UNITS, BELOW_ONE, leaky_candidate
 from derivations.twins import fields
 

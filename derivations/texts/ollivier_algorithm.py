@@ -19,7 +19,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_invariance import letters, symmetric
 from derivations.texts.ollivier_networks import PAPER, activities, log_pi, probabilities, scores, writing
 

@@ -17,7 +17,8 @@ from sympy import Derivative, Expr, Integer, Rational, S, Symbol, floor, log, oo
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Rounds, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Rounds
 
 __all__ = ["PAPER", "entries", "log2"]
 

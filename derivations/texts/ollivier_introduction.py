@@ -18,7 +18,8 @@ from sympy import Expr, Integer, Rational, S, Subs, Symbol, exp, log, oo
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_networks import PAPER
 
 __all__ = ["entries"]

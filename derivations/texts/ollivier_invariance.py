@@ -37,7 +37,8 @@ from sympy import ImmutableDenseMatrix as Matrix
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails
 
 __all__ = ["entries", "letters", "symmetric"]
 

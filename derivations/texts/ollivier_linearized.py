@@ -17,7 +17,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Rounds, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Rounds
 from derivations.texts.ollivier_networks import PAPER, probabilities
 from derivations.twins import fields
 from derivations.twins.fields import sigma

@@ -18,7 +18,8 @@ from sympy import symbols as letters
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands
+from derivations.prover.limits import Expands
+from derivations.prover.statements import Equal
 from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, writing
 
 __all__ = ["entries", "eps", "pairs", "s", "symmetric"]

@@ -17,7 +17,8 @@ from derivations.argument.taylor import steps_to
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Expands, Solves, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Solves
 from derivations.twins.fields import sigma
 
 __all__ = ["PAPER", "SIZES", "activities", "entries", "log_pi", "probabilities", "s", "scores", "writing"]

@@ -15,7 +15,8 @@ from sympy import ImmutableDenseMatrix as Matrix
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_unfolded import PAPER, UNITS, eta, real, symmetric, total, vector
 
 __all__ = ["entries", "gram"]

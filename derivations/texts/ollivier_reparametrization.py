@@ -12,7 +12,8 @@ from sympy import Expr, S, Symbol, diag, eye, oo, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Mutation
-from derivations.prover.statements import Equal, Expands, Fails, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_outer_products import gram
 from derivations.texts.ollivier_unfolded import (
     PAPER,

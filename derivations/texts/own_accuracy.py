@@ -32,7 +32,8 @@ from derivations.argument.taylor import dropped, euler_step
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Solves
+from derivations.prover.limits import Expands
+from derivations.prover.statements import Equal, Solves
 from derivations.texts.own_steps import exact_step, relaxed
 
 __all__ = ["entries"]

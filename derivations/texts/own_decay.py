@@ -34,7 +34,8 @@ from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import jacobian
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Solves, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Solves
 
 __all__ = ["entries"]
 

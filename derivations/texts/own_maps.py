@@ -35,7 +35,8 @@ from sympy import (
 from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Rounds, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Rounds
 from derivations.twins import step_maps
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
 

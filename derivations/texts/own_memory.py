@@ -15,7 +15,8 @@ from sympy import Derivative, Expr, Function, Integral, Rational, S, Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal
 
 __all__ = ["entries"]
 

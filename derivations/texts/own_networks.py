@@ -21,7 +21,8 @@ from derivations.closure import RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal, Fails, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField, sigma
 

@@ -24,7 +24,8 @@ from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Solves, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Solves
 from derivations.texts.own_maps import FROZEN, OWN, dt, f, g, r, u, y, z
 from derivations.twins import step_maps
 from derivations.twins.fields import sigma

@@ -19,7 +19,8 @@ from derivations.claim import Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.twins import fields
 
 __all__ = ["entries"]

@@ -33,7 +33,8 @@ from sympy import (
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Solves, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails, Solves
 from derivations.twins.fields import sigma
 
 __all__ = ["entries", "exact_step", "relaxed"]

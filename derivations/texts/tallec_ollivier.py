@@ -24,7 +24,8 @@ from derivations.prover import symbols
 from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import Identity, column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Solves, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails, Solves
 from derivations.twins import fields
 
 __all__ = ["AT_TWO_UNITS", "any_unit", "entries", "from_identity", "of_paper"]

@@ -20,7 +20,8 @@ from derivations.prover import symbols
 from derivations.prover.cases import Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails
 from derivations.texts.tallec_ollivier import AT_TWO_UNITS, any_unit, from_identity, of_paper
 from derivations.twins import fields
 from derivations.twins.fields import sigma

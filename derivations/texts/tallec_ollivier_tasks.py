@@ -16,7 +16,8 @@ from sympy import Expr, ImmutableDenseMatrix, Integral, Rational, S, Sum, Symbol
 from derivations.claim import Correction, Entry, Mutation
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Rounds, Tends
+from derivations.prover.limits import Tends
+from derivations.prover.statements import Equal, Fails, Rounds
 from derivations.prover.symbols import together
 
 __all__ = ["entries"]

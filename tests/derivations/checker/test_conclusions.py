@@ -9,7 +9,8 @@ from derivations.checker.statements.comparisons import is_true
 from derivations.checker.statements.conclusions import concludes, is_one_as_written
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Rounds, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails, Rounds
 
 x, u, k = Symbol("x", real=True), Symbol("u", positive=True), Symbol("k", positive=True)
 R = Function("R", real=True)

@@ -32,7 +32,8 @@ from sympy import (
 )
 
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Rounds, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Rounds
 
 DIGITS, MOST_OPERATIONS, LARGEST = 200, 30, 1e60
 CLOSE = mpmath.mpf(10) ** -25

@@ -10,7 +10,8 @@ from sympy import Abs, Function, Integral, exp, log, oo, sqrt, symbols, tanh
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import as_data, from_data, replay
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Rounds, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails, Rounds
 
 x, y = symbols("x y", real=True)
 g, a, r = symbols("g a r", positive=True)

@@ -32,7 +32,8 @@ from derivations.checker.quotients import NotShown
 from derivations.checker.replay import as_data, from_data, replay
 from derivations.checker.terms import free_letters
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Rounds, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Rounds
 
 x, y = symbols("x y", real=True)
 p, q, a = symbols("p q a", positive=True)

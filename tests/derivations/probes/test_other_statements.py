@@ -33,7 +33,8 @@ from sympy import (
 )
 
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Rounds, Solves, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails, Rounds, Solves
 
 x, y, a, b, c, t = symbols("x y a b c t", real=True)
 p, q = symbols("p q", positive=True)

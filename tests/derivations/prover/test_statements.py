@@ -5,7 +5,8 @@ from sympy import Abs, Eq, Function, ImmutableDenseMatrix, Integral, Rational, S
 
 from derivations.prover.cases import Every, Measured
 from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Expands, Fails, Rounds, Solves, Tends
+from derivations.prover.limits import Expands, Tends
+from derivations.prover.statements import Equal, Fails, Rounds, Solves
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED
 
 g, a, b = symbols("g a b", positive=True)

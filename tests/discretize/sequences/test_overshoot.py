@@ -88,4 +88,4 @@ def test_steps_of_ones_own_that_know_no_single_unit_are_left_alone():
 
     cell = DiscreteCell(pulled(), Odd())
     cell(torch.zeros(3, 1))
-    assert cell.watch.largest == FAST and not cell.watch.warned
+    assert (cell.watch.largest, cell.watch.warned) == (FAST, False)
