@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.clocks.given_speed import as_speed
+from ctrnn.fields.draws import DRAW_ONCE, drawn
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.path import Path, piece_numbers
@@ -57,13 +58,21 @@ class Driven:
     def interval(self) -> tuple[float, float]:
         return float(self.knots[0].max()), float(self.knots[-1].min())
 
-    def check_flow(self, t: Tensor, h: Tensor) -> None:
-        """Refuse a field whose `flow` does not give derivatives like h, before a solver runs; t () or (batch,)."""
-        with torch.no_grad():
+    @torch.no_grad()
+    def check_flow(self, t: Tensor, h: Tensor, draws: bool = False) -> None:
+        """Refuse a field whose `flow` does not give derivatives like h, or draws random numbers where the solver does not
+        allow `draws`, before it runs; t () or (batch,)."""
+
+        def slope() -> Tensor:
             projected = self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
-            slope = self.field.flow(projected, h)
-        if slope.dtype != h.dtype:
-            raise ValueError(f"The field's `flow` gives {slope.dtype} for a state of {h.dtype}; dh/dt must be like h.")
+            return self.field.flow(projected, h)
+
+        found, drew = drawn(slope, h.device)
+        if found.dtype != h.dtype:
+            raise ValueError(f"The field's `flow` gives {found.dtype} for a state of {h.dtype}; dh/dt must be like h.")
+        # What draws at its first call only, and keeps that, has one answer from then on.
+        if drew and not draws and drawn(slope, h.device)[1]:
+            raise ValueError(f"The field draws random numbers each time it is called, so that a solve has no answer. {DRAW_ONCE}")
 
     def __call__(self, t: float | Tensor, h: Tensor) -> Tensor:
         time = checks.within("t", checks.evaluation_times("t", t), *self.interval)

@@ -68,6 +68,8 @@ def integrate(
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
              methods where samples step on their own.
     Shape:   h0 (batch, state), ts (n,) or (n, batch) -> Trajectory with ts as given, hs (n, batch, state), hs[0] = h0.
+             A field that draws random numbers, dropout say, is refused, but by `euler` and step maps of one evaluation, which
+             may draw at each step.
     Raises:  TypeError, ValueError for what does not fit, before anything is solved; SolverError, with the states so far,
              for a solve that fails. Warns with SolverWarning of steps accepted at `min_step`, of stiffness, and of
              tolerances near the rounding of the dtype.
@@ -81,7 +83,7 @@ def integrate(
         times = _inside(checks.are_times("ts", ts, 2, differentiable=True, strict=False), driven)
         check_batched_state(field, h0, driven.batch)
         checks.is_finite("h0", h0)
-        driven.check_flow(times[0], h0)
+        driven.check_flow(times[0], h0, settings.may_draw)
         settings.check_reach(h0)
         if gradient is not None and any(t.requires_grad for t in (times, driven.path.knots)):
             raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")

@@ -103,6 +103,12 @@ class Settings:
     def adaptive(self) -> bool:
         return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
 
+    @property
+    def may_draw(self) -> bool:
+        """Whether a field may draw random numbers: it is evaluated once a step, and never for that step again."""
+        once = self.method == "euler" or (isinstance(self.method, Step) and self.method.takes_one_evaluation)
+        return once and self.gradient is None
+
     def engine(self, like: Tensor) -> AdaptiveEngine | GridEngine | StepEngine:
         """What takes the steps of states like that one."""
         if not isinstance(self.method, str):

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctrnn.fields.draws import has_two_answers
 from discretize.errors import Failure, SolverWarning
 from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import StepControl
@@ -32,7 +33,7 @@ __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
 ADAPTIVE_METHODS: dict[str, EmbeddedMethod] = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
 SHORTEST_STEP = 1e-14  # as a fraction of the segment: below it the state no longer moves in float64
-LOOKED_AT = 2_000  # steps of a sample in one segment: the field is looked at for jumps
+LOOKED_AT = 2_000  # steps of a sample in one segment: the field is looked at for random numbers and jumps
 # To leave out the samples that have landed costs a few copies. With one stiff sample among 16 to 256 it took between 0.4
 # and 1.0 of the time, from 960 units spared on.
 WORTH_LEAVING_OUT = 1_024
@@ -235,15 +236,18 @@ class _SegmentSolve:
                 row = int(np.where(live, mine, -1).argmax())
                 raise self._failure(row, float(tau[row]), float(step[row]), f"{mine[row]} steps{where} were not enough")
         if (live & (self._mine(self.tried) == LOOKED_AT)).any():
-            self._warn_of_jumps(int((live & (self._mine(self.tried) == LOOKED_AT)).argmax()), tau, step)
+            self._look_at_field(int((live & (self._mine(self.tried) == LOOKED_AT)).argmax()), tau, step)
         # A short step is no failure by itself: it may have been carried here from a shorter segment, and will grow.
         stuck = ~(tau + step > tau) | (self._mine(self.held_back) & (step < SHORTEST_STEP * self._mine(self.length)))
         if (live & stuck).any():
             row = int((live & stuck).argmax())
             raise self._failure(row, float(tau[row]), float(step[row]), None)
 
-    def _warn_of_jumps(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
+    def _look_at_field(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
+        """Stop where it is random, warn where it jumps."""
         at = torch.tensor(tau[row], dtype=torch.float64, device=self.h.device)
+        if has_two_answers(lambda: self.slope(at, self.h.detach()), self.h.device):
+            raise self._failure(row, float(tau[row]), float(step[row]), None)
         sample = self._sample(row)
         if hint := jump_hint(self.slope, at, self.h.detach(), row, float(step[row])):
             where = f"t = {self.whole.when(float(tau[row]), sample):g}, sample {sample}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn.fields.draws import DRAW_ONCE, has_two_answers
 from ctrnn.forward import jvp
 from discretize.errors import Failure
 from discretize.solvers.control import StepControl
@@ -17,6 +18,7 @@ from discretize.solvers.engine import SegmentSlope
 
 __all__ = ["diagnosis", "fastest_rate", "jump_hint", "slow_hint", "stiff_hint"]
 
+RANDOM = "the field gives two answers to the same call"
 UNBOUNDED = 1e8  # states of this size are on their way to infinity
 
 
@@ -40,6 +42,8 @@ def diagnosis(
     if (found := _not_finite(slope, row)) is not None:
         sample, unit = found
         cause, hint = _source(segment, at, h, slope, sample, unit)
+    elif has_two_answers(lambda: segment(at, h), h.device):
+        cause, hint = RANDOM, DRAW_ONCE
     elif too_many is not None:
         cause = f"{too_many} (the last one was {step:.3g} long)"
         hint = slow_hint(control.method.implicit, segment, at, h, sample, step) or (
@@ -95,7 +99,9 @@ def _rows(values: Tensor, row: int | None) -> Tensor:
 
 
 def slow_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
-    """Why steps are as short as this one: a jump in the field, or stiffness; None for neither."""
+    """Why steps are as short as this one: a random or a jumping field, or stiffness; None for none of these."""
+    if has_two_answers(lambda: segment(at, h), h.device):
+        return f"{RANDOM[0].upper()}{RANDOM[1:]}. {DRAW_ONCE}"
     return jump_hint(segment, at, h, sample, step) or stiff_hint(implicit, segment, at, h, sample, step)
 
 

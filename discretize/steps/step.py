@@ -58,6 +58,10 @@ class Step(ABC):
         """Evaluations of the field in a step, a derivative along a vector counting as one."""
         return self.evaluations + self.tangents + self.jacobians * jacobian_cost(field)
 
+    @property
+    def takes_one_evaluation(self) -> bool:
+        return (self.evaluations, self.tangents, self.jacobians) == (1, 0, 0)
+
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         r"""R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
 
