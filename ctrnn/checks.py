@@ -92,6 +92,13 @@ def non_negative_number(name: str, value: float) -> float:
     return number
 
 
+def probability(name: str, value: float) -> float:
+    number = non_negative_number(name, value)
+    if number > 1:
+        raise ValueError(f"`{name}` must be a probability, from 0 to 1, got {number}.")
+    return number
+
+
 def is_tensor(name: str, value: object) -> Tensor:
     if isinstance(value, Tensor) and (value.is_nested or value.layout != torch.strided):
         raise TypeError(

@@ -103,7 +103,7 @@ def _check_settings(module: nn.Module) -> None:
         if getattr(module, name, wanted) != wanted:
             raise ValueError(
                 f"`module` has {name}={getattr(module, name)!r}; a field can be taken from {name}={wanted!r} only. "
-                "Convert the layers of a stack one by one, each copied into a module of its own."
+                "Layers in torch's order, each reading the one below, are sequence modules: `discretize.from_torch`."
             )
 
 

@@ -44,6 +44,14 @@ class Ragged:
         last = (self.lengths - 1).to(states.device)
         return states[last, torch.arange(len(last), device=states.device)][None]
 
+    def turned(self, xs: Tensor) -> Tensor:
+        """Each sequence from its own end to its start, what comes after it where it was: (time, batch, ...) likewise."""
+        time, batch = self.read.shape
+        steps = torch.arange(time)[:, None]
+        rows = torch.where(steps < self.lengths, self.lengths - 1 - steps, steps) * batch + torch.arange(batch)
+        # Not by two indices: whole rows, of which gradients are added up faster.
+        return xs.flatten(0, 1).index_select(0, rows.flatten().to(xs.device)).unflatten(0, (time, batch))
+
 
 def gone_by(xs: Tensor, ragged: Ragged | None) -> Tensor:
     """How many samples a sequence has read, before each and after the last: (time + 1,), or (time + 1, batch), float64."""

@@ -25,18 +25,21 @@ from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
-__all__ = ["ContinuousRNN", "DiscreteRNN"]
+__all__ = ["ContinuousRNN", "DiscreteRNN", "SequenceModule", "Start", "Lengths"]
 
 Start = Tensor | tuple[Tensor, Tensor] | None
 Lengths = Tensor | Sequence[int] | None
 
 
-class _SequenceModule(nn.Module, ABC):
+class SequenceModule(nn.Module, ABC):
     """(x, h_0, ts, lengths) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
 
-    def __init__(self, field: VectorField, batch_first: bool) -> None:
+    num_layers, bidirectional = 1, False
+    num_states = 1  # num_layers * num_directions
+
+    def __init__(self, batch_first: bool) -> None:
         super().__init__()
-        self.field, self.batch_first = check_field(field), checks.is_flag("batch_first", batch_first)
+        self.batch_first = checks.is_flag("batch_first", batch_first)
 
     @overload
     def forward(self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ...) -> tuple[Tensor, Tensor]: ...
@@ -49,17 +52,31 @@ class _SequenceModule(nn.Module, ABC):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         packed = x if isinstance(x, PackedSequence) else None
         xs, h0, edges, ragged, batched = self._read(x, h_0, ts, lengths)
-        states = self._states(xs, h0, edges, ragged)
-        output = self.field.visible(states)
-        if ragged is None:
-            h_n = states[-1:].clone()  # a copy: whoever masks the output must not change the state to go on from
-        else:
-            output, h_n = ragged.output(output), ragged.final(states)
-            if packed is not None:
-                return packed_as(packed, output, ragged), h_n
+        output, h_n = self._run(xs, h0, edges, ragged)
+        if packed is not None:
+            assert ragged is not None
+            return packed_as(packed, output, ragged), h_n
         if not batched:
             return output[:, 0], h_n[:, 0]
         return (output.transpose(0, 1) if self.batch_first else output), h_n
+
+    @abstractmethod
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        """(time, batch, input), (num_states, batch, state) -> output (time, batch, features), 0 where a sequence is over, and
+        h_n (num_states, batch, state); `edges` as `sample_edges` gives them."""
+
+    @property
+    @abstractmethod
+    def _reader(self) -> VectorField:
+        """The field that reads x."""
+
+    @property
+    def input_size(self) -> int:
+        return self._reader.input_size
+
+    @property
+    def hidden_size(self) -> int:
+        return self._reader.hidden_size
 
     def _read(
         self, x: Tensor | PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths
@@ -73,15 +90,8 @@ class _SequenceModule(nn.Module, ABC):
         edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first)
         return xs, self._start(h_0, xs, batched), edges, ragged, batched
 
-    @abstractmethod
-    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
-        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state).
-
-        `edges`: where samples begin and end, (time + 1,) or (time + 1, batch), if given; a sequence that is over stays.
-        """
-
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
-        check_input(self.field, x)
+        check_input(self._reader, x)
         if x.dim() not in (2, 3):
             order = "(batch, time, input)" if self.batch_first else "(time, batch, input)"
             raise ValueError(f"`x` must be {order}, or (time, input) for one sequence, got shape {tuple(x.shape)}.")
@@ -96,28 +106,29 @@ class _SequenceModule(nn.Module, ABC):
         return checked_samples(ragged.samples(xs), "x"), ragged, True
 
     def _start(self, h_0: Start, xs: Tensor, batched: bool) -> Tensor:
-        batch, width = xs.shape[1], self.field.state_size
+        number, batch, width = self.num_states, xs.shape[1], self._reader.state_size
         if h_0 is None:
-            return xs.new_zeros(batch, width)
+            return xs.new_zeros(number, batch, width)
         if isinstance(h_0, tuple | list):
             h_0 = self._joined(h_0)
-        check_state(self.field, h_0, "h_0")
-        shapes = [(1, batch, width), (batch, width)] if batched else [(1, width), (width,)]
+        check_state(self._reader, h_0, "h_0")
+        shapes = [(number, batch, width), (batch, width)] if batched else [(number, width), (width,)]
+        shapes = shapes if number == 1 else shapes[:1]
         if tuple(h_0.shape) not in shapes:
-            raise ValueError(f"`h_0` must have shape {shapes[0]} or {shapes[1]}, got {tuple(h_0.shape)}.")
+            raise ValueError(f"`h_0` must have shape {' or '.join(map(str, shapes))}, got {tuple(h_0.shape)}.")
         checks.is_finite("h_0", h_0)
-        return h_0.reshape(batch, width)
+        return h_0.reshape(number, batch, width)
 
     def _joined(self, pair: tuple[Tensor, Tensor] | list[Tensor]) -> Tensor:
-        hidden = self.field.hidden_size
-        if self.field.state_size != 2 * hidden or len(pair) != 2:
+        hidden, width = self._reader.hidden_size, self._reader.state_size
+        if width != 2 * hidden or len(pair) != 2:
             raise ValueError(
                 f"`h_0` is a sequence of {len(pair)}; a pair (h_0, c_0) is for fields on the state [h, c], and this one keeps "
-                f"{self.field.state_size} units of which {hidden} are visible."
+                f"{width} units of which {hidden} are visible."
             )
         h, c = pair
         for part in pair:
-            check_like_field("h_0", checks.is_tensor("h_0", part), self.field)
+            check_like_field("h_0", checks.is_tensor("h_0", part), self._reader)
         if h.shape != c.shape or h.dim() == 0 or h.shape[-1] != hidden:
             raise ValueError(f"`h_0` and `c_0` must both be {hidden} wide, got {tuple(h.shape)} and {tuple(c.shape)}.")
         return torch.cat([h, c], -1)
@@ -126,7 +137,33 @@ class _SequenceModule(nn.Module, ABC):
         return f"batch_first={self.batch_first}"
 
 
-class DiscreteRNN(_SequenceModule):
+class _OneField(SequenceModule):
+    """One field read forwards; subclasses say how its states come about."""
+
+    def __init__(self, field: VectorField, batch_first: bool) -> None:
+        super().__init__(batch_first)
+        self.field = check_field(field)
+
+    @property
+    def _reader(self) -> VectorField:
+        return self.field
+
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        states = self._states(xs, h0[0], edges, ragged)
+        output = self.field.visible(states)
+        if ragged is None:
+            return output, states[-1:].clone()  # a copy: whoever masks the output must not change the state to go on from
+        return ragged.output(output), ragged.final(states)
+
+    @abstractmethod
+    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state).
+
+        `edges`: where samples begin and end, (time + 1,) or (time + 1, batch), if given; a sequence that is over stays.
+        """
+
+
+class DiscreteRNN(_OneField):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
@@ -192,7 +229,7 @@ class DiscreteRNN(_SequenceModule):
         return f"step={self.step!r}, dt={self.dt:g}, substeps={self.substeps}, {stepwise}{super().extra_repr()}"
 
 
-class ContinuousRNN(_SequenceModule):
+class ContinuousRNN(_OneField):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
     Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
@@ -234,7 +271,7 @@ class ContinuousRNN(_SequenceModule):
         """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state),
         time first, and by `trajectory(t)` at any times between, shared or (n, batch). One sequence is a batch of one."""
         xs, h0, edges, ragged, _ = self._read(x, h_0, ts, lengths)
-        return self._solved(xs, h0, edges, ragged)
+        return self._solved(xs, h0[0], edges, ragged)
 
     def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
         path = HeldPath.unchecked(xs, gone_by(xs, ragged) if edges is None else edges)

@@ -15,7 +15,7 @@ from ctrnn import checks
 from ctrnn.inputs.samples import interval_edges
 from discretize.sequences.ragged import Ragged
 
-__all__ = ["sample_edges"]
+__all__ = ["reversed_edges", "sample_edges"]
 
 
 def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
@@ -34,6 +34,13 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
     times = _in_columns(given, time, batch, batched, batch_first)
     lengths = torch.full((batch,), time) if ragged is None else ragged.lengths
     return _own_edges(times, time, lengths)
+
+
+def reversed_edges(edges: Tensor, lengths: Tensor | None) -> Tensor:
+    """Edges of the samples read backwards, each for as long as before: -t_n, ..., -t_0; (time + 1,) or (time + 1, batch)."""
+    if lengths is None:
+        return -edges.flip(0)
+    return -edges.gather(0, (lengths - torch.arange(len(edges))[:, None]).clamp(min=0))
 
 
 def _own_edges(given: Tensor, time: int, lengths: Tensor) -> Tensor:

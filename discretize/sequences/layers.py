@@ -1,0 +1,155 @@
+r"""Layers of sequence modules, stacked as torch.nn.LSTM stacks them: each reads the whole output of the one below.
+
+    output_0 = x        output_l = [forward_l(output_l-1), backward_l(output_l-1)]        output = output_L
+
+`ctrnn.Stack` is another model: one field, whose layers move together, each a sample behind the one below.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from ctrnn import VectorField, checks
+from discretize.sequences.ragged import Ragged
+from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN, SequenceModule
+from discretize.sequences.stamps import reversed_edges
+
+__all__ = ["Layers"]
+
+Rnn = DiscreteRNN | ContinuousRNN
+
+
+class Layers(SequenceModule):
+    r"""Sequence modules from the bottom up, each over the output of the layer below; called like torch.nn.LSTM.
+
+    A layer is one module, or a pair [forward, backward]: the second reads each sequence from its own end to its start, every
+    sample for as long as it lasts, and the layer's output is both side by side. All steps, solvers, kernels, `ts` and
+    `lengths` are those of the modules.
+
+    Args:    layers: `DiscreteRNN`s or `ContinuousRNN`s, or pairs of them, the first reads x; each further one reads as many
+             features as the layer below has outputs. They are time-first, whatever `batch_first` is here.
+             dropout: the probability to drop each output of every layer but the last, at each sample anew, in training.
+             batch_first: axes of x and output as in torch.nn; pair: give the final states as torch.nn.LSTM's (h_n, c_n), for
+             fields on [h, c], as h_0 is taken by any.
+    Call:    layers(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`. `layers.stats` has "engine", the word of all
+             modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
+    Shape:   as for `DiscreteRNN`, with num_layers * num_directions states in place of 1, those of a layer together;
+             output (time, batch, num_directions * hidden). `hidden_size` is that of one direction, as in torch.
+    Raises:  TypeError, ValueError for modules that do not chain, and at the call for what does not fit.
+    Source:  torch.nn.RNN, GRU and LSTM; Schuster and Paliwal 1997 for two directions.
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[Rnn | Sequence[Rnn]],
+        dropout: float = 0.0,
+        batch_first: bool = False,
+        pair: bool = False,
+    ) -> None:
+        super().__init__(batch_first)
+        rows = _checked(layers)
+        self.layers = nn.ModuleList(nn.ModuleList(row) for row in rows)
+        self.num_layers, self.bidirectional = len(rows), len(rows[0]) == 2
+        self.num_states = self.num_layers * len(rows[0])
+        self.dropout, self.pair = checks.probability("dropout", dropout), checks.is_flag("pair", pair)
+        field = self._reader
+        if self.pair and field.state_size != 2 * field.hidden_size:
+            raise ValueError(f"`pair` is for fields on [h, c]; these keep {field.state_size} units, {field.hidden_size} visible.")
+        if self.dropout and self.num_layers == 1:
+            warnings.warn("`dropout` acts between layers, and there is one; it has no effect.", UserWarning, stacklevel=2)
+
+    def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None) -> Any:
+        output, h_n = super().forward(x, h_0, ts, lengths)
+        return output, tuple(part.contiguous() for part in h_n.chunk(2, -1)) if self.pair else h_n
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What ran at the last call."""
+        found = [module.stats for row in self._rows() for module in row if module.stats]
+        reasons = [one["engine_why"] for one in found if one.get("engine_why")]
+        return {"engine": ", ".join(dict.fromkeys(one["engine"] for one in found)), "engine_why": next(iter(reasons), None)}
+
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        lengths = None if ragged is None else ragged.lengths
+        backwards = None if edges is None or not self.bidirectional else reversed_edges(edges, lengths)
+        starts = iter(h0.unbind(0))
+        ends: list[Tensor] = []
+        for k, row in enumerate(self._rows()):
+            if k:
+                xs = dropout(xs, self.dropout, self.training)
+            output, end = row[0](xs, next(starts), edges, lengths)
+            outputs, ends = [output], [*ends, end]
+            for module in row[1:]:
+                output, end = module(_turned(xs, ragged), next(starts), backwards, lengths)
+                outputs.append(_turned(output, ragged))
+                ends.append(end)
+            xs = torch.cat(outputs, -1) if len(outputs) > 1 else output
+        return xs, torch.cat(ends)
+
+    @property
+    def _reader(self) -> VectorField:
+        return self._rows()[0][0].field
+
+    def _rows(self) -> list[list[Rnn]]:
+        return [list(row) for row in self.layers]  # type: ignore[call-overload]
+
+    def extra_repr(self) -> str:
+        given = f"dropout={self.dropout:g}, " if self.dropout else ""
+        return f"{given}{'pair=True, ' if self.pair else ''}{super().extra_repr()}"
+
+
+def _turned(xs: Tensor, ragged: Ragged | None) -> Tensor:
+    return xs.flip(0) if ragged is None else ragged.turned(xs)
+
+
+def _checked(layers: object) -> list[list[Rnn]]:
+    if isinstance(layers, SequenceModule) or not isinstance(layers, Iterable):
+        hint = "; put it in a list" if isinstance(layers, SequenceModule) else ""
+        raise TypeError(f"`layers` must be a sequence of sequence modules, got {type(layers).__name__}{hint}.")
+    rows = [_checked_row(k, row) for k, row in enumerate(layers)]
+    if not rows:
+        raise ValueError("`layers` is empty; give at least one, the one that reads x first.")
+    first = rows[0][0].field
+    reads = first.input_size
+    for k, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"`layers[{k}]` has {len(row)} directions, `layers[0]` has {len(rows[0])}; give each as many.")
+        for module in row:
+            _check_sizes(k, module.field, first, reads)
+        reads = len(row) * first.hidden_size
+    checks.same_settings((f"layers[{k}]", module.field) for k, row in enumerate(rows) for module in row)
+    return rows
+
+
+def _checked_row(k: int, row: object) -> list[Rnn]:
+    modules = list(row) if isinstance(row, Iterable) else [row]
+    if not 1 <= len(modules) <= 2:
+        raise TypeError(f"`layers[{k}]` must be a sequence module, or a pair of them, [forward, backward], got {len(modules)}.")
+    checked: list[Rnn] = []
+    for module in modules:
+        if not isinstance(module, Rnn):
+            raise TypeError(
+                f"`layers[{k}]` must be made of discretize.DiscreteRNN or ContinuousRNN, got {type(module).__name__}; "
+                "`discretize.from_torch` takes the layers of a torch module."
+            )
+        if module.batch_first:
+            raise ValueError(f"`layers[{k}]` is batch-first; modules inside are time-first: give batch_first=True to `Layers`.")
+        checked.append(module)
+    return checked
+
+
+def _check_sizes(k: int, field: VectorField, first: VectorField, reads: int) -> None:
+    if field.input_size != reads:
+        came = "x has" if k == 0 else f"`layers[{k - 1}]` below it gives"
+        raise ValueError(f"`layers[{k}]` reads {field.input_size} features, {came} {reads}; make one with input_size {reads}.")
+    if (field.hidden_size, field.state_size) != (first.hidden_size, first.state_size):
+        raise ValueError(
+            f"`layers[{k}]` has {field.hidden_size} visible units of {field.state_size}, `layers[0]` has {first.hidden_size} of "
+            f"{first.state_size}; their states are one tensor (num_layers * num_directions, batch, state), as torch's."
+        )
