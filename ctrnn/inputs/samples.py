@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.inputs.hold import FORWARD, Hold
 from ctrnn.inputs.path import GatheredPath, MappedPath, Path
 
 __all__ = ["SampledPath", "check_batch", "checked_samples", "interval_edges", "recorded", "rows_of", "stamped"]
@@ -63,7 +64,7 @@ def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
     return xs, check_batch(xs, knots)
 
 
-def interval_edges(samples: int, ts: Tensor | None) -> Tensor:
+def interval_edges(samples: int, ts: Tensor | None, hold: Hold = FORWARD) -> Tensor:
     """The (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
     if ts is None:
         return torch.arange(samples + 1, dtype=torch.float64)
@@ -72,8 +73,7 @@ def interval_edges(samples: int, ts: Tensor | None) -> Tensor:
         return times
     if len(times) != samples:
         raise ValueError(f"`ts` has {len(times)} times for {samples} samples; give {samples + 1} edges or {samples} stamps.")
-    last = times[-1:] - times[-2:-1] if samples > 1 else torch.ones_like(times)
-    return torch.cat([times, times[-1:] + last])
+    return hold.edges(times)
 
 
 def check_batch(xs: Tensor, knots: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from ctrnn import VectorField, checks
+from ctrnn.inputs.hold import FORWARD
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN, SequenceModule
 from discretize.sequences.stamps import reversed_edges
@@ -33,10 +34,10 @@ class Layers(SequenceModule):
     `lengths` are those of the modules.
 
     Args:    layers: `DiscreteRNN`s or `ContinuousRNN`s, or pairs of them, the first reads x; each further one reads as many
-             features as the layer below has outputs. They are time-first, whatever `batch_first` is here.
+             features as the layer below has outputs. They are time-first and hold forward, whatever stands here.
              dropout: the probability to drop each output of every layer but the last, at each sample anew, in training.
-             batch_first: axes of x and output as in torch.nn; pair: give the final states as torch.nn.LSTM's (h_n, c_n), for
-             fields on [h, c], as h_0 is taken by any.
+             hold, open_interval, batch_first: as for `DiscreteRNN`, of the whole; pair: give the final states as
+             torch.nn.LSTM's (h_n, c_n), for fields on [h, c], as h_0 is taken by any.
     Call:    layers(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`. `layers.stats` has "engine", the word of all
              modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
     Shape:   as for `DiscreteRNN`, with num_layers * num_directions states in place of 1, those of a layer together;
@@ -51,8 +52,10 @@ class Layers(SequenceModule):
         dropout: float = 0.0,
         batch_first: bool = False,
         pair: bool = False,
+        hold: str = "forward",
+        open_interval: float | None = None,
     ) -> None:
-        super().__init__(batch_first)
+        super().__init__(hold, open_interval, batch_first)
         rows = _checked(layers)
         self.layers = nn.ModuleList(nn.ModuleList(row) for row in rows)
         self.num_layers, self.bidirectional = len(rows), len(rows[0]) == 2
@@ -140,6 +143,8 @@ def _checked_row(k: int, row: object) -> list[Rnn]:
             )
         if module.batch_first:
             raise ValueError(f"`layers[{k}]` is batch-first; modules inside are time-first: give batch_first=True to `Layers`.")
+        if module.hold != FORWARD:
+            raise ValueError(f"`layers[{k}]` has a `hold` or `open_interval` of its own; give them to `Layers`.")
         checked.append(module)
     return checked
 

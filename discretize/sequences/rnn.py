@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
+from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
 from discretize.gradients.choice import Gradient
@@ -37,9 +38,9 @@ class SequenceModule(nn.Module, ABC):
     num_layers, bidirectional = 1, False
     num_states = 1  # num_layers * num_directions
 
-    def __init__(self, batch_first: bool) -> None:
+    def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__()
-        self.batch_first = checks.is_flag("batch_first", batch_first)
+        self.hold, self.batch_first = Hold(hold, open_interval), checks.is_flag("batch_first", batch_first)
 
     @overload
     def forward(self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ...) -> tuple[Tensor, Tensor]: ...
@@ -87,7 +88,7 @@ class SequenceModule(nn.Module, ABC):
                 raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
             x, lengths = unpacked(x, self.batch_first)
         xs, ragged, batched = self._time_first(x, lengths)
-        edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first)
+        edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
         return xs, self._start(h_0, xs, batched), edges, ragged, batched
 
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
@@ -134,14 +135,15 @@ class SequenceModule(nn.Module, ABC):
         return torch.cat([h, c], -1)
 
     def extra_repr(self) -> str:
-        return f"batch_first={self.batch_first}"
+        backward = "" if self.hold.direction == "forward" else "hold='backward', "
+        return f"{backward}batch_first={self.batch_first}"
 
 
 class _OneField(SequenceModule):
     """One field read forwards; subclasses say how its states come about."""
 
-    def __init__(self, field: VectorField, batch_first: bool) -> None:
-        super().__init__(batch_first)
+    def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool) -> None:
+        super().__init__(hold, open_interval, batch_first)
         self.field = check_field(field)
 
     @property
@@ -167,9 +169,12 @@ class DiscreteRNN(_OneField):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
-             otherwise; substeps: equal steps a sample is read in; batch_first: axes of x and output as in torch.nn; fused:
-             run named fields under `Euler` and `ExponentialEuler` over the whole sequence at once, which is the same and
-             faster. The environment variable CTRNN_FUSED=0 turns that off everywhere. allow_overshoot: as for `DiscreteCell`.
+             otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where its sample begins to
+             act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
+             open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.hold`;
+             batch_first: axes of x, output and ts, as in torch.nn; fused: run named fields under `Euler` and
+             `ExponentialEuler` over the whole sequence at once, which is the same and faster. The environment variable
+             CTRNN_FUSED=0 turns that off everywhere. allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None). With ts, edges or stamps, sample k takes its interval's length instead
              of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its own last
              sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
@@ -189,11 +194,13 @@ class DiscreteRNN(_OneField):
         step: Step = Euler(),
         dt: float = 1.0,
         substeps: int = 1,
+        hold: str = "forward",
         batch_first: bool = False,
         fused: bool = True,
         allow_overshoot: bool = False,
+        open_interval: float | None = None,
     ) -> None:
-        super().__init__(field, batch_first)
+        super().__init__(field, hold, open_interval, batch_first)
         self.watch = OvershootWatch(allow_overshoot)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), checks.is_flag("fused", fused)
@@ -233,8 +240,8 @@ class ContinuousRNN(_OneField):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
     Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
-             min_step, first_step, progress, fused, on_failure as for `integrate`; batch_first: axes of x and output as in
-             torch.nn.
+             min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval, batch_first as for
+             `DiscreteRNN`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
@@ -252,6 +259,7 @@ class ContinuousRNN(_OneField):
         max_step: float | None = None,
         gradient: Gradient = None,
         *,
+        hold: str = "forward",
         batch_first: bool = False,
         max_num_steps: int = MAX_NUM_STEPS,
         min_step: float = 0.0,
@@ -259,8 +267,9 @@ class ContinuousRNN(_OneField):
         progress: bool = False,
         fused: bool = True,
         on_failure: str = "raise",
+        open_interval: float | None = None,
     ) -> None:
-        super().__init__(field, batch_first)
+        super().__init__(field, hold, open_interval, batch_first)
         bounds = (max_num_steps, min_step, first_step)
         self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.stats: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 r"""When samples begin and end: the edges of the intervals on which they are held, for a batch or for each sequence.
 
     edges    t_0 t_1 ... t_n       sample k is held on [t_k, t_k+1)
-    stamps   t_0 t_1 ... t_n-1     and the last one for as long as the one before it; a single one for 1
+    stamps   t_0 t_1 ... t_n-1     from there, or up to there: see `ctrnn.inputs.hold`
 
 A sequence that is over keeps its last edge: its clock stands still.
 """
@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import interval_edges
 from discretize.sequences.ragged import Ragged
 
 __all__ = ["reversed_edges", "sample_edges"]
 
 
-def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
+def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool, hold: Hold) -> Tensor:
     r"""The user's `ts` as edges, (time + 1,) where the batch shares them, or else (time + 1, batch); float64, on the CPU.
 
     Times beyond a sequence's end are not looked at. Gradients of `ts` go through.
@@ -29,11 +30,11 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
     """
     given = _as_given(ts)
     if given.dim() == 1 and ragged is None:
-        return interval_edges(len(xs), ts)  # type: ignore[arg-type]
+        return interval_edges(len(xs), ts, hold)  # type: ignore[arg-type]
     time, batch = xs.shape[:2]
     times = _in_columns(given, time, batch, batched, batch_first)
     lengths = torch.full((batch,), time) if ragged is None else ragged.lengths
-    return _own_edges(times, time, lengths)
+    return _own_edges(times, time, lengths, hold)
 
 
 def reversed_edges(edges: Tensor, lengths: Tensor | None) -> Tensor:
@@ -43,7 +44,7 @@ def reversed_edges(edges: Tensor, lengths: Tensor | None) -> Tensor:
     return -edges.gather(0, (lengths - torch.arange(len(edges))[:, None]).clamp(min=0))
 
 
-def _own_edges(given: Tensor, time: int, lengths: Tensor) -> Tensor:
+def _own_edges(given: Tensor, time: int, lengths: Tensor, hold: Hold) -> Tensor:
     """(time or time + 1, batch) -> (time + 1, batch)."""
     are_stamps = len(given) == time
     last = (lengths - 1 if are_stamps else lengths)[None]  # number of each sequence's last time
@@ -55,9 +56,7 @@ def _own_edges(given: Tensor, time: int, lengths: Tensor) -> Tensor:
     beyond = end + (rows - last) * (1 + 1e-12 * end.abs())
     checks.are_times("ts", torch.where(rows <= last, times, beyond).detach(), 2)
     if are_stamps:
-        before = times.gather(0, (last - 1).clamp(min=0))
-        end = end + torch.where(last > 0, end - before, torch.ones_like(end))
-        times = torch.cat([times, end])
+        times, end = hold.edges(times), hold.end(times, last)
     return torch.where(torch.arange(time + 1)[:, None] < lengths, times, end)
 
 
