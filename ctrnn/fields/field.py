@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.autocast import cast_for
 from ctrnn.fields.parts import affine
 from ctrnn.forward import jacobian_of
 
@@ -63,6 +64,7 @@ class VectorField(nn.Module, ABC):
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         _check_hooks(part for part in self.modules() if part is not self)  # its own run here
+        x, h = cast_for(self, x), cast_for(self, h)
         _check_features(self, x, "x")
         check_state(self, h)
         check_same_leading_axes(x, h)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler
@@ -32,6 +33,7 @@ class DiscreteCell(nn.Module):
         self.watch = OvershootWatch(allow_overshoot)
 
     def forward(self, x: Tensor, h: Tensor | None = None, dt: float | Tensor | None = None) -> Tensor:
+        x, h = cast_for(self.field, x), cast_for(self.field, h)
         check_input(self.field, x)
         if x.dim() not in (1, 2):
             raise ValueError(f"`x` must be (batch, input) or (input,), got shape {tuple(x.shape)}; use `unroll` for sequences.")

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
+from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.fields.field import check_batched_state, check_field
+from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
 from discretize.sequences.settings import MAX_NUM_STEPS, Settings, refuse_old_names
-from discretize.sequences.solve import Solve, without_autocast
+from discretize.sequences.solve import Solve
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
@@ -78,7 +80,8 @@ def integrate(
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     check_field(field)
-    with without_autocast(field):
+    h0, path = cast_for(field, h0), _read_by(field, path)
+    with without_autocast(field.device):
         driven = Driven(field, path, speed)
         times = _inside(checks.are_times("ts", ts, 2, differentiable=True, strict=False), driven)
         check_batched_state(field, h0, driven.batch)
@@ -90,6 +93,12 @@ def integrate(
         if driven.batch == 0:
             return _of_nobody(driven, h0, times, settings)
         return Solve(driven, h0, times, settings).run()
+
+
+def _read_by(field: VectorField, path: Path) -> Path:
+    """The path, in the field's dtype under autocast, which samples and functions of time may not have there."""
+    path = as_path(path)
+    return path.map(lambda x: x.to(field.dtype), affine=True) if casts(field) else path
 
 
 def _of_nobody(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:

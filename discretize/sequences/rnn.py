@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
+from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import checked_samples
@@ -92,6 +93,7 @@ class SequenceModule(nn.Module, ABC):
         return xs, self._start(h_0, xs, batched), edges, ragged, batched
 
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
+        x = cast_for(self._reader, x)
         check_input(self._reader, x)
         if x.dim() not in (2, 3):
             order = "(batch, time, input)" if self.batch_first else "(time, batch, input)"
@@ -111,7 +113,8 @@ class SequenceModule(nn.Module, ABC):
         if h_0 is None:
             return xs.new_zeros(number, batch, width)
         if isinstance(h_0, tuple | list):
-            h_0 = self._joined(h_0)
+            h_0 = self._joined([cast_for(self._reader, part) for part in h_0])
+        h_0 = cast_for(self._reader, h_0)
         check_state(self._reader, h_0, "h_0")
         shapes = [(number, batch, width), (batch, width)] if batched else [(number, width), (width,)]
         shapes = shapes if number == 1 else shapes[:1]
@@ -120,7 +123,7 @@ class SequenceModule(nn.Module, ABC):
         checks.is_finite("h_0", h_0)
         return h_0.reshape(number, batch, width)
 
-    def _joined(self, pair: tuple[Tensor, Tensor] | list[Tensor]) -> Tensor:
+    def _joined(self, pair: list[Tensor]) -> Tensor:
         hidden, width = self._reader.hidden_size, self._reader.state_size
         if width != 2 * hidden or len(pair) != 2:
             raise ValueError(

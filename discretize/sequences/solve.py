@@ -13,6 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ctrnn import Driven, VectorField
+from ctrnn.autocast import without_autocast
 from discretize.errors import Failure, SolverError, SolverWarning
 from discretize.fused.solves import Solved, solve
 from discretize.gradients.adjoint import AdjointBackward, EdgeLog
@@ -26,7 +27,7 @@ from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.segments import chain_of
 from discretize.trajectory import Trajectory
 
-__all__ = ["Solve", "without_autocast"]
+__all__ = ["Solve"]
 
 STIFF_STEPS = 50  # a segment: from here on a solve is looked at
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
@@ -170,7 +171,7 @@ class Solve:
 
     def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
         """The states at other times, solved on from one of them with the same settings."""
-        with without_autocast(self.driven.field):
+        with without_autocast(self.driven.field.device):
             return Solve(self.driven, h, ts, replace(self.settings, progress=False)).run().hs
 
     def _warn_of_forced_steps(self, engine: AdaptiveEngine) -> None:
@@ -199,12 +200,6 @@ class Solve:
         if hint and steps > WARN_STEPS:
             warnings.warn(f"The solve took {steps} steps. {hint}", SolverWarning, stacklevel=WARN_LEVEL)
         return hint
-
-
-def without_autocast(field: VectorField) -> torch.autocast:
-    """Where solves run: in half precision, as autocast would have it, a solver resolves the rounding of the field."""
-    device = field.device
-    return torch.autocast("cpu" if device is None or device.type == "meta" else device.type, enabled=False)
 
 
 def _named(failure: Failure, field: VectorField) -> Failure:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
@@ -28,6 +29,7 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     if not isinstance(cell, DiscreteCell):
         raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}; make one of your field.")
     field = cell.field
+    xs, h0 = cast_for(field, xs), cast_for(field, h0)
     check_input(field, checked_samples(xs), "xs")
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])

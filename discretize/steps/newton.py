@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
+from ctrnn.autocast import without_autocast
 from discretize.errors import StepError
 from discretize.steps.jacobian import jacobian, jacobian_cost, over_matrices
 
@@ -34,6 +35,11 @@ def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Te
     Source:  Deuflhard 2004 for the damped iteration, and Kelley and Keyes 1998 for pseudo-time; this project
              for the derivatives.
     """
+    with without_autocast(a.device):
+        return _solve(field, projected.to(a.dtype), a, tau, guess)
+
+
+def _solve(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
     with torch.no_grad():
         still = tau.detach() if isinstance(tau, Tensor) else tau
         equation = _Equation(field, projected.detach(), a.detach(), still)

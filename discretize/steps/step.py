@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.steps.jacobian import jacobian_cost
 
@@ -37,7 +38,8 @@ class Step(ABC):
     jacobians: ClassVar[int] = 0
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        check_input(check_field(field), x)
+        x, h = cast_for(check_field(field), x), cast_for(field, h)
+        check_input(field, x)
         check_state(field, h)
         check_same_leading_axes(x, h)
         return self.advance(field, field.project(x), h, step_length(dt, h))

@@ -1,0 +1,47 @@
+r"""Under `torch.autocast` tensors come in half precision; they are read in the field's own, as torch.nn reads them in its.
+
+torch.nn, CPU    x of float32, bfloat16 or float16 alike, products with weights in half precision; float64 is refused
+cells            the same, states in the field's dtype whatever x has (nn.GRU gives back that of x, nn.LSTM bfloat16)
+solves           nothing in half precision: a solver, and Newton's method, would resolve the rounding of the field
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+__all__ = ["cast_for", "casts", "without_autocast"]
+
+Value = TypeVar("Value")
+CAST = (torch.float32, torch.bfloat16, torch.float16)  # not float64, which torch leaves as it is
+
+
+class HasDtype(Protocol):
+    @property
+    def dtype(self) -> torch.dtype | None: ...
+
+    @property
+    def device(self) -> torch.device | None: ...
+
+
+def casts(field: HasDtype) -> bool:
+    """Whether autocast is active for a field, in whose dtype tensors then are read."""
+    return field.dtype in CAST and torch.is_autocast_enabled(_kind(field.device))
+
+
+def cast_for(field: HasDtype, value: Value) -> Value:
+    """A tensor in the field's dtype, where autocast has made it another; all else as it is."""
+    if isinstance(value, Tensor) and value.dtype in CAST and value.dtype != field.dtype and casts(field):
+        return value.to(field.dtype)  # type: ignore[return-value]
+    return value
+
+
+def without_autocast(device: torch.device | None) -> torch.autocast:
+    """Where solves run."""
+    return torch.autocast(_kind(device), enabled=False)
+
+
+def _kind(device: torch.device | None) -> str:
+    return "cpu" if device is None or device.type == "meta" else device.type
