@@ -6,49 +6,40 @@ what came, and what to do.
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 ULPS_BEYOND_AN_END = 4.0
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def known_keywords(*more: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Marks a function that hands keywords on, `more` beside its own: a misspelt one is refused in its name."""
-
-    def mark(function: Callable[Given, Result]) -> Callable[Given, Result]:
-        of = inspect.Parameter
-        own = [name for name, p in inspect.signature(function).parameters.items() if p.kind is not of.VAR_KEYWORD]
-        known = [*own, *more]
-
-        @functools.wraps(function)
-        def checked(*args: Given.args, **keywords: Given.kwargs) -> Result:
-            for name in keywords:
-                if name not in known:
-                    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-                    hint = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(known)}."
-                    raise TypeError(f"`{function.__name__}` takes no `{name}`; {hint}")
-            return function(*args, **keywords)
-
-        return checked
-
-    return mark
-
 
 def is_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {value!r}.")
     return value
+
+
+def is_generator(value: object) -> None:
+    if value is not None and not isinstance(value, torch.Generator):
+        hint = f"; make one, torch.Generator().manual_seed({value})" if isinstance(value, int) else ""
+        raise TypeError(f"`generator` must be a torch.Generator, got {type(value).__name__}{hint}.")
+
+
+def can_hold_weights(dtype: torch.dtype | None, device: torch.device | str | None) -> None:
+    """Refuse what is no floating dtype of torch, or no device that is there."""
+    try:
+        fits = torch.empty(0, dtype=dtype).is_floating_point()
+    except TypeError:
+        fits = False
+    if not fits:
+        raise TypeError(f"`dtype` must be a floating-point dtype such as torch.float32, got {dtype!r}.")
+    try:
+        torch.empty(0, device=device)
+    except (TypeError, RuntimeError, AssertionError) as error:
+        raise ValueError(f"`device` must be one that torch has here, such as 'cpu', got {device!r} ({error}).") from error
 
 
 def positive_size(name: str, value: int) -> int:

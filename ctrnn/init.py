@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from ctrnn import checks
+from ctrnn.calls import answered
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.stack import Stack
@@ -45,6 +46,7 @@ MOST = 2**53
 ENVELOPE = 1.01
 
 
+@answered
 def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Generator | None = None) -> M:
     r"""Set the gates' biases so that every unit forgets in a time T of its own, uniform on [t_min, t_max]; in place.
 
@@ -66,6 +68,7 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     return _initialize(module, _uniform(*_range(t_min, t_max), generator))
 
 
+@answered
 def gate_bias_(bias: Tensor, t_min: float, t_max: float, *, generator: torch.Generator | None = None) -> Tensor:
     r"""Fill a sigmoid gate's bias with -log(T - 1), T uniform on [t_min, t_max] for each entry; in place.
 
@@ -77,6 +80,7 @@ def gate_bias_(bias: Tensor, t_min: float, t_max: float, *, generator: torch.Gen
     return _fill(bias, _uniform(*_range(t_min, t_max), generator))
 
 
+@answered
 def slow_decay_(module: M, *, largest: float = LONGEST, generator: torch.Generator | None = None) -> M:
     r"""As `chrono_`, for time scales that nobody knows: P(T = k) proportional to 1/(k log(k + 1)^2), k = 2, 3, ..., largest.
 
@@ -234,8 +238,7 @@ def _range(t_min: float, t_max: float) -> tuple[float, float]:
 
 def _uniform(low: float, high: float, generator: torch.Generator | None) -> Draw:
     """On the generator's device, in float64 and never on the field's: the same seed gives the same T everywhere."""
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(f"`generator` must be a torch.Generator, got {type(generator).__name__}.")
+    checks.is_generator(generator)
     device = "cpu" if generator is None else generator.device
 
     def draw(n: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Forty mistakes in Python and forty at the prompt: each is answered in the words of the one who made it.
+"""Ninety mistakes in Python and forty at the prompt: each is answered in the words of the one who made it.
 
 Run as a program it tries them all in this process, without asserts of Python's: under -O and -W error, say.
 """
@@ -16,7 +16,7 @@ from torch import nn
 
 import ctrnn
 from ctrnn import HeldPath, gated, plain
-from discretize import ContinuousRNN, DiscreteRNN, Euler, integrate
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, integrate
 from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,6 +91,56 @@ IN_PYTHON = [
     (lambda: integrate(FIELD, PATH, H, TS.flip(0)), ValueError, "`ts` must increase strictly, but goes back at index 1"),
     (lambda: integrate(FIELD, PATH, H, TS + 1), ValueError, "`ts` = 6.0 lies outside the interval [0.0, 5.0]"),
     (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
+    # Misspelt, missing and superfluous arguments, of functions, classes and modules.
+    (lambda: plain(2), TypeError, "`plain` needs `hidden_size`."),
+    (lambda: plain(2, units=3), TypeError, "`plain` takes no `units`; it takes input_size, hidden_size, num_layers"),
+    (lambda: ctrnn.lstm(2, 3, 1), TypeError, "`lstm` takes input_size, hidden_size by position, got 3 arguments; give by name"),
+    (lambda: ctrnn.TanhCandidate(2, 3, biass=True), TypeError, "`TanhCandidate` takes no `biass`; did you mean `bias`?"),
+    (ctrnn.ConstantRate, TypeError, "`ConstantRate` needs `alpha`."),
+    (lambda: ctrnn.SigmoidConstantRate(alph=0.5), TypeError, "`SigmoidConstantRate` takes no `alph`; did you mean `alpha`?"),
+    (lambda: ctrnn.PowerDecay(r=2.0), TypeError, "`PowerDecay` takes no `r`; did you mean `exponent`?"),
+    (lambda: ctrnn.Stack(plain(2, 3), plain(3, 3)), TypeError, "`Stack` takes fields by position, got 2 arguments."),
+    (lambda: HeldPath(X, times=TS), TypeError, "`HeldPath` takes no `times`; did you mean `ts`?"),
+    (lambda: ctrnn.FunctionPath(torch.sin), TypeError, "`FunctionPath` needs `interval` and `input_size`."),
+    (lambda: ctrnn.WarpedPath(PATH, warps=3), TypeError, "`WarpedPath` takes no `warps`; did you mean `warp`?"),
+    (lambda: ctrnn.hold_missing(X, bathc_first=True), TypeError, "`hold_missing` takes no `bathc_first`; did you mean `batch_"),
+    (lambda: ctrnn.init.chrono_(FIELD, T=9), TypeError, "`chrono_` takes no `T`; did you mean `t_max`?"),
+    (lambda: ctrnn.from_torch(nn.GRU(2, 3), copy=True), TypeError, "`from_torch` takes no `copy`; it takes module."),
+    (lambda: DiscreteRNN(FIELD, stp=Euler()), TypeError, "`DiscreteRNN` takes no `stp`; did you mean `step`?"),
+    (DiscreteRNN(FIELD), TypeError, "`DiscreteRNN` needs `x`."),
+    (lambda: DiscreteCell(FIELD)(X[0], H, h=H), TypeError, "`DiscreteCell` was given `h` twice, by position and by name."),
+    (lambda: integrate(FIELD, PATH, H, TS, 1e-3), TypeError, "`integrate` takes field, path, h0, ts by position, got 5"),
+    (lambda: integrate(FIELD, PATH, H, TS, tol=1e-3), TypeError, "`tol` is here `rtol` and `atol`."),
+    (lambda: integrate(FIELD, PATH, H, TS, dt=0.1), TypeError, "`dt` is now `max_step`, the longest step"),
+    (lambda: ctrnn.Gated, AttributeError, "module 'ctrnn' has no attribute 'Gated'; did you mean 'gated'?"),
+    # What torch calls it, and what it is called elsewhere.
+    (lambda: ctrnn.gru(2, 3, batch_first=True), TypeError, "`discretize.DiscreteRNN(field, batch_first=True)`"),
+    (lambda: ctrnn.gru(2, 3, bidirectional=True), TypeError, "with dropout between, are `discretize.Layers`"),
+    (lambda: plain(2, 3, nonlinearity="relu"), TypeError, "Parts of a field are chosen by `ctrnn.Relaxation("),
+    (lambda: ctrnn.SmoothWarp.random(5.0, 2.0, generator=3), TypeError, "got int; make one, torch.Generator().manual_seed(3)"),
+    (lambda: plain(2, 3, device="gpu"), ValueError, "`device` must be one that torch has here, such as 'cpu', got 'gpu'"),
+    (lambda: plain(2, 3, dtype="float32"), TypeError, "`dtype` must be a floating-point dtype such as torch.float32"),
+    (lambda: plain(2, 3, dtype=torch.int64), TypeError, "must be a floating-point dtype such as torch.float32, got torch.int"),
+    (lambda: plain(2, 3, bias="no"), TypeError, "`bias` must be True or False, got 'no'."),
+    (lambda: DiscreteRNN(2, 3), TypeError, "`field` must be a ctrnn.VectorField, got int; `ctrnn.from_torch` makes"),
+    (lambda: DiscreteRNN(FIELD)(X, hx=H), TypeError, "`DiscreteRNN` takes no `hx`; did you mean `h_0`?"),
+    (lambda: ContinuousRNN(FIELD)(input=X), TypeError, "`ContinuousRNN` takes no `input`; did you mean `x`?"),
+    (lambda: DiscreteCell(FIELD)(X[0], hx=H), TypeError, "`DiscreteCell` takes no `hx`; did you mean `h`?"),
+    (lambda: FIELD(X[0], hx=H), TypeError, "takes no `hx`; did you mean `h`?"),
+    (lambda: DiscreteCell(FIELD)(X[0], (H, H)), TypeError, "`h` must be one torch.Tensor, got a tuple; join its parts"),
+    (lambda: integrate(FIELD, PATH, None, TS), TypeError, "got NoneType; start from `field.initial_state(batch)`."),
+    (lambda: integrate(FIELD, PATH, y0=H, t=TS), TypeError, "`integrate` takes no `y0`; did you mean `h0`?"),
+    (lambda: integrate(FIELD, lambda t: X[0], H, TS), TypeError, "a function of time in `ctrnn.FunctionPath`"),
+    (lambda: ContinuousRNN(FIELD, solver="dopri5"), TypeError, "`ContinuousRNN` takes no `solver`; did you mean `method`?"),
+    (lambda: DiscreteRNN(FIELD, method="rk4"), TypeError, "Methods that choose their steps are for `discretize.ContinuousRNN`"),
+    (lambda: DiscreteRNN(FIELD).weight_hh_l0, AttributeError, "its weights are those of its field, `field.named_parameters()`"),
+    (lambda: DiscreteCell(FIELD).weight_hh, AttributeError, "`DiscreteCell` has no `weight_hh`: its weights are those of its"),
+    (lambda: ContinuousRNN(FIELD).flatten_parameters(), AttributeError, "`discretize.to_torch`"),
+    (lambda: ctrnn.timescales(DiscreteRNN(FIELD)), TypeError, "got DiscreteRNN; take the field in it, `.field`."),
+    (lambda: ctrnn.to_torch(nn.GRU(2, 3)), TypeError, "plain, gru and lstm fields only, not for GRU, which is no field"),
+    (lambda: ctrnn.from_torch(nn.GRU), TypeError, "got the class GRU."),
+    (lambda: gated(2, 3, decay=ctrnn.PowerDecay), TypeError, "got the class PowerDecay; make one, `PowerDecay(...)`."),
+    (lambda: ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), 1.0, ctrnn.LinearDecay()), TypeError, "such as `ctrnn.FixedRate(1.0)`"),
 ]  # fmt: skip
 
 TRAIN = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]

@@ -42,7 +42,7 @@ def from_torch(module: nn.Module) -> VectorField:
     if make is None:
         raise TypeError(
             f"`module` must be an RNNCell, GRUCell or LSTMCell, or a one-layer one-direction RNN, GRU or LSTM of torch.nn; "
-            f"got {type(module).__name__}."
+            f"got {f'the class {module.__name__}' if isinstance(module, type) else type(module).__name__}."
         )
     _check_settings(module)
     weight_x, weight_h, *biases = _parameters(module)
@@ -92,7 +92,8 @@ def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.L
             return nn.RNNCell
         if type(candidate) is ResetCandidate and type(rate) is GateRate:
             return nn.GRUCell
-    raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for this one:\n{field}")
+    came = f"this one:\n{field}" if isinstance(field, VectorField) else f"{type(field).__name__}, which is no field"
+    raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for {came}")
 
 
 def _check_settings(module: nn.Module) -> None:

@@ -37,7 +37,6 @@ __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 F = TypeVar("F", bound=VectorField)
 
 
-@checks.known_keywords(*WeightSettings.__annotations__)
 def plain(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:
     r"""dh/dt = tanh(Wx x + Wh h + b) - h; its unit Euler step is `torch.nn.RNN`.
 
@@ -53,7 +52,6 @@ def plain(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings:
     return _layered(build, input_size, hidden_size, num_layers)
 
 
-@checks.known_keywords(*WeightSettings.__annotations__)
 def leaky(
     input_size: int,
     hidden_size: int,
@@ -84,7 +82,6 @@ def leaky(
     return _layered(build, input_size, hidden_size, num_layers)
 
 
-@checks.known_keywords(*WeightSettings.__annotations__)
 def gated(
     input_size: int,
     hidden_size: int,
@@ -136,7 +133,6 @@ GATED: dict[str, tuple[bool, Callable[..., Relaxation | NetworkGated]]] = {
 GATES = {activation.name: gates for activation, (_, *gates) in RATES.items()}
 
 
-@checks.known_keywords(*WeightSettings.__annotations__)
 def gru(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:
     r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`.
 
@@ -155,7 +151,6 @@ def gru(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: U
     return _layered(build, input_size, hidden_size, num_layers)
 
 
-@checks.known_keywords(*WeightSettings.__annotations__)
 def lstm(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> LSTMField | Stack:
     r"""dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h; its unit Euler step is `torch.nn.LSTM`.
 

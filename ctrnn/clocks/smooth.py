@@ -52,6 +52,7 @@ class SmoothWarp(Warp):
         Raises:  ValueError if max_speed < 1: no clock gets to the end in time with less than its mean speed.
         """
         max_speed = checks.finite_number("max_speed", max_speed)
+        checks.is_generator(generator)
         if max_speed < 1:
             raise ValueError(
                 f"`max_speed` must be at least 1, got {max_speed}: [0, duration] is mapped onto itself, so the mean speed is 1."

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.autocast import cast_for
+from ctrnn.calls import answered
 from ctrnn.fields.parts import affine
 from ctrnn.forward import jacobian_of
 
@@ -62,6 +63,7 @@ class VectorField(nn.Module, ABC):
         if self.state_size < self.hidden_size:
             raise ValueError(f"`state_size` is {state_size}, less than the {hidden_size} visible units it contains.")
 
+    @answered
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         _check_hooks(part for part in self.modules() if part is not self)  # its own run here
         x, h = cast_for(self, x), cast_for(self, h)
@@ -165,10 +167,10 @@ def _writes(projected: Tensor, h: Tensor) -> int:
 
 def check_field(value: object) -> VectorField:
     if not isinstance(value, VectorField):
-        raise TypeError(
-            f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; "
-            "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
-        )
+        hint = "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
+        if isinstance(getattr(value, "field", None), VectorField):
+            hint = "take the field in it, `.field`."
+        raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; {hint}")
     return value
 
 
@@ -217,6 +219,10 @@ def _check_features(field: VectorField, x: Tensor, name: str) -> None:
 
 
 def check_state(field: VectorField, h: Tensor, name: str = "h") -> None:
+    if h is None:
+        raise TypeError(f"`{name}` must be a torch.Tensor, got NoneType; start from `field.initial_state(batch)`.")
+    if isinstance(h, tuple | list) and any(isinstance(part, Tensor) for part in h):
+        raise TypeError(f"`{name}` must be one torch.Tensor, got a {type(h).__name__}; join its parts, `torch.cat([h, c], -1)`.")
     check_like_field(name, checks.is_tensor(name, h), field)
     if h.dim() == 0 or h.shape[-1] != field.state_size:
         units = h.shape[-1] if h.dim() else 0

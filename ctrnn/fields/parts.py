@@ -87,6 +87,8 @@ class Affine(Part):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        checks.is_generator(generator)
+        checks.can_hold_weights(dtype, device)
         self.input_size = checks.positive_size("input_size", input_size)
         self.hidden_size = checks.positive_size("hidden_size", hidden_size)
         self.projected_size = checks.positive_size("outputs", outputs)
@@ -98,7 +100,7 @@ class Affine(Part):
 
         self.weight_x = draw(outputs, self.input_size)
         self.weight_h = draw(outputs, self.hidden_size)
-        self.bias = draw(outputs) if bias else None
+        self.bias = draw(outputs) if checks.is_flag("bias", bias) else None
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class Relaxation(VectorField):
         parts: list[tuple[str, nn.Module, type]] = [("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)]
         for name, part, kind in parts:
             if not isinstance(part, kind):
-                raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {type(part).__name__}.")
+                raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {_described(name, part)}.")
         if not hasattr(candidate, "input_size") or not hasattr(candidate, "hidden_size"):
             raise TypeError(f"`candidate` must have `input_size` and `hidden_size`; {type(candidate).__name__} has not.")
         super().__init__(candidate.input_size, candidate.hidden_size)  # type: ignore[arg-type]
@@ -87,6 +87,14 @@ class Relaxation(VectorField):
     def _split(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         candidate, rate = projected.split([self.candidate.projected_size, self.rate.projected_size], -1)
         return candidate, rate
+
+
+def _described(name: str, part: object) -> str:
+    """What came in place of a part, and what to do."""
+    if isinstance(part, type):
+        return f"the class {part.__name__}; make one, `{part.__name__}(...)`"
+    examples = {"rate": "`ctrnn.FixedRate(1.0)`", "decay": "`ctrnn.PowerDecay(2.0)`", "candidate": "`ctrnn.TanhCandidate(3, 5)`"}
+    return f"{type(part).__name__}; make one, such as {examples[name]}"
 
 
 def softplus_clock(field: Relaxation) -> Relaxation:

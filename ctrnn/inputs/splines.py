@@ -44,7 +44,8 @@ def as_path(value: object) -> Path:
         return value
     if is_spline(value):
         return SplinePath(value)  # type: ignore[arg-type]
-    raise TypeError(f"`path` must be a ctrnn.Path, got {type(value).__name__}; wrap samples in `ctrnn.HeldPath`.")
+    hint = ", a function of time in `ctrnn.FunctionPath`" if callable(value) else ""
+    raise TypeError(f"`path` must be a ctrnn.Path, got {type(value).__name__}; wrap samples in `ctrnn.HeldPath`{hint}.")
 
 
 def is_spline(value: object) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
+from ctrnn.calls import answered, torch_name
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler
@@ -32,6 +35,7 @@ class DiscreteCell(nn.Module):
         self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
         self.watch = OvershootWatch(allow_overshoot)
 
+    @answered
     def forward(self, x: Tensor, h: Tensor | None = None, dt: float | Tensor | None = None) -> Tensor:
         x, h = cast_for(self.field, x), cast_for(self.field, h)
         check_input(self.field, x)
@@ -50,6 +54,12 @@ class DiscreteCell(nn.Module):
         if self.watch.due():
             self.watch.look_at(self.step, self.field, projected, h, length)
         return following
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            raise AttributeError(torch_name(self, name)) from None
 
     def extra_repr(self) -> str:
         return f"step={self.step!r}, dt={self.dt:g}"

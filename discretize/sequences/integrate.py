@@ -14,7 +14,7 @@ from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.fields.field import check_batched_state, check_field
 from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
-from discretize.sequences.settings import MAX_NUM_STEPS, Settings, refuse_old_names
+from discretize.sequences.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.solve import Solve
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
@@ -23,7 +23,6 @@ from discretize.trajectory import Trajectory
 __all__ = ["integrate"]
 
 
-@refuse_old_names
 def integrate(
     field: VectorField,
     path: Path,

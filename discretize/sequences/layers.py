@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from ctrnn import VectorField, checks
+from ctrnn.calls import answered
 from ctrnn.inputs.hold import FORWARD
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN, SequenceModule
@@ -67,6 +68,7 @@ class Layers(SequenceModule):
         if self.dropout and self.num_layers == 1:
             warnings.warn("`dropout` acts between layers, and there is one; it has no effect.", UserWarning, stacklevel=2)
 
+    @answered
     def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None) -> Any:
         output, h_n = super().forward(x, h_0, ts, lengths)
         return output, tuple(part.contiguous() for part in h_n.chunk(2, -1)) if self.pair else h_n

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.autocast import cast_for
+from ctrnn.calls import answered, torch_name
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import checked_samples
@@ -21,7 +22,7 @@ from discretize.sequences.cell import checked_step
 from discretize.sequences.integrate import integrate
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
-from discretize.sequences.settings import MAX_NUM_STEPS, Settings, refuse_old_names
+from discretize.sequences.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.stamps import sample_edges
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
@@ -49,6 +50,7 @@ class SequenceModule(nn.Module, ABC):
     def forward(
         self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ...
     ) -> tuple[PackedSequence, Tensor]: ...
+    @answered
     def forward(
         self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
@@ -71,6 +73,12 @@ class SequenceModule(nn.Module, ABC):
     @abstractmethod
     def _reader(self) -> VectorField:
         """The field that reads x."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            raise AttributeError(torch_name(self, name)) from None
 
     @property
     def input_size(self) -> int:
@@ -252,7 +260,6 @@ class ContinuousRNN(_OneField):
     Source:  Tallec and Ollivier 2018, eqs. (3), (4), (7).
     """
 
-    @refuse_old_names
     def __init__(
         self,
         field: VectorField,
@@ -277,6 +284,7 @@ class ContinuousRNN(_OneField):
         self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.stats: dict[str, Any] = {}
 
+    @answered
     def trajectory(
         self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
     ) -> Trajectory:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -21,7 +19,7 @@ from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine
 from discretize.steps.step import Step
 
-__all__ = ["MAX_NUM_STEPS", "Settings", "refuse_old_names"]
+__all__ = ["MAX_NUM_STEPS", "Settings"]
 
 MAX_NUM_STEPS = 100_000  # of a sample in one segment
 
@@ -39,27 +37,6 @@ SYNONYMS = {
     **dict.fromkeys(("dop853", "dp8", "dopri853"), "dopri8"),
     **dict.fromkeys(("radau", "bdf", "lsoda", "ode15s", "ode23s", "rodas4", "rodas5", "kvaerno5", "stiff"), "rodas5p"),
 }
-RENAMED = {
-    "dt": "`max_step`, the longest step",
-    "memory": "`gradient=discretize.Checkpointed(bytes)`",
-    "adjoint": "`gradient=discretize.Adjoint()`",
-}
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def refuse_old_names(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, refusing keywords it no longer has with a TypeError that says the new ones."""
-
-    @functools.wraps(function)
-    def checked(*args: Given.args, **keywords: Given.kwargs) -> Result:
-        for old, new in RENAMED.items():
-            if old in keywords:
-                raise TypeError(f"`{old}` is now {new}.")
-        return function(*args, **keywords)
-
-    return checked
 
 
 @dataclass(frozen=True)
