@@ -126,12 +126,10 @@ class _Samples:
         return {int(axis) % rank for axis in (given if isinstance(given, list | tuple) else [given])}  # type: ignore[arg-type]
 
     def _contracts(self, node: Node) -> bool:
-        """Whether a product sums over the batch, or takes weights from it."""
-        name = operation_name(node)
+        """Whether a product sums over the batch: it sums over the last axis of its first factor."""
         factors = [a for a in node.args if isinstance(a, Node)]
-        a, b = factors[1:3] if name in ("addmm", "baddbmm") else factors[:2]
-        summed = len(_shape(b)) - (2 if len(_shape(b)) > 1 else 1)
-        return self._batch_axis(a) == len(_shape(a)) - 1 or self._batch_axis(b) == summed
+        first = factors[1 if operation_name(node) in ("addmm", "baddbmm") else 0]
+        return self._batch_axis(first) == len(_shape(first)) - 1
 
     def _left(self, node: Node) -> int | None:
         axis = self._batch_axis(node)

@@ -205,3 +205,18 @@ def test_weights_that_a_module_also_keeps_in_a_dict_are_letters_everywhere():
     system = symbolic(LTCCell(FullyConnected(1, 1), 1, ode_unfolds=1))
     assert Symbol("cm[0]", real=True) in system.flow.free_symbols
     assert not system.flow.atoms(Symbol) <= {*system.state, *system.inputs}
+
+
+def test_a_parameter_that_code_asks_torch_for_is_its_letter():
+    class Asked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.input_size, self.hidden_size, self.k = 1, 1, nn.Parameter(torch.tensor([2.0]))
+
+        def forward(self, x, h):
+            return self.get_parameter("k") * h + x  # refuses what is no nn.Parameter
+
+    system = symbolic(Asked(), field=False)
+    (h,), (x,) = system.state, system.inputs
+    assert verify(Asked(), [Symbol("k[0]") * h + x], field=False)
+    assert verify(Asked(), [2 * h + x], field=False).holds is False
