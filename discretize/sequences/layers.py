@@ -39,8 +39,8 @@ class Layers(SequenceModule):
              dropout: the probability to drop each output of every layer but the last, at each sample anew, in training.
              hold, open_interval, batch_first: as for `DiscreteRNN`, of the whole; pair: give the final states as
              torch.nn.LSTM's (h_n, c_n), for fields on [h, c], as h_0 is taken by any.
-    Call:    layers(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`. `layers.stats` has "engine", the word of all
-             modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
+    Call:    layers(x, h_0=None, ts=None, lengths=None, reset=None), as for `DiscreteRNN`. `layers.stats` has "engine", the
+             word of all modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
     Shape:   as for `DiscreteRNN`, with num_layers * num_directions states in place of 1, those of a layer together;
              output (time, batch, num_directions * hidden). `hidden_size` is that of one direction, as in torch.
     Raises:  TypeError, ValueError for modules that do not chain, and at the call for what does not fit.
@@ -69,8 +69,8 @@ class Layers(SequenceModule):
             warnings.warn("`dropout` acts between layers, and there is one; it has no effect.", UserWarning, stacklevel=2)
 
     @answered
-    def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None) -> Any:
-        output, h_n = super().forward(x, h_0, ts, lengths)
+    def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None, reset: Any = None) -> Any:
+        output, h_n = super().forward(x, h_0, ts, lengths, reset)
         return output, tuple(part.contiguous() for part in h_n.chunk(2, -1)) if self.pair else h_n
 
     @property

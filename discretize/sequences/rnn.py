@@ -21,6 +21,7 @@ from discretize.gradients.choice import Gradient
 from discretize.sequences.cell import checked_step
 from discretize.sequences.integrate import integrate
 from discretize.sequences.overshoot import OvershootWatch
+from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
 from discretize.sequences.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.stamps import sample_edges
@@ -45,24 +46,39 @@ class SequenceModule(nn.Module, ABC):
         self.hold, self.batch_first = Hold(hold, open_interval), checks.is_flag("batch_first", batch_first)
 
     @overload
-    def forward(self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ...) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ..., reset: Tensor | None = ...
+    ) -> tuple[Tensor, Tensor]: ...
     @overload
     def forward(
-        self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ...
+        self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ..., reset: Tensor | None = ...
     ) -> tuple[PackedSequence, Tensor]: ...
     @answered
     def forward(
-        self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
+        self,
+        x: Tensor | PackedSequence,
+        h_0: Start = None,
+        ts: Tensor | None = None,
+        lengths: Lengths = None,
+        reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         packed = x if isinstance(x, PackedSequence) else None
         xs, h0, edges, ragged, batched = self._read(x, h_0, ts, lengths)
-        output, h_n = self._run(xs, h0, edges, ragged)
+        if reset is None or not xs.shape[1]:
+            output, h_n = self._run(xs, h0, edges, ragged)
+        else:
+            output, h_n = self._run_pieces(Pieces(reset, xs, ragged, batched, self.batch_first), xs, h0, edges)
         if packed is not None:
             assert ragged is not None
             return packed_as(packed, output, ragged), h_n
         if not batched:
             return output[:, 0], h_n[:, 0]
         return (output.transpose(0, 1) if self.batch_first else output), h_n
+
+    def _run_pieces(self, pieces: Pieces, xs: Tensor, h0: Tensor, edges: Tensor | None) -> tuple[Tensor, Tensor]:
+        cut = pieces.samples(xs)
+        output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges), pieces.ragged(cut))
+        return pieces.joined(output), pieces.ends(h_n)
 
     @abstractmethod
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
@@ -186,14 +202,16 @@ class DiscreteRNN(_OneField):
              batch_first: axes of x, output and ts, as in torch.nn; fused: run named fields under `Euler` and
              `ExponentialEuler` over the whole sequence at once, which is the same and faster. The environment variable
              CTRNN_FUSED=0 turns that off everywhere. allow_overshoot: as for `DiscreteCell`.
-    Call:    rnn(x, h_0=None, ts=None, lengths=None). With ts, edges or stamps, sample k takes its interval's length instead
-             of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its own last
-             sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
-             state at each sequence's own end. `rnn.stats` tells what ran at the last call: "engine", one of "compiled",
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None). With ts, edges or stamps, sample k takes its interval's
+             length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its
+             own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
+             state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads that sample,
+             as if it were cut there. `rnn.stats` tells what ran at the last call: "engine", one of "compiled",
              "torch" (both fused) and "steps", and "engine_why", why nothing faster did.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
-             own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time
+             own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset
+             (time, batch), or (batch, time) if batch-first, or (time,)
              -> output (time, batch, hidden), packed like x if that was, h_n (1, batch, state), never batch-first.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
@@ -253,7 +271,7 @@ class ContinuousRNN(_OneField):
     Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
              min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval, batch_first as for
              `DiscreteRNN`.
-    Call:    rnn(x, h_0=None, ts=None, lengths=None), as for `DiscreteRNN`; without ts a sample takes one unit of time.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None), as for `DiscreteRNN`; without ts a sample takes 1.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
