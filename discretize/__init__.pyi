@@ -14,7 +14,7 @@ from discretize.sequences.unroll import unroll as unroll
 from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN, ContinuousRNN as ContinuousRNN
 from discretize.sequences.layers import Layers as Layers
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
-from discretize.sequences.integrate import integrate as integrate
+from discretize.integration.integrate import integrate as integrate
 from discretize.gradients.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor

@@ -1,1 +1,1 @@
-"""Whole sequences: integrate and unroll, cells and sequence modules, ragged batches and time stamps."""
+"""Whole sequences: cells, unroll and sequence modules, ragged batches and time stamps."""

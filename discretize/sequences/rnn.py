@@ -18,12 +18,12 @@ from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
 from discretize.gradients.choice import Gradient
+from discretize.integration.integrate import integrate
+from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.cell import checked_step
-from discretize.sequences.integrate import integrate
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
-from discretize.sequences.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.stamps import sample_edges
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step

@@ -19,8 +19,8 @@ from discretize.fused.solves import Solved, solve
 from discretize.gradients.adjoint import AdjointBackward, EdgeLog
 from discretize.gradients.checkpointing import Blocks
 from discretize.gradients.choice import Adjoint, Checkpointed
-from discretize.sequences.between import StatesBetween
-from discretize.sequences.settings import Settings
+from discretize.integration.between import StatesBetween
+from discretize.integration.settings import Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import Continuation, StepLog
 from discretize.solvers.diagnosis import slow_hint

@@ -14,8 +14,8 @@ from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.fields.field import check_batched_state, check_field
 from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
-from discretize.sequences.settings import MAX_NUM_STEPS, Settings
-from discretize.sequences.solve import Solve
+from discretize.integration.settings import MAX_NUM_STEPS, Settings
+from discretize.integration.solve import Solve
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
