@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class FieldReading:
     """A field as polynomials in its generators, with slots in their coefficients, for a class with these free letters."""
 
     def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol]) -> None:
-        self.state, self.data = field.state, {*field.state, *field.inputs}
+        self.state, self.data = field.state, frozenset({*field.state, *field.inputs})
         self.free, self._given = free, flow
         self.slots: list[Slot] = []
         self.generators: dict[Expr, Symbol] = {}
@@ -212,7 +213,7 @@ class FieldReading:
                 return slot
         if not e.free_symbols & self.free:
             return None
-        own = (e.free_symbols & self.free) - self._given.xreplace({e: Dummy()}).free_symbols
+        own = frozenset(e.free_symbols & self.free) - self._given.xreplace({e: Dummy()}).free_symbols
         values, is_gate = values_of(e, own), self._reads(e)
         if values is None or (is_gate and not (values.is_subset(POSITIVE) and _moves_freely(e, own, self.data))):
             return None
@@ -241,16 +242,19 @@ def _positivity(e: Expr) -> dict[str, bool]:
     return {"positive": True} if positive else {}
 
 
-def _moves_freely(e: Expr, own: Set[Symbol], data: Set[Expr]) -> bool:
+@lru_cache  # a field is read twice, as it is and where state and input are positive: its gates are the same
+def _moves_freely(e: Expr, own: frozenset[Symbol], data: frozenset[Expr]) -> bool:
     """Whether at one point the own parameters set a gate's value and its slopes in all its data, each by itself."""
     letters = {u: Dummy(real=True) for u in data if e.has(u)}
     inner = e.xreplace(letters)
     if inner.atoms(AppliedUndef) or inner.has(symbols.t):
         return False
-    slopes = [inner.diff(w) for w in sorted(own, key=str)]
-    rows = ImmutableDenseMatrix([slopes, *([slope.diff(u) for slope in slopes] for u in letters.values())])
     dice = random.Random(0)
     point = {u: Rational(dice.randint(1, 40), 41) for u in sorted(inner.free_symbols, key=str)}
+    # What is no variable of these slopes is a number at once: it would only be carried along.
+    inner = inner.xreplace({u: value for u, value in point.items() if u not in own and u not in letters.values()})
+    slopes = [inner.diff(w) for w in sorted(own, key=str)]
+    rows = ImmutableDenseMatrix([slopes, *([slope.diff(u) for slope in slopes] for u in letters.values())])
     numbers = np.array(rows.xreplace(point).evalf(), dtype=complex)
     return bool(np.isfinite(numbers).all()) and int(np.linalg.matrix_rank(numbers, tol=1e-9)) == len(rows.tolist())
 
