@@ -59,6 +59,7 @@ def names_imported(file: Path) -> Iterator[tuple[str, str]]:
                 yield node.args[0].value, ""
 
 
+@functools.cache
 def imported_modules(file: Path) -> set[str]:
     """Every module that a file names in an import; `from derivations import agreement` names one by its second half."""
     return {full for module, name in names_imported(file) for full in (module, f"{module}.{name}".rstrip("."))}

@@ -29,8 +29,9 @@ FILES = sorted(Path(derivations.__file__).parent.rglob("*.py"))
 CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapter in chapters]
 
 
-# Seconds to write down, all others together take as long: every step's local error, and the tracing of torch's code.
-LONG_CHAPTERS = ("own_maps", "own_code")
+# Seconds to write down, all others together take as long: every step's local error, the tracing of torch's code, networks
+# unfolded in time and what is invariant of them.
+LONG_CHAPTERS = ("own_maps", "own_code", "ollivier_invariance", "ollivier_unfolded")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -239,6 +240,11 @@ def test_statements_are_in_words(written):
         assert len(entry.words.split()) >= 4, entry.label
 
 
+@cache
+def tree(file):
+    return ast.parse(file.read_text())
+
+
 def is_quote(node):
     return isinstance(node, ast.keyword) and node.arg == "quote"
 
@@ -246,7 +252,7 @@ def is_quote(node):
 def test_no_name_in_braces_is_left_in_a_text():
     # An f too few before a string: "{power}" would be printed as it stands.
     for file in FILES:
-        nodes = list(ast.walk(ast.parse(file.read_text())))
+        nodes = list(ast.walk(tree(file)))
         formatted = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
         # A quote is its author's, LaTeX and all.
         formatted |= {id(part) for node in nodes if is_quote(node) for part in ast.walk(node)}
@@ -263,7 +269,7 @@ def test_strings_are_not_cut_into_fragments():
         for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
             if before.type == token.type == after.type == tokenize.STRING:
                 assert len(token.string) >= 40, f"{file.name}, line {token.start[0]}: {token.string}"
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree(file)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 assert (ast.get_docstring(node) or "").count('"') % 2 == 0, f"{file.name}: {ast.get_docstring(node)}"
 

@@ -21,7 +21,7 @@ KINDS = ("shared", "own")
 
 def settings_of(name):
     if name not in ADAPTIVE:
-        return {"max_step": 0.33}
+        return {"max_step": 0.6}  # one step or two in a segment
     # Loose, so that each segment takes a step or two; differences of 1e-6 then change no decision, and no step's share.
     return {"rtol": 1e-2, "atol": 1e-2}
 

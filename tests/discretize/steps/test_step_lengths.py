@@ -24,7 +24,7 @@ def setting(make, batch=3, hidden=3):
 
 @every_step
 @every_field
-@each(("batch", "hidden"), [(3, 3), (4, 1)])
+@each(("batch", "hidden"), [(2, 3), (3, 1)])
 def test_each_sample_takes_the_step_it_takes_alone(make, step, batch, hidden):
     field, x, h, dt = setting(make, batch, hidden)
     together = step.advance(field, field.project(x), h, dt[:, None])

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -138,10 +139,10 @@ def test_a_line_of_the_csv_keeps_every_digit():
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The parts that take seconds, run as the command runs them."""
+    """The parts that take seconds, in this process: another has all to import. The slow test runs what the command does."""
     out, said = tmp_path_factory.mktemp("atlas"), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "WORKERS", 1)
+        patch.setattr(run, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
         patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", power.power_section)))
         for module in (run, report):
             patch.setattr(module, "say", said.append)
