@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ctrnn.storage.files import write_atomically
 from experiments.data.recording import Recording, load
 from experiments.demo import figures
 from experiments.demo.cell import TOLERANCE, UNITS
 from experiments.demo.warped_runs import ALLOWED, METHOD, WarpedRun, allowed_deviation, clocks_for, run_clock, unwarped
-from experiments.files import write_atomically
 from experiments.reports.section import Section
 from experiments.reports.svg import standalone_svg
 

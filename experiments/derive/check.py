@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ctrnn.storage.files import read_file
 from derivations.checker.quotients import NotShown
 from derivations.checker.replay import from_data
 from derivations.checker.statements.conclusions import concludes, is_one_as_written
-from experiments.files import MOST_JSON, read_file
+from experiments.files import MOST_JSON
 from experiments.usage import UsageError
 
 __all__ = ["run"]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from ctrnn.storage.files import write_atomically
 from derivations import ledger
 from derivations.claim import Claim
 from derivations.prover.verdict import REINTERPRETED
 from experiments.derive.table import summary
-from experiments.files import write_atomically
 from experiments.reports.marked import fill
 
 __all__ = ["PAGE", "filled", "tables"]

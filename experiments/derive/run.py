@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ctrnn.storage.files import write_atomically
 from derivations.book import decide_all
 from derivations.checker.replay import as_data
 from derivations.claim import Claim
 from experiments.derive import latex, page, table
-from experiments.files import check_output, write_atomically
+from experiments.files import check_output
 from experiments.interruption import checkpoint
 
 __all__ = ["KEYS", "as_json", "run"]

@@ -10,7 +10,8 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from experiments.files import not_writable, write_atomically
+from ctrnn.storage.files import write_atomically
+from experiments.files import not_writable
 from experiments.interruption import checkpoint
 from experiments.reports.section import Section, page
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from ctrnn.storage.files import read_file, write_atomically
 from experiments.digests import digest
-from experiments.files import read_file, write_atomically
 from experiments.runs.stopping import StoppedError
 
 __all__ = ["NEWEST", "PREVIOUS", "Checkpoints", "DamagedError", "NewerError", "State", "read_state"]

@@ -16,7 +16,8 @@ from typing import Any, Self
 
 import torch
 
-from experiments.files import NO_LINK, PART, read_file, read_json, write_all, write_atomically, write_json
+from ctrnn.storage.files import NO_LINK, PART, read_file, write_all, write_atomically
+from experiments.files import read_json, write_json
 from experiments.reports.machine import cores, facts
 from experiments.runs.checkpoints import Checkpoints, State
 from experiments.runs.configuration import MOST_THREADS, Configuration

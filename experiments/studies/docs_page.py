@@ -15,7 +15,7 @@ from typing import Annotated
 
 import tyro
 
-from experiments.files import write_atomically
+from ctrnn.storage.files import write_atomically
 from experiments.reports.marked import fill
 from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.report import Report, report_of

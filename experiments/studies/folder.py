@@ -18,7 +18,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from experiments.files import MOST_JSON, check_no_links, read_file, read_json, write_atomically, write_json
+from ctrnn.storage.files import read_file, write_atomically
+from experiments.files import MOST_JSON, check_no_links, read_json, write_json
 from experiments.studies.study import KEY, Measured, Record, Run
 from experiments.usage import UsageError
 

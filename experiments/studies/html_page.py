@@ -16,7 +16,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from experiments.files import not_writable, write_atomically
+from ctrnn.storage.files import write_atomically
+from experiments.files import not_writable
 from experiments.reports.report import now
 from experiments.reports.section import Section, page
 from experiments.reports.spreads import number

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import files
+from ctrnn.storage import files
 from experiments.__main__ import main
 from experiments.data.recording import load
 from experiments.demo import figures
 from experiments.derive.page import page as ledger_page
 from experiments.digests import digest
+from experiments.files import read_json
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import ENVIRONMENT
 from experiments.runs.checkpoints import Checkpoints, DamagedError, read_state
@@ -63,7 +64,7 @@ def test_only_files_are_read_and_no_more_of_them_than_allowed(tmp_path, target):
     assert files.read_file(target, 14) == TARGET.encode()
     with pytest.raises(FileNotFoundError):
         files.read_file(tmp_path / "lost")
-    assert files.read_json(tmp_path / "pipe") is None
+    assert read_json(tmp_path / "pipe") is None
 
 
 def test_a_recording_that_never_ends_is_refused(tmp_path):

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
+from ctrnn.storage.files import write_atomically
 from experiments.bench.growth import exponent, sweeps
 from experiments.bench.rows import BACKWARD, data_frame, ratio
-from experiments.files import write_atomically
 from experiments.reports import plots
 from experiments.reports.colours import COLOURS
 from experiments.reports.svg import standalone_svg

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.files import check_output, write_atomically, write_json
+from ctrnn.storage.files import write_atomically
+from experiments.files import check_output, write_json
 from experiments.usage import check_word
 
 __all__ = ["refuse", "write"]

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import tyro
 
+from ctrnn.storage.files import write_atomically
 from experiments.bench.output.tables import PARTS, machine, part_of
 from experiments.bench.rows import data_frame
-from experiments.files import write_atomically
 from experiments.reports.marked import fill, names
 
 __all__ = ["PAGE", "filled"]

@@ -14,11 +14,11 @@ import torch
 from scipy.integrate import solve_ivp
 
 import ctrnn
+from ctrnn.storage.files import write_atomically
 from derivations.argument import core
 from experiments import __main__
 from experiments.data.recording import Recording, load
 from experiments.demo import cell, clocks, figures, proofs, recorded, run, steps, trained, warped_runs
-from experiments.files import write_atomically
 from experiments.reports import colours, report
 from experiments.reports.section import Section
 from experiments.reports.svg import inline_svg
@@ -426,7 +426,7 @@ def test_a_new_section_is_one_entry_in_a_list(tmp_path, monkeypatch):
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("disk full")])
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, stop):
     (tmp_path / "index.html").write_text("old")
-    monkeypatch.setattr("experiments.files.os.replace", lambda *_: (_ for _ in ()).throw(stop))
+    monkeypatch.setattr("ctrnn.storage.files.os.replace", lambda *_: (_ for _ in ()).throw(stop))
     with pytest.raises((KeyboardInterrupt, OSError)):
         write_atomically(tmp_path / "index.html", "new")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("index.html", "old")]

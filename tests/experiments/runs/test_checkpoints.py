@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
-from experiments import files
+from ctrnn.storage import files
 from experiments.digests import digest
 from experiments.runs.checkpoints import Checkpoints, DamagedError, read_state
 from experiments.runs.stopping import StoppedError

@@ -22,7 +22,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments import files
+from ctrnn.storage import files
 from experiments.interruption import Interrupted, deferred, interruptible
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
@@ -708,7 +708,7 @@ import os, random, signal, sys, traceback
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from experiments import files
+from ctrnn.storage import files
 from experiments.runs.checkpoints import Checkpoints
 from experiments.runs.configuration import configuration_from_words
 from experiments.runs.training import train
