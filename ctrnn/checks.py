@@ -101,13 +101,20 @@ def is_tensor(name: str, value: object) -> Tensor:
     return value
 
 
-def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:
-    """Refuse nan and inf, and name the first; under `torch.func.vmap`, where values cannot be read, all pass."""
+def holds(condition: Tensor) -> bool:
+    """Whether all of it is true. So it is taken to be where values cannot be read: under `torch.func.vmap`, on the meta device,
+    and while a graph is traced."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return True
     try:
-        fine = bool(torch.isfinite(value).all())
+        return bool(condition.all())
     except RuntimeError:
-        return
-    if not fine:
+        return True
+
+
+def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:
+    """Refuse nan and inf, and name the first."""
+    if not holds(torch.isfinite(value)):
         where = tuple(int(i) for i in torch.nonzero(~torch.isfinite(value))[0])
         raise ValueError(
             f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "

@@ -1,6 +1,6 @@
 r"""Fixed steps: equal ones in each segment, none longer than max_step, the last one ending on the segment's end.
 
-By torchdiffeq's fixed-grid methods, which see the input move within a step, or by a step map, which holds the input (and
+By an explicit Runge-Kutta method, which sees the input move within a step, or by a step map, which holds the input (and
 the clock's speed) at what they are when the step begins: h <- step(field, x(t), h, c'(t) dt).
 """
 
@@ -13,15 +13,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from discretize.errors import Failure, StepError
 from discretize.solvers.engine import SolverState
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
+from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
-__all__ = ["FIXED_METHODS", "GridEngine", "StepEngine"]
+__all__ = ["FIXED_METHODS", "GridEngine", "StepEngine", "num_steps"]
 
-FIXED_METHODS = ("euler", "midpoint", "heun2", "heun3", "rk4")
+FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
+    "euler": ForwardEuler(),
+    "midpoint": Midpoint(),
+    "heun2": Heun(),
+    "heun3": Heun3(),
+    "rk4": ThreeEighths(),
+}
+
+
+def num_steps(length: float, max_step: float | None) -> int:
+    """How many equal steps a segment takes."""
+    if max_step is None:
+        return 1
+    # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
+    return max(1, math.ceil(length / max_step * (1 - 1e-12)))
 
 
 class _FixedEngine(ABC):
@@ -40,13 +56,13 @@ class _FixedEngine(ABC):
         """The states at the end of the segment, and the steps it took."""
         lengths = segment.lengths
         # What a sequence gets does not hang on its neighbours: the steps are counted for each.
-        steps = np.array([self._steps(float(length)) for length in lengths])
+        steps = np.array([num_steps(float(length), self.max_step) for length in lengths])
         h = self._run(segment, h, steps)
         state.tau = lengths.copy()
         self.counts.accepted += np.where(lengths > 0, steps, 0)
         shortest = int(np.where(lengths > 0, lengths / steps, np.inf).argmin())
         self.counts.smaller(float(lengths[shortest] / steps[shortest]), segment.when(0.0, shortest))
-        if not bool(torch.isfinite(h).all()):
+        if not checks.holds(torch.isfinite(h)):
             sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
             row = sample % len(lengths)
             raise Failure(
@@ -56,50 +72,38 @@ class _FixedEngine(ABC):
             )  # fmt: skip
         return h, int(steps.max())
 
-    def _steps(self, length: float) -> int:
-        if self.max_step is None:
-            return 1
-        # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
-        return max(1, math.ceil(length / self.max_step * (1 - 1e-12)))
-
     @abstractmethod
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
         """Over the segment in as many equal steps as said, (1,) for all samples or (batch,); one that has done its own waits."""
 
 
 class GridEngine(_FixedEngine):
-    r"""torchdiffeq's fixed-grid methods.
+    r"""The methods that torchdiffeq has for fixed grids.
 
     Args:    method: a name in `FIXED_METHODS`; max_step: longest step, or None.
     Raises:  Failure for a state that is not finite.
-    Source:  torchdiffeq 0.2.5; its rk4 is the 3/8 rule.
+    Source:  Hairer, Norsett and Wanner 1993, sec. II.1. Not torchdiffeq's own: they write in place, which `torch.func.vmap`
+             refuses.
     """
 
     def __init__(self, method: str, max_step: float | None) -> None:
         super().__init__(max_step)
-        self.method = method
+        self.method = FIXED_METHODS[method]
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        if len(steps) == 1:
-            return self._grid(segment, h, torch.zeros((), dtype=torch.float64), segment.length, int(steps[0]))
-        own = torch.from_numpy(steps)[:, None]
+        own = torch.from_numpy(steps)[:, None] if len(steps) > 1 else int(steps[0])
         dt = segment.length / own
         for i in range(int(steps.max())):
-            h = self._grid(segment, h, torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0), 1)
+            begin, length = i * dt, dt
+            if isinstance(own, Tensor):
+                begin, length = torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0)
+
+            def slope(share: float, h: Tensor, begin: Tensor = begin, length: Tensor = length) -> Tensor:
+                self.counts.call(1, len(h))
+                return segment(begin + share * length, h)
+
+            h = self.method.along(slope, h, length.to(device=h.device, dtype=h.dtype))
         return h
-
-    def _grid(self, segment: Segment, h: Tensor, begin: Tensor, length: Tensor, steps: int) -> Tensor:
-        """`steps` equal steps from `begin` on, on a clock of shares of `length`, along which each sequence has its own speed."""
-        from torchdiffeq import odeint  # noqa: PLC0415 - loads SciPy, half a second that no other method needs
-
-        speed = length.to(device=h.device, dtype=h.dtype)
-
-        def counted(share: Tensor, h: Tensor) -> Tensor:
-            self.counts.call(1, len(h))
-            return speed * segment(begin + share.to(length.device) * length, h)
-
-        clock = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=h.device)
-        return odeint(counted, h, clock, method=self.method)[-1]
 
 
 class StepEngine(_FixedEngine):

@@ -6,6 +6,7 @@ g - g^2/2 + g^3/6 - g^4/24. They never overshoot, and diverge beyond g = 2 and g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -14,19 +15,23 @@ from torch import Tensor
 from ctrnn import VectorField
 from discretize.steps.step import Step
 
-__all__ = ["Heun", "Midpoint", "RungeKutta4"]
+__all__ = ["ExplicitRungeKutta", "ForwardEuler", "Heun", "Heun3", "Midpoint", "RungeKutta4", "ThreeEighths"]
 
 
-class _ExplicitRungeKutta(Step):
+class ExplicitRungeKutta(Step):
     """The map of a tableau: `stages`, the rows a_i (the first, empty one included), and `weights` b."""
 
     stages: ClassVar[tuple[tuple[float, ...], ...]]
     weights: ClassVar[tuple[float, ...]]
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        return self.along(lambda share, u: field.flow(projected, u), h, dt)
+
+    def along(self, slope: Callable[[float, Tensor], Tensor], h: Tensor, dt: float | Tensor) -> Tensor:
+        """A step of dh/dt = slope(share, h), share in [0, 1] the part of the step that has passed."""
         slopes: list[Tensor] = []
         for row in self.stages:
-            slopes.append(field.flow(projected, _moved(h, dt, row, slopes)))
+            slopes.append(slope(sum(row), _moved(h, dt, row, slopes)))
         return _moved(h, dt, self.weights, slopes)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
@@ -41,7 +46,7 @@ def _moved(h: Tensor, dt: float | Tensor, weights: tuple[float, ...], slopes: li
     return h + dt * sum(terms[1:], terms[0]) if terms else h
 
 
-class Midpoint(_ExplicitRungeKutta):
+class Midpoint(ExplicitRungeKutta):
     r"""h + dt F(h + dt/2 F(h)).
 
     Shape:   as `Step`.
@@ -54,7 +59,7 @@ class Midpoint(_ExplicitRungeKutta):
     weights = (0, 1)
 
 
-class Heun(_ExplicitRungeKutta):
+class Heun(ExplicitRungeKutta):
     r"""h + dt/2 (F(h) + F(h + dt F(h))), the explicit trapezoid.
 
     Shape:   as `Step`.
@@ -67,8 +72,8 @@ class Heun(_ExplicitRungeKutta):
     weights = (1 / 2, 1 / 2)
 
 
-class RungeKutta4(_ExplicitRungeKutta):
-    r"""The classical Runge-Kutta step; `method="rk4"` of `integrate` is torchdiffeq's, the 3/8 rule.
+class RungeKutta4(ExplicitRungeKutta):
+    r"""The classical Runge-Kutta step; `method="rk4"` of `integrate` is the 3/8 rule, as torchdiffeq's.
 
     Shape:   as `Step`.
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.2 (Kutta 1901).
@@ -78,3 +83,42 @@ class RungeKutta4(_ExplicitRungeKutta):
     evaluations = 4
     stages = ((), (1 / 2,), (0, 1 / 2), (0, 0, 1))
     weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+
+
+class ForwardEuler(ExplicitRungeKutta):
+    r"""h + dt F(h) as a tableau, `method="euler"` of `integrate`.
+
+    Shape:   as `Step`.
+    Source:  as `Euler`.
+    """
+
+    order = 1
+    evaluations = 1
+    stages = ((),)
+    weights = (1,)
+
+
+class Heun3(ExplicitRungeKutta):
+    r"""Heun's step of order 3, `method="heun3"` of `integrate`.
+
+    Shape:   as `Step`.
+    Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.1 (Heun 1900).
+    """
+
+    order = 3
+    evaluations = 3
+    stages = ((), (1 / 3,), (0, 2 / 3))
+    weights = (1 / 4, 0, 3 / 4)
+
+
+class ThreeEighths(ExplicitRungeKutta):
+    r"""The 3/8 rule, `method="rk4"` of `integrate`.
+
+    Shape:   as `Step`.
+    Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.2 (Kutta 1901).
+    """
+
+    order = 4
+    evaluations = 4
+    stages = ((), (1 / 3,), (-1 / 3, 1), (1, -1, 1))
+    weights = (1 / 8, 3 / 8, 3 / 8, 1 / 8)

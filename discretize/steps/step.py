@@ -108,11 +108,7 @@ def step_length(dt: float | Tensor, h: Tensor) -> float | Tensor:
 
 
 def _is_positive(dt: Tensor) -> None:
-    try:
-        fine = bool((dt > 0).all())
-    except RuntimeError:  # under `torch.func.vmap` values cannot be read
-        return
-    if not fine:
+    if not checks.holds(dt > 0):
         raise ValueError(f"`dt` must be positive, got {float(dt.detach().min())}.")
 
 
