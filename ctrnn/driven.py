@@ -59,8 +59,8 @@ class Driven:
         return float(self.knots[0].max()), float(self.knots[-1].min())
 
     @torch.no_grad()
-    def check_flow(self, t: Tensor, h: Tensor, draws: bool = False) -> None:
-        """Refuse a field whose `flow` does not give derivatives like h, or draws random numbers where the solver does not
+    def check_flow(self, t: Tensor, h: Tensor, draws: bool = False) -> Tensor:
+        """dh/dt. Refuses a field whose `flow` does not give derivatives like h, or draws random numbers where the solver does not
         allow `draws`, before it runs; t () or (batch,)."""
 
         def slope() -> Tensor:
@@ -73,6 +73,7 @@ class Driven:
         # What draws at its first call only, and keeps that, has one answer from then on.
         if drew and not draws and drawn(slope, h.device)[1]:
             raise ValueError(f"The field draws random numbers each time it is called, so that a solve has no answer. {DRAW_ONCE}")
+        return found
 
     def __call__(self, t: float | Tensor, h: Tensor) -> Tensor:
         time = checks.within("t", checks.evaluation_times("t", t), *self.interval)

@@ -13,7 +13,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,12 @@ class VectorField(nn.Module, ABC):
         check_state(self, h)
         check_same_leading_axes(x, h)
         return self.flow(self.project(x), h)
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        raise TypeError(
+            "torch.jit.script cannot read fields, which are made of parts and abstract classes; use torch.compile, or "
+            "torch.export of the module that contains the field."
+        )
 
     @affine
     def project(self, x: Tensor) -> Tensor:
@@ -159,6 +165,8 @@ def _checked(flow: Flow) -> Flow:
 
 def _writes(projected: Tensor, h: Tensor) -> int:
     """How often torch has written into them; 0 where it does not count."""
+    if torch.compiler.is_compiling():
+        return 0
     try:
         return projected._version + h._version
     except RuntimeError:  # under `torch.inference_mode`

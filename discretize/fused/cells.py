@@ -33,7 +33,7 @@ from discretize.steps.euler import Euler
 from discretize.steps.exponential import ExponentialEuler
 from discretize.steps.step import Step
 
-__all__ = ["compiled_engine", "run", "run_engine", "torch_engine"]
+__all__ = ["compiled_engine", "graph_kind", "run", "run_engine", "run_in_graph", "torch_engine"]
 
 STEPS: dict[type[Step], str] = {Euler: "euler", ExponentialEuler: "exponential"}
 
@@ -53,6 +53,21 @@ def run(
     engine, why = compiled_engine(kind, name, xs)
     states = run_engine(engine or torch_engine(kind), kind, name, stacked_weights(field), xs, h0, dt, substeps)
     return states, {"engine": "torch" if engine is None else "compiled", "engine_why": why}
+
+
+def graph_kind(field: VectorField, step: Step, like: Tensor, fused: bool) -> Kind | str:
+    """What `run_in_graph` takes, or why a graph cannot hold the sequence; asked while it is traced, and not by it."""
+    if why := setting_reason(fused) or device_reason(like) or autocast_reason(like):
+        return why
+    if type(step) not in STEPS:
+        return f"{type(step).__name__} is not Euler or ExponentialEuler itself"
+    kind = kind_of(field)
+    return kind if isinstance(kind, str) else compiled_engine(kind, STEPS[type(step)], like)[1] or kind
+
+
+def run_in_graph(field: VectorField, kind: Kind, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:
+    """As `run`, with the kernel as a node of a graph of torch.compile."""
+    return compiled_cells.operator(kind, STEPS[type(step)], stacked_weights(field), xs, h0, dt, substeps)
 
 
 def run_engine(

@@ -14,6 +14,7 @@ from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.fields.field import check_batched_state, check_field
 from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
+from discretize.graphs import check_values, whole
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.integration.solve import Solve
 from discretize.solvers.statistics import SolverStats
@@ -22,7 +23,13 @@ from discretize.trajectory import Trajectory
 
 __all__ = ["integrate"]
 
+VMAPPED = (
+    "the samples of a batch step on their own in one call, and `torch.func.jacrev` of their losses has a gradient for each; or "
+    "take fixed steps: method='rk4', say, or a step map"
+)
 
+
+@whole
 def integrate(
     field: VectorField,
     path: Path,
@@ -85,7 +92,9 @@ def integrate(
         times = _inside(checks.are_times("ts", ts, 2, differentiable=True, strict=False), driven)
         check_batched_state(field, h0, driven.batch)
         checks.is_finite("h0", h0)
-        driven.check_flow(times[0], h0, settings.may_draw)
+        slope = driven.check_flow(times[0], h0, settings.may_draw)
+        if settings.adaptive:
+            check_values(slope, f"{method} chooses its steps", VMAPPED)
         settings.check_reach(h0)
         if gradient is not None and any(t.requires_grad for t in (times, driven.path.knots)):
             raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")

@@ -16,7 +16,7 @@ from discretize.errors import SolverWarning
 from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import ERROR_MARGIN, StepControl
-from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine
+from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.steps.step import Step
 
 __all__ = ["MAX_NUM_STEPS", "Settings"]
@@ -85,6 +85,16 @@ class Settings:
         """Whether a field may draw random numbers: it is evaluated once a step, and never for that step again."""
         once = self.method == "euler" or (isinstance(self.method, Step) and self.method.takes_one_evaluation)
         return once and self.gradient is None
+
+    def step_map(self) -> tuple[Step, int]:
+        """The step map that a held input is followed by, and how many of its steps are in one unit of time."""
+        if self.adaptive:
+            raise TypeError(
+                f"{self.method} chooses its steps by the values of the states, which torch.export has not; take steps of fixed "
+                f"length: method='rk4' or a step map, with `max_step`."
+            )
+        step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
+        return step, num_steps(1.0, self.max_step)
 
     def engine(self, like: Tensor) -> AdaptiveEngine | GridEngine | StepEngine:
         """What takes the steps of states like that one."""
@@ -160,7 +170,7 @@ class Settings:
                 f"{asked} are near the rounding of {h0.dtype} ({eps:.1e}), which no choice of steps makes smaller: errors of "
                 f"states of size 1 will be larger than that. Take {ERROR_MARGIN * eps:.1g} or more, or float64.",
                 SolverWarning,
-                stacklevel=4,  # whoever called `integrate`
+                stacklevel=5,  # whoever called `integrate`
             )
         if bool(((atol.to(h0) == 0) & (h0 == 0)).any()):
             raise ValueError("`atol` is 0 and so are units of `h0`, whose error `rtol` alone cannot measure; give an `atol`.")

@@ -31,7 +31,7 @@ __all__ = ["Solve"]
 
 STIFF_STEPS = 50  # a segment: from here on a solve is looked at
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
-WARN_LEVEL = 5  # frames from the warning to whoever called `integrate`
+WARN_LEVEL = 6  # frames from the warning to whoever called `integrate`
 BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
 
 

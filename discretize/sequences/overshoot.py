@@ -33,6 +33,8 @@ class OvershootWatch:
 
     def due(self) -> bool:
         """Whether this call is one to look at."""
+        if torch.compiler.is_compiling():  # which would compile anew for each number of calls
+            return False
         self.calls += 1
         return self.calls % EVERY == 1 and tracing_reason() is None
 

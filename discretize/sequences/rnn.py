@@ -16,8 +16,10 @@ from ctrnn.calls import answered, torch_name
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import checked_samples
-from discretize.fused.cells import run
+from discretize.fused.cells import run, run_in_graph
+from discretize.fused.kernel_spec import Kind
 from discretize.gradients.choice import Gradient
+from discretize.graphs import scanned, whole
 from discretize.integration.integrate import integrate
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.cell import checked_step
@@ -62,6 +64,14 @@ class SequenceModule(nn.Module, ABC):
         lengths: Lengths = None,
         reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
+        plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None
+        if torch.compiler.is_exporting():
+            if not plain:
+                raise ValueError("`ts`, `lengths` and `reset` are read as numbers, which torch.export has not; leave them out.")
+        elif torch.compiler.is_dynamo_compiling() and not (plain and self._fits_a_graph(x)):
+            from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
+
+            return run_uncompiled(self.forward, x, h_0, ts, lengths, reset)
         packed = x if isinstance(x, PackedSequence) else None
         xs, h0, edges, ragged, batched = self._read(x, h_0, ts, lengths)
         if reset is None or not xs.shape[1]:
@@ -115,6 +125,10 @@ class SequenceModule(nn.Module, ABC):
         xs, ragged, batched = self._time_first(x, lengths)
         edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
         return xs, self._start(h_0, xs, batched), edges, ragged, batched
+
+    def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
+        """Whether torch.compile is to look into a call without `ts`, `lengths` and `reset`, or else to run it as it is."""
+        return False
 
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
         x = cast_for(self._reader, x)
@@ -235,7 +249,22 @@ class DiscreteRNN(_OneField):
         self.substeps, self.fused = checks.positive_size("substeps", substeps), checks.is_flag("fused", fused)
         self.stats: dict[str, Any] = {}
 
+    def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
+        return isinstance(x, Tensor) and isinstance(self._kind_in_graph(x), Kind)
+
+    def _kind_in_graph(self, x: Tensor) -> Kind | str:
+        from discretize.compiling import kind_in_graph  # noqa: PLC0415 - loads the compiler
+
+        return kind_in_graph(self.field, self.step, x, self.fused)
+
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        if torch.compiler.is_exporting():
+            return scanned(self.field, self.step, xs, h0, self.dt, self.substeps)
+        if torch.compiler.is_dynamo_compiling():
+            kind = self._kind_in_graph(xs)
+            assert isinstance(kind, Kind)
+            self.stats = {"engine": "compiled", "engine_why": None}
+            return run_in_graph(self.field, kind, self.step, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
         states, self.stats = run(self.field, self.step, xs, h0, dt, self.substeps, self.fused)
         states = self._stepped(xs, h0, dt) if states is None else states
@@ -303,6 +332,7 @@ class ContinuousRNN(_OneField):
         self.stats: dict[str, Any] = {}
 
     @answered
+    @whole
     def trajectory(
         self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
     ) -> Trajectory:
@@ -318,6 +348,9 @@ class ContinuousRNN(_OneField):
         return solved
 
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        if torch.compiler.is_exporting():
+            step, substeps = self.settings.step_map()
+            return scanned(self.field, step, xs, h0, 1.0, substeps)
         return self._solved(xs, h0, edges, ragged).hs[1:]
 
     def extra_repr(self) -> str:

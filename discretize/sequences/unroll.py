@@ -10,6 +10,7 @@ from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
+from discretize.graphs import whole
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
@@ -17,6 +18,7 @@ from discretize.trajectory import Trajectory
 __all__ = ["unroll"]
 
 
+@whole
 def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool = True) -> Trajectory:
     r"""h_k+1 = cell(x_k, h_k).
 

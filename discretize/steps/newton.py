@@ -16,6 +16,7 @@ from torch import Tensor
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.errors import StepError
+from discretize.graphs import check_values, whole
 from discretize.steps.jacobian import jacobian, jacobian_cost, over_matrices
 
 __all__ = ["solve_step"]
@@ -25,6 +26,7 @@ MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY = 250, 4.0, 1e-6
 ROUNDINGS = 64.0  # residual of an iteration, relative to the state
 
 
+@whole
 def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
     r"""u = a + tau F(u) near `guess`, and its cost in evaluations, a Jacobian counting as `jacobian_cost` says.
 
@@ -35,6 +37,7 @@ def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Te
     Source:  Deuflhard 2004 for the damped iteration, and Kelley and Keyes 1998 for pseudo-time; this project
              for the derivatives.
     """
+    check_values(a, "Newton's method iterates", "take an explicit or exponential step, such as ExponentialEuler")
     with without_autocast(a.device):
         return _solve(field, projected.to(a.dtype), a, tau, guess)
 

@@ -1,0 +1,24 @@
+"""What torch.compile is told of solves and sequences while it traces them; imported then, for it loads the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from discretize.fused.cells import graph_kind
+
+__all__ = ["run_uncompiled", "kind_in_graph"]
+
+
+def _call(function: Callable[..., Any], *given: Any, **keywords: Any) -> Any:
+    return function(*given, **keywords)
+
+
+run_uncompiled = torch.compiler.disable(
+    _call,
+    reason="solves, and sequences step by step, are run as they are: their loops are of the data's length. With `fullgraph=True` "
+    "compile a `DiscreteCell`, or a `DiscreteRNN` that has a compiled kernel, called without `ts` and `lengths`",
+)
+kind_in_graph = torch.compiler.assume_constant_result(graph_kind)

@@ -1,0 +1,307 @@
+"""The table of docs/torch.md: every tool of torch, with a cell, a sequence and solves, does what stands there."""
+
+import copy
+import io
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import torch.utils.checkpoint
+from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
+
+import ctrnn
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN
+
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "torch.md"
+TIME, BATCH, INPUT, HIDDEN = 4, 3, 2, 3
+
+
+def field(seed=0, **settings):
+    return ctrnn.gated(INPUT, HIDDEN, generator=torch.Generator().manual_seed(seed), **{"dtype": torch.float64, **settings})
+
+
+MODELS = {
+    "cell": DiscreteCell,
+    "sequence": DiscreteRNN,
+    "fixed steps": lambda f: ContinuousRNN(f, method="rk4"),
+    "adaptive steps": lambda f: ContinuousRNN(f, rtol=1e-3, atol=1e-3),
+}
+
+
+def sample(kind, batch=BATCH, time=TIME):
+    x = torch.randn(time, batch, INPUT, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    return x[0] if kind == "cell" else x
+
+
+def out(model, x):
+    found = model(x)
+    return found if isinstance(found, torch.Tensor) else found[0]
+
+
+def assert_close(found, expected, tolerance=1e-12):
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+def loss(model, weights, x):
+    return out_of(model, weights, x).square().sum()
+
+
+def out_of(model, weights, x):
+    found = functional_call(model, weights, (x,))
+    return found if isinstance(found, torch.Tensor) else found[0]
+
+
+def weights_of(model):
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def gradients(model, x):
+    return torch.autograd.grad(out(model, x).square().sum(), list(model.parameters()))
+
+
+def finite_difference(f, x, direction, width=1e-6):
+    return (f(x + width * direction) - f(x - width * direction)) / (2 * width)
+
+
+def samples_of(kind):
+    return {"in_dims": 0 if kind == "cell" else 1, "out_dims": 0 if kind == "cell" else 1}
+
+
+# The items
+
+
+def state_dict(kind, model, x):
+    other = MODELS[kind](field(seed=1))
+    assert not torch.allclose(out(other, x), out(model, x))
+    other.load_state_dict(model.state_dict())
+    assert_close(out(other, x), out(model, x), 0)
+
+
+def copied(kind, model, x):
+    assert_close(out(copy.deepcopy(model), x), out(model, x), 0)
+
+
+def pickled(kind, model, x):
+    file = io.BytesIO(pickle.dumps(model))
+    assert_close(out(pickle.load(file), x), out(model, x), 0)
+
+
+def hooks_outside(kind, model, x):
+    seen = []
+    model.register_forward_hook(lambda *given: seen.append(given))
+    out(model, x)
+    assert len(seen) == 1
+
+
+def hooks_inside(kind, model, x):
+    model.field.register_forward_hook(lambda *given: None)
+    out(model, x)
+
+
+def called_functionally(kind, model, x):
+    doubled = {name: 2 * weight for name, weight in weights_of(model).items()}
+    other = copy.deepcopy(model)
+    other.load_state_dict(doubled)
+    assert_close(out_of(model, doubled, x), out(other, x))
+
+
+def checkpointed(kind, model, x):
+    found = torch.utils.checkpoint.checkpoint(lambda x: out(model, x), x, use_reentrant=False).square().sum()
+    for mine, plain in zip(torch.autograd.grad(found, list(model.parameters())), gradients(model, x), strict=True):
+        assert_close(mine, plain)
+
+
+def mapped(kind, model, x):
+    one = (lambda x: out(model, x)) if kind == "cell" else (lambda x: out(model, x[:, None])[:, 0])
+    assert_close(vmap(one, **samples_of(kind))(x), out(model, x))
+
+
+def gradient(kind, model, x):
+    found = grad(lambda weights: loss(model, weights, x))(weights_of(model))
+    for mine, plain in zip(found.values(), gradients(model, x), strict=True):
+        assert_close(mine, plain)
+
+
+def per_sample(kind, model, x):
+    axis = samples_of(kind)["in_dims"]
+
+    def of_one(weights, x):
+        return loss(model, weights, x.unsqueeze(axis))
+
+    found = vmap(grad(of_one), in_dims=(None, axis))(weights_of(model), x)
+    one = gradients(model, x.narrow(axis, 1, 1))
+    for mine, plain in zip(found.values(), one, strict=True):
+        assert_close(mine[1], plain)
+
+
+def per_sample_by_jacrev(kind, model, x):
+    axis = samples_of(kind)["in_dims"]
+    axes = [k for k in range(x.dim()) if k != axis]
+    found = jacrev(lambda weights: out_of(model, weights, x).square().sum(axes))(weights_of(model))
+    one = gradients(model, x.narrow(axis, 1, 1))
+    for mine, plain in zip(found.values(), one, strict=True):
+        # Alone, a sample of an adaptive solve has the same steps, but for rounding.
+        assert_close(mine[1], plain)
+
+
+def forwards(kind, model, x):
+    v = torch.cos(x)
+    tangent = jvp(lambda x: out(model, x), (x,), (v,))[1]
+    cotangent = torch.sin(tangent)
+    (back,) = torch.autograd.grad(out(model, x.requires_grad_()), x, cotangent)
+    assert_close((tangent * cotangent).sum(), (back * v).sum(), 1e-10)
+
+
+def backwards(kind, model, x):
+    v = torch.cos(x)
+    found = jacrev(lambda x: out(model, x))(x)
+    assert_close(torch.tensordot(found, v, v.dim()), jvp(lambda x: out(model, x), (x,), (v,))[1], 1e-10)
+
+
+def second(kind, model, x):
+    x = x[:2]
+
+    def of(x):
+        return out(model, x).square().sum()
+
+    v = torch.cos(x)
+    assert_close(torch.tensordot(hessian(of)(x), v, v.dim()), finite_difference(grad(of), x, v), 1e-6)
+
+
+def double_backward(kind, model, x):
+    x = x[:2].requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: out(model, x), (x,), atol=1e-4, fast_mode=True)
+
+
+def ensemble(kind, model, x):
+    several = [MODELS[kind](field(seed)) for seed in range(3)]
+    weights, _ = stack_module_state(several)
+    found = vmap(lambda weights: out_of(model, weights, x))({name: weight.detach() for name, weight in weights.items()})
+    assert_close(found, torch.stack([out(one, x) for one in several]))
+
+
+def compiled(kind, model, x, **settings):
+    torch.compiler.reset()
+    other = torch.compile(model, backend="aot_eager", **settings)
+    assert_close(out(other, x), out(model, x))
+    for mine, plain in zip(gradients(other, x), gradients(model, x), strict=True):
+        assert_close(mine, plain)
+
+
+def compiled_whole(kind, model, x):
+    compiled(kind, model, x, fullgraph=True)
+
+
+def exported(kind, model, x):
+    names = {0: "batch"} if kind == "cell" else {0: "time", 1: "batch"}
+    program = torch.export.export(model, (x,), dynamic_shapes=({k: torch.export.Dim(name) for k, name in names.items()},))
+    for batch, time in ((BATCH, TIME), (5, 9), (1, 1)):
+        other = sample(kind, batch, time)
+        assert_close(out(program.module(), other), out(model, other))
+
+
+def to_onnx(kind, model, x):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    model, x = model.float().eval(), x.float()
+    names = {0: "batch"} if kind == "cell" else {0: "time", 1: "batch"}
+    program = torch.onnx.export(model, (x,), dynamo=True, dynamic_shapes=({k: torch.export.Dim(n) for k, n in names.items()},))
+    file = io.BytesIO()
+    program.save(file)
+    session = runtime.InferenceSession(file.getvalue())
+    for batch, time in ((BATCH, TIME), (5, 9)):
+        other = sample(kind, batch, time).float()
+        found = session.run(None, {session.get_inputs()[0].name: other.numpy()})[0]
+        assert_close(torch.from_numpy(found), out(model, other).detach(), 1e-6)
+
+
+def traced(kind, model, x):
+    other = torch.jit.trace(model, (x,))
+    assert_close(out(other, 2 * x), out(model, 2 * x))
+
+
+def scripted(kind, model, x):
+    torch.jit.script(model)
+
+
+def shapes_only(kind, model, x):
+    found = out(model.to("meta"), x.to("meta"))
+    assert (found.device.type, found.shape) == ("meta", (*x.shape[:-1], HIDDEN))
+
+
+def half(kind, model, x, dtype=torch.float16):
+    expected = out(model, x)
+    found = out(model.to(dtype), x.to(dtype))
+    assert found.dtype == dtype
+    assert_close(found.double(), expected, 32 * torch.finfo(dtype).eps)
+
+
+def brain(kind, model, x):
+    half(kind, model, x, torch.bfloat16)
+
+
+ITEMS = {
+    "`state_dict`, `load_state_dict`": state_dict,
+    "`copy.deepcopy`": copied,
+    "`pickle`": pickled,
+    "hooks of the module": hooks_outside,
+    "hooks inside the field": hooks_inside,
+    "`torch.utils.checkpoint`": checkpointed,
+    "`torch.func.functional_call`": called_functionally,
+    "`torch.func.grad`": gradient,
+    "`torch.func.vmap`": mapped,
+    "`vmap(grad(...))`": per_sample,
+    "`jacrev` of each sample's loss": per_sample_by_jacrev,
+    "`torch.func.jvp`": forwards,
+    "`torch.func.jacrev`": backwards,
+    "`torch.func.hessian`": second,
+    "double backward": double_backward,
+    "`stack_module_state`": ensemble,
+    "`torch.compile`": compiled,
+    "`torch.compile(fullgraph=True)`": compiled_whole,
+    "`torch.export`": exported,
+    "`torch.onnx.export`": to_onnx,
+    "`torch.jit.trace`": traced,
+    "`torch.jit.script`": scripted,
+    "meta device": shapes_only,
+    "float16": half,
+    "bfloat16": brain,
+}
+SLOW = {"`torch.export`", "`torch.onnx.export`", "`torch.compile`", "`torch.func.hessian`"}
+IN_DAILY_RUN = {("`torch.compile`", "adaptive steps")}
+
+
+def rows():
+    """Item -> what stands in each column."""
+    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0][1:] == list(MODELS)
+    return {item: dict(zip(MODELS, said, strict=True)) for item, *said in cells[2:]}
+
+
+def cases():
+    for item in ITEMS:
+        for kind in MODELS:
+            slow = item in SLOW and (item, kind) not in IN_DAILY_RUN
+            yield pytest.param(item, kind, marks=[pytest.mark.slow] if slow else [], id=f"{item.replace('`', '')}, {kind}")
+
+
+def test_the_table_has_a_row_for_each_item_that_is_tried():
+    assert list(rows()) == list(ITEMS)
+
+
+@pytest.mark.parametrize(("item", "kind"), list(cases()))
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.onnx of torch
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # of shapes, which stay those of the traced call
+def test_every_entry_of_the_table_is_so(item, kind):
+    said, model = rows()[item][kind], MODELS[kind](field())
+    out(model, sample(kind))  # what happens once in a process, and once in a model, is not the item's
+    if said == "works":
+        ITEMS[item](kind, model, sample(kind))
+        return
+    error, words = re.fullmatch(r"`(\w+)`: (.+)", said).groups()
+    with pytest.raises(Exception, match=re.escape(words)) as caught:
+        ITEMS[item](kind, model, sample(kind))
+    assert type(caught.value).__name__ == error
