@@ -17,7 +17,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, DiscreteCell, Euler, SolverError, Step, integrate, unroll
-from discretize.sequences import solve
+from discretize.integration import solve
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
