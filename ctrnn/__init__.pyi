@@ -29,4 +29,5 @@ from ctrnn.clocks.warp import Warp as Warp
 from ctrnn.clocks.warped_path import WarpedPath as WarpedPath
 from ctrnn.driven import Driven as Driven
 from ctrnn.cells.timescales import timescales as timescales
+from ctrnn.storage.model import save as save, load as load
 from ctrnn import init as init  # a module, as in torch.nn: ctrnn.init.chrono_

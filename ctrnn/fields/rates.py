@@ -121,7 +121,8 @@ class LearnedConstant(InputFreeRate):
     ) -> None:
         super().__init__()
         checks.can_hold_weights(dtype, device)
-        alphas = _as_rates(alpha, self.activation.bound, dtype).to(device=device)
+        alphas = _as_rates(alpha, self.activation.bound, dtype)
+        alphas = alphas.to(device=device or (alphas.device if alphas.device.type != "cpu" else torch.get_default_device()))
         self.register_parameter(self.argument, nn.Parameter(self.activation.inverse(alphas)))
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
@@ -239,9 +240,10 @@ RATES: dict[Activation, tuple[type[LearnedConstant], type[Gate], type[Gate]]] = 
 def _as_rates(alpha: float | Tensor, bound: float, dtype: torch.dtype | None) -> Tensor:
     given = alpha.detach() if isinstance(alpha, Tensor) else alpha
     try:
-        if torch.as_tensor(given).dtype == torch.bool:
+        if torch.as_tensor(given, device="cpu").dtype == torch.bool:
             raise TypeError("a truth value is no rate")
-        values = torch.as_tensor(given, dtype=dtype or torch.get_default_dtype())
+        own = given.device if isinstance(given, Tensor) else "cpu"
+        values = torch.as_tensor(given, dtype=dtype or torch.get_default_dtype(), device=own)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"`alpha` must be a rate, or one rate per unit, got {alpha!r}.") from error
     if values.dim() > 1 or values.numel() == 0:

@@ -21,14 +21,13 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 import ctrnn
-from discretize import StepWarning
+from discretize import SequenceModel, StepWarning
 from experiments.data.recording import Recording
 from experiments.demo import figures
 from experiments.demo.cell import SEED, TOLERANCE
 from experiments.demo.warped_runs import allowed_deviation
 from experiments.interruption import checkpoint
-from experiments.models.integrators import IntegratorSettings, sequence_module
-from experiments.models.sequence_model import SequenceModel
+from experiments.models.integrators import IntegratorSettings, sequence_module, under
 from experiments.reports.section import Section
 from experiments.seeds import generator
 from experiments.tasks.recall import Recall
@@ -153,7 +152,7 @@ def train(integrator: str) -> Trained:
 @torch.no_grad()
 def clock_given(model: SequenceModel, integrator: str, n: int) -> Clocked:
     """Symbols of OWN_TIME units, in n samples each; solved in float64, so that only the clock is seen."""
-    fine = copy.deepcopy(model).double().under(integrator, FINE)
+    fine = under(copy.deepcopy(model).double(), integrator, FINE)
     batch, speed = played(n), OWN_TIME / n
     xs, ts = batch.xs.double(), speed * torch.arange(len(batch.xs) + 1, dtype=torch.float64)
     with warnings.catch_warnings():

@@ -14,11 +14,11 @@ import discretize
 from experiments.settings import check_whole
 from experiments.usage import UsageError, check_word
 
-__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "sequence_module"]
+__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "sequence_module", "under"]
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
-    from discretize import ContinuousRNN, DiscreteRNN
+    from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 
 EXACT = "exact"
 INTEGRATORS = {
@@ -59,6 +59,14 @@ class IntegratorSettings:
             if not 0 < tolerance < math.inf:
                 raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
         check_whole("substeps", self.substeps)
+
+
+def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | None = None) -> SequenceModel:
+    r"""The same weights, shared, under another integrator; training the one trains the other.
+
+    Raises:  UsageError for a name that no integrator has.
+    """
+    return model.under(sequence_module(integrator, model.field, settings or IntegratorSettings()))
 
 
 def sequence_module(name: str, field: VectorField, settings: IntegratorSettings) -> DiscreteRNN | ContinuousRNN:

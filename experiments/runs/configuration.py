@@ -24,7 +24,7 @@ from experiments.usage import UsageError, check_word
 __all__ = ["MOST_THREADS", "Configuration", "TrainingSettings", "configuration", "configuration_from_words"]
 
 if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
+    from discretize import SequenceModel
     from experiments.tasks.task import Task
 
 MOST_THREADS = 1024
@@ -119,7 +119,7 @@ class Configuration:
 
     def untrained_model(self) -> SequenceModel:
         """The model before training, a function of the configuration alone."""
-        from experiments.models.sequence_model import SequenceModel  # noqa: PLC0415
+        from discretize import SequenceModel  # noqa: PLC0415
         from experiments.seeds import generator  # noqa: PLC0415
 
         seed = self.training.seed

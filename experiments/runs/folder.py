@@ -16,8 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from discretize import SequenceModel
 from experiments.files import check_no_links, not_writable, read_json
-from experiments.models.sequence_model import SequenceModel
 from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
 from experiments.runs.configuration import Configuration
 from experiments.runs.stopping import StoppedError

@@ -19,9 +19,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from discretize import SolverError, StepError
+from discretize import SequenceModel, SolverError, StepError
 from experiments.interruption import deferred
-from experiments.models.sequence_model import SequenceModel
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits

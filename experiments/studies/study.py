@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from experiments.reports.spreads import number
 
 if TYPE_CHECKING:
-    from experiments.models.sequence_model import SequenceModel
+    from discretize import SequenceModel
     from experiments.runs.configuration import Configuration
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import pandas as pd
 import torch
 
+from discretize import SequenceModel
 from experiments.models.integrators import EXACT
-from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator

@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from discretize import SequenceModel
 from experiments.models.integrators import EXACT
-from experiments.models.sequence_model import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, TrainingSettings, configuration
 from experiments.studies.clocks.accuracies import run_as_trained

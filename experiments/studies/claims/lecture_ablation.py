@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import ctrnn
+from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 from experiments.models.forgetting import forgetting, forgetting_times
-from experiments.models.sequence_model import SequenceModel
 from experiments.reports.forgetting_figure import forgetting_figure
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
@@ -72,6 +72,7 @@ def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
     places = [APART * (k + 1) for k in range(PLACES)]
     task = dataclasses.replace(configuration.task, length=places[-1] + horizon)
     xs = task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
+    assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
     return forgetting(model.rnn, xs, places, horizon)
 
 

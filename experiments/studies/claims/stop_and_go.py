@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from experiments.models.sequence_model import SequenceModel
+from discretize import SequenceModel
 from experiments.reports.bands import log_dots
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from experiments.models.sequence_model import SequenceModel
+from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.results import Results, groups

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.models.sequence_model import SequenceModel
+from discretize import SequenceModel
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo, has_gate, played
 from experiments.tasks.recall import Recall

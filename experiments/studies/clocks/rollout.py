@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 import ctrnn
-from discretize import DiscreteRNN, ExponentialEuler, SolverError, SolverWarning, StepError, StepWarning
-from experiments.models.integrators import EXACT, IntegratorSettings
-from experiments.models.sequence_model import SequenceModel
+from discretize import DiscreteRNN, ExponentialEuler, SequenceModel, SolverError, SolverWarning, StepError, StepWarning
+from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.tasks.task import Batch
 
 __all__ = [
@@ -78,10 +77,10 @@ def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:
 
     1 - e^-softplus(z) = sigma(z)       the same cell where a sample takes one unit, another one everywhere else
     """
-    ways = {name: model.under(name, FINE) for name in INTEGRATORS}
+    ways = {name: under(model, name, FINE) for name in INTEGRATORS}
     field = model.field
     if isinstance(field, ctrnn.Relaxation) and type(field.rate) is ctrnn.GateRate:
-        ways[SOFTPLUS_CLOCK] = model.under("exponential-euler", FINE)
+        ways[SOFTPLUS_CLOCK] = under(model, "exponential-euler", FINE)
         ways[SOFTPLUS_CLOCK].rnn = DiscreteRNN(ctrnn.softplus_clock(field), step=ExponentialEuler())
     return ways
 

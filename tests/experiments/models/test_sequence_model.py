@@ -10,9 +10,9 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from discretize import SequenceModel
 from experiments.models.fields import FIELDS, FieldSettings, built_field
-from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module
-from experiments.models.sequence_model import SequenceModel
+from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module, under
 from experiments.runs.configuration import configuration_from_words
 from experiments.seeds import generator
 from experiments.usage import UsageError
@@ -133,8 +133,8 @@ def test_outputs_are_read_from_the_visible_state():
 
 def test_weights_move_between_integrators():
     model = configuration_from_words("recall", "gated", "euler", ["hidden=4"]).untrained_model().double()
-    exact = model.under("exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
-    fine = model.under("runge-kutta4", IntegratorSettings(substeps=20))
+    exact = under(model, "exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
+    fine = under(model, "runge-kutta4", IntegratorSettings(substeps=20))
     xs = torch.randn(5, 2, 10)
     assert_close(exact(xs), fine(xs), rtol=0, atol=1e-6)
     assert not torch.allclose(exact(xs), model(xs), atol=1e-3)

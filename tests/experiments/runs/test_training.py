@@ -24,6 +24,7 @@ import ctrnn
 import discretize
 from ctrnn.storage import files
 from experiments.interruption import Interrupted, deferred, interruptible
+from experiments.models.integrators import under
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.folder import held_folder, load, read_result
@@ -799,7 +800,7 @@ def test_recall_on_a_slow_clock_is_learned(tmp_path):
     assert outcome.measures["loss"] < 0.1
     assert outcome.measures["loss"] < 0.1 * min(configuration.task.baselines().values())
     assert outcome.measures["accuracy"] > 0.97
-    exact = outcome.model.under("exact")
+    exact = under(outcome.model, "exact")
     assert isinstance(exact.rnn, discretize.ContinuousRNN)
     assert exact.field is outcome.model.field
     assert isinstance(exact.field, ctrnn.VectorField)

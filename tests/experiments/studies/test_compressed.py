@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from experiments.__main__ import main
 from experiments.models.fields import FieldSettings
-from experiments.models.integrators import EXACT
+from experiments.models.integrators import EXACT, under
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.stopping import StoppedError
@@ -125,7 +125,7 @@ def test_the_task_has_a_name_and_its_settings_come_back_from_json():
 
 @pytest.mark.parametrize("field", RATES.values())
 def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_all_of_them(field):
-    model = model_of(field).under(EXACT)
+    model = under(model_of(field), EXACT)
     model = ways_of(model)[EXACT]
     with torch.no_grad():
         model.field.rate.bias.add_(1.0)  # fast enough for paces beyond 2 on the fastest clocks

@@ -1,0 +1,153 @@
+r"""A model as words and numbers, and back: its class by name, and what its constructor was given.
+
+    {"class": "ctrnn.PowerDecay", "exponent": 2.0}
+
+What a constructor takes by a name is looked up by that name on the object. So it is for every public class here, and for a class
+of a user that keeps what it is given, once it is `known`. Nothing else is ever called, whatever a description says.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn.fields.parts import WeightSettings
+from ctrnn.fields.rates import LearnedConstant
+
+__all__ = ["Known", "described", "rebuilt"]
+
+Known = Mapping[str, type]
+
+# What may be made of a description: public classes that descend from these. The second package stands right of this one: it is
+# looked up by the file's word, and never imported by a line here.
+ROOTS = {
+    "ctrnn": ("VectorField", "Part", "Decay"),
+    "discretize": ("Step", "Checkpointed", "Adjoint", "DiscreteCell", "DiscreteRNN", "ContinuousRNN", "Layers", "SequenceModel"),
+}
+OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
+NOT_KEPT = ("dtype", "device", "generator")  # of the weights, which have them, and of how they were drawn
+DEEPEST = 64
+WAY_OUT = (
+    "Give `known={{'{name}': {name}}}` for a class that keeps each argument of its constructor under the argument's name, or "
+    "save its `state_dict()` and call its constructor yourself."
+)
+
+
+def described(value: object, known: Known, where: str = "model") -> Any:
+    """What `rebuilt` reads. Raises: TypeError for what has no description."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | nn.ModuleList):
+        return [described(item, known, f"{where}[{k}]") for k, item in enumerate(value)]
+    if isinstance(value, Tensor):
+        return {"numbers": value.detach().to("cpu", torch.float64).tolist()}
+    name = _name_of(type(value), known)
+    if name is None:
+        kind = type(value).__name__
+        raise TypeError(f"`{where}` is of the class {kind}, which a file cannot name. {WAY_OUT.format(name=kind)}")
+    given = {argument: _argument(value, argument, where) for argument in _arguments(type(value))}
+    return {"class": name} | {key: described(item, known, f"{where}.{key}") for key, item in given.items()}
+
+
+def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
+    r"""The model of a description, its weights on no device yet.
+
+    Raises:  ValueError for what describes none.
+    """
+    if deep > DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(description, list):
+        return [rebuilt(item, known, deep + 1) for item in description]
+    if not isinstance(description, dict):
+        return description
+    if description.keys() == {"numbers"}:
+        return _numbers(description["numbers"])
+    kind = _class_of(description.get("class"), known)
+    given = {key: rebuilt(item, known, deep + 1) for key, item in description.items() if key != "class"}
+    placed = given.pop("args", [])
+    try:
+        # Sizes may be anything that a file says: no memory is taken before they are compared with the weights that are there.
+        with torch.device("meta"):
+            return kind(*placed, **given)
+    except Exception as error:  # of a constructor, given what it never expected
+        raise ValueError(f"no {kind.__name__} can be made as it says: {error}") from error
+
+
+def _name_of(kind: type, known: Known) -> str | None:
+    for name, other in known.items():
+        if other is kind:
+            return name
+    package = "torch.nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.partition(".")[0]
+    name = f"{package}.{kind.__name__}"
+    return name if _public(name) is kind else None
+
+
+def _class_of(name: object, known: Known) -> type:
+    if not isinstance(name, str):
+        raise ValueError("a part of it has no class")
+    kind = known.get(name) or _public(name)
+    if kind is None:
+        raise ValueError(f"it holds a {name[:80]!r}, which is no class of this version; name it in `known` if it is yours")
+    return kind
+
+
+def _public(name: str) -> type | None:
+    """The class that a file means by a name such as "ctrnn.PowerDecay"."""
+    package, _, short = name.rpartition(".")
+    if package == "torch.nn":
+        return getattr(nn, short) if short in OF_TORCH else None
+    home = import_module(package) if package in ROOTS else None
+    if home is None or short not in home.__all__:
+        return None
+    kind, roots = getattr(home, short), tuple(getattr(home, root) for root in ROOTS[package])
+    return kind if isinstance(kind, type) and issubclass(kind, roots) else None
+
+
+def _arguments(kind: type) -> list[str]:
+    """What a constructor takes that a description says; "args" for what it takes by position, any number of them."""
+    found: list[str] = []
+    if inspect.unwrap(kind.__init__) is nn.Module.__init__:  # type: ignore[misc]
+        return found
+    for name, p in inspect.signature(kind).parameters.items():
+        if p.kind is p.VAR_POSITIONAL:
+            found.append("args")
+        elif p.kind is p.VAR_KEYWORD:
+            found += [key for key in WeightSettings.__annotations__ if key not in NOT_KEPT]
+        elif name not in NOT_KEPT:
+            found.append(name)
+    return found
+
+
+# What is kept under another name than the constructor's.
+KEPT: dict[str, Callable[[Any], Any]] = {
+    "args": list,
+    "bias": lambda module: any(name.rpartition(".")[2] == "bias" for name, _ in module.named_parameters()),
+    "allow_overshoot": lambda module: module.watch.allowed,
+    "hold": lambda module: module.hold.direction,
+    "open_interval": lambda module: module.hold.open_interval,
+    "outputs": lambda affine: affine.projected_size,
+}
+
+
+def _argument(owner: object, name: str, where: str) -> Any:
+    if isinstance(owner, LearnedConstant):
+        return torch.full_like(owner.flow(torch.empty(0), torch.empty(0)), 0.5)  # in place of rates that come with the weights
+    if name in KEPT:
+        return KEPT[name](owner)
+    for keeper in (owner, getattr(owner, "settings", None)):
+        if hasattr(keeper, name):
+            return getattr(keeper, name)
+    kind = type(owner).__name__
+    raise TypeError(f"`{where}`: {kind} does not keep what its constructor takes as `{name}`; set `self.{name} = {name}` in it.")
+
+
+def _numbers(value: object) -> Tensor:
+    try:
+        return torch.tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise ValueError("it has something else where numbers should be") from None

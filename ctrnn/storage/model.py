@@ -1,0 +1,125 @@
+r"""Models in files: what they are in words, their weights as safetensors; nothing in a file is executed.
+
+ctrnn.save("model.safetensors", model)          model = ctrnn.load("model.safetensors")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn.storage.description import Known, described, rebuilt
+from ctrnn.storage.tensors import TensorFile, write_tensors
+
+__all__ = ["load", "save"]
+
+FORMAT = 1
+MOST_SAID = 400  # characters of what is wrong with a file, which may hold anything
+KEYS = {"format": int, "model": dict, "frozen": list, "shared": dict, "training": bool}
+
+
+def save(path: str | os.PathLike[str], model: nn.Module, known: Known | None = None) -> None:
+    r"""Write a model into one file, whole or not at all: its classes and their settings, and its weights, as they are.
+
+    Args:    path: the file, which is replaced; model: a field, a part, a cell, a sequence module, layers, a `SequenceModel`, and
+             what of these is made of one another and of torch's Linear, LayerNorm, Dropout, Sequential and activations; known:
+             classes of your own by the names that the file has for them, as `load` is given them again. Such a class keeps each
+             argument of its constructor under the argument's name.
+    Raises:  TypeError for a class that a file cannot name, with the way out; OSError.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+    words = described(model, _checked(known))
+    weights, shared, frozen = {}, {}, []
+    named: dict[int, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, Tensor) or tensor.device.type == "meta":
+            raise TypeError(f"`{name}` is no tensor with values, and cannot be saved.")
+        if id(tensor) in named:
+            shared[name] = named[id(tensor)]
+            continue
+        named[id(tensor)], weights[name] = name, tensor
+        if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
+            frozen.append(name)
+    about = {"format": FORMAT, "model": words, "frozen": frozen, "shared": shared, "training": model.training}
+    write_tensors(Path(path), weights, json.dumps(about))
+
+
+def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
+    r"""The model that `save` has written, on the CPU, with the dtypes it had.
+
+    Args:    path: a file, perhaps from somebody else: only public classes of this project and a few of torch.nn are made of what
+             it says, and those that are `known`.
+    Raises:  OSError for what cannot be read, links and pipes among them; ValueError for what is damaged, is of a newer version,
+             or holds a class that is not known.
+    """
+    named = _checked(known)
+    try:
+        with TensorFile(Path(path)) as file:
+            about = _about(file.text)
+            model = rebuilt(about["model"], named)
+            if not isinstance(model, nn.Module):
+                raise ValueError("it holds no model")
+            shared = {name: of for name, of in about["shared"].items() if isinstance(of, str) and of in file.shapes}
+            _check_names(model, dict(file.shapes) | {name: file.shapes[of] for name, of in shared.items()})
+            _take(model, file.read(), shared, about["frozen"])
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: {str(error)[:MOST_SAID].rstrip('.')}.") from error
+    return model.train(about["training"])
+
+
+def _checked(known: object) -> Known:
+    if known is None:
+        return {}
+    if not isinstance(known, Mapping) or not all(isinstance(n, str) and isinstance(kind, type) for n, kind in known.items()):
+        raise TypeError(f"`known` must be a dictionary of classes by their names, {{'MyField': MyField}}, got {known!r}.")
+    return known
+
+
+def _about(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) and type(found.get("format")) is int and found["format"] > FORMAT:
+        raise ValueError(f"a newer ctrnn has written it, in format {found['format']}, and this one reads {FORMAT}; update ctrnn")
+    if not isinstance(found, dict) or any(type(found.get(key)) is not kind for key, kind in KEYS.items()):
+        raise ValueError("its description is damaged")
+    return found
+
+
+def _check_names(model: nn.Module, there: Mapping[str, torch.Size]) -> None:
+    wanted = {name: tensor.shape for name, tensor in model.state_dict(keep_vars=True).items()}
+    if missing := [name for name in wanted if name not in there]:
+        raise ValueError(f"its model has {missing[0]!r}, and there is no such tensor")
+    if more := [name for name in there if name not in wanted]:
+        raise ValueError(f"it has a tensor {more[0][:80]!r}, and its model none")
+    for name, shape in wanted.items():
+        if there[name] != shape:
+            raise ValueError(f"its tensor {name!r} is {tuple(there[name])}, and {tuple(shape)} in its model")
+
+
+def _take(model: nn.Module, tensors: dict[str, Tensor], shared: Mapping[str, str], frozen: list[str]) -> None:
+    """Put the tensors in their places; shared ones are one parameter again."""
+    placed: dict[str, Tensor] = {}
+    for name in model.state_dict(keep_vars=True):
+        source = shared.get(name, name)
+        owner_name, _, leaf = name.rpartition(".")
+        owner = model.get_submodule(owner_name)
+        if source not in placed:
+            value = tensors[source]
+            if leaf in owner._parameters:
+                if not value.is_floating_point():
+                    raise ValueError(f"its parameter {name!r} is {value.dtype}")
+                value = nn.Parameter(value, requires_grad=source not in frozen)
+            placed[source] = value
+        setattr(owner, leaf, placed[source])
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.device.type == "meta":
+            raise ValueError(f"its model has {name!r}, which is in no state_dict; register it as persistent")

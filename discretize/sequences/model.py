@@ -1,0 +1,70 @@
+r"""SequenceModel: perhaps an encoder, a recurrent network, and a linear read-out of its visible state.
+
+outputs_k = W h_k + b          h_k the state after sample k, driven by encoder(x)
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import VectorField, checks
+from discretize.sequences.rnn import SequenceModule
+
+__all__ = ["SequenceModel"]
+
+
+class SequenceModel(nn.Module):
+    r"""A sequence of inputs -> a sequence of outputs, by any field under any step or solver.
+
+    Args:    rnn: a `DiscreteRNN`, `ContinuousRNN` or `Layers`, shared, not copied; output_size: numbers read out after every
+             sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
+             read-out's weights, which start as those of torch.nn.Linear.
+    Call:    model(xs, ts=None, lengths=None), both as for the rnn; xs in any dtype, read in the model's.
+    Shape:   xs (time, batch, features) -> (time, batch, output_size); batch-first if the rnn is.
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  Tallec and Ollivier 2018, sec. 3.
+    """
+
+    def __init__(
+        self,
+        rnn: SequenceModule,
+        output_size: int,
+        generator: torch.Generator | None = None,
+        encoder: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(rnn, SequenceModule):
+            raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}.")
+        if encoder is not None and not isinstance(encoder, nn.Module):
+            raise TypeError(f"`encoder` must be a torch.nn.Module, got {type(encoder).__name__}.")
+        self.encoder, self.rnn = encoder, rnn
+        width, like = (1 + rnn.bidirectional) * rnn.hidden_size, next(rnn.parameters(), torch.empty(0))
+        self.read_out: nn.Linear = nn.utils.skip_init(  # what torch.nn.Linear draws, from a generator of our own
+            nn.Linear, width, checks.positive_size("output_size", output_size), dtype=like.dtype, device=like.device
+        )
+        for parameter in self.read_out.parameters():
+            nn.init.uniform_(parameter, -1 / math.sqrt(width), 1 / math.sqrt(width), generator=generator)
+
+    def forward(self, xs: Tensor, ts: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
+        xs = xs.to(self.read_out.weight)
+        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths)
+        return self.read_out(states)
+
+    @property
+    def output_size(self) -> int:
+        return self.read_out.out_features
+
+    @property
+    def field(self) -> VectorField:
+        """The vector field, without its step or solver; of a model of one layer."""
+        return self.rnn.field
+
+    def under(self, rnn: SequenceModule) -> SequenceModel:
+        """The same encoder and read-out, shared, around another sequence module, of the same field say."""
+        moved = SequenceModel.__new__(SequenceModel)
+        nn.Module.__init__(moved)
+        moved.encoder, moved.rnn, moved.read_out = self.encoder, rnn, self.read_out
+        return moved.train(self.training)

@@ -1,0 +1,305 @@
+"""Models in files: what comes back is what was saved, and a file, whoever has written it, gives a model or an error in words."""
+
+import copy
+import inspect
+import json
+import os
+import pickle
+import re
+import sys
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import ctrnn
+import discretize
+from ctrnn.storage.tensors import TensorFile, write_tensors
+
+SIZES = st.integers(1, 4)
+WEIGHTS = st.fixed_dictionaries({"bias": st.booleans(), "dtype": st.sampled_from([torch.float32, torch.float64, torch.bfloat16])})
+LAYERS = st.integers(1, 3)
+DECAYS = st.one_of(st.none(), st.builds(ctrnn.PowerDecay, st.floats(0, 3)), st.builds(ctrnn.LinearDecay))
+
+
+def named(make, **more):
+    return st.builds(
+        lambda i, h, weights, given: make(i, h, **weights, **given), SIZES, SIZES, WEIGHTS, st.fixed_dictionaries(more)
+    )
+
+
+FIELDS = st.one_of(
+    named(ctrnn.plain, num_layers=LAYERS),
+    named(ctrnn.leaky, alpha=st.floats(0.1, 3), per_unit=st.booleans(), decay=DECAYS, num_layers=LAYERS),
+    named(
+        ctrnn.gated, gate=st.sampled_from(["unit", "global", "network"]), decay=DECAYS, num_layers=LAYERS,
+        rate=st.sampled_from(["sigmoid", "softplus", "exponential"]),
+    ),
+    named(ctrnn.gru, num_layers=LAYERS),
+    named(ctrnn.lstm, num_layers=LAYERS),
+)  # fmt: skip
+STEPS = [getattr(discretize, name) for name in discretize.__all__]
+STEPS = [kind() for kind in STEPS if inspect.isclass(kind) and issubclass(kind, discretize.Step) and not inspect.isabstract(kind)]
+MODULES = (
+    lambda field: field,
+    lambda field: discretize.DiscreteCell(field, discretize.Heun(), 0.5, allow_overshoot=True),
+    lambda field: discretize.DiscreteRNN(
+        field, STEPS[field.hidden_size % len(STEPS)], 0.5, 3, "backward", True, False, True, 2.0
+    ),
+    lambda field: discretize.ContinuousRNN(field, "rodas5p", 1e-4, torch.full((field.state_size,), 1e-6), 0.5, hold="backward"),
+    lambda field: discretize.ContinuousRNN(field, gradient=discretize.Checkpointed(1e6), first_step=0.1, on_failure="keep"),
+    lambda field: discretize.ContinuousRNN(field, discretize.Euler(), batch_first=True, fused=False),
+    lambda field: discretize.SequenceModel(discretize.DiscreteRNN(field), 2, encoder=nn.Sequential(nn.Linear(3, 2), nn.Tanh())),
+)
+
+
+class Scaled(ctrnn.VectorField):
+    """A field of a user, which keeps what it is given."""
+
+    def __init__(self, input_size, hidden_size, scale, candidate):
+        super().__init__(input_size, hidden_size)
+        self.scale, self.candidate, self.inner = scale, candidate, ctrnn.leaky(input_size, hidden_size)
+
+    def flow(self, projected, h):
+        return self.scale * self.candidate(projected, h) + self.inner(projected, h)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def assert_same(loaded, model):
+    assert repr(loaded) == repr(model)
+    assert (loaded.training, type(loaded)) == (model.training, type(model))
+    ours, theirs = loaded.state_dict(keep_vars=True), model.state_dict(keep_vars=True)
+    assert list(ours) == list(theirs)
+    for name, tensor in theirs.items():
+        assert ours[name].dtype == tensor.dtype
+        assert ours[name].requires_grad == tensor.requires_grad
+        assert torch.equal(ours[name].detach().nan_to_num(), tensor.detach().nan_to_num())
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(field=FIELDS, make=st.sampled_from(MODULES))
+def test_what_is_saved_comes_back(path, field, make):
+    model = make(field)
+    ctrnn.save(path, model)
+    before = torch.get_rng_state()
+    loaded = ctrnn.load(path)
+    assert torch.equal(before, torch.get_rng_state())  # nothing is drawn that is not needed
+    assert_same(loaded, model)
+    for own, other in zip(loaded.modules(), model.modules(), strict=True):
+        for name in ("alpha", "exponent", "settings", "watch", "hold", "batch_first", "dt", "substeps", "fused", "p"):
+            if name in vars(other) and name != "watch":
+                assert str(getattr(own, name)) == str(getattr(other, name))
+        if "watch" in vars(other):
+            assert own.watch.allowed == other.watch.allowed
+
+
+def examples():
+    """A model of every public class of parts, fields and modules, beside those above."""
+    sizes = {"input_size": 3, "hidden_size": 4}
+    candidate = ctrnn.TanhCandidate(3, 4)
+    rates = [ctrnn.ConstantRate(2.0), ctrnn.SigmoidConstantRate(torch.full((4,), 0.2)), ctrnn.SoftplusConstantRate(0.1)]
+    rates += [
+        getattr(ctrnn, name)(**sizes) for name in dir(ctrnn) if re.fullmatch(r"(Global)?(Gate|Softplus|Exponential)Rate", name)
+    ]
+    fields = [ctrnn.Relaxation(candidate, rate, ctrnn.PowerDecay(1.5)) for rate in (*rates, ctrnn.FixedRate(0.3))]
+    lstm = discretize.DiscreteRNN(ctrnn.lstm(3, 4))
+    pair = [discretize.DiscreteRNN(ctrnn.lstm(8, 4)), discretize.DiscreteRNN(ctrnn.lstm(8, 4))]
+    layers = discretize.Layers([[lstm, copy.deepcopy(lstm)], pair], dropout=0.3, batch_first=True, pair=True)
+    yield from (*rates, *fields, layers, ctrnn.Affine(3, 4, 5), ctrnn.softplus_clock(ctrnn.gated(3, 4)), ctrnn.lstm(3, 4))
+    yield from (
+        ctrnn.NetworkGated(candidate, ctrnn.GateRate(3, 4), ctrnn.LinearDecay(), ctrnn.gru(3, 4)),
+        ctrnn.gru(3, 4, num_layers=2),
+    )
+    yield discretize.SequenceModel(layers, 2, encoder=nn.Sequential(nn.Linear(5, 3), nn.LayerNorm(3), nn.Dropout(0.2), nn.GELU()))
+    yield from (
+        discretize.DiscreteCell(ctrnn.plain(3, 4)),
+        discretize.ContinuousRNN(ctrnn.plain(3, 4), gradient=discretize.Adjoint()),
+    )
+
+
+def test_every_public_class_of_modules_can_be_saved(path):
+    seen = set()
+    for model in examples():
+        ctrnn.save(path, model.eval())
+        assert_same(ctrnn.load(path), model)
+        seen |= {type(part) for part in model.modules()}
+    public = {getattr(package, name) for package in (ctrnn, discretize) for name in package.__all__}
+    modules = {kind for kind in public if inspect.isclass(kind) and issubclass(kind, nn.Module) and not inspect.isabstract(kind)}
+    assert {kind.__name__ for kind in modules - seen} == set()
+
+
+def test_outputs_are_the_same_to_the_bit_and_shared_and_frozen_weights_stay_so(path):
+    field = ctrnn.gated(3, 4)
+    field.rate.bias.requires_grad_(False)
+    model = discretize.Layers([[discretize.DiscreteRNN(field), discretize.DiscreteRNN(ctrnn.softplus_clock(field))]])
+    ctrnn.save(path, model)
+    loaded, x = ctrnn.load(path), torch.randn(5, 2, 3)
+    assert torch.equal(loaded(x)[0], model(x)[0])
+    forwards, backwards = (row.field for row in loaded.layers[0])
+    assert forwards.candidate.weight_x is backwards.candidate.weight_x
+    assert not backwards.rate.bias.requires_grad
+    assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
+
+
+def test_a_class_of_the_users_is_refused_with_the_way_out_or_known(path):
+    model = discretize.DiscreteRNN(Scaled(3, 4, 2.0, ctrnn.TanhCandidate(3, 4)))
+    with pytest.raises(
+        TypeError, match=r"`model.field` is of the class Scaled.*Give `known=\{'Scaled': Scaled\}`.*`state_dict\(\)`"
+    ):
+        ctrnn.save(path, model)
+    assert not path.exists()
+    ctrnn.save(path, model, known={"Mine": Scaled})
+    with pytest.raises(
+        ValueError, match=r"it holds a 'Mine', which is no class of this version; name it in `known` if it is yours"
+    ):
+        ctrnn.load(path)
+    assert_same(ctrnn.load(path, known={"Mine": Scaled}), model)
+    del model.field.scale
+    with pytest.raises(TypeError, match=r"Scaled does not keep what its constructor takes as `scale`; set `self.scale = scale`"):
+        ctrnn.save(path, model, known={"Mine": Scaled})
+    with pytest.raises(TypeError, match="`known` must be a dictionary of classes by their names"):
+        ctrnn.load(path, known=[Scaled])
+
+
+def test_what_is_no_model_is_refused_and_a_parametrized_one_too(path):
+    field = ctrnn.gated(3, 4)
+    nn.utils.parametrizations.weight_norm(field.candidate, "weight_h")
+    with pytest.raises(TypeError, match="is of the class ParametrizedTanhCandidate, which a file cannot name"):
+        ctrnn.save(path, field)
+    with pytest.raises(TypeError, match=r"`model` must be a torch.nn.Module, got OrderedDict"):
+        ctrnn.save(path, field.state_dict())
+    with pytest.raises(TypeError, match="is no tensor with values"):
+        ctrnn.save(path, ctrnn.gated(3, 4, device="meta"))
+
+
+# Files from elsewhere
+
+
+def rewritten(path, change):
+    """The file with another description, and the digest of that: as somebody who knows the form would write it."""
+    with TensorFile(path) as file:
+        about = json.loads(file.text)
+        tensors = file.read()
+    changed = change(about)
+    write_tensors(path, tensors, changed if isinstance(changed, str) else json.dumps(about if changed is None else changed))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda about: about.update(format=2), "a newer ctrnn has written it, in format 2, and this one reads 1; update ctrnn"),
+        (lambda about: "{", "its description is damaged"),
+        (lambda about: "[" * 200_000, "its description is damaged"),
+        (lambda about: about.pop("shared"), "its description is damaged"),
+        (lambda about: about["model"].update({"class": "os.system"}), "it holds a 'os.system', which is no class"),
+        (lambda about: about["model"].update({"class": "ctrnn.from_torch"}), "it holds a 'ctrnn.from_torch', which is no class"),
+        (lambda about: about["model"].update({"class": "ctrnn.HeldPath"}), "it holds a 'ctrnn.HeldPath', which is no class"),
+        (lambda about: about["model"].update({"class": "torch.nn.Module"}), "it holds a 'torch.nn.Module', which is no class"),
+        (lambda about: about["model"].update({"class": "ctrnn.VectorField"}), "no VectorField can be made as it says"),
+        (lambda about: about["model"]["rate"].update(hidden_size=10**9), "no Relaxation can be made as it says"),
+        (lambda about: about["model"].update(speed=3), "no Relaxation can be made as it says: `Relaxation` takes no `speed`"),
+        (lambda about: about["model"].update(rate={"class": "ctrnn.FixedRate", "alpha": 1.0}), "it has a tensor 'rate.weight_x'"),
+        (lambda about: about["model"]["candidate"].update(bias=False), "it has a tensor 'candidate.bias', and its model none"),
+        (lambda about: about["model"].update(decay=None), "`decay` must be a ctrnn.Decay, got NoneType"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_description_that_fits_nothing_is_refused_in_words(path, change, words):
+    ctrnn.save(path, ctrnn.gated(3, 4))
+    rewritten(path, change)
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: .*{re.escape(words)}"):
+        ctrnn.load(path)
+
+
+def test_sizes_without_the_weights_for_them_take_no_memory(path):
+    ctrnn.save(path, ctrnn.plain(3, 4))
+    rewritten(path, lambda about: about["model"]["candidate"].update(input_size=10**6, hidden_size=10**6))
+    with pytest.raises(ValueError, match=r"its tensor 'candidate.weight_x' is \(4, 3\), and \(1000000, 1000000\) in its model"):
+        ctrnn.load(path)
+
+
+WORDS = st.text(max_size=8) | st.sampled_from(["ctrnn.Stack", "torch.nn.Linear"])
+KEYS = st.sampled_from(["class", "args", "numbers", "alpha"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+PLACES = [["model"], ["frozen"], ["shared"], ["model", "fields"], ["model", "fields", 0, "rate"]]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=JSON, where=st.sampled_from(PLACES))
+def test_any_description_gives_a_model_or_an_error_in_words(path, value, where):
+    if not path.exists() or path.stat().st_size == 0:
+        ctrnn.save(path, ctrnn.leaky(2, 3, num_layers=2))
+
+    def change(about):
+        for key in where[:-1]:
+            about = about[key]
+        about[where[-1]] = value
+
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    rewritten(other, change)
+    try:
+        answer = ctrnn.load(other)
+    except ValueError as error:
+        answer = str(error)
+    assert isinstance(answer, nn.Module) or str(other) in answer
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_that_was_changed_anywhere_is_refused(path, data):
+    ctrnn.save(path, ctrnn.gated(2, 3))
+    whole = path.read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1) | st.integers(0, 400))
+    cut, put = data.draw(st.integers(0, 3)), data.draw(st.binary(max_size=3))
+    changed = whole[:at] + put + whole[at + cut :]
+    path.write_bytes(changed)
+    if changed != whole:
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            ctrnn.load(path)
+
+
+def test_only_files_are_read(path, tmp_path):
+    ctrnn.save(path, ctrnn.plain(2, 3))
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(OSError, match="it is a symbolic link, not a file"):
+        ctrnn.load(tmp_path / "link")
+    with pytest.raises(FileNotFoundError):
+        ctrnn.load(tmp_path / "lost")
+    for content in (b"", b"\x00" * 7, b"\xff" * 64, pickle.dumps(print), b"\x02" + b"\x00" * 7 + b"[]"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="it is no file of tensors"):
+            ctrnn.load(path)
+
+
+def test_what_was_there_stays_where_writing_fails(path, monkeypatch):
+    ctrnn.save(path, ctrnn.plain(2, 3))
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        ctrnn.save(path, ctrnn.gru(2, 3))
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_the_library_of_that_name_reads_the_same_tensors(path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    model = ctrnn.lstm(2, 3, dtype=torch.bfloat16)
+    ctrnn.save(path, model)
+    theirs = safetensors.load_file(path)
+    assert {name: tensor.tolist() for name, tensor in theirs.items()} == {n: t.tolist() for n, t in model.state_dict().items()}
+    assert "ctrnn" in sys.modules
