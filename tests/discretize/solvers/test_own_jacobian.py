@@ -111,6 +111,18 @@ def gradients(kind):
     return torch.autograd.grad(solved(field, h0=h0).hs.square().sum(), (field.k, h0))
 
 
+class Faster(Chain):
+    def flow(self, projected, h):
+        return 2.5 * super().flow(projected, h)
+
+
+def test_on_a_clock_of_constant_speed_the_steps_are_those_of_a_faster_field():
+    """Both of the solves above take the Jacobian of a clock from the same code; here one has no clock."""
+    expected, found = by_forward_mode(Faster), by_forward_mode(Chain, speed=ctrnn.AffineWarp(2.5).speed)
+    assert found.stats["num_steps"] == expected.stats["num_steps"]
+    assert_close(found.hs, expected.hs, rtol=1e-10, atol=1e-10)
+
+
 @pairs
 def test_gradients_are_those_of_forward_mode(plain, known):
     for found, expected in zip(gradients(known), gradients(plain), strict=True):
