@@ -15,12 +15,14 @@ from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.cells.lstm import LSTMField as LSTMField
+from ctrnn.fields.controlled import ControlledField as ControlledField
 from ctrnn.cells.network_gate import NetworkGated as NetworkGated
 from ctrnn.inputs.held import HeldPath as HeldPath
 from ctrnn.inputs.linear import LinearPath as LinearPath
 from ctrnn.inputs.path import Path as Path
 from ctrnn.inputs.hermite import HermitePath as HermitePath
 from ctrnn.inputs.function import FunctionPath as FunctionPath
+from ctrnn.inputs.derived import TimePath as TimePath, DerivativePath as DerivativePath
 from ctrnn.inputs.missing import hold_missing as hold_missing
 from ctrnn.clocks.affine import AffineWarp as AffineWarp
 from ctrnn.clocks.piecewise import PiecewiseWarp as PiecewiseWarp

@@ -43,10 +43,14 @@ def can_hold_weights(dtype: torch.dtype | None, device: torch.device | str | Non
 
 
 def positive_size(name: str, value: int) -> int:
+    return size(name, value, 1)
+
+
+def size(name: str, value: int, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be a whole number, got {value!r}.")
-    if value < 1:
-        raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    if value < least:
+        raise ValueError(f"`{name}` must be at least {least}, got {value}.")
     return int(value)
 
 
@@ -146,7 +150,7 @@ def as_numbers(value: object) -> Tensor:
     return given.clone()
 
 
-def _as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
+def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
     """Real numbers as float64 on the CPU, refused where that would change them."""
     if isinstance(value, Tensor) and value.requires_grad and not differentiable:
         raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
@@ -173,7 +177,7 @@ def are_times(name: str, value: object, axes: int = 1, differentiable: bool = Fa
 
     With `axes` = 2 they may be (n, batch), for every sequence its own, which then need not be `strict`.
     """
-    times = _as_times(name, value, differentiable)
+    times = as_times(name, value, differentiable)
     if not 1 <= times.dim() <= axes:
         if axes == 1:
             raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
@@ -222,7 +226,7 @@ def _margin(end: Tensor) -> Tensor:
 
 def evaluation_times(name: str, t: object, axes: int = 1) -> Tensor:
     """A scalar time, a vector of them, or (axes = 2) a vector for each sequence; finite, in any order, as float64 on the CPU."""
-    times = _as_times(name, t)
+    times = as_times(name, t)
     if times.dim() > axes:
         raise ValueError(f"`{name}` must be one time or a vector of times, got shape {tuple(times.shape)}.")
     return times

@@ -16,6 +16,7 @@ from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.draws import DRAW_ONCE, drawn
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.fields.parts import projects_affinely
+from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.path import Path, piece_numbers
 from ctrnn.inputs.splines import Spline, as_path
 
@@ -26,20 +27,26 @@ class Driven:
     r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces.
 
     Args:    field: a `VectorField`; path: its input, or a spline of torchcde; speed: c'(t), a path or a bare function taken as
-             smooth; 1 if None.
+             smooth; 1 if None. batch: how many sequences read a path of one.
     Shape:   driven(t, h): t a time, h (batch, state) -> (batch, state).
     Raises:  TypeError, ValueError if the path does not fit the field, or path and speed share no time.
     Source:  Tallec and Ollivier 2018, eq. (6).
     """
 
-    def __init__(self, field: VectorField, path: Path | Spline, speed: Path | Callable | None = None) -> None:
+    direction = 1  # -1: its times are the user's times negative, for a solve that runs backwards
+
+    def __init__(
+        self, field: VectorField, path: Path | Spline, speed: Path | Callable | None = None, batch: int | None = None
+    ) -> None:
         check_field(field)
         self.field, self.path = field, as_path(path)
         path = self.path
         self.speed = as_speed(speed)
         check_input(field, path(path.knots[:1].detach())[0], "path")
-        self.batch = path.batch
-        self.projected = path.map(field.project, projects_affinely(field))
+        # Projected before it is spread: one product for all.
+        projected = path.map(field.project, projects_affinely(field))
+        self.projected = projected if batch is None else for_many(projected, batch)
+        self.batch = self.projected.batch
         self.knots = self._common_knots()
 
     def _common_knots(self) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ctrnn import checks
@@ -38,6 +39,19 @@ class Trajectory:
     stats: dict[str, Any] = field(default_factory=dict)
     status: str = "completed"
     between: Between | None = field(default=None)  # times (m,) or (m, batch) -> the states at them
+    shapes: tuple[torch.Size, ...] | None = None  # of the parts of the state, where it was given as several tensors
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """`hs` as the tensors that the state was given as: (n, batch, *shape) each; one if it was one."""
+        return self.split(self.hs)
+
+    def split(self, states: Tensor) -> tuple[Tensor, ...]:
+        """States (..., state), as `trajectory(t)` gives them, as the tensors that the state was given as."""
+        if self.shapes is None:
+            return (states,)
+        parts = states.split([shape.numel() for shape in self.shapes], -1)
+        return tuple(part.unflatten(-1, shape) for part, shape in zip(parts, self.shapes, strict=True))
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -62,7 +76,7 @@ class Trajectory:
             raise ValueError("This trajectory has states at its own times only (`ts`): it is not a solve, or a copy of one.")
         times = checks.evaluation_times("t", t, 2)
         if self.ts.dim() == 1 and times.dim() < 2:
-            start, end = self.ts.detach()[[0, -1]].tolist()
+            start, end = sorted(self.ts.detach()[[0, -1]].tolist())
             states = self.between(checks.within("t", times.reshape(-1), start, end))
         else:
             states = self.between(self._of_each(times))
@@ -76,4 +90,4 @@ class Trajectory:
         if times.shape[1] != batch:
             raise ValueError(f"`t` has times for {times.shape[1]} sequences, the trajectory has {batch}.")
         known = (self.ts if self.ts.dim() > 1 else self.ts[:, None].expand(-1, batch)).detach()
-        return checks.within("t", times, known[0], known[-1])
+        return checks.within("t", times, *known[[0, -1]].sort(0).values)

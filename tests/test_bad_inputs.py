@@ -88,7 +88,7 @@ IN_PYTHON = [
     (lambda: DiscreteRNN(TwoOfThree(2, 3))(X), ValueError, "gives shape (4, 2) for a state of shape (4, 3)"),
     (lambda: DiscreteRNN(InPlace(2, 3))(X), ValueError, "in place"),
     (lambda: integrate(FIELD, X, H, TS), TypeError, "`path` must be a ctrnn.Path, got Tensor; wrap samples in `ctrnn.HeldPath`"),
-    (lambda: integrate(FIELD, PATH, H, TS.flip(0)), ValueError, "`ts` must increase strictly, but goes back at index 1"),
+    (lambda: integrate(FIELD, PATH, H, TS[[0, 2, 1]]), ValueError, "`ts` must increase strictly, but goes back at index 2"),
     (lambda: integrate(FIELD, PATH, H, TS + 1), ValueError, "`ts` = 6.0 lies outside the interval [0.0, 5.0]"),
     (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
     # Misspelt, missing and superfluous arguments, of functions, classes and modules.

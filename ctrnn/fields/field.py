@@ -41,7 +41,8 @@ class VectorField(nn.Module, ABC):
     A class whose units read only their neighbours says so by `bandwidths`, (lower, upper): dF_i/dh_k is 0 where i - k > lower
     or k - i > upper; (0, 0) is diagonal, None full.
 
-    Args:    input_size: features of x; hidden_size: visible units; state_size: all units, `hidden_size` if not given.
+    Args:    input_size: features of x, 0 for a field without input; hidden_size: visible units; state_size: all units,
+             `hidden_size` if not given.
     Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
     Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another; and from `flow`, whoever
              calls it, where it gives no derivative for each unit, or writes into what it is given.
@@ -57,7 +58,7 @@ class VectorField(nn.Module, ABC):
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int | None = None) -> None:
         super().__init__()
-        self.input_size = checks.positive_size("input_size", input_size)
+        self.input_size = checks.size("input_size", input_size)
         self.hidden_size = checks.positive_size("hidden_size", hidden_size)
         self.state_size = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
         if self.state_size < self.hidden_size:

@@ -89,7 +89,7 @@ class Affine(Part):
         super().__init__()
         checks.is_generator(generator)
         checks.can_hold_weights(dtype, device)
-        self.input_size = checks.positive_size("input_size", input_size)
+        self.input_size = checks.size("input_size", input_size)
         self.hidden_size = checks.positive_size("hidden_size", hidden_size)
         self.projected_size = checks.positive_size("outputs", outputs)
         bound = 1.0 / math.sqrt(self.hidden_size)

@@ -5,16 +5,21 @@ Every knot of the input and of its clock and every requested time is the end of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
-from ctrnn.fields.field import check_batched_state, check_field
+from ctrnn.clocks.given_speed import as_speed
+from ctrnn.fields.field import check_batched_state
+from ctrnn.inputs.derived import reversed_path
 from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
 from discretize.graphs import check_values, whole
+from discretize.integration.equation import BackwardField, as_driven_field, joined
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.integration.solve import Solve
 from discretize.solvers.statistics import SolverStats
@@ -31,9 +36,9 @@ VMAPPED = (
 
 @whole
 def integrate(
-    field: VectorField,
-    path: Path,
-    h0: Tensor,
+    field: VectorField | Callable[..., Any],
+    path: Path | None,
+    h0: Tensor | Sequence[Tensor],
     ts: Tensor,
     *,
     method: str | Step = "dopri5",
@@ -55,7 +60,10 @@ def integrate(
     path, h0, and times and knots that require one; step sizes count as shares of the time between two knots. In float32
     states keep their dtype and times are float64 all the same.
 
-    Args:    field: a `VectorField`; path: its input; h0: the state at ts[0]; ts: increasing times in the path's interval,
+    Args:    field: a `VectorField`; path: its input, of as many sequences as there are states, or of one, which all read; None
+             for a field without input. Or field: a function or module f(t, h), path: None; t is (batch, 1), and f acts on each
+             sample by itself. h0: the state at ts[0]; for an f(t, h) perhaps several tensors (batch, ...), then h and dh/dt are
+             tuples, and the result's `parts`. ts: times in the path's interval, increasing, or decreasing to run backwards;
              shared, or for every sequence its own, which then may repeat.
              method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, whose estimated error per
              step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
@@ -85,22 +93,44 @@ def integrate(
              the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
-    check_field(field)
-    h0, path = cast_for(field, h0), _read_by(field, path)
+    times, direction = _times(ts)
+    state, shapes = joined(h0)
+    field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
+    state, path = cast_for(field, state), _read_by(field, path)
     with without_autocast(field.device):
-        driven = Driven(field, path, speed)
-        times = _inside(checks.are_times("ts", ts, 2, differentiable=True, strict=False), driven)
-        check_batched_state(field, h0, driven.batch)
-        checks.is_finite("h0", h0)
-        slope = driven.check_flow(times[0], h0, settings.may_draw)
+        driven = _driven(field, path, speed, state, direction)
+        times = _inside(times, driven)
+        check_batched_state(field, state, driven.batch)
+        checks.is_finite("h0", state)
+        slope = driven.check_flow(times[0], state, settings.may_draw)
         if settings.adaptive:
             check_values(slope, f"{method} chooses its steps", VMAPPED)
-        settings.check_reach(h0)
+        settings.check_reach(state)
         if gradient is not None and any(t.requires_grad for t in (times, driven.path.knots)):
             raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")
-        if driven.batch == 0:
-            return _of_nobody(driven, h0, times, settings)
-        return Solve(driven, h0, times, settings).run()
+        solved = Solve(driven, state, times, settings).run() if driven.batch else _of_nobody(driven, state, times, settings)
+    return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _times(ts: object) -> tuple[Tensor, int]:
+    """The user's times, increasing, and 1; or, of times that decrease all the way, these with the other sign, and -1."""
+    given = checks.as_times("ts", ts, differentiable=True)
+    steps = given.detach().diff(dim=0)
+    strictly = given.dim() == 1
+    back = bool(steps.numel()) and bool((steps < 0).all() if strictly else (steps <= 0).all() and (steps < 0).any())
+    return checks.are_times("ts", -given if back else given, 2, differentiable=True, strict=False), -1 if back else 1
+
+
+def _driven(field: VectorField, path: Path, speed: Path | Callable | None, h0: Tensor, direction: int) -> Driven:
+    batch = len(h0) if isinstance(h0, Tensor) and not h0.is_nested and h0.dim() > 1 else None
+    if direction > 0:
+        return Driven(field, path, speed, batch)
+    if path.knots.dim() > 1:
+        raise ValueError("`ts` goes back in time, and every sequence of `path` has times of its own; solve them one by one.")
+    clock = as_speed(speed)
+    driven = Driven(BackwardField(field), reversed_path(path), None if clock is None else reversed_path(clock), batch)
+    driven.direction = -1
+    return driven
 
 
 def _read_by(field: VectorField, path: Path) -> Path:
@@ -115,7 +145,7 @@ def _of_nobody(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) ->
     hs = (h0 + 0 * driven.field.flow(driven.projected(start) if start.dim() == 0 else h0.new_zeros(0, 0), h0))[None]
     stats = SolverStats().stats(str(settings.method))
     hs = hs.expand(len(times), *h0.shape)
-    return Trajectory(times, hs, stats, between=lambda t: hs[:1].expand(len(t), *h0.shape))
+    return Trajectory(driven.direction * times, hs, stats, between=lambda t: hs[:1].expand(len(t), *h0.shape))
 
 
 def _inside(times: Tensor, driven: Driven) -> Tensor:

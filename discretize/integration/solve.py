@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -78,7 +79,7 @@ class Solve:
             if self.log is not None:
                 adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
                 hs = adjoint.attach(solved.hs.detach(), self.h0)
-                return replace(solved, hs=hs, between=self._between(whole, solved.ts, hs))
+                return replace(solved, hs=hs, between=self._between(whole, hs))
         return solved
 
     def _without_failed(self) -> Trajectory:
@@ -156,11 +157,12 @@ class Solve:
     def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:
         hs = self.chain.states(self.kept) if hs is None else hs
         ts = self.times[: len(hs)]
-        return Trajectory(ts, hs, self.stats, status, self._between(whole, ts, hs))
+        return Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(whole, hs))
 
-    def _between(self, whole: Solved | str, ts: Tensor, hs: Tensor) -> StatesBetween:
+    def _between(self, whole: Solved | str, hs: Tensor) -> Callable[[Tensor], Tensor]:
         make, has_graph = partial(self._continuation, whole), isinstance(whole, str)
-        return StatesBetween(self.driven.field, ts, hs, self._solve_on, make, has_graph)
+        between = StatesBetween(self.driven.field, self.times[: len(hs)], hs, self._solve_on, make, has_graph)
+        return between if self.driven.direction > 0 else lambda t: between(-t)
 
     def _continuation(self, whole: Solved | str) -> Continuation | None:
         """The steps that were taken, where they were kept."""

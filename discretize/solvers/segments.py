@@ -141,9 +141,9 @@ class Segment:
         return self.chain.segment(self.number, rows)
 
     def when(self, tau: float, sample: int | None) -> float:
-        """The time at tau, of one sample, as a number."""
+        """The user's time at tau, of one sample, as a number."""
         start = self.chain.edges[self.number].detach()
-        return float(start if start.dim() == 0 else start[sample or 0]) + tau
+        return self.chain.driven.direction * (float(start if start.dim() == 0 else start[sample or 0]) + tau)
 
     def time(self, tau: Tensor) -> Tensor:
         """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""

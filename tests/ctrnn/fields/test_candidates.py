@@ -57,7 +57,7 @@ def test_candidates_stay_within_one(kind):
 
 @each("kind", [ctrnn.TanhCandidate, ctrnn.ResetCandidate])
 def test_sizes_that_are_no_sizes_are_refused(kind):
-    with pytest.raises(ValueError, match="`input_size` must be at least 1, got 0"):
-        kind(0, 5)
+    with pytest.raises(ValueError, match="`input_size` must be at least 0, got -1"):
+        kind(-1, 5)
     with pytest.raises(TypeError, match=r"`hidden_size` must be a whole number, got 5.5"):
         kind(3, 5.5)

@@ -284,7 +284,7 @@ def test_a_field_without_parameters_still_asks_for_floating_point():
 @each(
     ("sizes", "error", "message"),
     [
-        ((0, 2), ValueError, "`input_size` must be at least 1, got 0"),
+        ((-1, 2), ValueError, "`input_size` must be at least 0, got -1"),
         ((2, -1), ValueError, "`hidden_size` must be at least 1, got -1"),
         ((2, 2.0), TypeError, "`hidden_size` must be a whole number, got 2.0"),
         ((True, 2), TypeError, "`input_size` must be a whole number, got True"),

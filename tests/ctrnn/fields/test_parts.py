@@ -78,7 +78,7 @@ def test_the_interface_of_parts_is_abstract():
 @each(
     ("sizes", "error", "message"),
     [
-        ((0, 5, 7), ValueError, "`input_size` must be at least 1"),
+        ((-1, 5, 7), ValueError, "`input_size` must be at least 0"),
         ((3, 0, 7), ValueError, "`hidden_size` must be at least 1"),
         ((3, 5, 0), ValueError, "`outputs` must be at least 1"),
         ((3, 5, 1.5), TypeError, "`outputs` must be a whole number, got 1.5"),

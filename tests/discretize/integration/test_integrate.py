@@ -432,7 +432,7 @@ def call(**changes):
         ({"h0": np.zeros((5, 3))}, TypeError, "got ndarray"),
         ({"ts": torch.tensor([])}, ValueError, "`ts` is empty"),
         ({"ts": torch.tensor([0.0, 1.0, 1.0])}, ValueError, "repeats at index 2"),
-        ({"ts": torch.tensor([1.0, 0.0])}, ValueError, "goes back at index 1"),
+        ({"ts": torch.tensor([0.0, 1.0, 0.5])}, ValueError, "goes back at index 2"),
         ({"ts": torch.tensor([0.0, math.nan])}, ValueError, "`ts` must be finite"),
         ({"ts": torch.tensor([0.0, 4.5])}, ValueError, "`ts` = 4.5 lies outside the interval [0.0, 4.0]"),
         ({"ts": torch.zeros(2, 4)}, ValueError, "`ts` has times for 4 sequences, the path has 5"),

@@ -1,0 +1,129 @@
+r"""Paths made of others: time itself, the derivative of a path, a path for many sequences, and a path played backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.inputs.path import Data, GatheredPath, MappedPath, Path, across
+from ctrnn.inputs.samples import SampledPath
+
+__all__ = ["DerivativePath", "TimePath", "for_many", "reversed_path"]
+
+
+class TimePath(GatheredPath):
+    r"""x(t) = t, one feature, for fields that read the time.
+
+    Args:    interval: (start, end); batch: how many sequences; dtype, device: of x.
+    Shape:   as of every path.
+    Source:  this project.
+    """
+
+    def __init__(
+        self,
+        interval: tuple[float, float] | Tensor,
+        batch: int = 1,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.knots = checks.are_times("interval", interval)
+        if len(self.knots) != 2:
+            raise ValueError(f"`interval` must be (start, end), got {len(self.knots)} times.")
+        self.zero = torch.zeros(checks.size("batch", batch), 1, dtype=dtype, device=device)
+
+    def gather(self, k: int | Tensor) -> Data:
+        return (self.zero.expand(*torch.as_tensor(k).shape[:1], *self.zero.shape),)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        return data[0] + across(t, data[0])
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        return torch.ones_like(self.evaluate(data, t))
+
+
+class DerivativePath(GatheredPath):
+    r"""dx/dt of a path, which drives a `ControlledField`.
+
+    Args:    path: x, differentiable between its knots: a straight line gives a held slope, a Hermite path a continuous one.
+    Shape:   as of `path`.
+    Raises:  NotImplementedError for a second derivative.
+    Source:  Kidger, Morrill, Foster and Lyons 2020, "Neural controlled differential equations", eq. (4).
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not isinstance(path, Path):
+            raise TypeError(f"`path` must be a ctrnn.Path, got {type(path).__name__}.")
+        if path.steady:
+            raise ValueError(
+                f"A {type(path).__name__} moves by jumps alone, its derivative is 0; take a LinearPath or HermitePath."
+            )
+        self.path, self.knots, self.own_times = path, path.knots, path.own_times
+
+    def gather(self, k: int | Tensor) -> Data:
+        return self.path.gather(k)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        return self.path.differentiate(data, t)
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        raise NotImplementedError("The second derivative of a path is not known; take a method that does not ask for it, dopri5.")
+
+
+class _ForMany(Path):
+    """A path of one sequence, for many."""
+
+    def __init__(self, path: Path, batch: int) -> None:
+        self.path, self.many, self.knots = path, batch, path.knots
+        self.steady = path.steady
+
+    def at(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self._spread(self.path.at(k, t))
+
+    def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
+        return self._spread(self.path.slope(k, t))
+
+    def _spread(self, x: Tensor) -> Tensor:
+        return x.expand(*x.shape[:-2], self.many, x.shape[-1])
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
+        return _ForMany(self.path.map(f, affine), self.many)
+
+
+class _Reversed(GatheredPath):
+    """y(t) = x(-t)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.knots = path, -path.knots.flip(0)
+        self.steady, self.own_times = path.steady, path.own_times
+
+    def gather(self, k: int | Tensor) -> Data:
+        return self.path.gather(len(self.knots) - 2 - torch.as_tensor(k))
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        return self.path.evaluate(data, -t)
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        return -self.path.differentiate(data, -t)
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
+        return _Reversed(self.path.map(f, affine))
+
+
+def for_many(path: Path, batch: int) -> Path:
+    """A path of one sequence as that of `batch` sequences, all the same; of other paths, the path."""
+    if path.batch != 1 or batch == 1:
+        return path
+    if isinstance(path, SampledPath):
+        knots = path.knots if path.knots.dim() == 1 else path.knots.expand(-1, batch)
+        return path.unchecked(path.xs.expand(-1, batch, -1), knots)
+    if isinstance(path, MappedPath):
+        return MappedPath(for_many(path.path, batch), path.f)
+    return _ForMany(path, batch)
+
+
+def reversed_path(path: Path) -> Path:
+    """x(-t), on the negative times."""
+    return _Reversed(path)

@@ -1,0 +1,122 @@
+r"""Differential equations without an input, and solves that run backwards, as fields along paths.
+
+dh/dt = f(t, h)                    a field whose input is the time
+from t0 back to t1 < t0            s = -t:  dh/ds = -F(x(-s), h)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctrnn import HeldPath, TimePath, VectorField, checks
+from ctrnn.fields.field import check_field
+from ctrnn.fields.parts import affine
+from discretize.trajectory import Trajectory
+
+__all__ = ["BackwardField", "as_driven_field", "joined"]
+
+Shapes = tuple[torch.Size, ...]
+
+
+class Equation(VectorField):
+    r"""dh/dt = f(t, h) as a field that reads the time.
+
+    Args:    f: t (batch, 1), like h -> dh/dt, each sample by itself; a module's parameters are the field's. width: units of
+             the state; shapes: of its parts without the batch, where h is several tensors.
+    Raises:  TypeError, ValueError for what f gives that is no derivative.
+    Source:  this project.
+    """
+
+    def __init__(self, f: Callable[..., Any], width: int, shapes: Shapes | None) -> None:
+        super().__init__(1, width)
+        self.f, self.shapes = f, shapes
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        if self.shapes is None:
+            return self._checked(self.f(projected, h))
+        found = self.f(projected, Trajectory(projected, h, shapes=self.shapes).parts)
+        if not isinstance(found, tuple | list) or len(found) != len(self.shapes):
+            came = f"{len(found)} of them" if isinstance(found, tuple | list) else type(found).__name__
+            raise TypeError(f"The equation must give a derivative for each of the {len(self.shapes)} parts of h, got {came}.")
+        for k, (part, shape) in enumerate(zip(found, self.shapes, strict=True)):
+            if self._checked(part).shape[1:] != shape:
+                raise ValueError(f"The equation gives {tuple(part.shape)} for part {k} of h, which is (batch, *{tuple(shape)}).")
+        return torch.cat([part.flatten(1) for part in found], 1)
+
+    def _checked(self, found: Any) -> Tensor:
+        if not isinstance(found, Tensor):
+            raise TypeError(f"The equation must give dh/dt as a tensor like h, got {type(found).__name__}.")
+        return found
+
+
+class BackwardField(VectorField):
+    r"""-F, by which F runs backwards in time.
+
+    Args:    field: F, shared, not copied.
+    Source:  this project.
+    """
+
+    def __init__(self, field: VectorField) -> None:
+        super().__init__(field.input_size, field.hidden_size, field.state_size)
+        self.field, self.bandwidths = field, field.bandwidths
+
+    @affine
+    def project(self, x: Tensor) -> Tensor:
+        return self.field.project(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return -self.field.flow(projected, h)
+
+    def jacobian(self, projected: Tensor, h: Tensor) -> Tensor:
+        return -self.field.jacobian(projected, h)
+
+
+def as_driven_field(
+    field: Any, path: object, h0: Any, shapes: Shapes | None, times: Tensor, speed: object
+) -> tuple[VectorField, Any]:
+    r"""A field and the path that drives it, from what `integrate` was given; times (n,) or (n, batch).
+
+    Raises:  TypeError, ValueError for an input that is missing, or that nothing reads.
+    """
+    if isinstance(field, VectorField):
+        if shapes is not None:
+            raise TypeError("`h0` is several tensors, and the state of a `VectorField` is one; join them along the last axis.")
+        if path is not None:
+            return field, path
+        if field.input_size:
+            raise ValueError(f"`path` is None, and the field has {field.input_size} inputs; give the path they come from.")
+        return field, HeldPath.unchecked(h0.new_zeros(1, len(h0), 0), _ends(times))
+    if path is not None or not callable(field):
+        try:
+            check_field(field)
+        except TypeError as error:
+            raise TypeError(f"{error} A function f(t, h) takes `path` None.") from None
+    if speed is not None:
+        raise TypeError("`speed` multiplies a `VectorField`; a function f(t, h) has the clock in it already.")
+    if not isinstance(h0, Tensor) or h0.dim() != 2:
+        came = str(tuple(h0.shape)) if isinstance(h0, Tensor) else type(h0).__name__
+        raise ValueError(f"`h0` must be (batch, state), or several tensors (batch, ...), got {came}; one state is a batch of 1.")
+    ends = _ends(times)
+    # One interval for all, as they may ask at times of their own.
+    whole = ends if ends.dim() == 1 else torch.stack([ends[0].min(), ends[1].max()])
+    return Equation(field, h0.shape[-1], shapes), TimePath(whole, len(h0), h0.dtype, h0.device)
+
+
+def joined(h0: object) -> tuple[Any, Shapes | None]:
+    """The state as one tensor (batch, state), and the shapes of its parts where it was several; one tensor as it is."""
+    if not isinstance(h0, tuple | list):
+        return h0, None
+    parts: Sequence[Tensor] = [checks.is_tensor("h0", part) for part in h0]
+    if not parts or any(part.dim() < 2 or len(part) != len(parts[0]) for part in parts):
+        came = ", ".join(str(tuple(part.shape)) for part in parts) or "none"
+        raise ValueError(f"`h0` is several tensors, each must be (batch, ...) with one batch for all, got {came}.")
+    return torch.cat([part.flatten(1) for part in parts], 1), tuple(part.shape[1:] for part in parts)
+
+
+def _ends(times: Tensor) -> Tensor:
+    """First and last time, increasing."""
+    return times.detach()[[0, -1]].sort(0).values
