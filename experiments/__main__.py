@@ -13,13 +13,13 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
+import ctrnn
 from experiments.interruption import Interrupted, interruptible
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
@@ -260,7 +260,7 @@ def _discard_output() -> None:
 
 def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
-        print(f"ctrnn {version('ctrnn')}")
+        print(f"ctrnn {ctrnn.__version__}")
         return DONE
     for word in words:
         if not word:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import ctrnn
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
@@ -128,6 +130,7 @@ def test_the_citation_file_has_what_its_format_asks_for():
 def test_the_changelog_knows_the_version():
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert ctrnn.__version__ == version
 
 
 def test_no_page_names_a_package_host():

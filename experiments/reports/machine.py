@@ -15,7 +15,9 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["cores", "facts", "limited"]
+import ctrnn
+
+__all__ = ["cores", "facts", "limited", "version_of"]
 
 PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy", "torchode", "diffrax", "jax")
 COMPILERS = ("c++", "g++", "clang++")
@@ -33,7 +35,7 @@ def facts(device: str = "cpu") -> dict[str, str]:
         "cores": str(os.cpu_count() or 1),
         "threads": str(torch.get_num_threads()),
         "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
+        **{name: version_of(name) for name in PACKAGES},
         "compiler": _compiler(),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }
@@ -94,8 +96,9 @@ def _compiler() -> str:
     return said.partition("\n")[0]
 
 
-def _version(name: str) -> str:
+def version_of(package: str) -> str:
+    """Of a package that is installed, perhaps under another name, as this project is."""
     try:
-        return version(name)
+        return ctrnn.__version__ if package == "ctrnn" else version(package)
     except PackageNotFoundError:
         return "not installed"

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from ctrnn.storage.files import write_atomically
 from experiments.files import not_writable
 from experiments.interruption import checkpoint
+from experiments.reports.machine import version_of
 from experiments.reports.section import Section, page
 
 __all__ = ["conclude", "facts", "failures_of", "now", "progress", "say", "versions"]
@@ -46,7 +46,7 @@ def now() -> str:
 
 def versions(*packages: str) -> dict[str, str]:
     """Of Python and these packages."""
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    return {"python": platform.python_version(), **{name: version_of(name) for name in packages}}
 
 
 def facts(command: str, credit: str, seconds: Mapping[str, float], packages: Sequence[str]) -> dict[str, str]:

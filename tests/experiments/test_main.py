@@ -104,6 +104,19 @@ def test_a_foreign_package_of_the_same_name_is_refused_and_not_imported(tmp_path
     assert "Traceback" not in done.stderr
 
 
+def test_the_command_finds_its_own_packages_before_folders_of_the_users(tmp_path):
+    for name in ("experiments", "discretize", "ctrnn"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('imported')")
+    script = "import sys\nfrom ctrnn_command import main\nsys.exit(main())"  # as the installed command does
+    done = subprocess.run(
+        [sys.executable, "-c", script, "study", "list"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tallec-fig1" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow)],

@@ -1,0 +1,25 @@
+"""`ctrnn` at the prompt: its own packages first, whatever else the path has by their names, a folder `experiments` of the user's
+say."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    if any(_place(name) != HERE / name for name in ("ctrnn", "discretize", "derivations", "experiments")):
+        sys.path.insert(0, str(HERE))
+    from experiments.__main__ import main as run  # noqa: PLC0415
+
+    return run()
+
+
+def _place(package: str) -> Path | None:
+    """The folder that Python would import."""
+    spec = importlib.util.find_spec(package)
+    places = [] if spec is None else list(spec.submodule_search_locations or [])
+    return Path(places[0]).resolve() if places else None

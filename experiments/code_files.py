@@ -1,0 +1,66 @@
+"""Python files of the user's, run: what goes wrong in them is said in words."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from experiments.usage import UsageError
+
+__all__ = ["called", "imported", "no_exit"]
+
+
+def imported(file: str) -> ModuleType:
+    """The module that a file is; run once in a process, and again if it was changed. Raises: UsageError."""
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise UsageError(f"there is no file {file}.")
+    name = f"ctrnn_file_{path.stem}_{abs(hash((path, path.stat().st_mtime_ns))):x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where type hints of its dataclasses are looked up
+    sys.path.insert(0, str(path.parent))
+    try:
+        with no_exit(str(path)):
+            spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, UsageError) or not isinstance(error, Exception):
+            raise
+        raise UsageError(f"{path} could not be run: {_line(error)}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def called(place: str, made_by: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of the user's gives. Raises: UsageError where it fails."""
+    try:
+        with no_exit(place):
+            return made_by(*arguments)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{place} could not be called: {_line(error)}") from error
+
+
+@contextmanager
+def no_exit(place: str) -> Iterator[None]:
+    """Code that ends the program ends it with a code of its own, which would be taken for the verdict."""
+    try:
+        yield
+    except SystemExit as error:
+        raise UsageError(f"{place} ends the program: SystemExit: {error}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
