@@ -35,11 +35,12 @@ def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool
     hidden = weight_h.shape[1]
     steps, batch = len(xs) * substeps, xs.shape[1]
     states = xs.new_empty(len(xs), batch, h0.shape[1])
+    rests = not (isinstance(inputs.dt, Tensor) and inputs.dt.requires_grad)  # of a step of no length only dt has a gradient
     kept = xs.new_empty(steps, batch, kernel.ctrnn_cells_kept(hidden)) if keep else None
     ran_out = kernel.ctrnn_cells_forwards(
         *(len(xs), batch, xs.shape[2], hidden, substeps),
         *map(address, (xs, h0, weight_x, bias, weight_h, bias_h, rates)),
-        *(kind.exponent, *_strides(dt), torch.get_num_threads()),
+        *(kind.exponent, *_strides(dt), torch.get_num_threads(), rests),
         *(address(states), address(kept)),
     )
     if ran_out:

@@ -19,7 +19,7 @@ from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.hold import FORWARD
 from discretize.sequences.ragged import Ragged
-from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN, SequenceModule
+from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN, SequenceModule, Sequences
 from discretize.sequences.stamps import reversed_edges
 
 __all__ = ["Layers"]
@@ -83,15 +83,15 @@ class Layers(SequenceModule):
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         lengths = None if ragged is None else ragged.lengths
         backwards = None if edges is None or not self.bidirectional else reversed_edges(edges, lengths)
-        starts = iter(h0.unbind(0))
+        starts = iter(h0.split(1))
         ends: list[Tensor] = []
         for k, row in enumerate(self._rows()):
             if k:
                 xs = dropout(xs, self.dropout, self.training)
-            output, end = row[0](xs, next(starts), edges, lengths)
+            output, end = row[0](Sequences(xs, next(starts), edges, ragged))
             outputs, ends = [output], [*ends, end]
             for module in row[1:]:
-                output, end = module(_turned(xs, ragged), next(starts), backwards, lengths)
+                output, end = module(Sequences(_turned(xs, ragged), next(starts), backwards, ragged))
                 outputs.append(_turned(output, ragged))
                 ends.append(end)
             xs = torch.cat(outputs, -1) if len(outputs) > 1 else output

@@ -38,7 +38,6 @@ class Pieces:
         self.last = torch.cat([self.sequence.diff() > 0, torch.ones(1, dtype=torch.bool)])
         self.lengths = torch.where(self.last, lengths[self.sequence], self.start.roll(-1)) - self.start
         self.number = begins.cumsum(0) + begins.sum(0).cumsum(0) - begins.sum(0) - 1  # (time, batch): the piece of each sample
-        self.whole = ragged
 
     def __len__(self) -> int:
         return len(self.start)
@@ -65,10 +64,9 @@ class Pieces:
         return torch.where(goes_on.to(h0.device)[:, None], there, there.new_zeros(()))
 
     def joined(self, output: Tensor) -> Tensor:
-        """(longest, pieces, features) -> (time, batch, features), 0 where a sequence is over."""
+        """(longest, pieces, features) -> (time, batch, features)."""
         rows = torch.arange(len(self.number))[:, None] - self.start[self.number]
-        found = _rows(output, rows.clamp(max=len(output) - 1), self.number)
-        return found if self.whole is None else self.whole.output(found)
+        return _rows(output, rows.clamp(max=len(output) - 1), self.number)
 
     def ends(self, h_n: Tensor) -> Tensor:
         """(states, pieces, width) -> (states, batch, width)."""

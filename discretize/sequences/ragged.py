@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-__all__ = ["Ragged", "gone_by", "packed_as", "unpacked"]
+__all__ = ["Ragged", "gone_by", "packed_as", "padded"]
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,17 @@ def gone_by(xs: Tensor, ragged: Ragged | None) -> Tensor:
     return torch.minimum(torch.arange(len(xs) + 1)[:, None], ragged.lengths).to(torch.float64)
 
 
-def unpacked(packed: PackedSequence, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """The padded batch, (time, batch, input) or batch-first, in its original order, and its lengths."""
+def padded(packed: PackedSequence) -> tuple[Tensor, Ragged]:
+    """The packed sequences in the order in which they lie there: (time, batch, input), 0 beyond the ends."""
     if packed.data.dim() != 2:
         raise ValueError(f"`x` must pack sequences (time, input), got values of shape {tuple(packed.data.shape)}.")
-    return pad_packed_sequence(packed, batch_first)
+    xs, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
+    return xs, Ragged.of(lengths, xs)
 
 
 def packed_as(packed: PackedSequence, output: Tensor, ragged: Ragged) -> PackedSequence:
-    """(time, batch, hidden) packed in the order of `packed`, as torch.nn.RNN does it."""
-    order = packed.sorted_indices
-    if order is None:
-        order = torch.arange(output.shape[1], device=output.device)
-    data = output[:, order][ragged.read[:, order]]
-    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+    """(time, batch, hidden), the sequences as they lie in `packed`, packed like these."""
+    return packed._replace(data=pack_padded_sequence(output, ragged.lengths).data)
 
 
 def _checked(lengths: object, time: int, batch: int) -> Tensor:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.autocast import cast_for
@@ -25,16 +25,26 @@ from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.sequences.cell import checked_step
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.pieces import Pieces
-from discretize.sequences.ragged import Ragged, gone_by, packed_as, unpacked
+from discretize.sequences.ragged import Ragged, gone_by, packed_as, padded
 from discretize.sequences.stamps import sample_edges
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
-__all__ = ["ContinuousRNN", "DiscreteRNN", "SequenceModule", "Start", "Lengths"]
+__all__ = ["ContinuousRNN", "DiscreteRNN", "SequenceModule", "Sequences", "Start", "Lengths"]
 
 Start = Tensor | tuple[Tensor, Tensor] | None
 Lengths = Tensor | Sequence[int] | None
+
+
+class Sequences(NamedTuple):
+    """A call that has been checked: samples (time, batch, input), starts (num_states, batch, state), and as `sample_edges`
+    and `Ragged` have them when samples begin and end and which sequences are over."""
+
+    xs: Tensor
+    h0: Tensor
+    edges: Tensor | None
+    ragged: Ragged | None
 
 
 class SequenceModule(nn.Module, ABC):
@@ -55,15 +65,19 @@ class SequenceModule(nn.Module, ABC):
     def forward(
         self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ..., reset: Tensor | None = ...
     ) -> tuple[PackedSequence, Tensor]: ...
+    @overload
+    def forward(self, x: Sequences) -> tuple[Tensor, Tensor]: ...
     @answered
     def forward(
         self,
-        x: Tensor | PackedSequence,
+        x: Tensor | PackedSequence | Sequences,
         h_0: Start = None,
         ts: Tensor | None = None,
         lengths: Lengths = None,
         reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
+        if isinstance(x, Sequences):
+            return self._run(*x)
         plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None
         if torch.compiler.is_exporting():
             if not plain:
@@ -72,28 +86,38 @@ class SequenceModule(nn.Module, ABC):
             from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
 
             return run_uncompiled(self.forward, x, h_0, ts, lengths, reset)
-        packed = x if isinstance(x, PackedSequence) else None
-        xs, h0, edges, ragged, batched = self._read(x, h_0, ts, lengths)
-        if reset is None or not xs.shape[1]:
-            output, h_n = self._run(xs, h0, edges, ragged)
-        else:
-            output, h_n = self._run_pieces(Pieces(reset, xs, ragged, batched, self.batch_first), xs, h0, edges)
-        if packed is not None:
-            assert ragged is not None
-            return packed_as(packed, output, ragged), h_n
+        if isinstance(x, PackedSequence):
+            return self._run_packed(x, h_0, ts, lengths, reset)
+        given, batched = self._read(x, h_0, ts, lengths)
+        output, h_n = self._run_pieces(given, reset, batched)
         if not batched:
             return output[:, 0], h_n[:, 0]
+        output = output if given.ragged is None else given.ragged.output(output)
         return (output.transpose(0, 1) if self.batch_first else output), h_n
 
-    def _run_pieces(self, pieces: Pieces, xs: Tensor, h0: Tensor, edges: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _run_pieces(self, given: Sequences, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
+        xs, h0, edges, ragged = given
+        if reset is None or not xs.shape[1]:
+            return self._run(*given)
+        pieces = Pieces(reset, xs, ragged, batched, self.batch_first)
         cut = pieces.samples(xs)
         output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges), pieces.ragged(cut))
         return pieces.joined(output), pieces.ends(h_n)
 
+    def _run_packed(
+        self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths, reset: Tensor | None
+    ) -> tuple[PackedSequence, Tensor]:
+        """In the order in which the sequences lie in there, longest first: to reorder samples takes time."""
+        given, ragged = self._read_packed(x, h_0, ts, lengths)
+        axis = 0 if self.batch_first else 1
+        if isinstance(reset, Tensor) and reset.dim() == 2 and reset.shape[axis] == len(ragged.lengths):
+            reset = reset if x.sorted_indices is None else reset.index_select(axis, x.sorted_indices.to(reset.device))
+        output, h_n = self._run_pieces(given, reset, True)
+        return packed_as(x, output, ragged), h_n if x.unsorted_indices is None else h_n.index_select(1, x.unsorted_indices)
+
     @abstractmethod
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
-        """(time, batch, input), (num_states, batch, state) -> output (time, batch, features), 0 where a sequence is over, and
-        h_n (num_states, batch, state); `edges` as `sample_edges` gives them."""
+        """Output (time, batch, features), finite where a sequence is over, and h_n (num_states, batch, state)."""
 
     @property
     @abstractmethod
@@ -114,17 +138,24 @@ class SequenceModule(nn.Module, ABC):
     def hidden_size(self) -> int:
         return self._reader.hidden_size
 
-    def _read(
-        self, x: Tensor | PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths
-    ) -> tuple[Tensor, Tensor, Tensor | None, Ragged | None, bool]:
-        """What the user gave, checked: samples, start, edges, lengths, and whether there was a batch."""
-        if isinstance(x, PackedSequence):
-            if lengths is not None:
-                raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
-            x, lengths = unpacked(x, self.batch_first)
+    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
+        """What the user gave, checked, and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
         edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
-        return xs, self._start(h_0, xs, batched), edges, ragged, batched
+        return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched
+
+    def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, Ragged]:
+        _check_no_lengths(lengths)
+        xs, ragged = padded(x._replace(data=cast_for(self._reader, x.data)))
+        check_input(self._reader, xs)
+        checks.is_finite("x", x.data)
+        given, h0, edges = ragged, self._start(h_0, xs, True), None
+        if x.sorted_indices is not None and x.unsorted_indices is not None:
+            h0, given = h0.index_select(1, x.sorted_indices), Ragged.of(ragged.lengths[x.unsorted_indices.cpu()], xs)
+        if ts is not None:
+            edges = sample_edges(ts, xs, given, True, self.batch_first, self.hold)
+            edges = edges if x.sorted_indices is None else edges[:, x.sorted_indices.cpu()]
+        return Sequences(xs, h0, edges, ragged), ragged
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
         """Whether torch.compile is to look into a call without `ts`, `lengths` and `reset`, or else to run it as it is."""
@@ -193,10 +224,8 @@ class _OneField(SequenceModule):
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         states = self._states(xs, h0[0], edges, ragged)
-        output = self.field.visible(states)
-        if ragged is None:
-            return output, states[-1:].clone()  # a copy: whoever masks the output must not change the state to go on from
-        return ragged.output(output), ragged.final(states)
+        # A copy: whoever masks the output must not change the state to go on from.
+        return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     @abstractmethod
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
@@ -338,7 +367,10 @@ class ContinuousRNN(_OneField):
     ) -> Trajectory:
         """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state),
         time first, and by `trajectory(t)` at any times between, shared or (n, batch). One sequence is a batch of one."""
-        xs, h0, edges, ragged, _ = self._read(x, h_0, ts, lengths)
+        if isinstance(x, PackedSequence):
+            _check_no_lengths(lengths)
+            x, lengths = pad_packed_sequence(x, self.batch_first)
+        (xs, h0, edges, ragged), _ = self._read(x, h_0, ts, lengths)
         return self._solved(xs, h0[0], edges, ragged)
 
     def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
@@ -358,6 +390,11 @@ class ContinuousRNN(_OneField):
         given = {name: value for name, value in vars(self.settings).items() if not _same(value, getattr(usual, name))}
         named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
         return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])
+
+
+def _check_no_lengths(lengths: Lengths) -> None:
+    if lengths is not None:
+        raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
 
 
 def _same(value: object, usual: object) -> bool:

@@ -1,7 +1,7 @@
 // A discrete cell over a whole sequence, and back: h <- h + dt F (STEP 0), h <- h + dt phi_1(-L dt) F (STEP 1).
 //
 // One thread takes some of the samples through all times, from the samples x on: no projection of the sequence is ever
-// written down, nor the cotangent of one. Gradients of the weights are summed for every group of samples over a few steps at
+// written down, nor the cotangent of one. Where dt is 0 a sample rests, and costs nothing. Gradients of the weights are summed for every group of samples over a few steps at
 // a time, and over the groups at the end: groups are made by the size of the batch alone, so the sums have the same bits
 // with any number of threads.
 
@@ -44,28 +44,51 @@ inline std::size_t kept_of_a_step(const Sizes& n) { return n.kept + n.state; }
 // What multiplies the slope: dt, or dt phi_1(-L dt).
 inline vec share_of_slope(vec leak, real dt) { return STEP ? dt * mean_decay(leak * dt) : splat(dt); }
 
-void forwards(const Weights& w, const Run& run, std::size_t first, std::size_t rows, real* hs, real* kept) {
+// Rows on their way in a step: where a product reads and where it writes, for each of them.
+struct Live {
+    std::vector<const real*> h, x;
+    std::vector<real*> a, pulled, gate;
+    std::vector<std::size_t> rows;
+
+    void clear() {
+        for (auto part : {&h, &x}) part->clear();
+        for (auto part : {&a, &pulled, &gate}) part->clear();
+        rows.clear();
+    }
+};
+
+void forwards(const Weights& w, const Run& run, std::size_t first, std::size_t rows, bool rest, real* hs, real* kept) {
     const Sizes& n = w.n;
-    Rows read(rows, n.read), a(rows, n.product), cell(rows, IS_LSTM ? n.state : 0), pulled(rows, IS_RESET ? n.units : 0);
+    Rows read(rows, n.units), x(rows, n.inputs), a(rows, n.product), cell(rows, IS_LSTM ? n.state : 0), pulled(rows, IS_RESET ? n.units : 0);
     Numbers slope(n.state), leak(n.state), scratch(kept ? 0 : kept_of_a_step(n));
-    std::vector<const real*> inputs(rows);
+    Live live;
     for (std::size_t m = 0; m < rows; ++m) {
-        inputs[m] = read[m] + n.units;
         widen_state(n, run.h0 + (first + m) * n.width, IS_LSTM ? cell[m] : read[m]);
         if (IS_LSTM) std::memcpy(read[m], cell[m], n.units * sizeof(real));
     }
     for (std::size_t step = 0; step < run.steps; ++step) {
+        live.clear();
         for (std::size_t m = 0; m < rows; ++m) {
-            read_sample(n, run.sample(n, step, first + m), read[m]);
-            std::memset(a[m], 0, n.product * sizeof(real));
+            if (rest && run.length(step, first + m) == 0) continue;
+            live.rows.push_back(m);
+            live.h.push_back(read[m]);
+            live.x.push_back(x[m]);
+            std::memcpy(x[m], run.sample(n, step, first + m), n.inputs * sizeof(real));  // near, where many tiles read it
+            live.a.push_back(a[m]);
+            std::memcpy(a[m], w.start.data(), n.product * sizeof(real));
             if (IS_RESET) {
-                std::memcpy(a[m] + n.units, w.bias_h.data(), n.units * sizeof(real));
-                std::memset(pulled[m], 0, n.units * sizeof(real));
+                live.pulled.push_back(pulled[m]);
+                live.gate.push_back(a[m] + 2 * n.units);
+                std::memcpy(pulled[m], w.start.data() + n.product, n.units * sizeof(real));
             }
         }
-        multiply(rows, w.forwards, read.at.data(), a.at.data());
-        if (IS_RESET) multiply(rows, w.pulled, inputs.data(), pulled.at.data());
-        for (std::size_t m = 0; m < rows; ++m) {
+        multiply(live.rows.size(), w.projected, live.x.data(), live.a.data());
+        if (IS_RESET) {
+            multiply(live.rows.size(), w.pulled, live.x.data(), live.pulled.data());
+            multiply(live.rows.size(), w.to_gate, live.x.data(), live.gate.data());
+        }
+        multiply(live.rows.size(), w.forwards, live.h.data(), live.a.data());
+        for (std::size_t m : live.rows) {
             std::size_t row = step * run.batch + first + m;
             real* h = IS_LSTM ? cell[m] : read[m];
             real* keep = kept ? kept + row * kept_of_a_step(n) : scratch.data();
@@ -74,10 +97,11 @@ void forwards(const Weights& w, const Run& run, std::size_t first, std::size_t r
             const real dt = run.length(step, first + m);
             for (std::size_t i = 0; i < n.state; i += LANES)
                 store(h + i, load(h + i) + share_of_slope(load(leak.data() + i), dt) * load(slope.data() + i));
-            if ((step + 1) % run.substeps == 0)
-                narrow_state(n, h, hs + (step / run.substeps * run.batch + first + m) * n.width);
             if (IS_LSTM) std::memcpy(read[m], h, n.units * sizeof(real));
         }
+        if ((step + 1) % run.substeps) continue;
+        for (std::size_t m = 0; m < rows; ++m)
+            narrow_state(n, IS_LSTM ? cell[m] : read[m], hs + (step / run.substeps * run.batch + first + m) * n.width);
     }
 }
 
@@ -112,17 +136,27 @@ class Backwards {
           together(std::max<std::size_t>(1, TOGETHER / rows)), of_h(rows, n.state), read(together * rows, n.read),
           da(together * rows, n.product), pull(together * rows, IS_RESET ? n.units : 0),
           of_x(rows, to.x ? n.read - n.units : 0), given(n.state), of_slope(n.state), of_leak(n.state),
-          slope(n.state), leak(n.state) {}
+          slope(n.state), leak(n.state), rest(!to.dt), to_h(rows), live(rows) {}
 
     void go() {
-        std::size_t waiting = 0;
+        std::size_t waiting = 0;  // rows of da, read and pull that are yet to be summed
         for (std::size_t step = run.steps; step-- > 0;) {
-            const std::size_t place = waiting * rows;
-            for (std::size_t m = 0; m < rows; ++m) one(step, m, place + m);
-            multiply(rows, w.backwards, da.at.data() + place, of_h.at.data());
-            if (to.x) inwards(step, place);
-            if (++waiting == together || step == 0) {
-                sum_up(waiting * rows);
+            std::size_t on = 0;
+            for (std::size_t m = 0; m < rows; ++m) {
+                receive(step, m);
+                if (rest && run.length(step, first + m) == 0) {
+                    if (to.x) std::fill_n(to.x + (step * run.batch + first + m) * n.inputs, n.inputs, real(0));
+                    continue;
+                }
+                one(step, m, waiting + on);
+                to_h[on] = of_h[m];
+                live[on++] = m;
+            }
+            multiply(on, w.backwards, da.at.data() + waiting, to_h.data());
+            if (to.x) inwards(step, waiting, on);
+            waiting += on;
+            if (waiting + rows > together * rows || step == 0) {
+                sum_up(waiting);
                 waiting = 0;
             }
         }
@@ -140,14 +174,20 @@ class Backwards {
     Rows of_h, read, da, pull, of_x;
     Outer outer;
     Numbers given, of_slope, of_leak, slope, leak;
+    const bool rest;                // what `forwards` left out has nothing to be differentiated
+    std::vector<real*> to_h;        // of the rows that are on their way
+    std::vector<std::size_t> live;  // these
+
+    // What comes from outside to the state after a step of sample m.
+    void receive(std::size_t step, std::size_t m) {
+        if ((step + 1) % run.substeps) return;
+        widen_state(n, of_hs + (step / run.substeps * run.batch + first + m) * n.width, given.data());
+        add_to(of_h[m], given.data(), n.state);
+    }
 
     // Back through the step of sample m, as far as the product.
     void one(std::size_t step, std::size_t m, std::size_t place) {
         const std::size_t sample = first + m, row = step * run.batch + sample;
-        if ((step + 1) % run.substeps == 0) {
-            widen_state(n, of_hs + (step / run.substeps * run.batch + sample) * n.width, given.data());
-            add_to(of_h[m], given.data(), n.state);
-        }
         const real *keep = kept + row * kept_of_a_step(n), *h = keep + n.kept;
         std::memcpy(read[place], h, n.units * sizeof(real));
         read_sample(n, run.sample(n, step, sample), read[place]);
@@ -172,16 +212,16 @@ class Backwards {
     }
 
     // To x: what is pulled there is not what the reset multiplies.
-    void inwards(std::size_t step, std::size_t place) {
-        for (std::size_t m = 0; m < rows; ++m) {
-            std::memset(of_x[m], 0, (n.read - n.units) * sizeof(real));
-            if (IS_RESET) swap_sections(da[place + m] + n.units, pull[place + m]);
+    void inwards(std::size_t step, std::size_t place, std::size_t on) {
+        for (std::size_t i = 0; i < on; ++i) {
+            std::memset(of_x[i], 0, (n.read - n.units) * sizeof(real));
+            if (IS_RESET) swap_sections(da[place + i] + n.units, pull[place + i]);
         }
-        multiply(rows, w.inwards, da.at.data() + place, of_x.at.data());
-        for (std::size_t m = 0; m < rows; ++m) {
-            real* x = to.x + (step * run.batch + first + m) * n.inputs;
-            std::memcpy(x, of_x[m], n.inputs * sizeof(real));
-            if (IS_RESET) swap_sections(da[place + m] + n.units, pull[place + m]);
+        multiply(on, w.inwards, da.at.data() + place, of_x.at.data());
+        for (std::size_t i = 0; i < on; ++i) {
+            real* x = to.x + (step * run.batch + first + live[i]) * n.inputs;
+            std::memcpy(x, of_x[i], n.inputs * sizeof(real));
+            if (IS_RESET) swap_sections(da[place + i] + n.units, pull[place + i]);
         }
     }
 
@@ -203,28 +243,29 @@ class Backwards {
 EXPORTED std::size_t ctrnn_cells_kept(std::size_t hidden) { return kept_of_a_step(Sizes(hidden)); }
 
 // x (time, batch, inputs), h0 (batch, state), w_x (columns, inputs), bias (columns,) or null, w (columns, hidden), bias_h and
-// rates (hidden,) or null, dt by strides -> hs (time, batch, state), kept (time substeps, batch, ...) or null.
+// rates (hidden,) or null, dt by strides; rest: samples whose dt is 0 are left out, and so is what is kept of them -> hs (time, batch, state), kept (time substeps, batch, ...) or null.
 // Returns 0, or 1 where memory ran out.
 EXPORTED int ctrnn_cells_forwards(std::size_t time, std::size_t batch, std::size_t inputs, std::size_t hidden,
                                   std::size_t substeps, const real* x, const real* h0, const real* w_x, const real* bias,
                                   const real* w, const real* bias_h, const real* rates, double exponent, const real* dt,
-                                  std::size_t dt_time, std::size_t dt_batch, std::size_t threads, real* hs, real* kept) {
+                                  std::size_t dt_time, std::size_t dt_batch, std::size_t threads, std::size_t rest,
+                                  real* hs, real* kept) {
     try {
-        const Weights weights(hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
+        const Weights weights(Weights::FORTH, hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
         const Run run{time, batch, substeps, time * substeps, x, h0, dt, dt_time, dt_batch};
         in_large_pages(hs, time * batch * weights.n.width * sizeof(real));
         in_large_pages(kept, run.steps * batch * kept_of_a_step(weights.n) * sizeof(real));
         std::size_t rows = (batch + threads - 1) / threads;
         rows = std::min((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
         return !in_parallel((batch + rows - 1) / rows, threads, [&](std::size_t item) {
-            forwards(weights, run, item * rows, std::min(rows, batch - item * rows), hs, kept);
+            forwards(weights, run, item * rows, std::min(rows, batch - item * rows), rest, hs, kept);
         });
     } catch (const std::bad_alloc&) {
         return 1;
     }
 }
 
-// The same but for h0, with what `forwards` kept and of_hs (time, batch, state) -> of_x (time substeps, batch, inputs) or null, and the
+// The same but for h0, with what `forwards` kept, resting where of_dt is null, and of_hs (time, batch, state) -> of_x (time substeps, batch, inputs) or null, and the
 // gradients of w_x, bias or null, w, bias_h or null, rates or null, h0, and dt (time substeps, batch) or null.
 EXPORTED int ctrnn_cells_backwards(std::size_t time, std::size_t batch, std::size_t inputs, std::size_t hidden,
                                    std::size_t substeps, const real* x, const real* w_x, const real* bias, const real* w,
@@ -233,7 +274,7 @@ EXPORTED int ctrnn_cells_backwards(std::size_t time, std::size_t batch, std::siz
                                    const real* of_hs, real* of_x, real* of_w_x, real* of_bias, real* of_w,
                                    real* of_bias_h, real* of_rates, real* of_h0, real* of_dt) {
     try {
-        const Weights weights(hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
+        const Weights weights(Weights::BACK, hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
         const Run run{time, batch, substeps, time * substeps, x, nullptr, dt, dt_time, dt_batch};
         const Gradients to{of_x, of_w_x, of_bias, of_w, of_bias_h, of_rates, of_h0, of_dt};
         std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS));

@@ -7,7 +7,7 @@
 //     product    what W h gives:       tanh [c, g]   reset [r, u, g]      lstm [i, f, g, o]          a shared gate: one vector
 //     kept       what a vjp needs:     tanh [f, g]   reset [r, u, n, g]   lstm [i, f, g, o, tanh c', 1 - f]
 //     state      [h], lstm [h, c]
-//     read       what a product reads:  [h, x, 1], or [h] where the projection of x is given
+//     read       what the weights' gradients are sums over:  [h, x, 1], or [h] where the projection of x is given
 // Where units are padded everything is finite and the cotangents are 0, so no sum needs a mask but that over a shared gate.
 #pragma once
 
@@ -63,47 +63,61 @@ inline void narrow_state(const Sizes& n, const real* from, real* to) {
         narrow(from + section * n.units, to + section * n.hidden, n.hidden);
 }
 
-// What is the same for all rows: padded, and laid out for products.
+// What is the same for all rows: padded, and laid out for products; those of a way only that are asked for.
 struct Weights {
+    enum Way { FORTH = 1, BACK = 2, BOTH = 3 };
+
     Sizes n;
     std::vector<std::size_t> places;
     Numbers bias_h, rates;  // (units,), 0 where there are none
+    Numbers start;          // what a product begins with where x is projected here: biases, that of the reset's inside for its own
     real exponent;
-    Packed forwards;   // of what is read, to a product
-    Packed pulled;     // of [x, 1], to the reset candidate's own projection
+    Packed forwards;   // of h, to a product
+    Packed projected;  // of x, to a product; of a reset candidate, to its first section,
+    Packed pulled;     // to its own projection, which stays outside of the reset,
+    Packed to_gate;    // and to the gate
     Packed backwards;  // of cotangents of products, to those of h
     Packed inwards;    // and of x
 
     // w (columns, hidden); w_x (columns, inputs) and bias (columns,) or null, where x is projected here.
-    Weights(std::size_t hidden, const real* w, const real* bias_in, const real* constants, double r, std::size_t inputs = 0,
-            const real* w_x = nullptr, const real* bias = nullptr)
+    Weights(Way way, std::size_t hidden, const real* w, const real* bias_in, const real* constants, double r,
+            std::size_t inputs = 0, const real* w_x = nullptr, const real* bias = nullptr)
         : n(hidden, inputs),
           places(n.places()),
           bias_h(n.units),
           rates(n.units),
+          start(n.product + (IS_RESET ? n.units : 0)),
           exponent(real(r)),
-          forwards(n.product, inputs ? n.units + inputs + 1 : hidden,
-                   [&](std::size_t place, std::size_t k) {
-                       bool inside = IS_RESET && place >= n.units && place < 2 * n.units;  // its x stays outside the reset
-                       return k < n.units ? recurrent(w, place, k) : inside ? real(0) : of_input(w_x, bias, place, k - n.units);
-                   }),
-          pulled(IS_RESET && inputs ? n.units : 0, inputs + 1,
-                 [&](std::size_t unit, std::size_t k) { return of_input(w_x, bias, n.units + unit, k); }),
-          backwards(n.units, n.product, [&](std::size_t unit, std::size_t place) { return recurrent(w, place, unit); }),
-          inwards(n.read - n.units, n.product,
-                  [&](std::size_t k, std::size_t place) { return k < inputs ? of_input(w_x, nullptr, place, k) : real(0); }) {
+          forwards(way & FORTH ? n.product : 0, hidden, [&](std::size_t place, std::size_t k) { return recurrent(w, place, k); }),
+          projected(input_columns(way, IS_RESET ? n.units : n.product), inputs,
+                    [&](std::size_t place, std::size_t k) { return of_input(w_x, place, k); }),
+          pulled(input_columns(way, IS_RESET ? n.units : 0), inputs,
+                 [&](std::size_t unit, std::size_t k) { return of_input(w_x, n.units + unit, k); }),
+          to_gate(input_columns(way, IS_RESET ? n.gate : 0), inputs,
+                  [&](std::size_t place, std::size_t k) { return of_input(w_x, 2 * n.units + place, k); }),
+          backwards(way & BACK ? n.units : 0, n.product,
+                    [&](std::size_t unit, std::size_t place) { return recurrent(w, place, unit); }),
+          inwards(way & BACK ? n.read - n.units : 0, n.product,
+                  [&](std::size_t k, std::size_t place) { return k < inputs ? of_input(w_x, place, k) : real(0); }) {
         if (bias_in) widen(bias_in, bias_h.data(), hidden);
         if (constants) widen(constants, rates.data(), hidden);
+        for (std::size_t place = 0; bias && place < n.product; ++place)
+            if (places[place] < n.columns) start[place] = bias[places[place]];
+        if (IS_RESET) {
+            std::memcpy(start.data() + n.product, start.data() + n.units, n.units * sizeof(real));
+            std::memcpy(start.data() + n.units, bias_h.data(), n.units * sizeof(real));
+        }
     }
 
   private:
+    std::size_t input_columns(Way way, std::size_t columns) const { return way & FORTH && n.inputs ? columns : 0; }
+
     real recurrent(const real* w, std::size_t place, std::size_t unit) const {
         return unit < n.hidden && places[place] < n.columns ? w[places[place] * n.hidden + unit] : real(0);
     }
 
-    real of_input(const real* w_x, const real* bias, std::size_t place, std::size_t k) const {
-        if (places[place] >= n.columns) return 0;
-        return k < n.inputs ? w_x[places[place] * n.inputs + k] : bias ? bias[places[place]] : real(0);
+    real of_input(const real* w_x, std::size_t place, std::size_t k) const {
+        return places[place] < n.columns ? w_x[places[place] * n.inputs + k] : real(0);
     }
 };
 

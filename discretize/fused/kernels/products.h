@@ -14,6 +14,7 @@ constexpr int TILE_ROWS = 8;
 constexpr int TILE_ROWS = 4;
 #endif
 constexpr int TILE_VECTORS = 3;
+constexpr std::size_t DEPTH = 128;  // of a panel that stays in the nearest cache while tile after tile reads it
 
 // W (columns, depth) as panels of up to TILE_VECTORS vectors of columns: panel, depth, column.
 class Packed {
@@ -37,12 +38,13 @@ class Packed {
     Numbers values;
 };
 
+// y += W a over the columns of a from `first` to `last`
 template <int rows, int vectors>
-inline void tile(std::size_t depth, const real* const* a, const real* w, real* const* y, std::size_t column) {
+inline void tile(std::size_t first, std::size_t last, const real* const* a, const real* w, real* const* y, std::size_t column) {
     vec total[rows][vectors];
     for (int m = 0; m < rows; ++m)
         for (int v = 0; v < vectors; ++v) total[m][v] = load(y[m] + column + v * LANES);
-    for (std::size_t k = 0; k < depth; ++k) {
+    for (std::size_t k = first; k < last; ++k) {
         vec weights[vectors];
         for (int v = 0; v < vectors; ++v) weights[v] = load(w + v * LANES);
         w += vectors * LANES;
@@ -57,12 +59,15 @@ inline void tile(std::size_t depth, const real* const* a, const real* w, real* c
 
 template <int vectors>
 inline void rows_of_panel(std::size_t rows, const Packed& weights, const real* const* a, real* const* y, std::size_t column) {
-    const real* w = weights.panel(column);
-    std::size_t m = 0;
-    for (; m + TILE_ROWS <= rows; m += TILE_ROWS) tile<TILE_ROWS, vectors>(weights.depth, a + m, w, y + m, column);
-    for (; TILE_ROWS > 4 && m + 4 <= rows; m += 4) tile<4, vectors>(weights.depth, a + m, w, y + m, column);
-    for (; m + 2 <= rows; m += 2) tile<2, vectors>(weights.depth, a + m, w, y + m, column);
-    for (; m < rows; ++m) tile<1, vectors>(weights.depth, a + m, w, y + m, column);
+    for (std::size_t k = 0; k < weights.depth; k += DEPTH) {
+        const std::size_t end = std::min(k + DEPTH, weights.depth);
+        const real* w = weights.panel(column) + k * vectors * LANES;
+        std::size_t m = 0;
+        for (; m + TILE_ROWS <= rows; m += TILE_ROWS) tile<TILE_ROWS, vectors>(k, end, a + m, w, y + m, column);
+        for (; TILE_ROWS > 4 && m + 4 <= rows; m += 4) tile<4, vectors>(k, end, a + m, w, y + m, column);
+        for (; m + 2 <= rows; m += 2) tile<2, vectors>(k, end, a + m, w, y + m, column);
+        for (; m < rows; ++m) tile<1, vectors>(k, end, a + m, w, y + m, column);
+    }
 }
 
 // y_m += W a_m for every row m; y rows are padded like the columns of W.

@@ -77,7 +77,7 @@ struct Solve {
     std::atomic<std::size_t> landed{0};     // segments that are done, of all samples together
 
     explicit Solve(const CtrnnProblem& p)
-        : given(p), w(p.hidden, p.w, p.bias_h, p.rates, p.exponent), method(p.stages, p.c, p.a, p.b, p.e, p.order),
+        : given(p), w(Weights::BOTH, p.hidden, p.w, p.bias_h, p.rates, p.exponent), method(p.stages, p.c, p.a, p.b, p.e, p.order),
           samples(p.batch), last_segment(p.segments) {}
 
     std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }

@@ -196,6 +196,33 @@ def test_what_stands_beyond_an_end_is_not_looked_at_in_any_direction():
     assert all(torch.equal(one, other) for one, other in zip(before[1], after[1], strict=True))
 
 
+def test_a_packed_batch_takes_times_and_starts_in_the_order_of_its_user():
+    layers = Layers([[DiscreteRNN(ctrnn.gated(2, 3)), ContinuousRNN(ctrnn.gated(2, 3))]], batch_first=True)
+    x, ts, starts = torch.randn(3, 5, 2), torch.rand(3, 6).cumsum(1), torch.randn(2, 3, 3)
+    lengths = [2, 5, 3]
+    expected, expected_n = layers(x, starts, ts, lengths)
+    output, h_n = layers(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), starts, ts)
+    assert_close(pad_packed_sequence(output, batch_first=True)[0], expected, **ROUNDING)
+    assert_close(h_n, expected_n, **ROUNDING)
+
+
+@each("name", ["plain", "gated", "gru", "lstm"])
+@each("dt_learned", [False, True])
+def test_samples_that_are_over_change_nothing_in_the_kernels(name, dt_learned):
+    field, x = getattr(ctrnn, name)(2, 5), torch.randn(9, 21, 2)
+    lengths = [1 + (4 * k) % 9 for k in range(21)]  # in no order, and of more rows than a tile has
+    ts = torch.arange(10.0).requires_grad_(dt_learned)
+    found = []
+    for fused in (True, False):
+        rnn = DiscreteRNN(field, fused=fused, allow_overshoot=True)
+        seen = x.clone().requires_grad_()
+        output, h_n = rnn(seen, ts=ts, lengths=lengths)
+        sought = [seen, *field.parameters(), *([ts] if dt_learned else [])]
+        found.append([output, h_n, *torch.autograd.grad(output.sin().sum() + h_n.cos().sum(), sought)])
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
 def test_layers_know_their_sizes_as_torchs_modules_do():
     theirs = nn.LSTM(3, 5, num_layers=2, bidirectional=True)
     ours = discretize.from_torch(theirs)
