@@ -62,6 +62,7 @@ def _bends(xs: Tensor, knots: Tensor) -> Tensor:
     """b_k of every piece: (time, batch, feature), knots (time,) or (time, batch) -> (time - 1, batch, feature)."""
     rises, widths = xs.diff(dim=0), knots.diff(dim=0)
     # Ratios of widths, in float64, and not slopes: of knots an ulp apart these may be more than a float32 holds.
-    longer = (widths[1:] / widths[:-1]).to(device=xs.device, dtype=xs.dtype)
+    # A sequence that is over stands in pieces of no width.
+    longer = (widths[1:] / torch.where(widths[:-1] > 0, widths[:-1], 1.0)).to(device=xs.device, dtype=xs.dtype)
     longer = longer[..., None] if longer.dim() > 1 else longer[:, None, None]
     return torch.cat([torch.zeros_like(rises[:1]), longer * rises[:-1] - rises[1:]])

@@ -145,6 +145,8 @@ def _checked_row(k: int, row: object) -> list[Rnn]:
             )
         if module.batch_first:
             raise ValueError(f"`layers[{k}]` is batch-first; modules inside are time-first: give batch_first=True to `Layers`.")
+        if isinstance(module, ContinuousRNN) and module.path != "held":
+            raise ValueError(f"`layers[{k}]` has path={module.path!r}, whose outputs are at the samples; layers hold theirs.")
         if module.hold != FORWARD:
             raise ValueError(f"`layers[{k}]` has a `hold` or `open_interval` of its own; give them to `Layers`.")
         checked.append(module)

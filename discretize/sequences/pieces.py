@@ -51,10 +51,11 @@ class Pieces:
         return None if bool((self.lengths == self.lengths[0]).all()) else Ragged.of(self.lengths, xs)
 
     def edges(self, edges: Tensor | None) -> Tensor | None:
-        """(time + 1,) or (time + 1, batch) -> (longest + 1, pieces)."""
+        """Edges (time + 1,) or (time + 1, batch) -> (longest + 1, pieces); stamps (time, ..) -> (longest, pieces)."""
         if edges is None:
             return None
-        at = self._at(int(self.lengths.max()) + 1, self.lengths)
+        more = len(edges) - len(self.number)
+        at = self._at(int(self.lengths.max()) + more, self.lengths - 1 + more)
         return edges[at] if edges.dim() == 1 else edges[at, self.sequence]
 
     def starts(self, h0: Tensor) -> Tensor:

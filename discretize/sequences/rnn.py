@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ctrnn import HeldPath, VectorField, checks
+from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
-from ctrnn.inputs.hold import Hold
+from ctrnn.inputs.hold import FORWARD, Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run, run_in_graph
 from discretize.fused.kernel_spec import Kind
@@ -26,7 +26,7 @@ from discretize.sequences.cell import checked_step
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, gone_by, packed_as, padded
-from discretize.sequences.stamps import sample_edges
+from discretize.sequences.stamps import sample_edges, sample_stamps
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
@@ -35,6 +35,7 @@ __all__ = ["ContinuousRNN", "DiscreteRNN", "SequenceModule", "Sequences", "Start
 
 Start = Tensor | tuple[Tensor, Tensor] | None
 Lengths = Tensor | Sequence[int] | None
+PATHS: dict[str, Any] = {"held": HeldPath, "linear": LinearPath, "hermite": HermitePath}
 
 
 class Sequences(NamedTuple):
@@ -141,7 +142,7 @@ class SequenceModule(nn.Module, ABC):
     def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
         """What the user gave, checked, and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
-        edges = None if ts is None or not xs.shape[1] else sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
+        edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
         return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched
 
     def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, Ragged]:
@@ -153,13 +154,16 @@ class SequenceModule(nn.Module, ABC):
         if x.sorted_indices is not None and x.unsorted_indices is not None:
             h0, given = h0.index_select(1, x.sorted_indices), Ragged.of(ragged.lengths[x.unsorted_indices.cpu()], xs)
         if ts is not None:
-            edges = sample_edges(ts, xs, given, True, self.batch_first, self.hold)
+            edges = self._edges(ts, xs, given, True)
             edges = edges if x.sorted_indices is None else edges[:, x.sorted_indices.cpu()]
         return Sequences(xs, h0, edges, ragged), ragged
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
         """Whether torch.compile is to look into a call without `ts`, `lengths` and `reset`, or else to run it as it is."""
         return False
+
+    def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
+        return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
 
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
         x = cast_for(self._reader, x)
@@ -328,7 +332,8 @@ class ContinuousRNN(_OneField):
 
     Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
              min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval, batch_first as for
-             `DiscreteRNN`.
+             `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps, which are the knots: `ts`
+             has one for each sample, output k is the state at ts[k], the first one is h_0, and nothing that comes later is seen.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None), as for `DiscreteRNN`; without ts a sample takes 1.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
@@ -344,6 +349,7 @@ class ContinuousRNN(_OneField):
         atol: float | Tensor = 1e-7,
         max_step: float | None = None,
         gradient: Gradient = None,
+        path: str = "held",
         *,
         hold: str = "forward",
         batch_first: bool = False,
@@ -356,6 +362,11 @@ class ContinuousRNN(_OneField):
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
+        if path not in PATHS:
+            raise ValueError(f"`path` must be one of {', '.join(map(repr, PATHS))}, got {path!r}.")
+        if path != "held" and self.hold != FORWARD:
+            raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
+        self.path = path
         bounds = (max_num_steps, min_step, first_step)
         self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.stats: dict[str, Any] = {}
@@ -374,21 +385,36 @@ class ContinuousRNN(_OneField):
         return self._solved(xs, h0[0], edges, ragged)
 
     def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
-        path = HeldPath.unchecked(xs, gone_by(xs, ragged) if edges is None else edges)
+        path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
+        if len(path.knots) < 2:
+            raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
         solved = integrate(self.field, path, h0, path.knots, **vars(self.settings))
         self.stats = solved.stats
         return solved
 
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
+            if self.path != "held":
+                raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
             return scanned(self.field, step, xs, h0, 1.0, substeps)
-        return self._solved(xs, h0, edges, ragged).hs[1:]
+        return self._solved(xs, h0, edges, ragged).hs[-len(xs) :]
+
+    def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
+        if self.path == "held":
+            return super()._edges(ts, xs, ragged, batched)
+        return sample_stamps(ts, xs, ragged, batched, self.batch_first)
+
+    def _knots(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
+        """Without `ts`: the samples gone by at each edge, or their numbers."""
+        edges = gone_by(xs, ragged)
+        return edges if self.path == "held" else torch.minimum(edges[:-1], edges[-1] - 1)
 
     def extra_repr(self) -> str:
         usual = Settings()
         given = {name: value for name, value in vars(self.settings).items() if not _same(value, getattr(usual, name))}
         named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
+        named |= {} if self.path == "held" else {"path": self.path}
         return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])
 
 

@@ -16,7 +16,7 @@ from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import interval_edges
 from discretize.sequences.ragged import Ragged
 
-__all__ = ["reversed_edges", "sample_edges"]
+__all__ = ["reversed_edges", "sample_edges", "sample_stamps"]
 
 
 def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool, hold: Hold) -> Tensor:
@@ -34,7 +34,23 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
     time, batch = xs.shape[:2]
     times = _in_columns(given, time, batch, batched, batch_first)
     lengths = torch.full((batch,), time) if ragged is None else ragged.lengths
-    return _own_edges(times, time, lengths, hold)
+    edges, end = _own_times(times, lengths if len(times) > time else lengths - 1)
+    if len(times) == time:
+        edges, end = hold.edges(edges), hold.end(edges, (lengths - 1)[None])
+    return torch.where(torch.arange(time + 1)[:, None] < lengths, edges, end)
+
+
+def sample_stamps(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
+    r"""The user's `ts` as stamps, for paths that have a sample at each knot: (time,), or (time, batch), as `sample_edges`."""
+    given, (time, batch) = _as_given(ts), xs.shape[:2]
+    columns = _in_columns(given, time, batch, batched, batch_first)
+    if len(columns) != time:
+        raise ValueError(f"`ts` has {len(columns)} times for {time} samples; a path through the samples has one stamp for each.")
+    if given.dim() == 1 and ragged is None:
+        return checks.are_times("ts", ts, differentiable=True)
+    last = torch.full((batch,), time - 1) if ragged is None else ragged.lengths - 1
+    stamps, end = _own_times(columns, last)
+    return torch.where(torch.arange(time)[:, None] < last, stamps, end)
 
 
 def reversed_edges(edges: Tensor, lengths: Tensor | None) -> Tensor:
@@ -44,20 +60,16 @@ def reversed_edges(edges: Tensor, lengths: Tensor | None) -> Tensor:
     return -edges.gather(0, (lengths - torch.arange(len(edges))[:, None]).clamp(min=0))
 
 
-def _own_edges(given: Tensor, time: int, lengths: Tensor, hold: Hold) -> Tensor:
-    """(time or time + 1, batch) -> (time + 1, batch)."""
-    are_stamps = len(given) == time
-    last = (lengths - 1 if are_stamps else lengths)[None]  # number of each sequence's last time
-    rows = torch.arange(len(given))[:, None]
+def _own_times(given: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+    """Times (n, batch) in float64, checked up to each sequence's `last`, and that one, (1, batch)."""
+    rows, last = torch.arange(len(given))[:, None], last[None]
     checks.evaluation_times("ts", torch.where(rows <= last, given, given[:1]).detach(), 2)
     times = given.to(torch.float64)
     end = times.gather(0, last)
     # Beyond an end anything that increases will do, by more than a rounding.
     beyond = end + (rows - last) * (1 + 1e-12 * end.abs())
     checks.are_times("ts", torch.where(rows <= last, times, beyond).detach(), 2)
-    if are_stamps:
-        times, end = hold.edges(times), hold.end(times, last)
-    return torch.where(torch.arange(time + 1)[:, None] < lengths, times, end)
+    return times, end
 
 
 def _in_columns(given: Tensor, time: int, batch: int, batched: bool, batch_first: bool) -> Tensor:

@@ -120,6 +120,7 @@ def examples():
     yield from (
         discretize.DiscreteCell(ctrnn.plain(3, 4)),
         discretize.ContinuousRNN(ctrnn.plain(3, 4), gradient=discretize.Adjoint()),
+        discretize.ContinuousRNN(ctrnn.ControlledField(nn.Linear(4, 12), 3, 4), path="linear"),
     )
 
 
