@@ -1,15 +1,20 @@
 """The table of docs/torch.md: every tool of torch, with a cell, a sequence and solves, does what stands there."""
 
 import copy
+import functools
 import io
 import pickle
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 import torch.utils.checkpoint
 from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
+from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN
@@ -194,6 +199,16 @@ def compiled_whole(kind, model, x):
     compiled(kind, model, x, fullgraph=True)
 
 
+def compiled_transform(kind, model, x):
+    """A transform inside of what is compiled."""
+
+    def of(x):
+        return grad(lambda x: out(model, x).square().sum())(x)
+
+    torch.compiler.reset()
+    assert_close(torch.compile(of, backend="aot_eager")(x), of(x))
+
+
 def exported(kind, model, x):
     names = {0: "batch"} if kind == "cell" else {0: "time", 1: "batch"}
     program = torch.export.export(model, (x,), dynamic_shapes=({k: torch.export.Dim(name) for k, name in names.items()},))
@@ -242,13 +257,79 @@ def brain(kind, model, x):
     half(kind, model, x, torch.bfloat16)
 
 
+class Doubled(torch.nn.Module):
+    """2 w, and how often it was asked."""
+
+    calls = 0
+
+    def forward(self, w):
+        self.calls += 1
+        return 2 * w
+
+
+def parametrized(kind, model, x):
+    doubled, other = Doubled(), copy.deepcopy(model)
+    with torch.no_grad():
+        other.field.candidate.weight_h *= 2
+    register_parametrization(model.field.candidate, "weight_h", doubled)
+    doubled.calls = 0
+    assert_close(out(model, x), out(other, x), 0)
+    assert doubled.calls == 1
+    assert getattr(model, "stats", {}).get("engine") == getattr(other, "stats", {}).get("engine")
+
+
+def autocast(kind, model, x):
+    expected = out(model, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = out(model.float(), x.bfloat16())
+    assert_close(found.double(), expected, 16 * torch.finfo(torch.bfloat16).eps)
+
+
+PROCESS = """
+import runpy, sys
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+test, folder, rank = sys.argv[1:]
+here = runpy.run_path(test)
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=int(rank), world_size=2)
+found = {}
+for kind, make in here["MODELS"].items():
+    model = DistributedDataParallel(make(here["field"]()))
+    x = here["sample"](kind, batch=4).narrow(here["samples_of"](kind)["in_dims"], 2 * int(rank), 2)
+    here["out"](model, x).square().sum().backward()
+    found[kind] = [p.grad for p in model.parameters()]
+torch.save(found, f"{folder}/{rank}.pt")
+torch.distributed.destroy_process_group()
+"""
+
+
+@functools.cache
+def in_two_processes():
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", PROCESS, __file__, folder]
+        processes = [subprocess.Popen([*command, str(rank)]) for rank in range(2)]
+        assert [process.wait() for process in processes] == [0, 0]
+        return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(2)]
+
+
+def distributed(kind, model, x):
+    halves = [found[kind] for found in in_two_processes()]
+    for first, second, one in zip(*halves, gradients(model, sample(kind, batch=4)), strict=True):
+        assert_close(first, second, 0)
+        assert_close(first, one / 2)  # the mean over processes
+
+
 ITEMS = {
     "`state_dict`, `load_state_dict`": state_dict,
     "`copy.deepcopy`": copied,
     "`pickle`": pickled,
     "hooks of the module": hooks_outside,
     "hooks inside the field": hooks_inside,
+    "`torch.nn.utils.parametrize`": parametrized,
+    "`torch.autocast`": autocast,
     "`torch.utils.checkpoint`": checkpointed,
+    "`DistributedDataParallel`": distributed,
     "`torch.func.functional_call`": called_functionally,
     "`torch.func.grad`": gradient,
     "`torch.func.vmap`": mapped,
@@ -261,6 +342,7 @@ ITEMS = {
     "`stack_module_state`": ensemble,
     "`torch.compile`": compiled,
     "`torch.compile(fullgraph=True)`": compiled_whole,
+    "`torch.compile` of a transform": compiled_transform,
     "`torch.export`": exported,
     "`torch.onnx.export`": to_onnx,
     "`torch.jit.trace`": traced,
@@ -269,7 +351,14 @@ ITEMS = {
     "float16": half,
     "bfloat16": brain,
 }
-SLOW = {"`torch.export`", "`torch.onnx.export`", "`torch.compile`", "`torch.func.hessian`"}
+SLOW = {
+    "`torch.compile` of a transform",
+    "`DistributedDataParallel`",
+    "`torch.export`",
+    "`torch.onnx.export`",
+    "`torch.compile`",
+    "`torch.func.hessian`",
+}
 IN_DAILY_RUN = {("`torch.compile`", "adaptive steps")}
 
 

@@ -25,6 +25,7 @@ from discretize.fused.eligibility import (
     setting_reason,
     tensor_reason,
     tracing_reason,
+    transform_reason,
     warn_once,
 )
 from discretize.fused.kernel_spec import CellInputs, Kind, StackedWeights, kind_of, stacked_weights
@@ -57,7 +58,7 @@ def run(
 
 def graph_kind(field: VectorField, step: Step, like: Tensor, fused: bool) -> Kind | str:
     """What `run_in_graph` takes, or why a graph cannot hold the sequence; asked while it is traced, and not by it."""
-    if why := setting_reason(fused) or device_reason(like) or autocast_reason(like):
+    if why := setting_reason(fused) or transform_reason() or device_reason(like) or autocast_reason(like):
         return why
     if type(step) not in STEPS:
         return f"{type(step).__name__} is not Euler or ExponentialEuler itself"

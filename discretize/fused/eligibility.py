@@ -15,7 +15,16 @@ from torch.autograd.forward_ad import unpack_dual
 
 from discretize.errors import KernelWarning
 
-__all__ = ["autocast_reason", "device_reason", "is_plain", "setting_reason", "tensor_reason", "tracing_reason", "warn_once"]
+__all__ = [
+    "autocast_reason",
+    "device_reason",
+    "is_plain",
+    "setting_reason",
+    "tensor_reason",
+    "tracing_reason",
+    "transform_reason",
+    "warn_once",
+]
 
 VARIABLE = "CTRNN_FUSED"
 WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
@@ -47,11 +56,15 @@ def tracing_reason() -> str | None:
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
         return "it is traced by torch.jit"
-    if _functorch_is_active():
-        return "it runs inside a transform of torch.func"
+    if why := transform_reason():
+        return why
     if getattr(torch._C, "_len_torch_dispatch_stack", int)():
         return "a dispatch mode looks at each operation"
     return None
+
+
+def transform_reason() -> str | None:
+    return "it runs inside a transform of torch.func" if _functorch_is_active() else None
 
 
 def tensor_reason(tensors: Iterable[Tensor]) -> str | None:

@@ -91,7 +91,9 @@ def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool
     kind = kind_of(chain.field)
     if isinstance(kind, str):
         return kind
-    return device_reason(h0) or tensor_reason([_projected(chain).xs, h0, *chain.field.parameters()]) or kind
+    return (
+        device_reason(h0) or tensor_reason([_projected(chain).xs, h0, *chain.field.parameters(), *chain.field.buffers()]) or kind
+    )
 
 
 def _no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:

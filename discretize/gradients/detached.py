@@ -114,9 +114,9 @@ def _refuse_in(chain: Chain, j: int, learned: Sequence[Tensor], h0: Tensor, sett
     with torch.enable_grad():
         middle = 0.5 * segment.length.detach()
         slope = segment(middle if middle.dim() else middle.reshape(()), h0.detach())
-    known = {id(tensor) for tensor in (*learned, *path.leaves[j])}
-    for leaf in _leaves_behind(slope):
-        if id(leaf) not in known:
+    known = (*learned, *path.leaves[j])
+    for leaf in _leaves_behind(slope, known):
+        if id(leaf) not in map(id, known):
             raise ValueError(
                 f"`{setting}` gives gradients to the field's parameters, the samples of the path and h0, and a tensor of shape "
                 f"{tuple(leaf.shape)} that requires one is used besides. Make it a parameter of the field, detach it, or leave "
@@ -124,11 +124,12 @@ def _refuse_in(chain: Chain, j: int, learned: Sequence[Tensor], h0: Tensor, sett
             )
 
 
-def _leaves_behind(result: Tensor) -> Iterator[Tensor]:
-    """The tensors that the graph of a result ends at."""
+def _leaves_behind(result: Tensor, known: Sequence[Tensor]) -> Iterator[Tensor]:
+    """The tensors that the graph of a result ends at; what `known` ones, weights with parametrizations, were computed from is
+    not looked at."""
     if result.grad_fn is None and result.requires_grad:
         yield result
-    waiting, seen = [result.grad_fn], set()
+    waiting, seen = [result.grad_fn], {tensor.grad_fn for tensor in known}
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:

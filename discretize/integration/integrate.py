@@ -14,6 +14,7 @@ from torch import Tensor
 from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.clocks.given_speed import as_speed
+from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_batched_state
 from ctrnn.inputs.derived import reversed_path
 from ctrnn.inputs.splines import as_path
@@ -96,6 +97,7 @@ def integrate(
     times, direction = _times(ts)
     state, shapes = joined(h0)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
+    field = with_computed_weights(field)
     state, path = cast_for(field, state), _read_by(field, path)
     with without_autocast(field.device):
         driven = _driven(field, path, speed, state, direction)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
+from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler
@@ -49,10 +50,11 @@ class DiscreteCell(nn.Module):
             check_same_leading_axes(x, h)
             checks.is_finite("h", h)
         length = self.dt if dt is None else step_length(dt, h)
-        projected = self.field.project(x)
-        following = self.step.advance(self.field, projected, h, length)
+        field = with_computed_weights(self.field)
+        projected = field.project(x)
+        following = self.step.advance(field, projected, h, length)
         if self.watch.due():
-            self.watch.look_at(self.step, self.field, projected, h, length)
+            self.watch.look_at(self.step, field, projected, h, length)
         return following
 
     def __getattr__(self, name: str) -> Any:

@@ -80,6 +80,9 @@ class Layers(SequenceModule):
         reasons = [one["engine_why"] for one in found if one.get("engine_why")]
         return {"engine": ", ".join(dict.fromkeys(one["engine"] for one in found)), "engine_why": next(iter(reasons), None)}
 
+    def _fits_a_graph(self, x: Any) -> bool:
+        return all(module._fits_a_graph(x) for row in self._rows() for module in row)
+
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         lengths = None if ragged is None else ragged.lengths
         backwards = None if edges is None or not self.bidirectional else reversed_edges(edges, lengths)

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
+from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.hold import FORWARD, Hold
 from ctrnn.inputs.samples import checked_samples
@@ -86,7 +87,7 @@ class SequenceModule(nn.Module, ABC):
         elif torch.compiler.is_dynamo_compiling() and not (plain and self._fits_a_graph(x)):
             from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
 
-            return run_uncompiled(self.forward, x, h_0, ts, lengths, reset)
+            return run_uncompiled(SequenceModule.forward, self, x, h_0, ts, lengths, reset)
         if isinstance(x, PackedSequence):
             return self._run_packed(x, h_0, ts, lengths, reset)
         given, batched = self._read(x, h_0, ts, lengths)
@@ -291,28 +292,29 @@ class DiscreteRNN(_OneField):
         return kind_in_graph(self.field, self.step, x, self.fused)
 
     def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        field = with_computed_weights(self.field)
         if torch.compiler.is_exporting():
-            return scanned(self.field, self.step, xs, h0, self.dt, self.substeps)
+            return scanned(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
             kind = self._kind_in_graph(xs)
             assert isinstance(kind, Kind)
             self.stats = {"engine": "compiled", "engine_why": None}
-            return run_in_graph(self.field, kind, self.step, xs, h0, self.dt, self.substeps)
+            return run_in_graph(field, kind, self.step, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
-        states, self.stats = run(self.field, self.step, xs, h0, dt, self.substeps, self.fused)
-        states = self._stepped(xs, h0, dt) if states is None else states
+        states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
+        states = self._stepped(field, xs, h0, dt) if states is None else states
         if self.watch.due():
             length = dt.detach() if isinstance(dt, Tensor) else dt
-            self.watch.look(self.step, self.field, xs, h0, states, length / self.substeps)
+            self.watch.look(self.step, field, xs, h0, states, length / self.substeps)
         return states
 
-    def _stepped(self, xs: Tensor, h0: Tensor, dt: float | Tensor) -> Tensor:
+    def _stepped(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor) -> Tensor:
         h, states, lengths = h0, [], [dt] * len(xs)
         if isinstance(dt, Tensor):
             lengths = list((dt if dt.shape[1] > 1 else dt[:, 0, 0]).unbind(0))
-        for projected, length in zip(self.field.project(xs).unbind(0), lengths, strict=True):
+        for projected, length in zip(field.project(xs).unbind(0), lengths, strict=True):
             for _ in range(self.substeps):
-                h = self.step.advance(self.field, projected, h, length / self.substeps)
+                h = self.step.advance(field, projected, h, length / self.substeps)
             states.append(h)
         return torch.stack(states)
 
@@ -397,7 +399,7 @@ class ContinuousRNN(_OneField):
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
-            return scanned(self.field, step, xs, h0, 1.0, substeps)
+            return scanned(with_computed_weights(self.field), step, xs, h0, 1.0, substeps)
         return self._solved(xs, h0, edges, ragged).hs[-len(xs) :]
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
+from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
@@ -36,10 +37,10 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    counts = SolverStats()
+    field, counts = with_computed_weights(field), SolverStats()
     states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))
     if states is None:
-        hs = _stepped(cell, xs, h, counts)
+        hs = _stepped(field, cell, xs, h, counts)
     else:
         hs = torch.cat([h[None], states])
         counts.call(len(xs) * cell.step.cost(field), len(h))
@@ -51,10 +52,10 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     return Trajectory(ts, hs, counts.stats(repr(cell.step)) | engine)
 
 
-def _stepped(cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats) -> Tensor:
+def _stepped(field: VectorField, cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats) -> Tensor:
     hs = [h]
-    for projected in cell.field.project(xs).unbind(0):
-        h, cost = cell.step.counted(cell.field, projected, h, cell.dt)
+    for projected in field.project(xs).unbind(0):
+        h, cost = cell.step.counted(field, projected, h, cell.dt)
         hs.append(h)
         counts.call(cost, len(h))
     return torch.stack(hs)

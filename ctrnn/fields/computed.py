@@ -1,0 +1,39 @@
+"""Parametrized weights (torch.nn.utils.parametrize), computed once for a whole sequence or solve and not at each use."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
+
+__all__ = ["with_computed_weights"]
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def with_computed_weights(module: Module) -> Module:
+    """A copy of the module without its parametrizations, the weights that they give in their place, as tensors of the graph;
+    the module itself where it has none, and where torch.compile traces, which finds equal expressions by itself.
+
+    Not `parametrize.cached()`: what is first read under `torch.no_grad()` would stay without a gradient, and kernels know the
+    parts of a field by their own types.
+    """
+    return module if torch.compiler.is_dynamo_compiling() else _copied(module, {})
+
+
+def _copied(module: Module, copies: dict[nn.Module, nn.Module]) -> Module:
+    if not any("parametrizations" in part._modules for part in module.modules()):
+        return module
+    if module not in copies:
+        kind = type_before_parametrizations(module)
+        plain: nn.Module = object.__new__(kind)
+        copies[module] = plain
+        plain.__dict__ = module.__dict__ | {name: dict(vars(module)[name]) for name in ("_parameters", "_buffers")}
+        children = {name: child for name, child in module._modules.items() if name != "parametrizations"}
+        plain._modules = {name: child and _copied(child, copies) for name, child in children.items()}
+        if len(children) < len(module._modules):
+            # As buffers, which a solve keeps for its backward pass beside the parameters.
+            plain._buffers |= {name: getattr(module, name) for name in module.parametrizations}  # type: ignore[union-attr]
+    return copies[module]  # type: ignore[return-value]
