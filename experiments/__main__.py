@@ -21,6 +21,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import ctrnn
 from experiments.interruption import Interrupted, interruptible
+from experiments.plugins import use
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, check_word, typed
@@ -145,12 +146,13 @@ def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate:
 
 def train(
     *,
-    task: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(TASKS))],
+    task: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(TASKS.own))],
     field: Name,
     integrator: Name,
     out: Folder,
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    plugin: studies.Plugin = (),
 ) -> int:
     """Train a field under an integrator on a task; the run is a folder, and goes on from where it was.
 
@@ -160,14 +162,14 @@ def train(
         integrator: exact, euler, exponential-euler, or another step map.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.
+            Several values, seed=0,1,2, are as many runs, each in a folder of its own in DIR.
         resume: Go on with the run in DIR, from nothing if there is none.
+        plugin: A file of yours with tasks or fields; it is run.
     """
-    from experiments.runs.configuration import configuration_from_words  # noqa: PLC0415
+    use(plugin)
+    from experiments.runs.sweep import run  # noqa: PLC0415
 
-    configuration = configuration_from_words(task, field, integrator, [word for words in set for word in words])
-    from experiments.runs.command import run  # noqa: PLC0415
-
-    return DONE if run(configuration, out, resume) else FAILED
+    return DONE if run(task, field, integrator, [word for words in set for word in words], out, resume) else FAILED
 
 
 def bench(

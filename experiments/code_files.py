@@ -42,11 +42,11 @@ def imported(file: str) -> ModuleType:
     return module
 
 
-def called(place: str, made_by: Callable[..., Any], *arguments: Any) -> Any:
+def called(place: str, made_by: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """What a function of the user's gives. Raises: UsageError where it fails."""
     try:
         with no_exit(place):
-            return made_by(*arguments)
+            return made_by(*arguments, **keywords)
     except UsageError:
         raise
     except Exception as error:

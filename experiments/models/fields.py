@@ -12,14 +12,17 @@ What is heavy is imported when a field is built, so that names and settings are 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 import ctrnn
+from experiments.code_files import called as made
+from experiments.registry import Registry
 from experiments.settings import check_whole
-from experiments.usage import UsageError, check_word
+from experiments.usage import UsageError
 
 __all__ = ["FIELDS", "FieldSettings", "built_field"]
 
@@ -108,7 +111,27 @@ def _lstm_blind_output(inputs: int, settings: FieldSettings, weights: _Weights) 
     return remove_output_recurrence(field) if isinstance(field, ctrnn.LSTMField) else field
 
 
-FIELDS: dict[str, Builder] = {
+def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
+    """What makes a field of the user's: like `ctrnn.gated`, of which it need not take the keywords."""
+
+    def build(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+        import torch  # noqa: PLC0415
+
+        parameters = inspect.signature(make).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        given = {key: value for key, value in weights.items() if takes_any or key in parameters}
+        # What draws from torch's own generator is a function of the run's seed too.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=weights["generator"])))
+            field = made(f"the field {name}", make, inputs, settings.hidden, **given)
+        if not isinstance(field, ctrnn.VectorField):
+            raise UsageError(f"the field {name} is a ctrnn.VectorField, or what makes one; got {type(field).__name__}.")
+        return field.to(weights["dtype"])
+
+    return build
+
+
+OWN: dict[str, Builder] = {
     "plain": _named("plain"),
     "leaky": _leaky,
     "gated": _named("gated"),
@@ -120,6 +143,7 @@ FIELDS: dict[str, Builder] = {
     "lstm": _lstm,
     "lstm-blind-output": _lstm_blind_output,
 }
+FIELDS = Registry("field", "ctrnn.fields", OWN)
 WITHOUT_GATES = ("plain", "leaky")
 
 
@@ -133,15 +157,19 @@ def built_field(
     """
     import torch  # noqa: PLC0415
 
-    check_word("field", name, FIELDS)
+    build: Builder = FIELDS.named(name)
     if name == "plain" and settings.init == "chrono":
         raise UsageError("the field plain has no time scale that chrono could set; leave --set init=chrono out.")
     try:
-        field = FIELDS[name](input_size, settings, {"dtype": torch.float32, "generator": generator})
+        weights: _Weights = {"dtype": torch.float32, "generator": generator}
+        field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if settings.init == "chrono" and name not in WITHOUT_GATES and settings.t_max is not None:
         from ctrnn.init import chrono_  # noqa: PLC0415
 
-        chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
+        try:
+            chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
+        except TypeError as error:  # of a field of the user's
+            raise UsageError(f"the field {name} has no time scale that chrono could set: {error}") from error
     return field

@@ -14,11 +14,11 @@ import discretize
 from experiments.settings import check_whole
 from experiments.usage import UsageError, check_word
 
-__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "sequence_module", "under"]
+__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "integrator_name", "sequence_module", "under"]
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
-    from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
+    from discretize import ContinuousRNN, DiscreteRNN, SequenceModel, Step
 
 EXACT = "exact"
 INTEGRATORS = {
@@ -59,6 +59,15 @@ class IntegratorSettings:
             if not 0 < tolerance < math.inf:
                 raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
         check_whole("substeps", self.substeps)
+
+
+def integrator_name(step: Step) -> str:
+    """The name of a step map. Raises: UsageError for one that has none."""
+    kind = type(step).__name__
+    found = [name for name, known in INTEGRATORS.items() if known == kind and type(step) is getattr(discretize, known)]
+    if not found:
+        raise UsageError(f"integrator is a name, or a step map of discretize, by which a run could find it again; got {step!r}.")
+    return found[0]
 
 
 def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | None = None) -> SequenceModel:

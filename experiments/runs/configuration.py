@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.models.fields import FIELDS, FieldSettings, built_field
-from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module
+from experiments.models.integrators import INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
 from experiments.settings import LARGEST, assignments, check_one_of, check_whole, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
 
-__all__ = ["MOST_THREADS", "Configuration", "TrainingSettings", "configuration", "configuration_from_words"]
+__all__ = ["MOST_THREADS", "SHARED", "Configuration", "TrainingSettings", "configuration", "configuration_from_words"]
 
 if TYPE_CHECKING:
-    from discretize import SequenceModel
+    from ctrnn import VectorField
+    from discretize import SequenceModel, Step
     from experiments.tasks.task import Task
 
 MOST_THREADS = 1024
@@ -130,11 +131,9 @@ class Configuration:
     @property
     def task_name(self) -> str:
         """The name that the task has in `TASKS`."""
-        kind = type(self.task)
-        place = f"{kind.__module__}:{kind.__qualname__}"
-        name = next((name for name, home in TASKS.items() if home == place), None)
+        name = TASKS.name_of(type(self.task))
         if name is None:
-            raise UsageError(f"the task {kind.__name__} has no name in TASKS, by which a run could find it again.")
+            raise UsageError(f"the task {type(self.task).__name__} has no name in TASKS, by which a run could find it again.")
         return name
 
     def settings(self) -> dict[str, Any]:
@@ -154,6 +153,8 @@ class Configuration:
         """What to type for this run: only settings that are not those by default are in it."""
         words = ["ctrnn", "train", "--task", self.task_name, "--field", self.field, "--integrator", self.integrator]
         words += ["--out", str(folder)]
+        for file in dict.fromkeys([TASKS.files.get(self.task_name), FIELDS.files.get(self.field)]):
+            words += [] if file is None else ["--plugin", file]
         for part in self._parts():
             for setting in dataclasses.fields(part):
                 value = getattr(part, setting.name)
@@ -168,13 +169,30 @@ class Configuration:
         return self.task, self.field_settings, self.integrator_settings, self.training
 
 
-def configuration(task: str, field: str, integrator: str, **settings: Any) -> Configuration:
-    r"""The configuration of those names, each setting given to the part that has it.
+def configuration(
+    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: Any
+) -> Configuration:
+    r"""The configuration of those names or things, each setting given to the part that has it.
 
-    Args:    settings: of the task, field, integrator and training, by their keys, such as warp=20, hidden=64, steps=1000.
+    Args:    task: a name, or a task, whose own settings may be given too; field: a name, or what makes a field, called like
+             `ctrnn.gated`; integrator: a name or a step map. A class that has no name gets its own, Parity that of "parity",
+             for this process: another one has to use the same file again, `experiments.plugins.use([FILE])`.
+             settings: of the task, field, integrator and training, by their keys, such as warp=20, hidden=64, steps=1000.
     Raises:  UsageError for names, keys and values that are not known, with the nearest.
     """
-    return _routed(task, field, integrator, settings)
+    field = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
+    integrator = integrator if isinstance(integrator, str) else integrator_name(integrator)
+    if isinstance(task, str):
+        return _routed(task, field, integrator, settings)
+    name = TASKS.name_for(_named_thing("task", type(task)))
+    own = setting_types(task_named(name))
+    return _routed(name, field, integrator, {key: getattr(task, key) for key in own} | settings)
+
+
+def _named_thing(kind: str, thing: Any) -> Any:
+    if not callable(thing) or not hasattr(thing, "__qualname__"):
+        raise UsageError(f"{kind} is a name, or a thing with one, such as a class; got {thing!r}.")
+    return thing
 
 
 def configuration_from_words(task: str, field: str, integrator: str, words: Sequence[str] = ()) -> Configuration:
@@ -193,7 +211,8 @@ def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any],
     shared: Any = [settings_from(each, given[each], as_text=as_text) for each in SHARED]
     # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.
     kind = task_named(task)
-    assert not homes.keys() & setting_types(kind).keys(), "a key names one setting"
+    if twice := homes.keys() & setting_types(kind).keys():
+        raise UsageError(f"the task {task} has a setting {min(twice)!r}, which every run has; give it another name.")
     return Configuration(settings_from(kind, given[object], as_text=as_text, others=homes), field, integrator, *shared)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +11,26 @@ from typing import Annotated
 
 import tyro
 
+from experiments.plugins import use
 from experiments.studies.registry import STUDIES, check_name, study_named
 from experiments.studies.study import SCALES
 from experiments.usage import UsageError, check_word, typed
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "Plugin"]
 
 DONE, FAILED = 0, 1
 
 
-def list_() -> int:
-    """Tell which studies there are, what they claim, and what they cost."""
+Plugin = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE.py")]
+
+
+def list_(*, plugin: Plugin = ()) -> int:
+    """Tell which studies there are, what they claim, and what they cost.
+
+    Args:
+        plugin: A file of yours with studies, tasks or fields; it is run.
+    """
+    use(plugin)
     for name in STUDIES:
         study = study_named(name)
         print(name)
@@ -43,6 +53,7 @@ def run(
     workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")] = None,
     shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None,
+    plugin: Plugin = (),
 ) -> int:
     """Carry out the runs of a study that are missing in a folder; exit code 1 if one failed.
 
@@ -53,7 +64,9 @@ def run(
         workers: Processes; each has its share of the cores.
         shard: Runs I, I + N, ... of all, counted from 1, so that N machines share a study.
         data: Folder of recordings, with uci_har/ and japanese_vowels/ in it; only for studies of them.
+        plugin: A file of yours with studies, tasks or fields; it is run.
     """
+    use(plugin)
     address = check_name(name)
     check_word("scale", scale, SCALES)
     if workers is not None and workers < 1:
@@ -66,15 +79,18 @@ def run(
     from experiments.studies import runner  # noqa: PLC0415
 
     command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
-    return DONE if runner.run(address, scale, out, command, workers, part) else FAILED
+    command = shlex.join([*shlex.split(command), *(word for file in plugin for word in ("--plugin", file))])
+    return DONE if runner.run(address, scale, out, command, workers, part, plugin) else FAILED
 
 
-def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /) -> int:
+def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /, *, plugin: Plugin = ()) -> int:
     """Draw verdict, table and figures of a study's folder from its records, however many there are.
 
     Args:
         folder: The --out of `ctrnn study run`.
+        plugin: A file of yours with studies, tasks or fields; it is run.
     """
+    use(plugin)
     from experiments.studies.folder import described  # noqa: PLC0415
 
     check_name(described(folder)["study"])

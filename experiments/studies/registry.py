@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
+from experiments.registry import Registry
 from experiments.studies.study import Study
-from experiments.usage import check_word
+from experiments.usage import UsageError, check_word
 
 __all__ = ["STUDIES", "check_name", "loaded", "study_named"]
 
 # name: module:class, in the order of `ctrnn study list`.
-STUDIES = {
+OWN = {
     "unwarped": "experiments.studies.claims.unwarped:Unwarped",
     "compressed": "experiments.studies.claims.compressed:Compressed",
     "compressed-recordings": "experiments.studies.claims.compressed_recordings:CompressedRecordings",
@@ -20,12 +21,14 @@ STUDIES = {
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
 }
+STUDIES = Registry("study", "ctrnn.studies", OWN)
 
 
 def check_name(name: str) -> str:
-    """Where that study is, without importing it. Raises: UsageError, with the nearest name."""
+    """Where that study is, module:class, without importing it; of one that was added, its name. Raises: UsageError."""
     check_word("study", name, STUDIES)
-    return STUDIES[name]
+    home = STUDIES[name]
+    return home if isinstance(home, str) else name
 
 
 def study_named(name: str) -> Study:
@@ -34,8 +37,10 @@ def study_named(name: str) -> Study:
 
 
 def loaded(address: str) -> Study:
-    """The study at module:class."""
-    found = resolve_name(address)()
+    """The study at module:class, or of that name."""
+    found = (STUDIES.named(address) if address in STUDIES else resolve_name(address))()
     if not isinstance(found, Study):
         raise TypeError(f"{address} is no Study.")
+    if address in STUDIES and found.name != address:
+        raise UsageError(f"the study {address} calls itself {found.name!r}; give it one name, by which its folder is known.")
     return found

@@ -28,12 +28,19 @@ __all__ = ["run"]
 
 
 def run(
-    address: str, scale: str, folder: Path, command: str, workers: int | None = None, shard: tuple[int, int] = (1, 1)
+    address: str,
+    scale: str,
+    folder: Path,
+    command: str,
+    workers: int | None = None,
+    shard: tuple[int, int] = (1, 1),
+    plugins: Sequence[str] = (),
 ) -> bool:
     r"""Carry out what is missing; False if a run failed.
 
     Args:    address: the study's module:class;  scale: one of SCALES;  folder: its folder, perhaps begun;  command: what was
-             typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1.
+             typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1;
+             plugins: files of the user's, which each worker runs first.
     Raises:  UsageError for a folder that cannot be written or holds something else, and where there is nothing to run.
     """
     study = loaded(address)
@@ -51,7 +58,7 @@ def run(
     if study.left_out():
         _say(study.left_out())
     progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing))
-    pool = WorkerPool(size, (address, scale, folder, made, threads), progress.tick, 1.0 if sys.stderr.isatty() else None)
+    pool = WorkerPool(size, (address, scale, folder, made, threads, plugins), progress.tick, 1.0 if sys.stderr.isatty() else None)
     try:
         with progress.bar, closing(pool.carry_out(missing)) as ends:
             for end in ends:

@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 
 from experiments.interruption import Interrupted, checkpoint, interruptible
+from experiments.plugins import use
 from experiments.studies.folder import claimed, configuration_of, fail, keep, kept, place_of
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
@@ -32,7 +33,15 @@ GRACE = 30.0  # seconds to finish a step and to save
 Keys = SimpleQueue[str | None]
 
 
-def work(connection: Connection, address: str, scale: str, folder: Path, made: Mapping[str, str], threads: int) -> None:
+def work(
+    connection: Connection,
+    address: str,
+    scale: str,
+    folder: Path,
+    made: Mapping[str, str],
+    threads: int,
+    plugins: Sequence[str] = (),
+) -> None:
     """The whole life of a worker process."""
     if hasattr(os, "setsid"):
         os.setsid()
@@ -41,6 +50,7 @@ def work(connection: Connection, address: str, scale: str, folder: Path, made: M
     threading.Thread(target=_listen, args=(connection, keys), daemon=True).start()
     try:
         with interruptible():
+            use(plugins)
             study = loaded(address)
             runs = {run.key: run for run in study.runs(scale)}
             connection.send((READY, "", ""))

@@ -1,19 +1,19 @@
-"""The tasks by name; the file of a task is imported on first use."""
+"""The tasks by name; the file of a task is imported on first use. Others are added by plugins.py and by entry points."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pkgutil import resolve_name
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING
 
-from experiments.usage import check_word
+from experiments.registry import Registry
+from experiments.usage import UsageError
 
 if TYPE_CHECKING:
     from experiments.tasks.task import Task
 
 __all__ = ["TASKS", "task_named"]
 
-TASKS: Mapping[str, str] = {
+OWN = {
     "recall": "experiments.tasks.recall:Recall",
     "repeat-text": "experiments.tasks.repeated_text:RepeatText",
     "copy": "experiments.tasks.copying:Copy",
@@ -24,13 +24,17 @@ TASKS: Mapping[str, str] = {
     "vowels": "experiments.tasks.recordings:Vowels",
     "recall-any-warp": "experiments.tasks.any_warp:AnyWarp",
 }
+TASKS = Registry("task", "ctrnn.tasks", OWN)
 
 
 def task_named(name: str) -> type[Task]:
     """The class of a task.
 
-    Raises:  UsageError for another name, with the nearest one.
+    Raises:  UsageError for another name, with the nearest one, and for what is no task.
     """
-    check_word("task", name, TASKS)
-    found: type[Task] = resolve_name(TASKS[name])
+    found = TASKS.named(name)
+    from experiments.tasks.task import Task  # noqa: PLC0415
+
+    if not (isinstance(found, type) and issubclass(found, Task) and is_dataclass(found)):
+        raise UsageError(f"the task {name} is no subclass of experiments.tasks.task.Task that is a dataclass.")
     return found
