@@ -191,7 +191,7 @@ SCRIPT = """
 import sys
 from experiments.studies.registry import STUDIES
 from experiments.__main__ import main
-STUDIES["fake"] = "fake_studies:Slow"
+STUDIES.add("fake", "fake_studies:Slow")
 if __name__ == "__main__":
     sys.exit(main(["study", "run", "fake", "--scale", "smoke", "--out", sys.argv[1], "--workers", "2"]))
 """
