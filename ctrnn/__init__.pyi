@@ -15,6 +15,7 @@ from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.cells.lstm import LSTMField as LSTMField
+from ctrnn.fields.network import NetworkField as NetworkField
 from ctrnn.fields.controlled import ControlledField as ControlledField
 from ctrnn.cells.network_gate import NetworkGated as NetworkGated
 from ctrnn.inputs.held import HeldPath as HeldPath

@@ -27,7 +27,18 @@ Known = Mapping[str, type]
 # looked up by the file's word, and never imported by a line here.
 ROOTS = {
     "ctrnn": ("VectorField", "Part", "Decay"),
-    "discretize": ("Step", "Checkpointed", "Adjoint", "DiscreteCell", "DiscreteRNN", "ContinuousRNN", "Layers", "SequenceModel"),
+    "discretize": (
+        "Step",
+        "Checkpointed",
+        "Adjoint",
+        "DiscreteCell",
+        "DiscreteRNN",
+        "ContinuousRNN",
+        "Layers",
+        "SequenceModel",
+        "JumpRNN",
+        "Jump",
+    ),
 }
 OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
 NOT_KEPT = ("dtype", "device", "generator")  # of the weights, which have them, and of how they were drawn

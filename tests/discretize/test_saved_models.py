@@ -120,6 +120,8 @@ def examples():
     yield from (
         discretize.DiscreteCell(ctrnn.plain(3, 4)),
         discretize.ContinuousRNN(ctrnn.plain(3, 4), gradient=discretize.Adjoint()),
+        discretize.ode_rnn(3, 4),
+        discretize.gru_ode_bayes(3, 4),
         discretize.ContinuousRNN(ctrnn.ControlledField(nn.Linear(4, 12), 3, 4), path="linear"),
     )
 

@@ -1,0 +1,108 @@
+r"""Jumps: what an observation does to the state, and how likely it was.
+
+h(t_k) = jump(x_k, observed_k, h(t_k-))          observed: 1 where a value of x was seen, 0 where not
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, Normal
+
+from ctrnn import checks
+from discretize.sequences.cell import DiscreteCell
+
+__all__ = ["CellJump", "GRUBayes", "Jump", "observed_log_prob"]
+
+
+class Jump(nn.Module, ABC):
+    r"""A map of the state at an observation; `input_size` is how many values may be seen.
+
+    Shape:   x (batch, input), 0 where not observed; observed (batch, input) of 0 and 1; h (batch, state) -> like h.
+    Source:  this project.
+    """
+
+    input_size: int
+
+    @abstractmethod
+    def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor: ...
+
+
+class CellJump(Jump):
+    r"""A discrete cell that reads the values and which of them were seen: h <- cell([x, observed], h).
+
+    Args:    cell: a `DiscreteCell` of 2 input features for each value.
+    Raises:  TypeError, ValueError for another cell.
+    Source:  Rubanova, Chen and Duvenaud 2019, "Latent ordinary differential equations for irregularly-sampled time series",
+             algorithm 1; the mask beside the values as in their sec. 5.
+    """
+
+    def __init__(self, cell: DiscreteCell) -> None:
+        super().__init__()
+        if not isinstance(cell, DiscreteCell):
+            raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}.")
+        if cell.field.input_size % 2:
+            raise ValueError(f"`cell` reads {cell.field.input_size} features; it needs two for each value, which and whether.")
+        self.cell, self.input_size = cell, cell.field.input_size // 2
+
+    def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
+        following: Tensor = self.cell(torch.cat([x, observed], -1), h)
+        return following
+
+
+class GRUBayes(Jump):
+    r"""What the state expects of each value, and how far off the value was, into a GRU.
+
+        mean, log_variance = f_obs(h)        q_d = [x_d, mean_d, log_variance_d, (x_d - mean_d) / deviation_d]
+        h <- GRU(relu(q_d W_d + b_d) for all d, 0 where not observed; h)
+
+    Args:    input_size: values; hidden_size: units; prep: features of each q_d; observer: units of f_obs, which has one hidden
+             layer; dtype, device as in torch.nn.
+    Source:  De Brouwer, Simm, Arany and Moreau 2019, "GRU-ODE-Bayes", sec. 2.4 and eq. (7).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        prep: int = 4,
+        observer: int = 25,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = checks.positive_size("input_size", input_size), hidden_size
+        self.prep, self.observer = checks.positive_size("prep", prep), checks.positive_size("observer", observer)
+        where = {"dtype": dtype, "device": device}
+        hidden = nn.Linear(hidden_size, observer, **where)  # type: ignore[arg-type]
+        self.f_obs = nn.Sequential(hidden, nn.ReLU(), nn.Linear(observer, 2 * input_size, **where))  # type: ignore[arg-type]
+        self.weight = nn.Parameter(torch.empty(input_size, 4, prep, **where))  # type: ignore[arg-type]
+        self.bias = nn.Parameter(torch.full((input_size, prep), 0.1, **where))  # type: ignore[arg-type]
+        nn.init.xavier_normal_(self.weight)
+        self.cell = nn.GRUCell(input_size * prep, hidden_size, **where)  # type: ignore[arg-type]
+
+    def expected(self, h: Tensor) -> Normal:
+        """What the state (..., hidden) expects of the values: a normal distribution of each, (..., input)."""
+        mean, log_variance = self.f_obs(h).chunk(2, -1)
+        return Normal(mean, (log_variance / 2).exp(), validate_args=False)
+
+    def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
+        mean, log_variance = self.f_obs(h).chunk(2, -1)
+        q = torch.stack([x, mean, log_variance, (x - mean) * (-log_variance / 2).exp()], -1)
+        prepared = torch.relu(torch.einsum("bdq,dqp->bdp", q, self.weight) + self.bias) * observed[..., None]
+        following: Tensor = self.cell(prepared.flatten(1), h)
+        return following
+
+
+def observed_log_prob(distribution: Distribution, x: Tensor, observed: Tensor) -> Tensor:
+    r"""The log-likelihood of each value that was observed, 0 of the others.
+
+    Args:    distribution: of each value, Normal or Categorical say; x: the values, anything where not observed.
+    Shape:   x and observed (..., input), the distribution's batch shape -> (..., input).
+    Source:  De Brouwer et al. 2019, eq. (8).
+    """
+    seen = observed.bool()
+    # A value that was not seen may be nan, whose gradient would be nan too.
+    return torch.where(seen, distribution.log_prob(torch.where(seen, x, torch.zeros_like(x))), 0.0)

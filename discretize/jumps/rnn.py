@@ -1,0 +1,188 @@
+r"""Between observations the field runs on its own; at each one the state jumps.
+
+h(t_k-) :  dh/dt = F(h) from h(t_k-1)          h(t_k) = jump(x_k, observed_k, h(t_k-))
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+import ctrnn
+from ctrnn import VectorField, checks
+from ctrnn.calls import answered
+from ctrnn.fields.field import check_field
+from discretize.gradients.choice import Gradient
+from discretize.integration.integrate import integrate
+from discretize.integration.settings import Settings
+from discretize.jumps.jump import CellJump, GRUBayes, Jump
+from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.ragged import Ragged
+from discretize.sequences.rnn import Lengths, SequenceModule, Start
+from discretize.sequences.stamps import sample_edges, sample_stamps
+from discretize.steps.step import Step
+
+__all__ = ["JumpRNN", "Jumps", "gru_ode_bayes", "ode_rnn"]
+
+
+class Jumps(NamedTuple):
+    """The states before and after each observation, (time, batch, state), or (batch, time, state) of a batch-first module."""
+
+    before: Tensor
+    after: Tensor
+
+
+class JumpRNN(SequenceModule):
+    r"""A field without input, and a jump at each observation: output k is the state after observation k.
+
+    Nothing depends on what comes later. An observation of which no value was seen does not move the state.
+
+    Args:    field: F, a `VectorField` of `input_size=0`, solved exactly, or by steps; jump: a `Jump` on its state; method, rtol,
+             atol, max_step, gradient as for `integrate`; batch_first: axes of x, output, observed and ts, as in torch.nn.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, observed=None), as for `DiscreteRNN`. ts: the times of the
+             observations, the first of them that of h_0; or one more, in front, for h_0. Without ts they are 0, 1, ....
+             observed: booleans like x, False where a value is missing, which then may be nan; all by default.
+             rnn.jumps(...) gives the states before and after; `rnn.stats` counts all solves of the last call.
+    Shape:   as for `DiscreteRNN`.
+    Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
+    Source:  Rubanova, Chen and Duvenaud 2019; De Brouwer, Simm, Arany and Moreau 2019.
+    """
+
+    def __init__(
+        self,
+        field: VectorField,
+        jump: Jump,
+        method: str | Step = "dopri5",
+        rtol: float = 1e-5,
+        atol: float | Tensor = 1e-7,
+        max_step: float | None = None,
+        gradient: Gradient = None,
+        *,
+        batch_first: bool = False,
+    ) -> None:
+        super().__init__("forward", None, batch_first)
+        if check_field(field).input_size:
+            raise ValueError(
+                f"`field` has {field.input_size} inputs, and nothing to read between observations; take input_size=0."
+            )
+        if not isinstance(jump, Jump):
+            raise TypeError(f"`jump` must be a discretize.Jump, got {type(jump).__name__}; `CellJump(cell)` makes one of a cell.")
+        self.field, self.jump = field, jump
+        self.settings = Settings(method, rtol, atol, max_step, gradient)
+        self.stats: dict[str, Any] = {}
+
+    @answered
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        h_0: Start = None,
+        ts: Tensor | None = None,
+        lengths: Lengths = None,
+        reset: Tensor | None = None,
+        observed: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        return super().forward(self._masked(x, observed), h_0, ts, lengths, reset)
+
+    def jumps(
+        self,
+        x: Tensor,
+        h_0: Start = None,
+        ts: Tensor | None = None,
+        lengths: Lengths = None,
+        observed: Tensor | None = None,
+    ) -> Jumps:
+        """The states before and after each observation; one sequence is a batch of one. See `forward`."""
+        (xs, h0, edges, ragged), _ = self._read(self._masked(x, observed), h_0, ts, lengths)
+        found = self._jumps(xs, h0[0], edges, ragged)
+        return Jumps(*(states.transpose(0, 1) for states in found)) if self.batch_first else found
+
+    def _masked(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """[x, observed], with 0 for what was not seen."""
+        if isinstance(x, PackedSequence):
+            raise TypeError("`x` is a PackedSequence; give the padded batch and its `lengths`, beside `observed`.")
+        if checks.is_tensor("x", x).dim() == 0 or x.shape[-1] != self.jump.input_size:
+            raise ValueError(f"`x` has shape {tuple(x.shape)}, the jump reads {self.jump.input_size} values on the last axis.")
+        if observed is None:
+            return torch.cat([x, torch.ones_like(x)], -1)
+        if checks.is_tensor("observed", observed).dtype != torch.bool or observed.shape != x.shape:
+            came = f"{observed.dtype} of shape {tuple(observed.shape)}"
+            raise ValueError(f"`observed` must hold booleans like `x`, {tuple(x.shape)}, got {came}.")
+        return torch.cat([torch.where(observed, x, torch.zeros_like(x)), observed.to(x.dtype)], -1)
+
+    @property
+    def _reader(self) -> VectorField:
+        return _Reader(2 * self.jump.input_size, self.field)
+
+    def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
+        given = torch.as_tensor(ts)
+        if given.shape[int(given.dim() > 1 and self.batch_first) :][:1] == (len(xs) + 1,):
+            return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
+        stamps = sample_stamps(ts, xs, ragged, batched, self.batch_first)
+        return torch.cat([stamps[:1], stamps])
+
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        states = self._jumps(xs, h0[0], edges, ragged).after
+        return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
+
+    def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
+        self.stats = {"nfe": 0, "num_steps": 0}
+        edges = (torch.arange(len(xs) + 1, dtype=torch.float64) - 1).clamp(min=0) if edges is None else edges
+        before, after = [], []
+        for k, (x, length) in enumerate(zip(xs, edges.diff(dim=0), strict=True)):
+            h = self._between(h, length)
+            before.append(h)
+            values, observed = x.chunk(2, -1)
+            seen = observed.any(-1, keepdim=True)
+            seen = seen if ragged is None else seen & ragged.read[k][:, None]
+            h = torch.where(seen, self.jump(values, observed, h), h)
+            after.append(h)
+        return Jumps(torch.stack(before), torch.stack(after))
+
+    def _between(self, h: Tensor, length: Tensor) -> Tensor:
+        """The state when a time has gone by, () or (batch,)."""
+        if not bool(length.detach().any()):
+            return h
+        solved = integrate(self.field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
+        self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
+        return solved.hs[-1]
+
+    def extra_repr(self) -> str:
+        return f"method={self.settings.method!r}, batch_first={self.batch_first}"
+
+
+class _Reader(VectorField):
+    """The widths of what a jump reads and of the state, and the dtype and device of both."""
+
+    def __init__(self, input_size: int, field: VectorField) -> None:
+        super().__init__(input_size, field.hidden_size, field.state_size)
+        self.field = field
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.field.flow(projected[..., :0], h)
+
+
+def ode_rnn(input_size: int, hidden_size: int, units: int = 50, **settings: Any) -> JumpRNN:
+    r"""ODE-RNN: a network between observations, a GRU at each.
+
+    Args:    input_size: values that may be seen; hidden_size; units: of the network's one hidden layer, tanh; the rest as for
+             `JumpRNN`.
+    Source:  Rubanova, Chen and Duvenaud 2019, algorithm 1.
+    """
+    net = nn.Sequential(nn.Linear(hidden_size, units), nn.Tanh(), nn.Linear(units, hidden_size))
+    jump = CellJump(DiscreteCell(ctrnn.gru(2 * input_size, hidden_size)))
+    return JumpRNN(ctrnn.NetworkField(net, hidden_size), jump, **settings)
+
+
+def gru_ode_bayes(input_size: int, hidden_size: int, prep: int = 4, observer: int = 25, **settings: Any) -> JumpRNN:
+    r"""GRU-ODE-Bayes: a GRU's field between observations, and `GRUBayes` at each.
+
+    The reset is after the product, as in torch.nn.GRU; the paper's is before it. `rnn.jump.expected(before)` is what the state
+    before an observation expects of it, of which `observed_log_prob` is the likelihood.
+
+    Args:    input_size: values that may be seen; hidden_size; prep, observer as for `GRUBayes`; the rest as for `JumpRNN`.
+    Source:  De Brouwer, Simm, Arany and Moreau 2019, eqs. (3) and (7).
+    """
+    return JumpRNN(ctrnn.gru(0, hidden_size), GRUBayes(input_size, hidden_size, prep, observer), **settings)

@@ -1,0 +1,208 @@
+"""States that jump at observations: closed forms, the papers' algorithms written out, and nothing of the future."""
+
+import math
+
+import pytest
+import torch
+from cases import each
+from torch import nn
+from torch.distributions import Categorical
+from torch.nn.utils.rnn import pack_sequence
+from torch.testing import assert_close
+from torchdiffeq import odeint
+
+import ctrnn
+import discretize
+from discretize import Adjoint, CellJump, DiscreteCell, GRUBayes, Jump, JumpRNN, gru_ode_bayes, observed_log_prob, ode_rnn
+
+TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+NEAR = {"rtol": 0, "atol": 1e-7}  # a hundred tolerances
+TIME, BATCH = 5, 3
+
+
+class Forgetting(nn.Module):
+    def forward(self, h):
+        return -h
+
+
+class Added(Jump):
+    """h <- h + x, where x was seen."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.input_size = size
+
+    def forward(self, x, observed, h):
+        return h + x
+
+
+def impulses(size=2, **settings):
+    """dh/dt = -h, h <- h + x: h(t_k) = sum over j <= k of x_j exp(t_j - t_k)."""
+    return JumpRNN(ctrnn.NetworkField(Forgetting(), size), Added(size), **TIGHT, **settings)
+
+
+def summed(x, ts, k, h_0=0.0, start=None):
+    start = ts[0] if start is None else start
+    return h_0 * (start - ts[k]).exp()[..., None] + sum(x[j] * (ts[j] - ts[k]).exp()[..., None] for j in range(k + 1))
+
+
+def stamps():
+    return torch.cumsum(0.1 + torch.rand(TIME, BATCH), 0) + torch.randn(BATCH)
+
+
+@each("shared, edges, batch_first", [(False, False, True), (False, True, False), (True, False, False), (True, True, True)])
+def test_impulses_are_forgotten_as_in_closed_form(shared, edges, batch_first):
+    x, h_0, ts = torch.randn(TIME, BATCH, 2), torch.randn(BATCH, 2), stamps()
+    ts = ts[:, :1].expand(-1, BATCH) if shared else ts
+    start = ts[0] - 0.7 if edges else ts[0]
+    given = torch.cat([start[None], ts]) if edges else ts
+    given = given[:, 0] if shared else (given.T if batch_first else given)
+    rnn, turned = impulses(batch_first=batch_first), (lambda a: a.transpose(0, 1) if batch_first else a)
+    output, h_n = rnn(turned(x), h_0, given)
+    expected = torch.stack([summed(x, ts, k, h_0, start) for k in range(TIME)])
+    assert_close(turned(output), expected, **NEAR)
+    assert_close(h_n[0], expected[-1], **NEAR)
+    before, after = map(turned, rnn.jumps(turned(x), h_0, given))
+    assert_close(after, expected, **NEAR)
+    assert_close(before, expected - x, **NEAR)
+    assert rnn.stats["nfe"] > 0
+
+
+def test_without_times_observations_are_one_apart():
+    x = torch.randn(TIME, BATCH, 2)
+    numbers = torch.arange(float(TIME))[:, None].expand(-1, BATCH)
+    assert_close(impulses()(x)[0][-1], summed(x, numbers, TIME - 1), **NEAR)
+    assert_close(impulses()(x[:, 0])[0], impulses()(x)[0][:, 0], **NEAR)
+
+
+@each("lengths", [None, [5, 1, 3]])
+def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
+    x, ts, observed = torch.randn(TIME, BATCH, 2), stamps(), torch.rand(TIME, BATCH, 2) < 0.5
+    observed[2] = False  # an observation of nothing
+    missing = torch.where(observed, x, torch.nan)
+    rnn = impulses()
+    output, h_n = rnn(missing, ts=ts, lengths=lengths, observed=observed)
+    seen = torch.where(observed, x, 0.0)
+    for i, n in enumerate(lengths or [TIME] * BATCH):
+        for k in range(n):
+            assert_close(output[k, i], summed(seen[:, i : i + 1], ts[:, i : i + 1], k)[0], **NEAR)
+        assert not output[n:, i].any()
+        assert_close(h_n[0, i], output[n - 1, i])
+    bayes = gru_ode_bayes(2, 3)
+    unmoved = bayes.jumps(missing, ts=ts, observed=observed)
+    assert_close(unmoved.before[2], unmoved.after[2])
+    assert unmoved.after.isfinite().all()
+
+
+def test_gradients_to_times_and_values_are_those_of_the_closed_form():
+    x, ts = torch.randn(TIME, BATCH, 2, requires_grad=True), stamps().requires_grad_()
+    ours = torch.autograd.grad(impulses()(x, ts=ts)[0][3].sum(), (x, ts))
+    theirs = torch.autograd.grad(summed(x, ts, 3).sum(), (x, ts))
+    for a, b in zip(ours, theirs, strict=True):
+        assert_close(a, b, rtol=0, atol=1e-6)
+        assert not a[4:].any()  # nothing that comes later
+
+
+def test_episodes_begin_anew():
+    rnn, x, ts, reset = impulses(), torch.randn(TIME, BATCH, 2), stamps(), torch.zeros(TIME, BATCH, dtype=torch.bool)
+    reset[3, 1] = True
+    output = rnn(x, ts=ts, reset=reset)[0]
+    assert_close(output[:, 0], rnn(x, ts=ts)[0][:, 0], **NEAR)
+    assert_close(output[3:, 1], rnn(x[3:, 1], ts=ts[3:, 1])[0], **NEAR)
+
+
+@each("gradient", [None, Adjoint()])
+def test_ode_rnn_is_the_papers_algorithm_solved_by_torchdiffeq(gradient):
+    rnn, x, ts = (
+        ode_rnn(2, 3, units=4, gradient=gradient, **TIGHT),
+        torch.randn(TIME, BATCH, 2),
+        torch.tensor([0.0, 0.3, 1.1, 1.2, 2.0]),
+    )
+    observed = torch.rand(TIME, BATCH, 2) < 0.7
+    observed[..., 0] = True
+    cell, h = ctrnn.to_torch(rnn.jump.cell.field), torch.zeros(BATCH, 3)
+    states = []
+    for k in range(TIME):
+        if k:
+            h = odeint(lambda t, h: rnn.field.net(h), h, ts[k - 1 : k + 1], **TIGHT)[-1]
+        h = cell(torch.cat([torch.where(observed[k], x[k], 0.0), observed[k].to(x)], -1), h)
+        states.append(h)
+    output = rnn(x, ts=ts, observed=observed)[0]
+    assert_close(output, torch.stack(states), **NEAR)
+    weights = [*rnn.field.net.parameters()]
+    for a, b in zip(*(torch.autograd.grad(s.sum(), weights) for s in (output, torch.stack(states))), strict=True):
+        assert_close(a, b, rtol=0, atol=1e-6)
+
+
+def test_gru_bayes_is_the_papers_formula_value_by_value():
+    jump, x, h, observed = GRUBayes(2, 3, prep=2, observer=4), torch.randn(BATCH, 2), torch.randn(BATCH, 3), torch.ones(BATCH, 2)
+    observed[1, 0] = 0
+    mean, log_variance = jump.f_obs(h)[:, :2], jump.f_obs(h)[:, 2:]
+    read = []
+    for d in range(2):
+        q = torch.stack([x[:, d], mean[:, d], log_variance[:, d], (x[:, d] - mean[:, d]) / (log_variance[:, d] / 2).exp()], 1)
+        read.append(torch.relu(q @ jump.weight[d] + jump.bias[d]) * observed[:, d : d + 1])
+    assert_close(jump(x, observed, h), jump.cell(torch.cat(read, 1), h))
+    expected = jump.expected(h)
+    assert_close(expected.mean, mean)
+    assert_close(expected.variance, log_variance.exp())
+
+
+def test_what_was_seen_has_its_likelihood_and_what_was_not_none():
+    rnn, x = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2)
+    observed = torch.rand(TIME, BATCH, 2) < 0.5
+    missing = torch.where(observed, x, torch.nan)
+    before = rnn.jumps(missing, ts=stamps(), observed=observed).before
+    found = observed_log_prob(rnn.jump.expected(before), missing, observed)
+    expected = rnn.jump.expected(before)
+    by_hand = -((x - expected.mean) ** 2) / (2 * expected.variance) - expected.stddev.log() - math.log(2 * math.pi) / 2
+    assert_close(found, torch.where(observed, by_hand, 0.0))
+    found.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in rnn.parameters())
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    kept = torch.tensor([True, False, True, True])
+    assert_close(
+        observed_log_prob(Categorical(logits=logits), labels, kept),
+        torch.where(kept, logits.log_softmax(-1)[range(4), labels], 0.0),
+    )
+
+
+def test_a_jump_rnn_learns_when_events_come():
+    """The value is the decayed trace of the last two impulses: a model that ignores elapsed time cannot tell it."""
+    torch.manual_seed(1)
+    rnn = JumpRNN(ctrnn.NetworkField(nn.Linear(1, 1, bias=False), 1), Added(1), "rk4", max_step=0.5)
+    x, ts = torch.randn(4, 32, 1), torch.cumsum(0.2 + torch.rand(4, 32), 0)
+    wanted = torch.stack([summed(x, ts, k) for k in range(4)])
+    optimizer = torch.optim.Adam(rnn.parameters(), 0.1)
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = (rnn(x, ts=ts)[0] - wanted).square().mean()
+        loss.backward()
+        optimizer.step()
+    assert loss < 1e-3
+    assert rnn.field.net.weight.item() == pytest.approx(-1, abs=0.05)
+
+
+WRONG = {
+    "a driven field": (lambda: JumpRNN(ctrnn.gru(2, 3), Added(3)), ValueError, "`field` has 2 inputs, and nothing to read"),
+    "no jump": (lambda: JumpRNN(ctrnn.gru(0, 3), nn.GRUCell(2, 3)), TypeError, "a discretize.Jump, got GRUCell; `CellJump"),
+    "no cell": (lambda: CellJump(ctrnn.gru(2, 3)), TypeError, "must be a discretize.DiscreteCell, got Relaxation"),
+    "an odd cell": (lambda: CellJump(DiscreteCell(ctrnn.gru(3, 3))), ValueError, "two for each value"),
+    "too many values": (lambda: impulses()(torch.zeros(4, 1, 3)), ValueError, "the jump reads 2 values"),
+    "a mask of numbers": (
+        lambda: impulses()(torch.zeros(4, 1, 2), observed=torch.ones(4, 1, 2)), ValueError, "`observed` must hold booleans",
+    ),
+    "a pack": (lambda: impulses()(pack_sequence([torch.zeros(4, 2)])), TypeError, "give the padded batch and its `lengths`"),
+    "nan that was seen": (lambda: impulses()(torch.full((4, 1, 2), torch.nan)), ValueError, "nan"),
+}  # fmt: skip
+
+
+@each("name", WRONG)
+def test_what_does_not_fit_is_refused_in_words(name):
+    call, error, words = WRONG[name]
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_a_batch_of_nobody_jumps_too():
+    assert discretize.ode_rnn(2, 3)(torch.zeros(4, 0, 2))[0].shape == (4, 0, 3)
