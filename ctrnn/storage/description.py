@@ -3,7 +3,8 @@ r"""A model as words and numbers, and back: its class by name, and what its cons
     {"class": "ctrnn.PowerDecay", "exponent": 2.0}
 
 What a constructor takes by a name is looked up by that name on the object. So it is for every public class here, and for a class
-of a user that keeps what it is given, once it is `known`. Nothing else is ever called, whatever a description says.
+of a user that keeps what it is given, once it is `known`. "parts" are those that took the place of one that the constructor had
+made. Nothing else is ever called, whatever a description says.
 """
 
 from __future__ import annotations
@@ -62,7 +63,12 @@ def described(value: object, known: Known, where: str = "model") -> Any:
         kind = type(value).__name__
         raise TypeError(f"`{where}` is of the class {kind}, which a file cannot name. {WAY_OUT.format(name=kind)}")
     given = {argument: _argument(value, argument, where) for argument in _arguments(type(value))}
-    return {"class": name} | {key: described(item, known, f"{where}.{key}") for key, item in given.items()}
+    words = {"class": name} | {key: described(item, known, f"{where}.{key}") for key, item in given.items()}
+    if isinstance(value, nn.Module):
+        made = dict(rebuilt(words, known).named_children())
+        others = {key: part for key, part in value.named_children() if key not in given and type(part) is not type(made.get(key))}
+        words |= {"parts": {key: described(part, known, f"{where}.{key}") for key, part in others.items()}} if others else {}
+    return words
 
 
 def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
@@ -79,12 +85,17 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
     if description.keys() == {"numbers"}:
         return _numbers(description["numbers"])
     kind = _class_of(description.get("class"), known)
-    given = {key: rebuilt(item, known, deep + 1) for key, item in description.items() if key != "class"}
-    placed = given.pop("args", [])
+    given = {key: rebuilt(item, known, deep + 1) for key, item in description.items() if key not in ("class", "parts")}
+    placed, parts = given.pop("args", []), description.get("parts", {})
     try:
         # Sizes may be anything that a file says: no memory is taken before they are compared with the weights that are there.
         with torch.device("meta"):
-            return kind(*placed, **given)
+            made = kind(*placed, **given)
+        for key, part in parts.items():
+            if key not in made._modules:
+                raise ValueError(f"it has no part {key!r}")
+            setattr(made, key, rebuilt(part, known, deep + 1))
+        return made
     except Exception as error:  # of a constructor, given what it never expected
         raise ValueError(f"no {kind.__name__} can be made as it says: {error}") from error
 

@@ -31,11 +31,11 @@ def save(path: str | os.PathLike[str], model: nn.Module, known: Known | None = N
              what of these is made of one another and of torch's Linear, LayerNorm, Dropout, Sequential and activations; known:
              classes of your own by the names that the file has for them, as `load` is given them again. Such a class keeps each
              argument of its constructor under the argument's name.
-    Raises:  TypeError for a class that a file cannot name, with the way out; OSError.
+    Raises:  TypeError for what a file cannot name, or say, with the way out; OSError.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-    words = described(model, _checked(known))
+    words = _words(model, _checked(known))
     weights, shared, frozen = {}, {}, []
     named: dict[int, str] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -72,6 +72,19 @@ def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {str(error)[:MOST_SAID].rstrip('.')}.") from error
     return model.train(about["training"])
+
+
+def _words(model: nn.Module, known: Known) -> Any:
+    """The model's description, by which it can be made again. Raises: TypeError where there is none."""
+    try:
+        words = described(model, known)
+        _check_names(rebuilt(words, known), {name: tensor.shape for name, tensor in model.state_dict().items()})
+    except ValueError as error:
+        raise TypeError(
+            f"`model` was changed after it was made, or its constructor needs values: a file cannot say how ({error}); "
+            "save its `state_dict()` and build it yourself."
+        ) from error
+    return words
 
 
 def _checked(known: object) -> Known:

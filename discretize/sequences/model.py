@@ -40,22 +40,18 @@ class SequenceModel(nn.Module):
             raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}.")
         if encoder is not None and not isinstance(encoder, nn.Module):
             raise TypeError(f"`encoder` must be a torch.nn.Module, got {type(encoder).__name__}.")
-        self.encoder, self.rnn = encoder, rnn
+        self.encoder, self.rnn, self.output_size = encoder, rnn, checks.positive_size("output_size", output_size)
         width, like = (1 + rnn.bidirectional) * rnn.hidden_size, next(rnn.parameters(), torch.empty(0))
         self.read_out: nn.Linear = nn.utils.skip_init(  # what torch.nn.Linear draws, from a generator of our own
-            nn.Linear, width, checks.positive_size("output_size", output_size), dtype=like.dtype, device=like.device
+            nn.Linear, width, self.output_size, dtype=like.dtype, device=like.device
         )
         for parameter in self.read_out.parameters():
             nn.init.uniform_(parameter, -1 / math.sqrt(width), 1 / math.sqrt(width), generator=generator)
 
     def forward(self, xs: Tensor, ts: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
-        xs = xs.to(self.read_out.weight)
+        xs = xs.to(next(self.read_out.parameters(), xs))
         states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths)
         return self.read_out(states)
-
-    @property
-    def output_size(self) -> int:
-        return self.read_out.out_features
 
     @property
     def field(self) -> VectorField:
@@ -66,5 +62,5 @@ class SequenceModel(nn.Module):
         """The same encoder and read-out, shared, around another sequence module, of the same field say."""
         moved = SequenceModel.__new__(SequenceModel)
         nn.Module.__init__(moved)
-        moved.encoder, moved.rnn, moved.read_out = self.encoder, rnn, self.read_out
+        moved.encoder, moved.rnn, moved.read_out, moved.output_size = self.encoder, rnn, self.read_out, self.output_size
         return moved.train(self.training)

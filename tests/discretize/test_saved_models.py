@@ -126,7 +126,14 @@ def examples():
     )
 
 
-def test_every_public_class_of_modules_can_be_saved(path):
+# What constructors ask for, by name.
+ARGUMENTS = {
+    "input_size": 3, "hidden_size": 4, "outputs": 4, "part": ctrnn.TanhCandidate(3, 4), "candidate": ctrnn.TanhCandidate(3, 4),
+    "rate": ctrnn.FixedRate(2.0), "decay": ctrnn.LinearDecay(), "field": ctrnn.gru(3, 4), "step": discretize.Heun(), "p": 0.3,
+}  # fmt: skip
+
+
+def test_every_public_class_can_be_saved(path):
     seen = set()
     for model in examples():
         ctrnn.save(path, model.eval())
@@ -134,7 +141,21 @@ def test_every_public_class_of_modules_can_be_saved(path):
         seen |= {type(part) for part in model.modules()}
     public = {getattr(package, name) for package in (ctrnn, discretize) for name in package.__all__}
     modules = {kind for kind in public if inspect.isclass(kind) and issubclass(kind, nn.Module) and not inspect.isabstract(kind)}
-    assert {kind.__name__ for kind in modules - seen} == set()
+    for kind in modules - seen:
+        needed = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty and name in ARGUMENTS]
+        model = kind(**{name: copy.deepcopy(ARGUMENTS[name]) for name in needed})
+        ctrnn.save(path, model)
+        assert_same(ctrnn.load(path), model)
+
+
+def test_a_part_that_took_the_place_of_another_is_saved_and_other_changes_are_refused(path):
+    model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gated(3, 4)), 2)
+    model.read_out = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    ctrnn.save(path, model)
+    assert_same(ctrnn.load(path), model)
+    model.more = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"`model` was changed after it was made, or .*it has no part 'more'"):
+        ctrnn.save(path, model)
 
 
 def test_outputs_are_the_same_to_the_bit_and_shared_and_frozen_weights_stay_so(path):
