@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from discretize.steps.step import Step
 
-__all__ = ["check_values", "scanned", "whole"]
+__all__ = ["check_exported", "check_values", "scanned", "whole"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -53,8 +53,17 @@ def check_values(value: Tensor, what: str, advice: str) -> None:
         raise TypeError(f"{what} by the values of the states, which cannot be read {where}; {advice}.") from None
 
 
+def check_exported(step: Step) -> None:
+    """Refuse what torch.export cannot hold of a step."""
+    if step.tangents or step.jacobians:
+        raise TypeError(f"{step!r} differentiates the field, which torch.export cannot; take a step that only evaluates it.")
+
+
 def scanned(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:
     """The state after each sample, for torch.export: a loop over time of any length; (time, batch, input) -> (.., state)."""
+    check_exported(step)
+    if torch.compiler.is_dynamo_compiling():
+        raise TypeError("torch.export(strict=True) reads a loop in Python, which it cannot; take strict=False, its default.")
     # The operator itself: its wrapper compiles the loop, and takes a program made for one length for another of any.
     from torch._higher_order_ops.scan import scan_op  # noqa: PLC0415 - loads the compiler
 

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module
 from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN
+from discretize import BackwardEuler, ContinuousRNN, DiscreteCell, DiscreteRNN, Taylor2, integrate, unroll
 
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "torch.md"
 TIME, BATCH, INPUT, HIDDEN = 4, 3, 2, 3
@@ -394,3 +394,45 @@ def test_every_entry_of_the_table_is_so(item, kind):
     with pytest.raises(Exception, match=re.escape(words)) as caught:
         ITEMS[item](kind, model, sample(kind))
     assert type(caught.value).__name__ == error
+
+
+REFUSED = {
+    "export of a step that differentiates": (
+        lambda x: torch.export.export(DiscreteCell(field(), Taylor2()), (x[0],)),
+        "Taylor2() differentiates the field, which torch.export cannot",
+    ),
+    "export of time stamps": (
+        lambda x: torch.export.export(DiscreteRNN(field()), (x, None, torch.arange(TIME))),
+        "`ts`, `lengths` and `reset` are read as numbers, which torch.export has not",
+    ),
+    "vmap of an implicit step": (
+        lambda x: vmap(DiscreteCell(field(), BackwardEuler()))(x[0]),
+        "Newton's method iterates by the values of the states, which cannot be read under torch.func.vmap",
+    ),
+    "trace of an implicit step": (
+        lambda x: torch.jit.trace(DiscreteCell(field(), BackwardEuler()), (x[0],)),
+        "torch.jit.trace would keep the times and steps of this one call",
+    ),
+    "trace of unroll": (
+        lambda x: torch.jit.trace(lambda x: unroll(DiscreteCell(field()), x).hs, (x,)),
+        "torch.jit.trace would keep the times and steps of this one call",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_what_cannot_be_is_refused_in_words(call, words):
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        call(sample("sequence"))
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
+def test_integrate_with_fixed_steps_is_a_function_for_vmap(method):
+    x, f = sample("sequence"), field()
+    ts = torch.linspace(0.0, TIME - 1.0, 7, dtype=torch.float64)
+
+    def solved(x):
+        return integrate(f, ctrnn.LinearPath(x), f.initial_state(x.shape[1]), ts, method=method, max_step=0.3).hs
+
+    assert_close(vmap(lambda x: solved(x[:, None])[:, 0], in_dims=1, out_dims=1)(x), solved(x))

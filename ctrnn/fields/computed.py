@@ -24,7 +24,7 @@ def with_computed_weights(module: Module) -> Module:
 
 
 def _copied(module: Module, copies: dict[nn.Module, nn.Module]) -> Module:
-    if not any("parametrizations" in part._modules for part in module.modules()):
+    if not _is_parametrized(module):
         return module
     if module not in copies:
         kind = type_before_parametrizations(module)
@@ -37,3 +37,8 @@ def _copied(module: Module, copies: dict[nn.Module, nn.Module]) -> Module:
             # As buffers, which a solve keeps for its backward pass beside the parameters.
             plain._buffers |= {name: getattr(module, name) for name in module.parametrizations}  # type: ignore[union-attr]
     return copies[module]  # type: ignore[return-value]
+
+
+def _is_parametrized(module: nn.Module | None) -> bool:
+    # Not by `module.modules()`, which takes three times as long: every call of a cell asks.
+    return module is not None and ("parametrizations" in module._modules or any(map(_is_parametrized, module._modules.values())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
@@ -11,6 +12,7 @@ from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
+from discretize.graphs import check_exported
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
@@ -49,6 +51,8 @@ class DiscreteCell(nn.Module):
             check_state(self.field, h)
             check_same_leading_axes(x, h)
             checks.is_finite("h", h)
+        if torch.compiler.is_exporting():
+            check_exported(self.step)
         length = self.dt if dt is None else step_length(dt, h)
         field = with_computed_weights(self.field)
         projected = field.project(x)

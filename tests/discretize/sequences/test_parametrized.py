@@ -37,10 +37,10 @@ CALLS = {
     "sequence": lambda f, x: DiscreteRNN(f)(x)[0],
     "steps": lambda f, x: DiscreteRNN(f, Heun())(x)[0],
     "fixed steps": lambda f, x: ContinuousRNN(f, "rk4")(x)[0],
-    "adaptive steps": lambda f, x: ContinuousRNN(f, "bosh3")(x)[0],
+    "adaptive steps": lambda f, x: ContinuousRNN(f, "bosh3", 1e-2, 1e-2)(x)[0],
     "compiled solve": lambda f, x: ContinuousRNN(f)(x)[0],
-    "checkpointed": lambda f, x: ContinuousRNN(f, gradient=Checkpointed(1000))(x)[0],
-    "adjoint": lambda f, x: ContinuousRNN(f, gradient=Adjoint())(x)[0],
+    "checkpointed": lambda f, x: ContinuousRNN(f, "dopri5", 1e-2, 1e-2, gradient=Checkpointed(1000))(x)[0],
+    "adjoint": lambda f, x: ContinuousRNN(f, "dopri5", 1e-2, 1e-2, gradient=Adjoint())(x)[0],
     "integrate": integrated,
 }
 
