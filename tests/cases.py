@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import itertools
 
+import pytest
 import torch
 
 
@@ -27,5 +29,30 @@ def each(names, cases):
         left = [p for p in inspect.signature(test).parameters.values() if p.name not in names]
         run.__signature__ = inspect.Signature(left)
         return run
+
+    return decorate
+
+
+def diagonal(*tables):
+    """Every entry of every table once or more, beside others and not each with each."""
+    tables = [list(table) for table in tables]
+    return [tuple(table[k % len(table)] for table in tables) for k in range(max(map(len, tables)))]
+
+
+def crossed(**tables):
+    """Run a test over the diagonal of its tables by default, and each with each in the slow run."""
+    grids = {"diagonal": diagonal(*tables.values()), "all": itertools.product(*tables.values())}
+
+    def decorate(test):
+        ways = {grid: each(tables, cases)(test) for grid, cases in grids.items()}
+
+        @functools.wraps(test)
+        def run(grid, **others):
+            ways[grid](**others)
+
+        del run.__wrapped__
+        left = inspect.signature(ways["all"]).parameters.values()
+        run.__signature__ = inspect.Signature([inspect.Parameter("grid", inspect.Parameter.POSITIONAL_OR_KEYWORD), *left])
+        return pytest.mark.parametrize("grid", ["diagonal", pytest.param("all", marks=pytest.mark.slow)])(run)
 
     return decorate

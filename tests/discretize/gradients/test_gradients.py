@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from cases import each
+from cases import crossed, each
 from torch.testing import assert_close
 
 import ctrnn
@@ -58,18 +58,15 @@ def solution(field, path, name):
     return call
 
 
-EVERYDAY = {"dopri5", "rk4", "ExponentialEuler"}
 GRID = [(name, path, times) for name in METHODS for path in PATHS for times in KINDS]
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "times"),
-    [
-        pytest.param(*case, marks=() if case[1:] == ("linear", "own") and case[0] in EVERYDAY else pytest.mark.slow)
-        for case in GRID
-    ],
+    ("name", "path", "times", "fast"),
+    [(name, "linear", "own", name != "dopri5") for name in ("dopri5", "rk4", "ExponentialEuler")]
+    + [pytest.param(*case, False, marks=pytest.mark.slow) for case in GRID],
 )
-def test_gradients_to_samples_start_times_knots_and_weights_are_those_of_differences(name, path, times):
+def test_gradients_to_samples_start_times_knots_and_weights_are_those_of_differences(name, path, times, fast):
     """Steps are numbers, and shares of their segments where knots and times have gradients.
 
     A solver that adapts repeats its decisions at a difference of 1e-6, and its steps change by as little.
@@ -80,7 +77,8 @@ def test_gradients_to_samples_start_times_knots_and_weights_are_those_of_differe
     # The length of a step is chosen by its error: what its change by 1e-6 does to the answer is the derivative of the error
     # by the step's length, some tolerances of 1e-2 / 8; of fixed steps nothing of the kind.
     close = {"rtol": 1e-2, "atol": 2e-3} if name in ADAPTIVE else {"rtol": 1e-5, "atol": 1e-7}
-    assert torch.autograd.gradcheck(call, inputs, fast_mode=False, **close)
+    # In a random direction, or entry by entry where differences are as rough as `close` says.
+    assert torch.autograd.gradcheck(call, inputs, fast_mode=fast, **close)
 
 
 def gradients(name, path, times, **settings):
@@ -103,7 +101,7 @@ def fine_gradients(path, times):
     + [pytest.param(n, p, t, marks=pytest.mark.slow) for n in ADAPTIVE for p in PATHS for t in KINDS],
 )
 def test_gradients_of_adaptive_solves_are_those_of_fine_fixed_steps(name, path, times):
-    tolerance = {"bosh3": 1e-7, "adaptive_heun": 1e-5}.get(name, 1e-9)
+    tolerance = {"bosh3": 1e-7, "adaptive_heun": 1e-5, "rodas5p": 1e-7}.get(name, 1e-9)
     ours = gradients(name, path, times, rtol=tolerance, atol=tolerance)
     for mine, fine in zip(ours, fine_gradients(path, times), strict=True):
         # Gradients are as exact as states but for a factor; the fine steps are good to 1e-9.
@@ -172,7 +170,7 @@ def test_second_derivatives_are_there_and_refused_in_little_memory(name):
         (slope,) = torch.autograd.grad(h.square().sum(), h0, create_graph=True)
         return torch.autograd.grad(slope.square().sum(), [h0, *field.parameters()])
 
-    for ours, finer in zip(curvature(None), curvature(None, dt=1 / 64, tolerance=1e-8), strict=True):
+    for ours, finer in zip(curvature(None), curvature(None, dt=1 / 32, tolerance=1e-6), strict=True):
         assert_close(ours, finer, rtol=0, atol=1e-2)
     with pytest.raises(RuntimeError, match="no second derivatives with `gradient=Checkpointed`"):
         curvature(1)
@@ -189,8 +187,8 @@ class Root(ctrnn.VectorField):
         return -self.k * projected.exp() * h.sqrt() * h
 
 
-@each("method", ["dopri5", "tsit5", "bosh3", "adaptive_heun"])  # dopri8 finds its way without
-@each("memory", [None, 1])
+# dopri8 finds its way without.
+@crossed(method=["dopri5", "tsit5", "bosh3", "adaptive_heun"], memory=[None, 1])
 def test_tries_that_left_the_domain_leave_no_nan_in_anyones_gradient(method, memory):
     field = Root(1.0)
     xs = torch.tensor([[[0.0], [9.0], [1.0]]])  # the second is 8000 times as fast
