@@ -55,10 +55,10 @@ def test_every_explicit_pair_has_its_adjoint(method):
 def test_what_forgets_fast_does_not_explode_on_the_way_back():
     """Run back freely over one sample, a rate of 30 multiplies rounding by e^30; torchdiffeq's adjoint does that."""
     field = ctrnn.leaky(2, 3, alpha=30.0)
-    exact, _ = gradients(field, method="dopri8", rtol=1e-9, atol=1e-9)
-    adjoint, _ = gradients(field, rtol=1e-6, atol=1e-6, gradient=Adjoint())
+    exact, _ = gradients(field, method="dopri8", rtol=1e-7, atol=1e-7)
+    adjoint, _ = gradients(field, rtol=1e-5, atol=1e-5, gradient=Adjoint())
     for ours, expected in zip(adjoint, exact, strict=True):
-        assert_close(ours, expected, rtol=1e-4, atol=2e-5)
+        assert_close(ours, expected, rtol=1e-3, atol=2e-4)
 
 
 def test_cotangents_of_any_size_are_carried_back_as_well():

@@ -150,8 +150,8 @@ def test_a_field_without_input_needs_no_path():
         {k: torch.zeros_like(fed.state_dict()[k]) if "weight_x" in k else v for k, v in field.state_dict().items()}
     )
     assert_close(solved.hs, integrate(fed, ctrnn.HeldPath(torch.ones(3, 2, 1)), h0, TIMES, **TIGHT).hs, **NEAR)
-    stepped = integrate(field, None, h0, TIMES, method=ExponentialEuler(), max_step=1e-3)
-    assert_close(stepped.hs, solved.hs, rtol=0, atol=1e-3)
+    stepped = integrate(field, None, h0, TIMES, method=ExponentialEuler(), max_step=5e-3)
+    assert_close(stepped.hs, solved.hs, rtol=0, atol=5e-3)
 
 
 def test_time_is_an_input_like_any():

@@ -358,18 +358,18 @@ def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
     for method in ("dopri5",) if way in ("kernel", "held") else ("dopri5", "rodas5p", "bosh3"):
         field, path, settings = WAYS[way](method)
         twin = copy.deepcopy(field)
-        h0, tight = torch.randn(2, field.state_size), settings | {"rtol": 1e-7, "atol": 1e-9}
+        h0, tight = torch.randn(2, field.state_size), settings | {"rtol": 1e-5, "atol": 1e-7}
         new, own = torch.tensor([0.3, 2.9, 2.0, 4.5]), torch.tensor([[0.3, 4.4], [1.0, 0.1]])
         with torch.no_grad():
             trajectory = integrate(field, path, h0, torch.tensor(ASKED), **tight)
             expected = integrate(twin, path, h0, torch.tensor([*ASKED[:1], 0.1, 0.3, 1.0, 2.0, 2.9, 4.4, 4.5]), **tight).hs
             for parameter in field.parameters():
                 parameter.add_(torch.randn_like(parameter))
-            # To within a few tolerances of 1e-7: other steps.
-            assert_close(trajectory(new), expected[[2, 5, 4, 7]], rtol=0, atol=2e-6)
+            # To within a few tolerances of 1e-5: other steps.
+            assert_close(trajectory(new), expected[[2, 5, 4, 7]], rtol=0, atol=2e-4)
             assert torch.equal(trajectory(new)[2:], trajectory.hs[[2, 3]])
             theirs = torch.stack([torch.stack([expected[2, 0], expected[6, 1]]), torch.stack([expected[3, 0], expected[1, 1]])])
-            assert_close(trajectory(own), theirs, rtol=0, atol=2e-6)
+            assert_close(trajectory(own), theirs, rtol=0, atol=2e-4)
 
 
 def test_what_is_between_two_times_costs_no_solve():
@@ -427,7 +427,7 @@ def test_states_of_a_solve_without_gradient_have_none_between_either():
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
 def test_gradients_flow_through_times_in_between(method):
-    settings = {"max_step": 0.02} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
+    settings = {"max_step": 0.04} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-10}
     weights = torch.randn(2, 2, 3)
     new = torch.tensor([2.7, 1.3])
     trajectory, field = solve_gated(ASKED, method, **settings)

@@ -134,7 +134,7 @@ def check(seeds):
 
 
 def test_random_problems_are_within_a_few_tolerances():
-    check(range(6))
+    check(range(3))
 
 
 @pytest.mark.slow

@@ -368,10 +368,11 @@ STEPS = {
 
 
 @functools.cache
-def stiff_reference(name):
+def stiff_reference(name, tolerance):
+    """A millionth as far off as the tolerance asks; a tighter one costs seconds."""
     if name == "pulled":
         return torch.tensor(STIFF[name].times).cos()[:, None, None].expand(-1, 7, 1)
-    return STIFF[name].reference("Radau", 1e-11, 1e-14 * NOTHING.get(name, 1))
+    return STIFF[name].reference("Radau", 1e-5 * tolerance, 1e-8 * tolerance * NOTHING.get(name, 1))
 
 
 @functools.cache
@@ -386,7 +387,7 @@ every_stiff = pytest.mark.parametrize("name", ["pulled", "robertson", pytest.par
 @pytest.mark.parametrize("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_stiff_problems_are_solved_within_tolerance_in_few_steps(name, tolerance):
     trajectory = stiffly(name, "rodas5p", tolerance)
-    expected = stiff_reference(name)
+    expected = stiff_reference(name, tolerance)
     miss = (trajectory.hs - expected).abs() / (NOTHING.get(name, 1) + expected.abs())
     assert float(miss.max()) < STIFF_MULTIPLES[name] * tolerance
     steps = trajectory.stats["steps_of_samples"]
@@ -402,8 +403,8 @@ def test_the_stiffer_the_pull_the_fewer_the_steps(tolerance):
 
 
 def test_robertsons_reactions_lose_no_substance():
-    trajectory = stiffly("robertson", "rodas5p", 1e-6)
-    # A linear invariant, kept by Rosenbrock methods to rounding: some hundred steps of 1e-16.
+    trajectory = stiffly("robertson", "rodas5p", 1e-3)
+    # A linear invariant, kept by Rosenbrock methods to rounding: some ten steps of 1e-16.
     assert_close(trajectory.hs.sum(-1), torch.ones(4, 2), rtol=0, atol=1e-13)
     assert (trajectory.hs > -1e-12).all()
 
@@ -411,14 +412,14 @@ def test_robertsons_reactions_lose_no_substance():
 @pytest.mark.parametrize(
     "name", ["pulled", *(pytest.param(name, marks=pytest.mark.slow) for name in ("robertson", "van der pol"))]
 )
-def test_an_explicit_method_stops_on_a_stiff_problem_and_names_rodas5p(name):
+@pytest.mark.parametrize(("method", "stages"), [("dopri5", 6), pytest.param("bosh3", 3, marks=pytest.mark.slow)])
+def test_an_explicit_method_stops_on_a_stiff_problem_and_names_rodas5p(name, method, stages):
     """Given twenty times the evaluations that rodas5p needs."""
     needed = stiffly(name, "rodas5p", 1e-3).stats["nfe"]
-    for method, stages in (("dopri5", 6), ("bosh3", 3)):
-        with pytest.raises(SolverError, match="steps were not enough") as caught:
-            stiffly(name, method, 1e-3, max_num_steps=20 * needed // stages)
-        assert "stiff" in caught.value.hint
-        assert "rodas5p" in caught.value.hint
+    with pytest.raises(SolverError, match="steps were not enough") as caught:
+        stiffly(name, method, 1e-3, max_num_steps=20 * needed // stages)
+    assert "stiff" in caught.value.hint
+    assert "rodas5p" in caught.value.hint
 
 
 def fast_gates(batch=1, time=3):

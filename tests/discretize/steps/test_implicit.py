@@ -61,7 +61,7 @@ def test_an_affine_field_is_solved_in_closed_form(step):
 def test_first_and_second_derivatives_are_those_of_the_solution(step):
     cell = discretize.DiscreteCell(ctrnn.gated(1, 2, rate="softplus"), step, dt=2.0)
     names = [name for name, _ in cell.named_parameters()]
-    x, h = torch.randn(2, 1, requires_grad=True), torch.randn(2, 2, requires_grad=True)
+    x, h = torch.randn(1, 1, requires_grad=True), torch.randn(1, 2, requires_grad=True)
 
     def call(x, h, *weights):
         return torch.func.functional_call(cell, dict(zip(names, weights, strict=True)), (x, h))
