@@ -30,8 +30,8 @@ CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapte
 
 
 # Seconds to write down, all others together take as long: every step's local error, the tracing of torch's code, networks
-# unfolded in time and what is invariant of them.
-LONG_CHAPTERS = ("own_maps", "own_code", "ollivier_invariance", "ollivier_unfolded")
+# unfolded in time and what is invariant of them, what every class absorbs.
+LONG_CHAPTERS = ("own_maps", "own_code", "own_closure", "own_identities", "ollivier_invariance", "ollivier_unfolded")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -231,7 +231,8 @@ def test_no_two_claims_are_decided_by_one_statement(written):
         says = [statement.says() for statement in entry.statements]
         if None not in says:
             found[repr(says)].append(entry.label)
-    assert not [labels for labels in found.values() if len(labels) > 1 and frozenset(labels) not in SAME]
+    # Some of one statement's places may be in chapters that are left out.
+    assert not [labels for labels in found.values() if len(labels) > 1 and not any(map(frozenset(labels).issubset, SAME))]
 
 
 def test_statements_are_in_words(written):

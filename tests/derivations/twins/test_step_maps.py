@@ -60,7 +60,10 @@ def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name)
     assert abs(mpmath.log(errors[0] / errors[1], 2) - ORDERS[name] - 1) < 0.1
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ("etd_rk4", "etd2") else n for n in EXPLICIT])
+EVERYDAY = ("taylor2", "exponential_euler", "frozen_trapezoid", "strang_splitting")
+
+
+@pytest.mark.parametrize("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
 def test_the_leading_term_is_the_error_of_a_short_step(name):
     u, step = Symbol("u"), Rational(1, 512)
     slopes = {Symbol(letter + "'" * k, real=True): known(u).diff(u, k).subs(u, START)
