@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 THREADS = int(os.environ.get("CTRNN_TEST_THREADS", "1"))
-settings.register_profile("default", deadline=None, derandomize=True)
+settings.register_profile("default", max_examples=40, deadline=None, derandomize=True)
 settings.load_profile("default")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cases import each
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from torch.testing import assert_close
@@ -90,7 +90,6 @@ def slopes(warp):
 
 
 @given(widths, tenths | st.floats(1e-2, 1e2), st.integers(-50, 50).map(lambda n: n / 10) | st.floats(-20, 20))
-@settings(max_examples=100)
 def test_on_an_affine_clock_each_piece_plays_its_sample(steps, speed, offset):
     path = numbered(increasing(0.0, steps))
     exact = exact_affine(speed, offset)
@@ -98,7 +97,6 @@ def test_on_an_affine_clock_each_piece_plays_its_sample(steps, speed, offset):
 
 
 @given(widths, points, st.sampled_from([0.0, -1.0, 0.5, 2.3]))
-@settings(max_examples=100)
 def test_on_a_piecewise_clock_each_piece_plays_its_sample(steps, points, shown):
     knots = increasing(0.0, steps)
     ts, cs = increasing(0.3, [p[0] for p in points]), increasing(shown, [p[1] for p in points])

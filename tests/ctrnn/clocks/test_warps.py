@@ -44,7 +44,6 @@ clocks = each("warp", some_clocks())
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100), st.floats(-100, 100))
-@settings(max_examples=100)
 def test_an_affine_clock_and_its_inverse_undo_one_another(speed, offset, t):
     warp = AffineWarp(speed, offset)
     # Three roundings of numbers as large as speed |t| and the offset, seen through the speed on the way back.
@@ -56,7 +55,6 @@ def test_an_affine_clock_and_its_inverse_undo_one_another(speed, offset, t):
 
 
 @given(widths, st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=10), place)
-@settings(max_examples=100)
 def test_a_piecewise_clock_and_its_inverse_undo_one_another(steps, speeds, where):
     warp = piecewise(steps, speeds)
     (start, end), (first, last) = warp.interval, warp.image
@@ -71,7 +69,6 @@ def test_a_piecewise_clock_and_its_inverse_undo_one_another(steps, speeds, where
 
 
 @given(st.integers(0, 10**6), st.floats(1, 20), st.floats(0.1, 1e3), place)
-@settings(max_examples=100)
 def test_a_smooth_clock_and_its_inverse_undo_one_another(seed, max_speed, duration, where):
     warp = smooth(seed, duration, max_speed)
     t = min(where * duration, duration)

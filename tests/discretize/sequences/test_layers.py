@@ -77,7 +77,7 @@ def gradients_as_torch_has_them(theirs, gradients):
     return [p.detach() for p in discretize.from_torch(theirs).parameters()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(problems())
 def test_a_converted_module_is_torchs_to_the_states_and_gradients(problem):
     theirs, x, start, lengths, packs = problem
@@ -91,7 +91,7 @@ def test_a_converted_module_is_torchs_to_the_states_and_gradients(problem):
     assert ours.stats["engine"] in ENGINES
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(problems())
 def test_there_and_back_gives_the_same_torch_module(problem):
     theirs, x, start, _, _ = problem
