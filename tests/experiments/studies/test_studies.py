@@ -227,6 +227,7 @@ def wait_until_gone(pids, seconds):
     assert not any(map(alive, pids))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
 def test_workers_save_and_end_when_their_parent_is_killed(tmp_path):
     call, pids = begun(tmp_path)
