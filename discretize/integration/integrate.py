@@ -84,9 +84,9 @@ def integrate(
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
              methods where samples step on their own.
+             A field that draws random numbers at each call is refused, but by `euler` and step maps of one evaluation, which may
+             draw at each step.
     Shape:   h0 (batch, state), ts (n,) or (n, batch) -> Trajectory with ts as given, hs (n, batch, state), hs[0] = h0.
-             A field that draws random numbers, dropout say, is refused, but by `euler` and step maps of one evaluation, which
-             may draw at each step.
     Raises:  TypeError, ValueError for what does not fit, before anything is solved; SolverError, with the states so far,
              for a solve that fails. Warns with SolverWarning of steps accepted at `min_step`, of stiffness, and of
              tolerances near the rounding of the dtype.

@@ -82,7 +82,7 @@ def assert_same(loaded, model):
         assert torch.equal(ours[name].detach().nan_to_num(), tensor.detach().nan_to_num())
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(field=FIELDS, make=st.sampled_from(MODULES))
 def test_what_is_saved_comes_back(path, field, make):
     model = make(field)
@@ -258,7 +258,7 @@ JSON = st.recursive(
 PLACES = [["model"], ["frozen"], ["shared"], ["model", "fields"], ["model", "fields", 0, "rate"]]
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=JSON, where=st.sampled_from(PLACES))
 def test_any_description_gives_a_model_or_an_error_in_words(path, value, where):
     if not path.exists() or path.stat().st_size == 0:
@@ -279,7 +279,7 @@ def test_any_description_gives_a_model_or_an_error_in_words(path, value, where):
     assert isinstance(answer, nn.Module) or str(other) in answer
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_that_was_changed_anywhere_is_refused(path, data):
     ctrnn.save(path, ctrnn.gated(2, 3))
