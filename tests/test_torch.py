@@ -396,6 +396,17 @@ def test_every_entry_of_the_table_is_so(item, kind):
     assert type(caught.value).__name__ == error
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cell", "sequence"])
+def test_the_code_that_torchs_compiler_writes_gives_the_same(kind):
+    model, x = MODELS[kind](field()), sample(kind)
+    torch.compiler.reset()
+    other = torch.compile(model, fullgraph=True)
+    assert_close(out(other, x), out(model, x))
+    for mine, plain in zip(gradients(other, x), gradients(model, x), strict=True):
+        assert_close(mine, plain)
+
+
 REFUSED = {
     "export of a step that differentiates": (
         lambda x: torch.export.export(DiscreteCell(field(), Taylor2()), (x[0],)),

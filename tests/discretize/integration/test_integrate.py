@@ -12,6 +12,7 @@ import problems
 import pytest
 import references
 import torch
+import torchdiffeq
 from cases import each
 from torch.testing import assert_close
 
@@ -138,10 +139,20 @@ def test_a_step_map_takes_the_clocks_speed_where_its_step_begins():
     path = ctrnn.WarpedPath(ctrnn.LinearPath(recording()), warp)
     ts = torch.linspace(0, 7, 4)
     ours = integrate(field, path, h0, ts, method=Euler(), max_step=0.3, speed=warp.speed)
-    # torchdiffeq's own Euler sees the closed right side: eq. (7) of Tallec and Ollivier, stepped as (8).
+    # The Euler of solvers sees the closed right side: eq. (7) of Tallec and Ollivier, stepped as (8).
     theirs = integrate(field, path, h0, ts, method="euler", max_step=0.3, speed=warp.speed)
     assert_close(ours.hs, theirs.hs, rtol=0, atol=1e-13)
     assert not torch.allclose(ours.hs, integrate(field, path, h0, ts, method=Euler(), max_step=0.3).hs)
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
+def test_fixed_steps_are_torchdiffeqs(method):
+    field, xs, h0 = NAMED["gated per unit"](2, 3), recording(time=5), torch.randn(3, 3)
+    path, ts = ctrnn.LinearPath(xs), torch.arange(5.0)
+    ours = integrate(field, path, h0, ts, method=method, max_step=0.25).hs
+    clock = torch.linspace(0, 4, 17, dtype=torch.float64)
+    theirs = torchdiffeq.odeint(lambda t, h: field(path(t), h), h0, clock, method=method)[::4]
+    assert_close(ours, theirs, rtol=0, atol=1e-13)  # the same formulas, summed in another order
 
 
 @each(("method", "order"), [("euler", 1), ("midpoint", 2), ("heun2", 2), ("heun3", 3), ("rk4", 4), (Euler(), 1)])
