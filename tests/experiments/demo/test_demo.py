@@ -74,7 +74,7 @@ def small_recording(folder, name="small & <b>.npy"):
 
 def shorten_training(patch):
     """A few steps, which need only be better than none."""
-    patch.setattr(trained, "STEPS", 30)
+    patch.setattr(trained, "STEPS", 15)
     patch.setattr(trained, "LIMIT", trained.memoryless())
 
 
@@ -107,6 +107,8 @@ def made(tmp_path_factory, briefly, played):
         patch.setattr(trained, "train", briefly.get)
         patch.setattr(clocks, "run_clock", lambda recording, clock, h: played.runs[clock.name])
         patch.setattr(steps, "compare", lambda recording: played.stepped)
+        patch.setattr(steps, "EXCERPT", 8)
+        patch.setattr(trained, "SAMPLES", (1, 4, 16))
         # Of both papers and of ours; derivations tests them all, and the slow test here.
         patch.setattr(core, "CHAPTERS", ("gated", "power_decay"))
         some = list(islice(proofs.checked(), 10))
