@@ -6,7 +6,11 @@ from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torc
 from ctrnn.fields.field import VectorField as VectorField
 from ctrnn.fields.relaxation import Relaxation as Relaxation
 from ctrnn.cells.stack import Stack as Stack
-from ctrnn.fields.candidates import TanhCandidate as TanhCandidate, ResetCandidate as ResetCandidate
+from ctrnn.fields.candidates import (
+    TanhCandidate as TanhCandidate,
+    ReluCandidate as ReluCandidate,
+    ResetCandidate as ResetCandidate,
+)
 from ctrnn.fields.rates import FixedRate as FixedRate, ConstantRate as ConstantRate, SigmoidConstantRate as SigmoidConstantRate
 from ctrnn.fields.rates import GateRate as GateRate, GlobalGateRate as GlobalGateRate, SoftplusRate as SoftplusRate
 from ctrnn.fields.rates import GlobalSoftplusRate as GlobalSoftplusRate, ExponentialRate as ExponentialRate
@@ -14,6 +18,8 @@ from ctrnn.fields.rates import GlobalExponentialRate as GlobalExponentialRate, S
 from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
+from ctrnn.fields.layer_norm import LayerNorm as LayerNorm
+from ctrnn.fields.dropout import Dropout as Dropout, draw_masks as draw_masks
 from ctrnn.cells.lstm import LSTMField as LSTMField
 from ctrnn.fields.network import NetworkField as NetworkField
 from ctrnn.fields.controlled import ControlledField as ControlledField

@@ -14,6 +14,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.draws import DRAW_ONCE, drawn
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
@@ -26,8 +27,8 @@ __all__ = ["Driven"]
 class Driven:
     r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces.
 
-    Args:    field: a `VectorField`; path: its input, or a spline of torchcde; speed: c'(t), a path or a bare function taken as
-             smooth; 1 if None. batch: how many sequences read a path of one.
+    Args:    field: a `VectorField`, of whose `Dropout` the masks are drawn here; path: its input, or a spline of torchcde; speed:
+             c'(t), a path or a bare function taken as smooth; 1 if None. batch: how many sequences read a path of one.
     Shape:   driven(t, h): t a time, h (batch, state) -> (batch, state).
     Raises:  TypeError, ValueError if the path does not fit the field, or path and speed share no time.
     Source:  Tallec and Ollivier 2018, eq. (6).
@@ -39,10 +40,14 @@ class Driven:
         self, field: VectorField, path: Path | Spline, speed: Path | Callable | None = None, batch: int | None = None
     ) -> None:
         check_field(field)
-        self.field, self.path = field, as_path(path)
+        given, self.path = field, as_path(path)
         path = self.path
         self.speed = as_speed(speed)
         check_input(field, path(path.knots[:1].detach())[0], "path")
+        many = path.batch if batch is None else batch
+        self.field = field = masked(field, (many,))
+        if self.field is not given:
+            path = for_many(path, many)  # each with a mask of its own
         # Projected before it is spread: one product for all.
         projected = path.map(field.project, projects_affinely(field))
         self.projected = projected if batch is None else for_many(projected, batch)

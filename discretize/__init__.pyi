@@ -8,6 +8,7 @@ from discretize.steps.implicit import BackwardEuler as BackwardEuler, Trapezoid 
 from discretize.steps.frozen import FrozenBackwardEuler as FrozenBackwardEuler, FrozenTrapezoid as FrozenTrapezoid
 from discretize.steps.rosenbrock import ExponentialRosenbrock as ExponentialRosenbrock
 from discretize.steps.splitting import Splitting as Splitting, StrangSplitting as StrangSplitting
+from discretize.steps.zoneout import Zoneout as Zoneout
 from discretize.steps.step import Step as Step
 from discretize.sequences.cell import DiscreteCell as DiscreteCell
 from discretize.sequences.unroll import unroll as unroll

@@ -41,7 +41,8 @@ KINDS = ("gated per unit", "gated power 2", "gated exponential", "gated network"
 STEPS: dict[str, discretize.Step] = {
     name: step()
     for name in discretize.__all__
-    if isinstance(step := getattr(discretize, name), type) and issubclass(step, discretize.Step) and step is not discretize.Step
+    if isinstance(step := getattr(discretize, name), type) and issubclass(step, discretize.Step)
+    if step not in (discretize.Step, discretize.Zoneout)  # no step of an equation
 }
 
 

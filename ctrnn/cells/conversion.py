@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ctrnn.cells import named
 from ctrnn.cells.lstm import LSTMField
-from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
+from ctrnn.fields.candidates import ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine
@@ -46,7 +46,9 @@ def from_torch(module: nn.Module) -> VectorField:
         )
     _check_settings(module)
     weight_x, weight_h, *biases = _parameters(module)
-    like = {"dtype": weight_x.dtype, "device": weight_x.device}
+    like: dict[str, Any] = {"dtype": weight_x.dtype, "device": weight_x.device}
+    if make is named.plain:
+        like["nonlinearity"] = module.nonlinearity
     field = make(module.input_size, module.hidden_size, bias=bool(biases), **like)  # type: ignore[arg-type]
     stacked = _stacked(field)
     for i, (affine, sign) in enumerate(stacked):
@@ -72,7 +74,10 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     inside = [_bias_inside(field, affine) for affine, _ in stacked]
     # torch's cell has all of its biases or none; those that the field has not are 0.
     has_bias = any(bias is not None for bias in (*inside, *(affine.bias for affine, _ in stacked)))
-    cell = kind(field.input_size, field.hidden_size, has_bias, dtype=field.dtype, device=field.device)
+    like: dict[str, Any] = {"dtype": field.dtype, "device": field.device}
+    if kind is nn.RNNCell:
+        like["nonlinearity"] = "tanh" if isinstance(getattr(field, "candidate", None), TanhCandidate) else "relu"
+    cell = kind(field.input_size, field.hidden_size, has_bias, **like)
     weight_x, weight_h, *biases = _parameters(cell)
     weight_x.copy_(torch.cat([sign * affine.weight_x for affine, sign in stacked]))
     weight_h.copy_(torch.cat([sign * affine.weight_h for affine, sign in stacked]))
@@ -88,7 +93,7 @@ def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.L
         return nn.LSTMCell
     if isinstance(field, Relaxation) and type(field.decay) is LinearDecay:
         candidate, rate = field.candidate, field.rate
-        if type(candidate) is TanhCandidate and type(rate) is FixedRate and rate.alpha == 1.0:
+        if type(candidate) in (TanhCandidate, ReluCandidate) and type(rate) is FixedRate and rate.alpha == 1.0:
             return nn.RNNCell
         if type(candidate) is ResetCandidate and type(rate) is GateRate:
             return nn.GRUCell
@@ -97,15 +102,14 @@ def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.L
 
 
 def _check_settings(module: nn.Module) -> None:
-    settings: list[tuple[str, Any]] = [
-        ("num_layers", 1), ("bidirectional", False), ("proj_size", 0), ("nonlinearity", "tanh"),
+    layers = "Layers in torch's order, each reading the one below, are sequence modules: `discretize.from_torch`."
+    settings: list[tuple[str, Any, str]] = [
+        ("num_layers", 1, layers), ("bidirectional", False, layers), ("proj_size", 0, "No field has a projected state."),
     ]  # fmt: skip
-    for name, wanted in settings:
+    for name, wanted, hint in settings:
         if getattr(module, name, wanted) != wanted:
-            raise ValueError(
-                f"`module` has {name}={getattr(module, name)!r}; a field can be taken from {name}={wanted!r} only. "
-                "Layers in torch's order, each reading the one below, are sequence modules: `discretize.from_torch`."
-            )
+            came = f"`module` has {name}={getattr(module, name)!r}"
+            raise ValueError(f"{came}; a field can be taken from {name}={wanted!r} only. {hint}")
 
 
 def _parameters(module: nn.Module) -> list[Tensor]:

@@ -1,7 +1,7 @@
 r"""Named fields: a table of parts.
 
     name     candidate    rate                      decay      source
-    plain    tanh         1                         h          Tallec and Ollivier 2018, eq. (3)
+    plain    tanh, relu   1                         h          Tallec and Ollivier 2018, eq. (3)
     leaky    tanh         alpha                     h          eq. (4)
     gated    tanh         g(x, h), one or per unit  h          eqs. (7) and (10)
              tanh         g(x, h^g), h^g a network  h          eq. (9), see network_gate.py
@@ -25,7 +25,7 @@ from ctrnn import checks
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.stack import Stack
-from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
+from ctrnn.fields.candidates import ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import Decay, LinearDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, WeightSettings
@@ -35,19 +35,30 @@ from ctrnn.fields.relaxation import Relaxation
 __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 
 F = TypeVar("F", bound=VectorField)
+CANDIDATES: dict[str, type[TanhCandidate] | type[ReluCandidate]] = {"tanh": TanhCandidate, "relu": ReluCandidate}
 
 
-def plain(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:
+def plain(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: str = "tanh",
+    *,
+    num_layers: int = 1,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation | Stack:
     r"""dh/dt = tanh(Wx x + Wh h + b) - h; its unit Euler step is `torch.nn.RNN`.
 
-    Args:    input_size, hidden_size: features and units; num_layers: above 1, a `Stack` of so many;
-             bias, dtype, device, generator as in torch.nn.
+    Args:    input_size, hidden_size: features and units; nonlinearity: "tanh", or "relu" for max(0, .) in its place;
+             num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
+    Raises:  ValueError for another nonlinearity.
     Source:  Tallec and Ollivier 2018, eq. (3).
     """
+    if not isinstance(nonlinearity, str) or nonlinearity not in CANDIDATES:
+        raise ValueError(f"`nonlinearity` must be one of {', '.join(map(repr, CANDIDATES))}, got {nonlinearity!r}.")
 
     def build(read: int) -> Relaxation:
-        return Relaxation(TanhCandidate(read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
+        return Relaxation(CANDIDATES[nonlinearity](read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
 
     return _layered(build, input_size, hidden_size, num_layers)
 

@@ -1,6 +1,7 @@
 r"""Candidates: the values that the state relaxes towards.
 
 tanh     tanh(Wx x + Wh h + b)                          Tallec and Ollivier 2018, eq. (3)
+relu     max(0, Wx x + Wh h + b)                        torch.nn.RNN with nonlinearity="relu"
 reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.GRU computes it
 """
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
 
-__all__ = ["ResetCandidate", "TanhCandidate"]
+__all__ = ["ReluCandidate", "ResetCandidate", "TanhCandidate"]
 
 
 class TanhCandidate(Affine):
@@ -27,8 +28,23 @@ class TanhCandidate(Affine):
     def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__(input_size, hidden_size, hidden_size, **settings)
 
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return torch.tanh(super().flow(projected, h))
+    def function(self, argument: Tensor) -> Tensor:
+        return torch.tanh(argument)
+
+
+class ReluCandidate(Affine):
+    r"""max(0, Wx x + Wh h + b), a value per unit from 0 on, without an upper bound; so states may grow, as torch's may.
+
+    Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden).
+    Source:  torch.nn.RNN with nonlinearity="relu".
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
+        super().__init__(input_size, hidden_size, hidden_size, **settings)
+
+    def function(self, argument: Tensor) -> Tensor:
+        return torch.relu(argument)
 
 
 class ResetCandidate(Part):

@@ -107,7 +107,15 @@ class Affine(Part):
         return nn.functional.linear(x, self.weight_x, self.bias)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.function(self.preactivation(projected, h))
+
+    def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:
+        """Wx x + Wh h + b: (..., outputs), (..., hidden) -> (..., outputs)."""
         return projected + nn.functional.linear(h, self.weight_h)
+
+    def function(self, argument: Tensor) -> Tensor:
+        """What becomes of it, elementwise: here nothing."""
+        return argument
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, outputs={self.projected_size}, bias={self.bias is not None}"

@@ -171,8 +171,8 @@ class Gate(Affine):
     def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__(input_size, hidden_size, 1 if self.shared else hidden_size, **settings)
 
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.activation.function(super().flow(projected, h))
+    def function(self, argument: Tensor) -> Tensor:
+        return self.activation.function(argument)
 
 
 class GateRate(Gate):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ctrnn import checks
+from ctrnn import VectorField, checks
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN
 
@@ -203,10 +203,10 @@ def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[None
 
 def _solver(part: DiscreteRNN, rtol: float, atol: float) -> Callable[..., Tensor]:
     # The same weights in float64: float32 has no room for what is left after a few halvings.
-    exact = ContinuousRNN(copy.deepcopy(part.field).double(), "dopri8", rtol, atol)
+    exact = ContinuousRNN(part.field, "dopri8", rtol, atol)
 
-    def states(xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+    def states(field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         edges = part.dt * gone_by(xs, ragged) if edges is None else edges
-        return exact._states(xs.double(), h0.double(), edges, ragged).to(xs.dtype)
+        return exact._states(copy.deepcopy(field).double(), xs.double(), h0.double(), edges, ragged).to(xs.dtype)
 
     return states

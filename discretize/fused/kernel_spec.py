@@ -2,6 +2,7 @@ r"""A named field written out for kernels: which functions, which exponent, and 
 
     a = P + W h            P = Wx x + b, the projection of the whole sequence; W (columns, hidden), candidate first
     tanh     dh/dt = rate * (tanh(a_0) - |h|^r h)                    columns [candidate, gate]
+    relu     the same with max(0, a_0)
     reset    the same with tanh(P_1 + sigma(a_0) (W_1 h + b_h))      columns [reset, pull, gate]
     lstm     dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h  columns [i, f, g, o]
 
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.cells.lstm import LSTMField
-from ctrnn.fields.candidates import ResetCandidate, TanhCandidate
+from ctrnn.fields.candidates import ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import LinearDecay, PowerDecay
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import RATES, FixedRate, Gate
@@ -29,12 +30,15 @@ from ctrnn.fields.relaxation import Relaxation
 __all__ = ["CellInputs", "Kind", "StackedWeights", "kind_of", "stacked_weights"]
 
 
+CANDIDATES: dict[type[nn.Module], str] = {TanhCandidate: "tanh", ReluCandidate: "relu", ResetCandidate: "reset"}
+
+
 @dataclass(frozen=True)
 class Kind:
     r"""What a kernel is made for, sizes and weights aside.
 
-    candidate: "tanh", "reset" or "lstm"; rate: "constant", "sigmoid", "softplus" or "exponential"; shared: one gate for all
-    units; exponent: of the decay, 0 for the linear one.
+    candidate: "tanh", "relu", "reset" or "lstm"; rate: "constant", "sigmoid", "softplus" or "exponential"; shared: one gate for
+    all units; exponent: of the decay, 0 for the linear one.
     """
 
     candidate: str
@@ -100,7 +104,7 @@ def kind_of(field: VectorField) -> Kind | str:
         return f"{type(field).__name__} is not one of the named fields"
     parts: list[tuple[str, nn.Module, type | tuple[type, ...]]] = [
         ("field", field, Relaxation),
-        ("candidate", field.candidate, (TanhCandidate, ResetCandidate)),
+        ("candidate", field.candidate, tuple(CANDIDATES)),
         ("rate", field.rate, (FixedRate, *chain.from_iterable(RATES.values()))),
         ("decay", field.decay, (LinearDecay, PowerDecay)),
     ]
@@ -109,7 +113,7 @@ def kind_of(field: VectorField) -> Kind | str:
     if why := _unknown_part(parts):
         return why
     rate, shared = (field.rate.activation.name, field.rate.shared) if isinstance(field.rate, Gate) else ("constant", False)
-    candidate = "tanh" if type(field.candidate) is TanhCandidate else "reset"
+    candidate = CANDIDATES[type(field.candidate)]
     exponent = field.decay.exponent if isinstance(field.decay, PowerDecay) else 0.0
     return Kind(candidate, rate, shared, exponent)
 

@@ -23,7 +23,7 @@ SHARED = ("field.h", "parallel.h", "products.h", "simd.h")
 CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
 SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "tableau.h")))
 
-CANDIDATES = {"tanh": 0, "reset": 1, "lstm": 2}
+CANDIDATES = {"tanh": 0, "reset": 1, "lstm": 2, "relu": 3}
 RATES = {"constant": 0, "sigmoid": 1, "softplus": 2, "exponential": 3}
 STEPS = {"euler": 0, "exponential": 1}
 REALS = {torch.float32: "float", torch.float64: "double"}

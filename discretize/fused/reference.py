@@ -97,7 +97,7 @@ def _flow_and_leak(
         z = to_gate + linear(h, gate)
     else:
         a, z = (projected + linear(h, weight_h)).split([hidden, len(weight_h) - hidden], -1)
-        target = torch.tanh(a)
+        target = torch.relu(a) if kind.candidate == "relu" else torch.tanh(a)
     rate = _rate(kind.rate, z) if rates is None else rates
     leak = torch.ones_like(h)
     if kind.exponent:
@@ -151,7 +151,7 @@ def _advice() -> str:
 def _example(kind: Kind, dtype: torch.dtype) -> CellInputs:
     """Inputs of that kind: numbers of order 1."""
     gate = 0 if kind.rate == "constant" else 1 if kind.shared else HIDDEN
-    columns = {"tanh": 1, "reset": 2, "lstm": 4}[kind.candidate] * HIDDEN + gate
+    columns = {"tanh": 1, "relu": 1, "reset": 2, "lstm": 4}[kind.candidate] * HIDDEN + gate
 
     def numbers(*shape: int, size: float = 1.0) -> Tensor:
         return (size * torch.arange(1.0, 1 + math.prod(shape), dtype=torch.float64).mul(2.4).sin()).reshape(shape).to(dtype)

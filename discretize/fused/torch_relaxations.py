@@ -34,6 +34,7 @@ from discretize.fused.torch_sequences import (
 __all__ = ["backward", "forward"]
 
 tanh_slope = torch.ops.aten.tanh_backward.grad_input  # (q, t) -> q (1 - t^2)
+relu_slope = torch.ops.aten.threshold_backward.grad_input  # (q, f, 0) -> q where f > 0
 sigmoid_slope = torch.ops.aten.sigmoid_backward.grad_input  # (q, s) -> q s (1 - s)
 
 
@@ -43,7 +44,7 @@ def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool
     states, weights, leak = StateBuffer(inputs.h0, len(inputs.xs), substeps, keep), inputs.weight_h.t(), None
     start = inputs.projected()
     acts = start if keep and substeps == 1 else start.new_empty(steps if keep else 1, *start.shape[1:])
-    targets, candidate = (_reset if kind.candidate == "reset" else _tanh)(kind, start, acts, inputs.bias_h, hidden, steps)
+    targets, candidate = (_reset if kind.candidate == "reset" else _direct)(kind, start, acts, inputs.bias_h, hidden, steps)
     clock = inputs.dt, substeps, steps
     if inputs.rates is None:
         factor = _gated_factor(kind, step, acts, hidden, *clock)
@@ -65,15 +66,17 @@ def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool
 Candidate = Callable[[int], Tensor]
 
 
-def _tanh(kind: Kind, start: Tensor, acts: Tensor, bias_h: Tensor | None, hidden: int, steps: int) -> tuple[Tensor, Candidate]:
+def _direct(kind: Kind, start: Tensor, acts: Tensor, bias_h: Tensor | None, hidden: int, steps: int) -> tuple[Tensor, Candidate]:
     """Where the candidates are written, and what is left to do for each once the product with W is added."""
     targets = acts[..., :hidden]
     written = per_step(targets, steps)
+    if kind.candidate == "relu":
+        return targets, lambda k: written[k].relu_()
     return targets, lambda k: written[k].tanh_()
 
 
 def _reset(kind: Kind, start: Tensor, acts: Tensor, bias_h: Tensor | None, hidden: int, steps: int) -> tuple[Tensor, Candidate]:
-    """As `_tanh`. P_1 makes way for b_h: W_1 h is added to what is inside the reset."""
+    """As `_direct`. P_1 makes way for b_h: W_1 h is added to what is inside the reset."""
     to_pull = start[..., hidden : 2 * hidden].clone()
     start[..., hidden : 2 * hidden] = 0 if bias_h is None else bias_h
     targets = to_pull if acts is start else to_pull.new_empty(len(acts), *to_pull.shape[1:])
@@ -196,7 +199,10 @@ def _local(kind: Kind, step: str, h: Tensor, act: Tensor, target: Tensor, rate: 
     per_unit = gated and not kind.shared
     units = h.new_empty(*h.shape[:-1], 1 + resets + per_unit, hidden)
     by_target = units[..., 0, :] if not resets else torch.empty_like(h)
-    tanh_slope(M, target, grad_input=by_target)
+    if kind.candidate == "relu":
+        relu_slope(M.expand_as(target), target, 0.0, grad_input=by_target)
+    else:
+        tanh_slope(M, target, grad_input=by_target)
     if resets:
         reset, inside = act[..., :hidden], act[..., hidden : 2 * hidden]
         sigmoid_slope(by_target * inside, reset, grad_input=units[..., 0, :])

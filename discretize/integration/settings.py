@@ -18,6 +18,7 @@ from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.steps.step import Step
+from discretize.steps.zoneout import Zoneout
 
 __all__ = ["MAX_NUM_STEPS", "Settings"]
 
@@ -189,6 +190,10 @@ def _tolerance(name: str, value: float | Tensor) -> float | Tensor:
 
 
 def _check_method(method: object) -> None:
+    if isinstance(method, Zoneout):
+        raise TypeError(
+            f"{method!r} keeps units at each step of a discrete cell, which solves nothing; take discretize.DiscreteRNN."
+        )
     if isinstance(method, Step):
         return
     if isinstance(method, type) and issubclass(method, Step):

@@ -11,6 +11,7 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.graphs import check_exported
 from discretize.sequences.overshoot import OvershootWatch
@@ -26,7 +27,8 @@ class DiscreteCell(nn.Module):
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time; allow_overshoot:
              do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate times dt above 2;
              looked at are the first call and every thousandth, and `cell.watch.largest` is the largest rate times dt seen.
-    Call:    cell(x, h=None, dt=None). With dt, a number or a length for each sample, this call takes that instead.
+    Call:    cell(x, h=None, dt=None). With dt, a number or a length for each sample, this call takes that instead. Masks of a
+             `ctrnn.Dropout` in the field are drawn at each call; `ctrnn.draw_masks` keeps them over many.
     Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given; dt at the call a number, (batch,)
              or (batch, 1), differentiated if it is a tensor that requires a gradient -> as h.
     Raises:  TypeError, ValueError for what does not fit, at construction or at the call.
@@ -54,7 +56,7 @@ class DiscreteCell(nn.Module):
         if torch.compiler.is_exporting():
             check_exported(self.step)
         length = self.dt if dt is None else step_length(dt, h)
-        field = with_computed_weights(self.field)
+        field = masked(with_computed_weights(self.field), tuple(x.shape[:-1]))
         projected = field.project(x)
         following = self.step.advance(field, projected, h, length)
         if self.watch.due():

@@ -14,6 +14,7 @@ from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.hold import FORWARD, Hold
 from ctrnn.inputs.samples import checked_samples
@@ -228,13 +229,13 @@ class _OneField(SequenceModule):
         return self.field
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
-        states = self._states(xs, h0[0], edges, ragged)
+        states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)
         # A copy: whoever masks the output must not change the state to go on from.
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     @abstractmethod
-    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
-        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state).
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state); `field`, its masks drawn.
 
         `edges`: where samples begin and end, (time + 1,) or (time + 1, batch), if given; a sequence that is over stays.
         """
@@ -291,8 +292,7 @@ class DiscreteRNN(_OneField):
 
         return kind_in_graph(self.field, self.step, x, self.fused)
 
-    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
-        field = with_computed_weights(self.field)
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
             return scanned(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
@@ -384,23 +384,23 @@ class ContinuousRNN(_OneField):
             _check_no_lengths(lengths)
             x, lengths = pad_packed_sequence(x, self.batch_first)
         (xs, h0, edges, ragged), _ = self._read(x, h_0, ts, lengths)
-        return self._solved(xs, h0[0], edges, ragged)
+        return self._solved(self.field, xs, h0[0], edges, ragged)
 
-    def _solved(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
+    def _solved(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
         path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
         if len(path.knots) < 2:
             raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
-        solved = integrate(self.field, path, h0, path.knots, **vars(self.settings))
+        solved = integrate(field, path, h0, path.knots, **vars(self.settings))
         self.stats = solved.stats
         return solved
 
-    def _states(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
-            return scanned(with_computed_weights(self.field), step, xs, h0, 1.0, substeps)
-        return self._solved(xs, h0, edges, ragged).hs[-len(xs) :]
+            return scanned(field, step, xs, h0, 1.0, substeps)
+        return self._solved(field, xs, h0, edges, ragged).hs[-len(xs) :]
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
         if self.path == "held":

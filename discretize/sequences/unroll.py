@@ -8,6 +8,7 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.fused.cells import run
@@ -37,7 +38,7 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    field, counts = with_computed_weights(field), SolverStats()
+    field, counts = masked(with_computed_weights(field), (xs.shape[1],)), SolverStats()
     states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))
     if states is None:
         hs = _stepped(field, cell, xs, h, counts)

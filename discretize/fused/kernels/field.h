@@ -1,11 +1,11 @@
 // The right-hand side of a field and its derivative, unit by unit, once the products with the state are there.
 //
-//     CANDIDATE  0 tanh, 1 reset, 2 lstm      RATE  0 constant, 1 sigmoid, 2 softplus, 3 exponential      SHARED  one gate for all
+//     CANDIDATE  0 tanh, 1 reset, 2 lstm, 3 relu      RATE  0 constant, 1 sigmoid, 2 softplus, 3 exponential      SHARED  one gate for all
 //     POWER      0 decay h, 1 decay |h|^r h   LEAK  1 where a step asks for the leak too
 //
 // Everything of a row is in sections of `units` numbers, the hidden size padded to whole vectors:
-//     product    what W h gives:       tanh [c, g]   reset [r, u, g]      lstm [i, f, g, o]          a shared gate: one vector
-//     kept       what a vjp needs:     tanh [f, g]   reset [r, u, n, g]   lstm [i, f, g, o, tanh c', 1 - f]
+//     product    what W h gives:       tanh, relu [c, g]   reset [r, u, g]      lstm [i, f, g, o]          a shared gate: one vector
+//     kept       what a vjp needs:     tanh, relu [f, g]   reset [r, u, n, g]   lstm [i, f, g, o, tanh c', 1 - f]
 //     state      [h], lstm [h, c]
 //     read       what the weights' gradients are sums over:  [h, x, 1], or [h] where the projection of x is given
 // Where units are padded everything is finite and the cotangents are 0, so no sum needs a mask but that over a shared gate.
@@ -13,7 +13,7 @@
 
 #include "products.h"
 
-constexpr bool IS_RESET = CANDIDATE == 1, IS_LSTM = CANDIDATE == 2;
+constexpr bool IS_RESET = CANDIDATE == 1, IS_LSTM = CANDIDATE == 2, IS_RELU = CANDIDATE == 3;
 constexpr bool HAS_GATE = RATE != 0 && !IS_LSTM, HAS_RATES = RATE == 0 && !IS_LSTM;
 constexpr std::size_t OWN_SECTIONS = IS_LSTM ? 4 : IS_RESET ? 2 : 1;           // of the product, without the gate
 constexpr std::size_t KEPT_SECTIONS = IS_LSTM ? (LEAK ? 6 : 5) : IS_RESET ? 3 : 1;  // of what is kept, without the gate
@@ -128,6 +128,10 @@ inline vec gate_of(vec a) {
 // dg/da by g itself
 inline vec gate_slope(vec g) { return RATE == 1 ? g * (real(1) - g) : RATE == 2 ? -exponential_less_1(-g) : g; }
 
+// The candidate without a reset, and its derivative by itself; nan stays nan.
+inline vec candidate_of(vec a) { return !IS_RELU ? hyperbolic_tangent(a) : a <= real(0) ? splat(0) : a; }
+inline vec candidate_slope(vec f) { return !IS_RELU ? real(1) - f * f : f <= real(0) ? splat(0) : splat(1); }
+
 // Where a product starts from, given the projection: from that, but for what the reset multiplies, from its own bias.
 inline void begin_product(const Weights& w, const real* projected, real* a, real* pulled) {
     const Sizes& n = w.n;
@@ -204,7 +208,7 @@ inline void flow(const Weights& w, const real* a, const real* pulled, const real
             store(kept + i, reset);
             store(kept + n.units + i, product);
         } else {
-            candidate = hyperbolic_tangent(load(a + i));
+            candidate = candidate_of(load(a + i));
         }
         store(kept + (KEPT_SECTIONS - 1) * n.units + i, candidate);
         vec rate = !HAS_GATE ? load(w.rates.data() + i) : SHARED ? shared : gate_of(load(to_gates + i));
@@ -251,7 +255,7 @@ inline void flow_vjp(const Weights& w, const real* kept, const real* h, const re
             }
         }
         store(dh + i, load(dh + i) + of_state);
-        vec of_pull = of * rate * (real(1) - candidate * candidate);
+        vec of_pull = of * rate * candidate_slope(candidate);
         if (IS_RESET) {
             vec reset = load(kept + i);
             store(da + i, of_pull * load(kept + n.units + i) * reset * (real(1) - reset));

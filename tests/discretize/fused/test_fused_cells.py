@@ -23,7 +23,7 @@ from discretize.fused.kernel_spec import StackedWeights, kind_of, stacked_weight
 ENGINES = ("torch", "compiled")
 compiled_engine = choice.compiled_engine  # before a test puts another in its place
 STEPS = {"euler": Euler(), "exponential": ExponentialEuler()}
-CANDIDATES = {"tanh": ctrnn.TanhCandidate, "reset": ctrnn.ResetCandidate}
+CANDIDATES = {"tanh": ctrnn.TanhCandidate, "relu": ctrnn.ReluCandidate, "reset": ctrnn.ResetCandidate}
 RATES = {
     "constant": lambda i, h: ctrnn.ConstantRate(0.6),
     "constants": lambda i, h: ctrnn.SoftplusConstantRate(torch.linspace(0.2, 1.5, h)),
@@ -42,7 +42,7 @@ FIELDS = {
 }
 NAMES = [*FIELDS, "lstm"]
 # A kernel takes seconds to build, so that most kinds have theirs built in the slow run only.
-FEW = ["tanh, sigmoid, 0", "tanh, constants, 0.5", "reset, sigmoid, 0", "reset, global softplus, 2", "lstm"]
+FEW = ["tanh, sigmoid, 0", "relu, constant, 0", "tanh, constants, 0.5", "reset, sigmoid, 0", "reset, global softplus, 2", "lstm"]
 BUILT = {"torch": NAMES, "compiled": FEW}
 KINDS = [*((candidate, rate) for candidate in CANDIDATES for rate in RATES), ("lstm", "")]
 
@@ -219,7 +219,7 @@ def weighted(name, step, substeps):
     ("name", "step"),
     [
         pytest.param(name, step, marks=[] if step == once else pytest.mark.slow)
-        for name, once in zip(FEW, ["euler", "exponential", "euler", "exponential", "exponential"], strict=True)
+        for name, once in zip(FEW, ["euler", "euler", "exponential", "euler", "exponential", "exponential"], strict=True)
         for step in STEPS
     ],
 )

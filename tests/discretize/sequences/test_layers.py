@@ -1,5 +1,7 @@
 """Layers of sequence modules against torch's own modules, against their parts one after another, and in every direction."""
 
+import functools
+
 import pytest
 import torch
 from cases import each
@@ -15,6 +17,7 @@ from discretize import ContinuousRNN, DiscreteRNN, Euler, ExponentialEuler, Laye
 
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 KINDS = [nn.RNN, nn.GRU, nn.LSTM]
+RELU = functools.partial(nn.RNN, nonlinearity="relu")
 ENGINES = ("compiled", "torch")  # the second where there is no compiler
 
 
@@ -22,7 +25,7 @@ ENGINES = ("compiled", "torch")  # the second where there is no compiler
 def problems(draw):
     """A torch module, samples, a start or none, lengths or none, and whether they come packed."""
     torch.manual_seed(draw(st.integers(0, 99)))
-    kind, size = draw(st.sampled_from(KINDS)), st.integers(1, 4)
+    kind, size = draw(st.sampled_from([*KINDS, RELU])), st.integers(1, 4)
     inputs, hidden, layers, time, batch = draw(size), draw(size), draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(size)
     flags = [draw(st.booleans()) for _ in range(6)]
     bias, batch_first, bidirectional, starts, packs, ragged = flags
@@ -97,7 +100,7 @@ def test_there_and_back_gives_the_same_torch_module(problem):
     theirs, x, start, _, _ = problem
     again = discretize.to_torch(discretize.from_torch(theirs))
     assert type(again) is type(theirs)
-    for name in ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional"):
+    for name in ("mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional"):
         assert getattr(again, name) == getattr(theirs, name)
     for one, other in zip(again(x, start), theirs(x, start), strict=True):
         for part, wanted in zip(as_tuple(one), as_tuple(other), strict=True):
@@ -276,6 +279,8 @@ def rnn(inputs=3, hidden=5, **settings):
             TypeError,
             "fields of several kinds, GRUCell, RNNCell",
         ),
+        (lambda: ctrnn.from_torch(nn.LSTM(3, 5, proj_size=2)), ValueError, r"proj_size=2.*No field has a projected state"),
+        (lambda: ctrnn.plain(3, 5, "selu"), ValueError, "`nonlinearity` must be one of 'tanh', 'relu', got 'selu'"),
         (lambda: ctrnn.from_torch(nn.GRU(3, 5, num_layers=2)), ValueError, r"num_layers=2.*`discretize.from_torch`"),
         (lambda: ctrnn.from_torch(nn.GRU(3, 5, bidirectional=True)), ValueError, r"bidirectional=True.*`discretize.from_torch`"),
     ],

@@ -20,7 +20,7 @@ from experiments.usage import UsageError
 
 def test_every_step_map_has_its_name():
     steps = {name for name in discretize.__all__ if isinstance(getattr(discretize, name), type)}
-    steps = {name for name in steps if issubclass(getattr(discretize, name), discretize.Step)} - {"Step"}
+    steps = {name for name in steps if issubclass(getattr(discretize, name), discretize.Step)} - {"Step", "Zoneout"}
     assert set(INTEGRATORS.values()) == {"ContinuousRNN", *steps}
     for name, kind in INTEGRATORS.items():
         assert name == "exact" or name.replace("-", "") == kind.lower()

@@ -1,0 +1,51 @@
+r"""Layer normalization in a part: what its function is applied to has mean 0 and variance 1 over the units.
+
+f(g * (a - mean(a)) / std(a) + b),   a = Wx x + Wh h + b'
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from ctrnn.fields.parts import Affine, Part, affine
+
+__all__ = ["LayerNorm"]
+
+
+class LayerNorm(Part):
+    r"""A candidate or gate whose Wx x + Wh h + b is normalized over the units, of each sample and time by itself.
+
+    It takes that part's place: `Relaxation(LayerNorm(TanhCandidate(3, 5)), LayerNorm(GateRate(3, 5)), LinearDecay())`, or
+    `lstm_field.gates = LayerNorm(lstm_field.gates)`, over all four gates together. No kernel has it.
+
+    Args:    part: `Affine`, or a candidate or gate made of one, of at least two outputs; eps: added to the variance, which is 0
+             where x, h and b are.
+    Shape:   as the part; `gain` and `shift` (outputs,), 1 and 0 at the start.
+    Raises:  TypeError for other parts, ValueError for one output, which would be normalized to nothing.
+    Source:  Ba, Kiros and Hinton 2016, eq. (4).
+    """
+
+    def __init__(self, part: Affine, eps: float = 1e-5) -> None:
+        super().__init__()
+        if not isinstance(part, Affine):
+            came = type(part).__name__
+            raise TypeError(f"`part` must be made of one ctrnn.Affine, as TanhCandidate and the gates are, got {came}.")
+        if part.projected_size == 1:
+            raise ValueError(f"`part`, a {type(part).__name__}, has one output, which normalized is always 0; take one per unit.")
+        self.part, self.eps = part, checks.positive_number("eps", eps)
+        self.input_size, self.hidden_size, self.projected_size = part.input_size, part.hidden_size, part.projected_size
+        self.gain = nn.Parameter(torch.ones_like(part.weight_x[:, 0]))
+        self.shift = nn.Parameter(torch.zeros_like(part.weight_x[:, 0]))
+
+    @affine
+    def project(self, x: Tensor) -> Tensor:
+        return self.part.project(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        whole = self.part.preactivation(projected, h)
+        return self.part.function(nn.functional.layer_norm(whole, whole.shape[-1:], self.gain, self.shift, self.eps))
+
+    def extra_repr(self) -> str:
+        return f"eps={self.eps:g}"

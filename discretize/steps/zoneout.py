@@ -1,0 +1,70 @@
+r"""Zoneout: each step leaves some units where they were.
+
+    training      h <- m h + (1 - m) step(h)        m = 1 with probability p, for each unit and step anew
+    evaluation    h <- p h + (1 - p) step(h)        its expectation, given h
+
+It belongs to steps: over n substeps a unit stays with probability p^n, and in the limit of short steps nothing of it is left but
+a slower clock. So it is no field, and no method of `integrate`. (Dropout, which is one, is `ctrnn.Dropout`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import VectorField, checks
+from discretize.steps.step import Step
+
+__all__ = ["Zoneout"]
+
+
+class Zoneout(Step, nn.Module):
+    r"""A step map that keeps each unit's state with probability p, in training; a module, for `train()` and `eval()`.
+
+    Random numbers are torch's. No kernel has it.
+
+    Args:    step: any step map; p: from 0 to 1, or several, for equal parts of the state: (0.05, 0.5) for h and c of an LSTM.
+    Shape:   as `Step`.
+    Raises:  TypeError, ValueError for what is no step or no probability, and for parts that the state does not have.
+    Source:  Krueger et al. 2017, "Zoneout: regularizing RNNs by randomly preserving hidden activations".
+    """
+
+    order = 0  # its expectation is the step of a field that is slower by 1 - p
+
+    def __init__(self, step: Step, p: float | Sequence[float]) -> None:
+        nn.Module.__init__(self)
+        if not isinstance(step, Step):
+            raise TypeError(f"`step` must be a step map such as discretize.Euler(), got {step!r}.")
+        self.step = step
+        several = isinstance(p, Sequence) and not isinstance(p, str)
+        self.p = tuple(checks.probability("p", part) for part in p) if several else checks.probability("p", p)  # type: ignore
+        self.evaluations, self.tangents = step.evaluations, step.tangents  # type: ignore[misc]
+        self.jacobians = step.jacobians  # type: ignore[misc]
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        following, p = self.step.advance(field, projected, h, dt), self._of_units(h)
+        if not self.training:
+            return torch.lerp(following, h, p)
+        return torch.where(torch.rand_like(h) < p, h, following)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        """That of the expectation, for the units of the largest p."""
+        p = max(self._parts())
+        return p + (1 - p) * self.step.stability(z, leak)
+
+    def _of_units(self, h: Tensor) -> Tensor:
+        """p for each unit: () or (state,)."""
+        parts = self._parts()
+        if len(parts) == 1:
+            return h.new_tensor(parts[0])
+        if h.shape[-1] % len(parts):
+            raise ValueError(f"`p` is for {len(parts)} equal parts of the state, which has {h.shape[-1]} units; give one number.")
+        return h.new_tensor(parts).repeat_interleave(h.shape[-1] // len(parts))
+
+    def _parts(self) -> tuple[float, ...]:
+        return self.p if isinstance(self.p, tuple) else (self.p,)
+
+    def __repr__(self) -> str:
+        return f"Zoneout({self.step!r}, p={self.p})"
