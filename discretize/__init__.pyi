@@ -20,6 +20,7 @@ from discretize.integration.integrate import integrate as integrate
 from discretize.jumps.rnn import JumpRNN as JumpRNN, ode_rnn as ode_rnn, gru_ode_bayes as gru_ode_bayes
 from discretize.jumps.jump import Jump as Jump, CellJump as CellJump, GRUBayes as GRUBayes
 from discretize.jumps.jump import observed_log_prob as observed_log_prob
+from discretize.integration.events import Event as Event, EventTimes as EventTimes
 from discretize.gradients.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor

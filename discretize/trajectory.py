@@ -39,6 +39,7 @@ class Trajectory:
     stats: dict[str, Any] = field(default_factory=dict)
     status: str = "completed"
     between: Between | None = field(default=None)  # times (m,) or (m, batch) -> the states at them
+    events: tuple[Any, ...] = ()  # what each of the events that were asked for crossed: `EventTimes`
     shapes: tuple[torch.Size, ...] | None = None  # of the parts of the state, where it was given as several tensors
 
     @property

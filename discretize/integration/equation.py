@@ -7,6 +7,7 @@ from t0 back to t1 < t0            s = -t:  dh/ds = -F(x(-s), h)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,9 +16,10 @@ from torch import Tensor
 from ctrnn import HeldPath, TimePath, VectorField, checks
 from ctrnn.fields.field import check_field
 from ctrnn.fields.parts import affine
+from discretize.integration.events import Event
 from discretize.trajectory import Trajectory
 
-__all__ = ["BackwardField", "as_driven_field", "joined"]
+__all__ = ["BackwardField", "as_driven_field", "joined", "of_parts", "split"]
 
 Shapes = tuple[torch.Size, ...]
 
@@ -38,7 +40,7 @@ class Equation(VectorField):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         if self.shapes is None:
             return self._checked(self.f(projected, h))
-        found = self.f(projected, Trajectory(projected, h, shapes=self.shapes).parts)
+        found = self.f(projected, split(h, self.shapes))
         if not isinstance(found, tuple | list) or len(found) != len(self.shapes):
             came = f"{len(found)} of them" if isinstance(found, tuple | list) else type(found).__name__
             raise TypeError(f"The equation must give a derivative for each of the {len(self.shapes)} parts of h, got {came}.")
@@ -115,6 +117,24 @@ def joined(h0: object) -> tuple[Any, Shapes | None]:
         came = ", ".join(str(tuple(part.shape)) for part in parts) or "none"
         raise ValueError(f"`h0` is several tensors, each must be (batch, ...) with one batch for all, got {came}.")
     return torch.cat([part.flatten(1) for part in parts], 1), tuple(part.shape[1:] for part in parts)
+
+
+def split(h: Tensor, shapes: Shapes | None) -> Any:
+    """The state as it was given: one tensor, or its parts."""
+    return h if shapes is None else Trajectory(h, h, shapes=shapes).parts
+
+
+def of_parts(event: Event, shapes: Shapes | None) -> Event:
+    """An event that is told of the parts of the state, as one of the whole state."""
+    if shapes is None:
+        return event
+    g, reset = event.g, event.reset
+
+    def of_whole(t: Tensor, h: Tensor) -> Any:
+        assert reset is not None
+        return joined(reset(t, split(h, shapes)))[0]
+
+    return replace(event, g=lambda t, h: g(t, split(h, shapes)), reset=None if reset is None else of_whole)
 
 
 def _ends(times: Tensor) -> Tensor:

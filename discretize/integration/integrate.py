@@ -20,7 +20,8 @@ from ctrnn.inputs.derived import reversed_path
 from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
 from discretize.graphs import check_values, whole
-from discretize.integration.equation import BackwardField, as_driven_field, joined
+from discretize.integration.equation import BackwardField, as_driven_field, joined, of_parts, split
+from discretize.integration.events import Event, EventSolve, checked_events
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.integration.solve import Solve
 from discretize.solvers.statistics import SolverStats
@@ -54,6 +55,7 @@ def integrate(
     first_step: float | None = None,
     fused: bool = True,
     on_failure: str = "raise",
+    events: Event | Sequence[Event] = (),
 ) -> Trajectory:
     r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
 
@@ -81,6 +83,7 @@ def integrate(
              Both for adaptive methods.
              fused: solve named fields along held and linear paths by dopri5, tsit5 and dopri8 in a compiled kernel, which
              takes the same steps; the environment variable CTRNN_FUSED=0 turns that off everywhere.
+             events: `Event`s, found to the tolerance of the solve, sample by sample; the result's `events` has what they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
              methods where samples step on their own.
@@ -96,6 +99,16 @@ def integrate(
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     times, direction = _times(ts)
     state, shapes = joined(h0)
+    if happens := checked_events(events):
+        _check_event_solve(settings, direction)
+        kept = {name: value for name, value in vars(settings).items() if name != "progress"}
+
+        def solve(h: Tensor, times: Tensor) -> Trajectory:
+            return integrate(field, path, split(h, shapes), times, speed=speed, **kept)
+
+        h0 = checks.is_tensor("h0", state)
+        solved = EventSolve(solve, tuple(of_parts(event, shapes) for event in happens), h0, times).run()
+        return replace(solved, shapes=shapes)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     field = with_computed_weights(field)
     state, path = cast_for(field, state), _read_by(field, path)
@@ -112,6 +125,16 @@ def integrate(
             raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")
         solved = Solve(driven, state, times, settings).run() if driven.batch else _of_nobody(driven, state, times, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _check_event_solve(settings: Settings, direction: int) -> None:
+    if not settings.adaptive:
+        raise ValueError(f"`events` are found on steps that a method chooses; {settings.method} chooses none, dopri5 does.")
+
+    if settings.gradient is not None or settings.on_failure != "raise":
+        raise ValueError("`events` go with the gradient of the steps taken and on_failure='raise' alone; leave both out.")
+    if direction < 0:
+        raise ValueError("`events` are found forwards in time; `ts` goes back.")
 
 
 def _times(ts: object) -> tuple[Tensor, int]:

@@ -89,13 +89,18 @@ class Continuation:
     def __init__(self, method: EmbeddedMethod, chain: Chain, steps: KeptSteps) -> None:
         self.method, self.chain, self.steps = method, chain, steps
         self.order = np.argsort(steps.sample, kind="stable")
-        self.first = np.searchsorted(steps.sample[self.order], np.arange(steps.sample.max() + 2))
+        self.first = np.searchsorted(steps.sample[self.order], np.arange(chain.driven.batch + 1))
         edges = chain.edges.detach().numpy()
         self.begins = (edges[steps.segment, steps.sample] if chain.own else edges[steps.segment]) + steps.tau
         self.together = not (chain.own or chain.own_times)
 
     def __call__(self, times: Tensor) -> Tensor:
         return self._shared(times) if self.together else self._own(times)
+
+    def begins_of(self, sample: int) -> np.ndarray:
+        """The times at which a sample's steps began."""
+        mine = 0 if self.together else sample
+        return self.begins[self.order[self.first[mine] : self.first[mine + 1]]]
 
     def _shared(self, times: Tensor) -> Tensor:
         distinct, place = times.unique(return_inverse=True)
@@ -133,4 +138,6 @@ class Continuation:
     def _step_of(self, times: np.ndarray, sample: int) -> np.ndarray:
         """The step of a sample that each time is in; at an end, the one that begins there."""
         mine = self.order[self.first[sample] : self.first[sample + 1]]
+        if not len(mine):  # no time goes by for it: any step will do, as its states are known
+            return np.zeros(len(times), dtype=int)
         return mine[np.searchsorted(self.begins[mine], times, side="right").clip(1) - 1]

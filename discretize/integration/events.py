@@ -1,0 +1,263 @@
+r"""Events: where a function of time and state crosses zero along a solve, sample by sample, and what happens there.
+
+    g(t, h(t)) = 0        dt*/dp = -(dg/dp) / (dg/dt along the solution)        h(t*+) = reset(t*, h(t*))
+
+Between two requested times the solve is made without them first; g is looked at on the ends of its steps and between them, and
+a change of sign is narrowed down on the steps' own continuation, which is as accurate as the solve. Then it is solved to these
+times, which carry their gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import elementwise
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.integration.between import StatesBetween
+from discretize.trajectory import Trajectory
+
+__all__ = ["Event", "EventSolve", "EventTimes", "checked_events"]
+
+PER_STEP = 4  # looks at g on each step
+MOST_STOPS = 10_000  # of a sample between two requested times
+
+
+@dataclass(frozen=True)
+class Event:
+    r"""A function of time and state whose zeros matter.
+
+    Args:    g: t (batch, 1), h (batch, state) -> a number for each sample, (batch,) or (batch, 1), each sample by itself;
+             direction: 1, it must rise through 0, -1 fall, 0 either; terminal: the sample ends there, and keeps its state;
+             reset: (t, h) -> the state (batch, state) to go on from. Touching 0 is no crossing, nor is being 0 at the start; two
+             crossings within a quarter of a step may be missed: then bound the steps, `max_step`.
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  Shampine and Thompson 2000, "Event location for ordinary differential equations"; for the gradient Chen, Amos and
+             Nickel 2021, "Learning neural event functions for ordinary differential equations".
+    """
+
+    g: Callable[[Tensor, Tensor], Tensor]
+    direction: int = 0
+    terminal: bool = False
+    reset: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.g) or not (self.reset is None or callable(self.reset)):
+            raise TypeError("`g` and `reset` of an Event must be functions of t and h.")
+        if self.direction not in (-1, 0, 1):
+            raise ValueError(f"`direction` must be 1, rising, -1, falling, or 0, either, got {self.direction!r}.")
+        if checks.is_flag("terminal", self.terminal) and self.reset is not None:
+            raise ValueError("An Event that ends a sample has no `reset`; give one of them.")
+
+    def __call__(self, t: Tensor, h: Tensor) -> Tensor:
+        """(batch, 1), (batch, state) -> (batch,)."""
+        value = self.g(t.to(h), h)
+        if not isinstance(value, Tensor) or value.shape not in (h.shape[:1], (len(h), 1)):
+            came = str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"`g` of an Event must give a number for each of {len(h)} samples, got {came}.")
+        return value.reshape(-1)
+
+    @property
+    def stops(self) -> bool:
+        return self.terminal or self.reset is not None
+
+
+class EventTimes(NamedTuple):
+    """The crossings of one event, sample by sample and in time: samples (m,), times (m,), states before a reset (m, state)."""
+
+    samples: Tensor
+    times: Tensor
+    states: Tensor
+
+
+class _Crossing(NamedTuple):
+    time: float
+    sample: int
+    event: int
+
+
+Solve = Callable[[Tensor, Tensor], Trajectory]
+
+
+def checked_events(events: object) -> tuple[Event, ...]:
+    given = (events,) if isinstance(events, Event) else events
+    if not isinstance(given, Sequence) or not all(isinstance(event, Event) for event in given):
+        raise TypeError(f"`events` must be discretize.Event, or several of them, got {events!r}.")
+    return tuple(given)
+
+
+class EventSolve:
+    r"""A solve from one requested time to the next, with what happens in between.
+
+    Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method; events; h0 (batch, state); ts (n,)
+             or (n, batch).
+    Raises:  ValueError for events that leave no end, or that give no numbers.
+    """
+
+    def __init__(self, solve: Solve, events: tuple[Event, ...], h0: Tensor, ts: Tensor) -> None:
+        self.solve, self.events, self.ts, self.h = solve, events, ts, h0
+        self.times = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
+        self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool)
+        self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
+        self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
+        self.status = ["completed"] * len(h0)
+        self.stats: dict[str, Any] = {"nfe": 0, "num_steps": 0}
+
+    def run(self) -> Trajectory:
+        hs = [self.h]
+        for end in self.times[1:]:
+            self._to(end)
+            hs.append(self.h)
+        self.stats["status_of_samples"] = self.status
+        return Trajectory(self.ts, torch.stack(hs), self.stats, events=tuple(map(self._listed, self.found)))
+
+    def _to(self, end: Tensor) -> None:
+        """To the next requested time, from stop to stop; a sample that has ended stays where it is."""
+        for _ in range(MOST_STOPS):
+            goal = torch.where(self.over, self.t, end)
+            if not bool((self.t < goal).any()) or not self._go_on(self._crossings(goal), goal):
+                self.just[:] = -1
+                return
+        raise ValueError(f"`events` stop a sample more than {MOST_STOPS} times before t = {float(end.detach().max()):g}.")
+
+    def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:
+        """What each sample crosses on its way, in time, up to what stops it."""
+        with torch.no_grad():
+            solved = self.solve(self.h.detach(), torch.stack([self.t, goal]).detach())
+            self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
+            look = _Look(solved)
+            every = [crossing for number, event in enumerate(self.events) for crossing in self._of(look, number, event)]
+        mine: list[list[_Crossing]] = [[] for _ in self.status]
+        for crossing in sorted(every):
+            already = mine[crossing.sample]
+            if not (already and self.events[already[-1].event].stops):
+                already.append(crossing)
+        return mine
+
+    def _of(self, look: _Look, number: int, event: Event) -> list[_Crossing]:
+        signs = np.sign(look.on_grid(event))
+        signs[0, self.just == number] = 0
+        for row in range(len(signs) - 2, -1, -1):  # where it is 0 it has the sign that it goes to
+            signs[row] = np.where(signs[row] == 0, signs[row + 1], signs[row])
+        before, after = signs[:-1], signs[1:]
+        rises, falls = (before < 0) & (after >= 0), (before > 0) & (after <= 0)
+        rows, samples = np.nonzero((rises & (event.direction >= 0)) | (falls & (event.direction <= 0)))
+        return [
+            _Crossing(time, int(sample), number) for time, sample in zip(look.roots(event, rows, samples), samples, strict=True)
+        ]
+
+    def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
+        """Solve through what is crossed to what stops each sample, or its goal; whether one was stopped."""
+        numbers = [[torch.tensor(crossing.time, dtype=torch.float64) for crossing in mine] for mine in crossings]
+        times = self._rows(crossings, numbers, goal)
+        hs = self.solve(self.h, times).hs
+        if hs.requires_grad and len(times) > 2:
+            times = self._rows(crossings, self._with_gradients(crossings, times, hs), goal)
+            hs = self.solve(self.h, times).hs
+        for sample, mine in enumerate(crossings):
+            for place, crossing in enumerate(mine, 1):
+                self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))
+        self.h, self.t, self.just[:] = hs[-1], times[-1], -1
+        stopped = [mine[-1] for mine in crossings if mine and self.events[mine[-1].event].stops]
+        for number, event in enumerate(self.events):
+            if here := [crossing for crossing in stopped if crossing.event == number]:
+                self._stop(number, event, here)
+        return bool(stopped)
+
+    def _rows(self, crossings: list[list[_Crossing]], times: list[list[Tensor]], goal: Tensor) -> Tensor:
+        """(rows, batch): where each sample is, what it crosses, and, as often as need be, where it is stopped or its goal."""
+        rows = max(map(len, times)) + 2
+        columns = []
+        for sample, (mine, crossed) in enumerate(zip(crossings, times, strict=True)):
+            stopped = bool(mine) and self.events[mine[-1].event].stops
+            last = crossed[-1] if stopped else goal[sample]
+            columns.append(torch.stack([self.t[sample], *crossed, *[last] * (rows - 1 - len(crossed))]))
+        return torch.stack(columns, 1)
+
+    def _with_gradients(self, crossings: list[list[_Crossing]], times: Tensor, hs: Tensor) -> list[list[Tensor]]:
+        """The times of crossings as functions of what the states come from, by the implicit function theorem."""
+        leaves = times[1:-1].detach().requires_grad_()
+        hs = self.solve(self.h, torch.cat([times[:1], leaves])).hs[1:]
+        moved = [[leaves[0, 0]] * len(mine) for mine in crossings]
+        for number, event in enumerate(self.events):
+            which = [(p, s) for s, mine in enumerate(crossings) for p, crossing in enumerate(mine) if crossing.event == number]
+            if not which:
+                continue
+            places, samples = (torch.tensor(index) for index in zip(*which, strict=True))
+            values = event(leaves[places, samples][:, None], hs[places, samples])
+            (slopes,) = torch.autograd.grad(values.sum(), leaves, retain_graph=True)
+            at = leaves[places, samples].detach() - (values - values.detach()).to(leaves) / slopes[places, samples]
+            for (place, sample), time in zip(which, at, strict=True):
+                moved[sample][place] = time
+        return moved
+
+    def _stop(self, number: int, event: Event, here: list[_Crossing]) -> None:
+        rows = torch.zeros(len(self.h), dtype=torch.bool)
+        rows[[crossing.sample for crossing in here]] = True
+        if event.reset is None:
+            self.over |= rows
+            for crossing in here:
+                self.status[crossing.sample] = f"ended by event {number} at t = {crossing.time:g}"
+            return
+        after = event.reset(self.t[:, None].to(self.h), self.h)
+        if not isinstance(after, Tensor) or after.shape != self.h.shape:
+            came = str(tuple(after.shape)) if isinstance(after, Tensor) else type(after).__name__
+            raise ValueError(f"`reset` of an Event must give states {tuple(self.h.shape)}, got {came}.")
+        self.h, self.just[rows.numpy()] = torch.where(rows[:, None].to(self.h.device), after, self.h), number
+
+    def _listed(self, found: list[tuple[int, Tensor, Tensor]]) -> EventTimes:
+        if not found:
+            nobody = torch.zeros(0, dtype=torch.long)
+            return EventTimes(nobody, self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1]))
+        samples, times, states = zip(*sorted(found, key=lambda one: one[0]), strict=True)  # of one sample they are in time
+        return EventTimes(torch.tensor(samples), torch.stack(times), torch.stack(states))
+
+
+class _Look:
+    """A finished solve, looked at on the ends of every sample's steps and between them: times (rows, batch)."""
+
+    def __init__(self, solved: Trajectory) -> None:
+        assert isinstance(solved.between, StatesBetween)
+        self.between, steps = solved.between, solved.between.continuation()
+        if steps is None:
+            raise ValueError(
+                "`events` are looked for on the steps of a solve, and these were too many to keep; ask for more `ts`."
+            )
+        start, end = solved.ts[[0, -1]].numpy()
+        columns = []
+        for sample in range(len(start)):
+            ends = np.append(steps.begins_of(sample), end[sample])
+            inner = [ends[:-1] + share * np.diff(ends) for share in np.arange(PER_STEP) / PER_STEP]
+            columns.append(np.append(np.stack(inner, 1).reshape(-1), end[sample]))
+        most = max(map(len, columns))
+        self.times = np.stack([np.append(column, np.full(most - len(column), column[-1])) for column in columns], 1)
+        self.states, self.start = self.between(torch.from_numpy(self.times)), start
+
+    def on_grid(self, event: Event) -> np.ndarray:
+        """g, (rows, batch)."""
+        values = event(torch.from_numpy(self.times).reshape(-1, 1), self.states.flatten(0, 1))
+        return values.double().cpu().numpy().reshape(self.times.shape)
+
+    def roots(self, event: Event, rows: np.ndarray, samples: np.ndarray) -> list[float]:
+        """The zeros after these rows of the grid."""
+        if not len(rows):
+            return []
+
+        def g(times: np.ndarray, whose: np.ndarray) -> np.ndarray:
+            flat, sample = times.reshape(-1), whose.reshape(-1).astype(int)
+            order = np.argsort(sample, kind="stable")
+            place = np.empty_like(order)  # of those of one sample, the how-manieth
+            place[order] = np.arange(len(sample)) - np.searchsorted(sample[order], sample[order])
+            asked = np.repeat(self.start[None], place.max() + 1, 0)
+            asked[place, sample] = flat
+            states = self.between(torch.from_numpy(asked))[place, sample]
+            return event(torch.from_numpy(flat)[:, None], states).double().cpu().numpy().reshape(times.shape)
+
+        ends = self.times[rows, samples], self.times[rows + 1, samples]
+        found: list[float] = elementwise.find_root(g, ends, args=(samples,)).x.tolist()
+        return found

@@ -1,0 +1,246 @@
+"""Events: closed forms, SciPy's own, gradients by differences, resets, and the cases that are easily missed."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from cases import each
+from scipy.integrate import solve_ivp
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import Adjoint, Event, integrate
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-10}
+EXACT = {"rtol": 0, "atol": 1e-9}  # ten tolerances
+
+
+def falling(t, h):
+    return torch.stack([h[:, 1], -torch.ones_like(h[:, 0])], 1)
+
+
+def swinging(t, h):
+    return torch.stack([h[:, 1], -h[:, 0]], 1)
+
+
+def rising(t, h):
+    return torch.ones_like(h)
+
+
+def bounce(kept=0.5):
+    return Event(lambda t, h: h[:, 0], -1, reset=lambda t, h: torch.stack([0 * h[:, 0], -kept * h[:, 1]], 1))
+
+
+def starts(*rows):
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_a_bouncing_ball_bounces_when_it_must():
+    heights = torch.tensor([1.0, 0.5, 2.0])
+    h0 = torch.stack([heights, torch.zeros(3)], 1)
+    solved = integrate(falling, None, h0, [0.0, 0.9, 2.9], events=bounce(), **TIGHT)
+    (found,) = solved.events
+    for sample, height in enumerate(heights.tolist()):
+        first, speed = math.sqrt(2 * height), math.sqrt(2 * height)
+        times = [first]
+        while (after := times[-1] + 2 * (speed := speed / 2)) < 2.9:
+            times.append(after)
+        assert_close(found.times[found.samples == sample], torch.tensor(times), **EXACT)
+        speeds = torch.tensor([-math.sqrt(2 * height) / 2**k for k in range(len(times))])
+        assert_close(found.states[found.samples == sample], torch.stack([0 * speeds, speeds], 1), **EXACT)
+
+
+def test_a_neuron_fires_at_its_period():
+    current = torch.tensor([[1.2], [1.5], [3.0], [0.9]])
+
+    class Leaky(nn.Module):
+        def forward(self, t, h):
+            return torch.cat([h[:, 1:] - h[:, :1], torch.zeros_like(h[:, :1])], 1)
+
+    fire = Event(lambda t, h: h[:, 0] - 1, 1, reset=lambda t, h: torch.cat([torch.zeros_like(h[:, :1]), h[:, 1:]], 1))
+    found = integrate(Leaky(), None, torch.cat([torch.zeros(4, 1), current], 1), [0.0, 5.0], events=fire, **TIGHT).events[0]
+    for sample, drive in enumerate(current[:3, 0].tolist()):
+        period = math.log(drive / (drive - 1))
+        expected = period * torch.arange(1, math.floor(5 / period) + 1)
+        assert_close(found.times[found.samples == sample], expected, rtol=0, atol=1e-8)  # up to 12 periods, one error each
+    assert not (found.samples == 3).any()
+
+
+def test_crossings_and_directions_are_those_of_scipy():
+    field = ctrnn.gru(1, 2, generator=torch.Generator().manual_seed(3))
+    path = ctrnn.FunctionPath(lambda t: 4 * torch.sin(2 * t).expand(2, 1), (0.0, 5.0), 1)
+    h0, ts = torch.tensor([[0.3, -0.2], [-0.5, 0.1]]), torch.tensor([0.0, 2.0, 5.0])
+    wanted = [(lambda h: h[..., 0], 0), (lambda h: h[..., 0] - h[..., 1] - 0.1, 1), (lambda h: h[..., 1], -1)]
+    solved = integrate(
+        field, path, h0, ts, events=[Event(lambda t, h, g=g: g(h), way) for g, way in wanted], rtol=1e-8, atol=1e-8
+    )
+    assert sum(len(found.times) for found in solved.events) > 4
+    with torch.no_grad():
+        driven = ctrnn.Driven(field, path)
+        for sample in range(2):
+
+            def slope(t, h, sample=sample):
+                both = torch.zeros(2, 2)
+                both[sample] = torch.from_numpy(h)
+                return driven(t, both)[sample].numpy()
+
+            def event(g, way):
+                crossing = lambda t, h: float(g(h))  # noqa: E731 - SciPy reads its attributes
+                crossing.direction = way
+                return crossing
+
+            theirs = solve_ivp(
+                slope, (0, 5), h0[sample].numpy(), "DOP853", events=[event(*one) for one in wanted], rtol=1e-9, atol=1e-9
+            )
+            for ours, expected in zip(solved.events, theirs.t_events, strict=True):
+                assert_close(ours.times[ours.samples == sample], torch.from_numpy(expected), rtol=0, atol=1e-6)
+
+
+def test_two_crossings_of_one_step_are_seen_where_steps_are_bounded():
+    g = Event(lambda t, h: (h[:, 0] - 0.40) * (h[:, 0] - 0.43))
+    found = integrate(rising, None, torch.zeros(1, 1), [0.0, 5.0], events=g, max_step=0.1, **TIGHT).events[0]
+    assert_close(found.times, torch.tensor([0.40, 0.43]), **EXACT)
+
+
+@each("height, times", [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
+def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
+    touch = Event(lambda t, h: h[:, 0] - height)
+    found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0], events=touch, max_step=0.1, **TIGHT).events[0]
+    if height == 1:  # the solution is below or above by its error: none, or two at one place
+        assert len(found.times) in (0, 2)
+    else:
+        assert_close(found.times, torch.tensor(times), rtol=0, atol=1e-7)  # the slope there is 0.04
+
+
+def test_being_zero_at_the_start_is_no_crossing():
+    found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0, 4.0], events=Event(lambda t, h: h[:, 0]), **TIGHT).events[0]
+    assert_close(found.times, torch.tensor([math.pi]), **EXACT)
+
+
+@each("ts", [[0.0, 2.0], [0.0, 1.0, 2.0]])
+def test_a_crossing_on_a_knot_and_on_a_requested_time_is_one(ts):
+    class Pulled(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(1, 1)
+
+        def flow(self, projected, h):
+            return projected + 0 * h
+
+    path = ctrnn.HeldPath(torch.tensor([[[1.0]], [[3.0]]]))
+    found = integrate(Pulled(), path, torch.zeros(1, 1), ts, events=Event(lambda t, h: h[:, 0] - 1), **TIGHT).events[0]
+    assert_close(found.times, torch.ones(1), **EXACT)
+
+
+def test_one_of_many_is_ended_and_the_others_go_on():
+    h0 = torch.zeros(64, 1)
+    h0[17] = 2.0
+    end = Event(lambda t, h: h[:, 0] - 3.5, terminal=True)
+    solved = integrate(rising, None, h0, [0.0, 1.0, 2.0, 3.0], events=end, **TIGHT)
+    assert_close(solved.hs[:, 17, 0], torch.tensor([2.0, 3.0, 3.5, 3.5]), **EXACT)
+    assert_close(solved.hs[:, 16, 0], torch.arange(4.0), **EXACT)
+    assert solved.events[0].samples.tolist() == [17]
+    assert solved.stats["status_of_samples"][16:18] == ["completed", "ended by event 0 at t = 1.5"]
+
+
+def test_of_several_events_the_first_one_stops_and_the_others_are_counted_up_to_there():
+    events = [
+        Event(lambda t, h: h[:, 0] - 2.0, terminal=True),
+        Event(lambda t, h: torch.sin(4 * h[:, 0])),
+        Event(lambda t, h: h[:, 0] - 3.0),
+    ]
+    solved = integrate(rising, None, torch.full((1, 1), 0.1), [0.0, 9.0], events=events, max_step=0.3, **TIGHT)
+    assert_close(solved.events[1].times, torch.tensor([math.pi / 4, math.pi / 2]) - 0.1, **EXACT)
+    assert_close(solved.events[0].times, torch.tensor([1.9]), **EXACT)
+    assert not len(solved.events[2].times)
+
+
+def test_times_states_and_what_follows_have_the_gradients_of_the_closed_form():
+    def run(h0):
+        solved = integrate(falling, None, h0, [0.0, 2.0], events=bounce(), rtol=1e-9, atol=1e-9)
+        found = solved.events[0]
+        return found.times, found.states[:, 1], solved.hs[-1]
+
+    h0 = starts([1.0, 0.0], [0.5, 0.1]).requires_grad_()
+    assert torch.autograd.gradcheck(run, (h0,), eps=1e-6, atol=1e-5)
+    height = h0[0, 0]
+    times = torch.autograd.grad(run(h0)[0][0], h0)[0][0, 0]
+    assert_close(times, 1 / (2 * height.detach()).sqrt(), rtol=0, atol=1e-7)
+
+
+def test_a_rate_is_learned_through_the_time_of_a_crossing():
+    rate, threshold = nn.Parameter(torch.tensor(1.0)), Event(lambda t, h: h[:, 0] - 1)
+    for _ in range(10):  # halved Newton steps on t* = 1 / rate
+        time = (
+            integrate(lambda t, h: rate * torch.ones_like(h), None, torch.zeros(1, 1), [0.0, 9.0], events=threshold)
+            .events[0]
+            .times
+        )
+        (slope,) = torch.autograd.grad(time.sum(), rate)
+        assert slope.item() == pytest.approx(-1 / rate.item() ** 2, rel=1e-4)
+        rate.data -= 0.5 * (time.detach()[0] - 2) / slope
+    assert rate.item() == pytest.approx(0.5, abs=1e-3)
+
+
+@each("dtype", [torch.float32, torch.float64])
+def test_a_named_field_on_samples_is_looked_at_between_its_kernels_steps(dtype):
+    field, xs = ctrnn.gated(2, 3, dtype=dtype), torch.randn(6, 4, 2, dtype=dtype)
+    path, h0, ts = ctrnn.HeldPath(3 * xs), torch.zeros(4, 3, dtype=dtype), torch.linspace(0, 6, 4)
+    solved = integrate(field, path, h0, ts, events=Event(lambda t, h: h[:, 0] - 0.05))
+    plain = integrate(field, path, h0, ts)
+    fine = torch.linspace(0.001, 6, 4000)
+    above = (plain(fine)[..., 0] > 0.05).int().diff(dim=0).abs().sum(0)
+    assert torch.bincount(solved.events[0].samples, minlength=4).tolist() == above.tolist()
+    assert_close(solved.events[0].states[:, 0], torch.full((int(above.sum()),), 0.05, dtype=dtype), rtol=0, atol=1e-4)
+
+
+def test_several_tensors_are_told_apart_in_events_too():
+    solved = integrate(
+        lambda t, h: (h[1], -torch.ones_like(h[1])), None, (torch.ones(1, 1), torch.zeros(1, 1)), [0.0, 2.0],
+        events=Event(lambda t, h: h[0][:, 0], -1, reset=lambda t, h: (0 * h[0], -h[1])), **TIGHT,
+    )  # fmt: skip
+    height, speed = solved.parts
+    since = 2 - math.sqrt(2)
+    assert_close(height[-1, 0, 0].item(), math.sqrt(2) * since - since**2 / 2, rtol=0, atol=1e-8)
+    assert_close(speed[-1, 0, 0].item(), math.sqrt(2) - since, rtol=0, atol=1e-8)
+
+
+def test_a_solve_of_some_without_time_tells_the_states_between():
+    ts = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
+    solved = integrate(rising, None, torch.zeros(2, 1), ts, **TIGHT)
+    assert_close(solved(torch.tensor([[1.0, 0.0]]))[0, :, 0], torch.tensor([1.0, 0.0]), **EXACT)
+
+
+ONE = Event(lambda t, h: h[:, 0])
+WRONG = {
+    "no event": (lambda: solve(events=[3]), TypeError, "`events` must be discretize.Event"),
+    "fixed steps": (lambda: solve(events=ONE, method="rk4"), ValueError, "rk4 chooses none, dopri5 does"),
+    "an adjoint": (lambda: solve(events=ONE, gradient=Adjoint()), ValueError, "leave both out"),
+    "backwards": (lambda: integrate(rising, None, torch.zeros(1, 1), [1.0, 0.0], events=ONE), ValueError, "are found forwards"),
+    "a direction": (lambda: Event(lambda t, h: h, 2), ValueError, "`direction` must be 1, rising"),
+    "no function": (lambda: Event(3), TypeError, "must be functions of t and h"),
+    "an end with a reset": (lambda: Event(lambda t, h: h, terminal=True, reset=lambda t, h: h), ValueError, "has no `reset`"),
+    "no number": (lambda: solve(events=Event(lambda t, h: h.repeat(1, 2))), ValueError, "a number for each of"),
+    "no state": (
+        lambda: solve(events=Event(lambda t, h: h[:, 0] - 0.5, reset=lambda t, h: h[:, 0])), ValueError, "`reset` of an Event",
+    ),
+}  # fmt: skip
+
+
+def solve(**settings):
+    return integrate(rising, None, torch.zeros(1, 1), [0.0, 1.0], **settings)
+
+
+@each("name", WRONG)
+def test_what_is_no_event_is_refused_in_words(name):
+    call, error, words = WRONG[name]
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_a_reset_that_never_lets_go_is_told():
+    stuck = Event(lambda t, h: torch.sin(1000 * h[:, 0]), reset=lambda t, h: h)
+    found = integrate(rising, None, torch.full((1, 1), 1e-4), [0.0, 0.02], events=stuck, max_step=1e-3).events[0]
+    assert_close(found.times, torch.arange(1, 7) * math.pi / 1000 - 1e-4, rtol=0, atol=1e-7)
+    assert np.all(np.diff(found.times.numpy()) > 0)
