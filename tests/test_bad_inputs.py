@@ -93,7 +93,7 @@ IN_PYTHON = [
     (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
     # Misspelt, missing and superfluous arguments, of functions, classes and modules.
     (lambda: plain(2), TypeError, "`plain` needs `hidden_size`."),
-    (lambda: plain(2, units=3), TypeError, "`plain` takes no `units`; it takes input_size, hidden_size, num_layers"),
+    (lambda: plain(2, units=3), TypeError, "`plain` takes no `units`; it takes input_size, hidden_size, "),
     (lambda: ctrnn.lstm(2, 3, 1), TypeError, "`lstm` takes input_size, hidden_size by position, got 3 arguments; give by name"),
     (lambda: ctrnn.TanhCandidate(2, 3, biass=True), TypeError, "`TanhCandidate` takes no `biass`; did you mean `bias`?"),
     (ctrnn.ConstantRate, TypeError, "`ConstantRate` needs `alpha`."),
@@ -116,7 +116,7 @@ IN_PYTHON = [
     # What torch calls it, and what it is called elsewhere.
     (lambda: ctrnn.gru(2, 3, batch_first=True), TypeError, "`discretize.DiscreteRNN(field, batch_first=True)`"),
     (lambda: ctrnn.gru(2, 3, bidirectional=True), TypeError, "with dropout between, are `discretize.Layers`"),
-    (lambda: plain(2, 3, nonlinearity="relu"), TypeError, "Parts of a field are chosen by `ctrnn.Relaxation("),
+    (lambda: ctrnn.gru(2, 3, nonlinearity="relu"), TypeError, "Parts of a field are chosen by `ctrnn.Relaxation("),
     (lambda: ctrnn.SmoothWarp.random(5.0, 2.0, generator=3), TypeError, "got int; make one, torch.Generator().manual_seed(3)"),
     (lambda: plain(2, 3, device="gpu"), ValueError, "`device` must be one that torch has here, such as 'cpu', got 'gpu'"),
     (lambda: plain(2, 3, dtype="float32"), TypeError, "`dtype` must be a floating-point dtype such as torch.float32"),

@@ -10,8 +10,8 @@ from torch import Tensor
 __all__ = ["DRAW_ONCE", "drawn", "has_two_answers"]
 
 DRAW_ONCE = (
-    "For dropout call `field.eval()`; or draw once for a whole solve, not at each call of `flow`; or take steps that may each "
-    "draw anew, as `discretize.DiscreteRNN` does."
+    "For dropout call `field.eval()`, or take `ctrnn.Dropout`, whose masks are fixed for a solve; or take steps that each may "
+    "draw anew, as those of `discretize.DiscreteRNN`."
 )
 
 

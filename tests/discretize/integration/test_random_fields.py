@@ -59,7 +59,9 @@ class OwnGenerator(Dropped):
 @pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", RungeKutta4()], ids=str)
 def test_a_random_field_is_refused_before_the_solve(method):
     # From h = 0, where dropout changes nothing: two answers that happen to agree are not taken for one.
-    with pytest.raises(ValueError, match=r"draws random numbers each time it is called.*`field.eval\(\)`"):
+    with pytest.raises(
+        ValueError, match=r"draws random numbers each time it is called.*`field.eval\(\)`, or take `ctrnn.Dropout`"
+    ):
         ContinuousRNN(Dropped(), method)(X)
 
 
@@ -93,6 +95,13 @@ def test_a_mask_drawn_once_and_kept_is_solved_with():
     hs = ContinuousRNN(field)(X)[0]
     known.mask = field.mask  # one that has never drawn
     torch.testing.assert_close(hs, ContinuousRNN(known)(X)[0], rtol=0, atol=1e-14)
+
+
+def test_what_the_words_offer_in_place_of_torchs_dropout_is_solved():
+    sizes = {"input_size": 3, "hidden_size": 4, "dtype": torch.float64}
+    candidate = ctrnn.Dropout(ctrnn.TanhCandidate(**sizes), 0.3)
+    field = ctrnn.Relaxation(candidate, ctrnn.GateRate(**sizes), ctrnn.LinearDecay())
+    assert ContinuousRNN(field)(X)[0].isfinite().all()
 
 
 def test_the_look_costs_at_most_one_evaluation_of_a_solve():
