@@ -3,17 +3,20 @@ r"""Discrete cells over a whole sequence, float32: every named field by every en
     forward              states for (T, B, I, H), nothing kept
     forward + backward   and gradients to x and to every parameter, for a cotangent drawn once
 
-The plain, GRU and LSTM fields have the weights of torch's modules, and compute the same.
+The plain, GRU and LSTM fields have the weights of torch's modules, and compute the same. So do layers of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import ctrnn
 import discretize
@@ -21,7 +24,17 @@ from experiments.bench.peers.engines import ENGINES, cell_engine
 from experiments.bench.rows import FORWARD, WORKS, Row
 from experiments.bench.session import Job, Session
 
-__all__ = ["COUNTERPARTS", "FIELDS", "LOOP", "CellCandidate", "CellSizes", "cell_candidates", "cell_rows", "samples"]
+__all__ = [
+    "COUNTERPARTS",
+    "FIELDS",
+    "LOOP",
+    "CellCandidate",
+    "CellSizes",
+    "cell_candidates",
+    "cell_rows",
+    "layer_rows",
+    "samples",
+]
 
 PATIENCE = 2.5  # seconds: where a run takes one, three of them are enough
 EULER, EXPONENTIAL = discretize.Euler(), discretize.ExponentialEuler()
@@ -71,7 +84,7 @@ FIELDS: dict[str, tuple[Callable[[CellSizes, Modules], ctrnn.VectorField], discr
     "LSTM": (lambda s, modules: ctrnn.from_torch(modules["LSTM"]), EULER),
 }  # fmt: skip
 COUNTERPARTS = {"plain": "RNN", "GRU": "GRU", "LSTM": "LSTM"}
-KINDS: dict[str, Callable[[int, int], nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
+KINDS: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
 
 
 def cell_rows(
@@ -89,6 +102,39 @@ def cell_rows(
         return Job(candidate.name, work, run, {"engine": candidate.engine, **facts})
 
     yield from session.rows(part, str(sizes), [job(candidate, work) for candidate in found for work in works], PATIENCE)
+
+
+def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
+    """Two layers of torch's GRU and LSTM in both directions, on a packed batch of lengths from half on; the same converted."""
+    if "torch" not in session.peers:
+        session.skip("layers", "they are compared with torch.nn's")
+        return
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint((sizes.time + 1) // 2, sizes.time + 1, (sizes.batch,), generator=generator)
+    lengths[0] = sizes.time
+    packed = pack_padded_sequence(samples(sizes, session.device), lengths, enforce_sorted=False)
+    for name in ("GRU", "LSTM"):
+        torch.manual_seed(0)
+        theirs = KINDS[name](sizes.inputs, sizes.hidden, num_layers=2, bidirectional=True).to(packed.data)
+        ours = discretize.from_torch(theirs)
+        ours(packed)
+        found = [
+            _packed_candidate(f"torch.nn.{name}", "torch", theirs, packed),
+            _packed_candidate(f"{name} by `discretize.from_torch`", ours.stats["engine"], ours, packed),
+        ]
+        yield from session.rows("layers", f"{name}, {sizes}", list(_jobs(found, packed.data)), PATIENCE)
+
+
+def _packed_candidate(name: str, engine: str, module: nn.Module, packed: PackedSequence) -> CellCandidate:
+    """A module over the values of a packed batch."""
+    return CellCandidate(name, engine, lambda x: module(packed._replace(data=x))[0].data, list(module.parameters()))
+
+
+def _jobs(found: Sequence[CellCandidate], x: Tensor) -> Iterator[Job]:
+    cotangent = torch.randn_like(found[0].forward(x))
+    for candidate, work in product(found, WORKS):
+        run = partial(candidate.forward, x) if work == FORWARD else partial(candidate.backward, x, cotangent)
+        yield Job(candidate.name, work, run, {"engine": candidate.engine})
 
 
 def samples(sizes: CellSizes, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:

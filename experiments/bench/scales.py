@@ -13,11 +13,12 @@ __all__ = ["SCALES", "Scale"]
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; a solve: time, batch, hidden; sweeps around their bases; the batch with a
-    stiff sample; lengths for memory, and long ones for this project's solves alone."""
+    """Cells: sizes and the fields compared there; layers: sizes; a solve: time, batch, hidden; sweeps around their bases; the
+    batch with a stiff sample; lengths for memory, and long ones for this project's solves alone."""
 
     rounds: int
     cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
+    layers: tuple[CellSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -40,6 +41,7 @@ ALL = tuple(FIELDS)
 SMOKE = Scale(
     rounds=1,
     cells=((CellSizes(6, 2, 2, 4), ("gated", "LSTM")),),
+    layers=(CellSizes(6, 2, 2, 4),),
     solve=(3, 2, 4), methods=("tsit5",), peer_solves=("torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5"),
     cell_base=CellSizes(6, 2, 2, 4), cell_sweeps=(Sweep("time", (4, 8)),),
     solve_base={"time": 2, "batch": 2, "hidden": 4}, solve_sweeps=(Sweep("error", (1e-3, 1e-5)),),
@@ -50,6 +52,7 @@ SMOKE = Scale(
 SMALL = Scale(
     rounds=3,
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ("gated",))),
+    layers=(CellSizes(100, 32, 64, 64),),
     solve=(30, 32, 64), methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
     cell_base=CellSizes(100, 32, 10, 64),
@@ -63,6 +66,7 @@ SMALL = Scale(
 FULL = Scale(
     rounds=3,
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ALL), (CellSizes(200, 128, 10, 512), ALL)),
+    layers=tuple(CellSizes(time, 32, hidden, hidden) for time in (100, 400) for hidden in (64, 128)),
     solve=(100, 32, 64), methods=("tsit5", "dopri8", "dopri5"), peer_solves=("torchdiffeq", "torchode", "diffrax"),
     cell_base=CellSizes(200, 32, 10, 64),
     cell_sweeps=(

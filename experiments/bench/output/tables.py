@@ -63,6 +63,21 @@ def _cells(rows: pd.DataFrame) -> Iterator[str]:
         yield _table(f"**{sizes}, {work}**, {unit}", ["cell", "torch.nn", "compiled", "plain torch", "step by step"], lines)
 
 
+def _layers(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each module and size: seconds, and ratios to torch's."""
+    if rows.empty:
+        return
+    lines = []
+    for problem, same in rows.groupby("problem", sort=False):
+        first = same.drop_duplicates("work").set_index("work")["values"]
+        for name, own in same.groupby("candidate", sort=False):
+            at, line = own.set_index("work")["values"], [problem, str(name)]
+            for work in WORKS:
+                line += [_seconds(_median(at[work])), _ratio(at[work], first[work])]
+            lines.append(line)
+    yield markdown(["sizes", "module", "forward", "ratio", "with backward", "ratio"], lines)
+
+
 def _solves(rows: pd.DataFrame) -> Iterator[str]:
     """A line for each candidate: its tolerance, error and evaluations, seconds, and ratios to the first candidate."""
     header = ["candidate", "tolerance", "error", "evaluations"]
@@ -162,6 +177,7 @@ def _spread(values: Values) -> str:
 
 PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
+    "layers": ("Layers, in both directions, packed", _layers),
     "solves": ("Exact solves", _solves),
     "growth": ("How cost grows", _growth),
     "stiff": ("One stiff sample", _stiff),
