@@ -782,7 +782,7 @@ def kill_and_go_on(folder, kills, seed, steps):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork a start costs seconds")
 def test_a_run_killed_at_any_moment_ends_on_the_same_bits(tmp_path):
-    kill_and_go_on(tmp_path, 2, 0, 40)
+    kill_and_go_on(tmp_path, 2, 3, 40)  # a seed whose kills leave checkpoints: without the optimizer's state in them it fails
 
 
 @pytest.mark.slow
