@@ -18,6 +18,7 @@ from discretize.sequences.layers import Layers as Layers
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
 from discretize.integration.integrate import integrate as integrate
 from discretize.jumps.rnn import JumpRNN as JumpRNN, ode_rnn as ode_rnn, gru_ode_bayes as gru_ode_bayes
+from discretize.jumps.gru_d import gru_d as gru_d, GRUDJump as GRUDJump, Elapsed as Elapsed
 from discretize.jumps.jump import Jump as Jump, CellJump as CellJump, GRUBayes as GRUBayes
 from discretize.jumps.jump import observed_log_prob as observed_log_prob
 from discretize.integration.events import Event as Event, EventTimes as EventTimes

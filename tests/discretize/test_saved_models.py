@@ -123,6 +123,7 @@ def examples():
         discretize.ContinuousRNN(ctrnn.plain(3, 4), gradient=discretize.Adjoint()),
         discretize.ode_rnn(3, 4),
         discretize.gru_ode_bayes(3, 4),
+        discretize.gru_d(3, 4, torch.ones(3)),
         discretize.ContinuousRNN(ctrnn.ControlledField(nn.Linear(4, 12), 3, 4), path="linear"),
     )
 

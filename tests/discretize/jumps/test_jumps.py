@@ -13,7 +13,7 @@ from torchdiffeq import odeint
 
 import ctrnn
 import discretize
-from discretize import Adjoint, CellJump, DiscreteCell, GRUBayes, Jump, JumpRNN, gru_ode_bayes, observed_log_prob, ode_rnn
+from discretize import Adjoint, CellJump, DiscreteCell, GRUBayes, Jump, JumpRNN, gru_d, gru_ode_bayes, observed_log_prob, ode_rnn
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 NEAR = {"rtol": 0, "atol": 1e-7}  # a hundred tolerances
@@ -146,6 +146,31 @@ def test_gru_bayes_is_the_papers_formula_value_by_value():
     expected = jump.expected(h)
     assert_close(expected.mean, mean)
     assert_close(expected.variance, log_variance.exp())
+
+
+def test_gru_d_is_the_papers_recursion_with_its_own_intervals():
+    rnn, x, ts, mean = (
+        gru_d(2, 3, mean=torch.tensor([0.3, -0.4])),
+        torch.randn(TIME, BATCH, 2),
+        stamps(),
+        torch.tensor([0.3, -0.4]),
+    )
+    jump, observed = rnn.jump, torch.rand(TIME, BATCH, 2) < 0.5
+    observed[..., 0] |= ~observed.any(-1)
+    with torch.no_grad():
+        jump.fade_x.uniform_(-1, 1)
+    m, h, last = observed.to(x), torch.zeros(BATCH, 3), torch.zeros(BATCH, 2)
+    since = torch.zeros(BATCH, 2)
+    for k in range(TIME):
+        if k:  # eq. (2) of the paper
+            since = (ts[k] - ts[k - 1])[:, None] + torch.where(observed[k - 1], 0.0, since)
+        fade_x = torch.exp(-(jump.fade_x[0] * since + jump.fade_x[1]).clamp(min=0))
+        fade_h = torch.exp(-(since @ jump.fade_h.weight.T + jump.fade_h.bias).clamp(min=0))
+        filled = torch.where(observed[k], x[k], fade_x * last + (1 - fade_x) * mean)
+        h, last = jump.cell(torch.cat([filled, m[k]], 1), fade_h * h), torch.where(observed[k], x[k], last)
+        output = rnn(x[: k + 1], ts=ts[: k + 1], observed=observed[: k + 1])[0]
+        assert output.shape == (k + 1, BATCH, 3)
+        assert_close(output[-1], h)
 
 
 def test_what_was_seen_has_its_likelihood_and_what_was_not_none():

@@ -1,0 +1,74 @@
+r"""GRU-D: what was last seen of each value fades to its mean, and the state fades too, by how long ago each was seen.
+
+state  [h, last, since]        between observations  dh/dt = 0, d last/dt = 0, d since/dt = 1
+at one, with m = 1 where a value is seen:
+    fade_x = exp(-max(0, w since + b))        x' = m x + (1 - m) (fade_x last + (1 - fade_x) mean)
+    fade_h = exp(-max(0, W since + b_h))      h <- GRU([x', m], fade_h h)        last, since <- x, 0 where seen
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import VectorField, checks
+from discretize.jumps.jump import Jump
+from discretize.jumps.rnn import JumpRNN
+
+__all__ = ["Elapsed", "GRUDJump", "gru_d"]
+
+
+class Elapsed(VectorField):
+    r"""The state [h, last, since], of which the last part counts the time.
+
+    Args:    input_size: values; hidden_size: units of h, which are the visible ones.
+    Source:  this project.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(0, hidden_size, hidden_size + 2 * checks.positive_size("input_size", input_size))
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        counting = (self.state_size - self.hidden_size) // 2
+        return torch.cat([torch.zeros_like(h[..., :-counting]), torch.ones_like(h[..., -counting:])], -1)
+
+
+class GRUDJump(Jump):
+    r"""The update of GRU-D on [h, last, since].
+
+    The reset is after the product, as in torch.nn.GRU; the paper's is before it. What was never seen counts as 0.
+
+    Args:    input_size: values; hidden_size: units of h; mean: (input,), what values fade to, of the training set say; or 0.
+    Source:  Che, Purushotham, Cho, Sontag and Liu 2018, "Recurrent neural networks for multivariate time series with missing
+             values", eqs. (10) to (17).
+    """
+
+    mean: Tensor
+
+    def __init__(self, input_size: int, hidden_size: int, mean: Tensor | None = None) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = checks.positive_size("input_size", input_size), hidden_size
+        self.fade_x = nn.Parameter(torch.zeros(2, input_size))  # w and b
+        self.fade_h, self.cell = nn.Linear(input_size, hidden_size), nn.GRUCell(2 * input_size, hidden_size)
+        given = torch.zeros(input_size) if mean is None else checks.is_tensor("mean", mean)
+        if given.shape != (input_size,):
+            raise ValueError(f"`mean` must be ({input_size},), one for each value, got {tuple(given.shape)}.")
+        self.register_buffer("mean", given.to(self.fade_x))
+
+    def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
+        h, last, since = h.split([self.hidden_size, self.input_size, self.input_size], -1)
+        kept = torch.exp(-torch.relu(self.fade_x[0] * since + self.fade_x[1]))
+        faded = observed * x + (1 - observed) * (kept * last + (1 - kept) * self.mean)
+        h = self.cell(torch.cat([faded, observed], -1), torch.exp(-torch.relu(self.fade_h(since))) * h)
+        return torch.cat([h, torch.where(observed > 0, x, last), torch.where(observed > 0, 0.0, since)], -1)
+
+
+def gru_d(input_size: int, hidden_size: int, mean: Tensor | None = None, **settings: Any) -> JumpRNN:
+    r"""GRU-D. Between observations only the time passes, which one step of Euler's counts exactly.
+
+    Args:    input_size, hidden_size, mean as for `GRUDJump`; batch_first as for `JumpRNN`.
+    Source:  Che, Purushotham, Cho, Sontag and Liu 2018.
+    """
+    return JumpRNN(Elapsed(input_size, hidden_size), GRUDJump(input_size, hidden_size, mean), "euler", **settings)
