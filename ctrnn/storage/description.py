@@ -39,6 +39,7 @@ ROOTS = {
         "SequenceModel",
         "JumpRNN",
         "Jump",
+        "Elapsed",
     ),
 }
 OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
