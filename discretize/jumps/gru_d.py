@@ -23,16 +23,16 @@ __all__ = ["Elapsed", "GRUDJump", "gru_d"]
 class Elapsed(VectorField):
     r"""The state [h, last, since], of which the last part counts the time.
 
-    Args:    input_size: values; hidden_size: units of h, which are the visible ones.
+    Args:    values: how many there are to be seen; hidden_size: units of h, which are the visible ones.
     Source:  this project.
     """
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(0, hidden_size, hidden_size + 2 * checks.positive_size("input_size", input_size))
+    def __init__(self, values: int, hidden_size: int) -> None:
+        super().__init__(0, hidden_size, hidden_size + 2 * checks.positive_size("values", values))
+        self.values = values
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        counting = (self.state_size - self.hidden_size) // 2
-        return torch.cat([torch.zeros_like(h[..., :-counting]), torch.ones_like(h[..., -counting:])], -1)
+        return torch.cat([torch.zeros_like(h[..., : -self.values]), torch.ones_like(h[..., -self.values :])], -1)
 
 
 class GRUDJump(Jump):
