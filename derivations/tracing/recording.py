@@ -181,7 +181,7 @@ def _in_the_user_s_words() -> Iterator[None]:
                 yield
     except Exception as error:
         kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if f"{os.sep}torch{os.sep}" not in f.filename and f.filename not in (__file__, copy.__file__)]
+        own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (__file__, copy.__file__)]
         line = f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
         if "DataDependent" in kind or "DynamicOutputShape" in kind:
             raise ValueError(f"the code branches on the values of tensors{line}; write it with torch.where.") from error
