@@ -12,7 +12,8 @@ from discretize.steps.zoneout import Zoneout as Zoneout
 from discretize.steps.step import Step as Step
 from discretize.sequences.cell import DiscreteCell as DiscreteCell
 from discretize.sequences.unroll import unroll as unroll
-from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN, ContinuousRNN as ContinuousRNN
+from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
+from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel
 from discretize.sequences.layers import Layers as Layers
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch

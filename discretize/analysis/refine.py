@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
+from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.ragged import Ragged, gone_by
-from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN
+from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = ["Refinement", "refine"]
 

@@ -20,8 +20,8 @@ from discretize.integration.integrate import integrate
 from discretize.integration.settings import Settings
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.module import Lengths, SequenceModule, Start
 from discretize.sequences.ragged import Ragged
-from discretize.sequences.rnn import Lengths, SequenceModule, Start
 from discretize.sequences.stamps import sample_edges, sample_stamps
 from discretize.steps.step import Step
 

@@ -18,8 +18,10 @@ from torch.nn.functional import dropout
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.hold import FORWARD
+from discretize.sequences.continuous import ContinuousRNN
+from discretize.sequences.module import SequenceModule, Sequences
 from discretize.sequences.ragged import Ragged
-from discretize.sequences.rnn import ContinuousRNN, DiscreteRNN, SequenceModule, Sequences
+from discretize.sequences.rnn import DiscreteRNN
 from discretize.sequences.stamps import reversed_edges
 
 __all__ = ["Layers"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
-from discretize.sequences.rnn import SequenceModule
+from discretize.sequences.module import SequenceModule
 
 __all__ = ["SequenceModel"]
 

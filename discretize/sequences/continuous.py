@@ -1,0 +1,121 @@
+"""A field as an exact sequence module: solved along its samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from ctrnn import HeldPath, HermitePath, LinearPath, VectorField
+from ctrnn.calls import answered
+from ctrnn.inputs.hold import FORWARD
+from discretize.gradients.choice import Gradient
+from discretize.graphs import scanned, whole
+from discretize.integration.integrate import integrate
+from discretize.integration.settings import MAX_NUM_STEPS, Settings
+from discretize.sequences.module import FieldModule, Lengths, Start, check_no_lengths
+from discretize.sequences.ragged import Ragged, gone_by
+from discretize.sequences.stamps import sample_stamps
+from discretize.steps.step import Step
+from discretize.trajectory import Trajectory
+
+__all__ = ["ContinuousRNN"]
+
+PATHS: dict[str, Any] = {"held": HeldPath, "linear": LinearPath, "hermite": HermitePath}
+
+
+class ContinuousRNN(FieldModule):
+    r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
+
+    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
+             min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval, batch_first as for
+             `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps, which are the knots: `ts`
+             has one for each sample, output k is the state at ts[k], the first one is h_0, and nothing that comes later is seen.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None), as for `DiscreteRNN`; without ts a sample takes 1.
+             rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
+    Shape:   as for `DiscreteRNN`.
+    Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
+    Source:  Tallec and Ollivier 2018, eqs. (3), (4), (7).
+    """
+
+    def __init__(
+        self,
+        field: VectorField,
+        method: str | Step = "dopri5",
+        rtol: float = 1e-5,
+        atol: float | Tensor = 1e-7,
+        max_step: float | None = None,
+        gradient: Gradient = None,
+        path: str = "held",
+        *,
+        hold: str = "forward",
+        batch_first: bool = False,
+        max_num_steps: int = MAX_NUM_STEPS,
+        min_step: float = 0.0,
+        first_step: float | None = None,
+        progress: bool = False,
+        fused: bool = True,
+        on_failure: str = "raise",
+        open_interval: float | None = None,
+    ) -> None:
+        super().__init__(field, hold, open_interval, batch_first)
+        if path not in PATHS:
+            raise ValueError(f"`path` must be one of {', '.join(map(repr, PATHS))}, got {path!r}.")
+        if path != "held" and self.hold != FORWARD:
+            raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
+        self.path = path
+        bounds = (max_num_steps, min_step, first_step)
+        self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
+        self.stats: dict[str, Any] = {}
+
+    @answered
+    @whole
+    def trajectory(
+        self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
+    ) -> Trajectory:
+        """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state),
+        time first, and by `trajectory(t)` at any times between, shared or (n, batch). One sequence is a batch of one."""
+        if isinstance(x, PackedSequence):
+            check_no_lengths(lengths)
+            x, lengths = pad_packed_sequence(x, self.batch_first)
+        (xs, h0, edges, ragged), _ = self._read(x, h_0, ts, lengths)
+        return self._solved(self.field, xs, h0[0], edges, ragged)
+
+    def _solved(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
+        path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
+        if len(path.knots) < 2:
+            raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
+        solved = integrate(field, path, h0, path.knots, **vars(self.settings))
+        self.stats = solved.stats
+        return solved
+
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        if torch.compiler.is_exporting():
+            if self.path != "held":
+                raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
+            step, substeps = self.settings.step_map()
+            return scanned(field, step, xs, h0, 1.0, substeps)
+        return self._solved(field, xs, h0, edges, ragged).hs[-len(xs) :]
+
+    def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
+        if self.path == "held":
+            return super()._edges(ts, xs, ragged, batched)
+        return sample_stamps(ts, xs, ragged, batched, self.batch_first)
+
+    def _knots(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
+        """Without `ts`: the samples gone by at each edge, or their numbers."""
+        edges = gone_by(xs, ragged)
+        return edges if self.path == "held" else torch.minimum(edges[:-1], edges[-1] - 1)
+
+    def extra_repr(self) -> str:
+        usual = Settings()
+        given = {name: value for name, value in vars(self.settings).items() if not _same(value, getattr(usual, name))}
+        named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
+        named |= {} if self.path == "held" else {"path": self.path}
+        return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])
+
+
+def _same(value: object, usual: object) -> bool:
+    return not isinstance(value, Tensor) and value == usual

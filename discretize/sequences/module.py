@@ -1,0 +1,234 @@
+"""Sequence modules, called like `torch.nn.RNN`: what they are given, checked, and how it comes back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ctrnn import VectorField, checks
+from ctrnn.autocast import cast_for
+from ctrnn.calls import answered, torch_name
+from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
+from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
+from ctrnn.inputs.hold import Hold
+from ctrnn.inputs.samples import checked_samples
+from discretize.sequences.pieces import Pieces
+from discretize.sequences.ragged import Ragged, packed_as, padded
+from discretize.sequences.stamps import sample_edges
+
+__all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
+
+Start = Tensor | tuple[Tensor, Tensor] | None
+Lengths = Tensor | Sequence[int] | None
+
+
+class Sequences(NamedTuple):
+    """A call that has been checked: samples (time, batch, input), starts (num_states, batch, state), and as `sample_edges`
+    and `Ragged` have them when samples begin and end and which sequences are over."""
+
+    xs: Tensor
+    h0: Tensor
+    edges: Tensor | None
+    ragged: Ragged | None
+
+
+class SequenceModule(nn.Module, ABC):
+    """(x, h_0, ts, lengths) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
+
+    num_layers, bidirectional = 1, False
+    num_states = 1  # num_layers * num_directions
+
+    def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
+        super().__init__()
+        self.hold, self.batch_first = Hold(hold, open_interval), checks.is_flag("batch_first", batch_first)
+
+    @overload
+    def forward(
+        self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ..., reset: Tensor | None = ...
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ..., reset: Tensor | None = ...
+    ) -> tuple[PackedSequence, Tensor]: ...
+    @overload
+    def forward(self, x: Sequences) -> tuple[Tensor, Tensor]: ...
+    @answered
+    def forward(
+        self,
+        x: Tensor | PackedSequence | Sequences,
+        h_0: Start = None,
+        ts: Tensor | None = None,
+        lengths: Lengths = None,
+        reset: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        if isinstance(x, Sequences):
+            return self._run(*x)
+        plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None
+        if torch.compiler.is_exporting():
+            if not plain:
+                raise ValueError("`ts`, `lengths` and `reset` are read as numbers, which torch.export has not; leave them out.")
+        elif torch.compiler.is_dynamo_compiling() and not (plain and self._fits_a_graph(x)):
+            from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
+
+            return run_uncompiled(SequenceModule.forward, self, x, h_0, ts, lengths, reset)
+        if isinstance(x, PackedSequence):
+            return self._run_packed(x, h_0, ts, lengths, reset)
+        given, batched = self._read(x, h_0, ts, lengths)
+        output, h_n = self._run_pieces(given, reset, batched)
+        if not batched:
+            return output[:, 0], h_n[:, 0]
+        output = output if given.ragged is None else given.ragged.output(output)
+        return (output.transpose(0, 1) if self.batch_first else output), h_n
+
+    def _run_pieces(self, given: Sequences, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
+        xs, h0, edges, ragged = given
+        if reset is None or not xs.shape[1]:
+            return self._run(*given)
+        pieces = Pieces(reset, xs, ragged, batched, self.batch_first)
+        cut = pieces.samples(xs)
+        output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges), pieces.ragged(cut))
+        return pieces.joined(output), pieces.ends(h_n)
+
+    def _run_packed(
+        self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths, reset: Tensor | None
+    ) -> tuple[PackedSequence, Tensor]:
+        """In the order in which the sequences lie in there, longest first: to reorder samples takes time."""
+        given, ragged = self._read_packed(x, h_0, ts, lengths)
+        axis = 0 if self.batch_first else 1
+        if isinstance(reset, Tensor) and reset.dim() == 2 and reset.shape[axis] == len(ragged.lengths):
+            reset = reset if x.sorted_indices is None else reset.index_select(axis, x.sorted_indices.to(reset.device))
+        output, h_n = self._run_pieces(given, reset, True)
+        return packed_as(x, output, ragged), h_n if x.unsorted_indices is None else h_n.index_select(1, x.unsorted_indices)
+
+    @abstractmethod
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        """Output (time, batch, features), finite where a sequence is over, and h_n (num_states, batch, state)."""
+
+    @property
+    @abstractmethod
+    def _reader(self) -> VectorField:
+        """The field that reads x."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            raise AttributeError(torch_name(self, name)) from None
+
+    @property
+    def input_size(self) -> int:
+        return self._reader.input_size
+
+    @property
+    def hidden_size(self) -> int:
+        return self._reader.hidden_size
+
+    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
+        """What the user gave, checked, and whether there was a batch."""
+        xs, ragged, batched = self._time_first(x, lengths)
+        edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
+        return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched
+
+    def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, Ragged]:
+        check_no_lengths(lengths)
+        xs, ragged = padded(x._replace(data=cast_for(self._reader, x.data)))
+        check_input(self._reader, xs)
+        checks.is_finite("x", x.data)
+        given, h0, edges = ragged, self._start(h_0, xs, True), None
+        if x.sorted_indices is not None and x.unsorted_indices is not None:
+            h0, given = h0.index_select(1, x.sorted_indices), Ragged.of(ragged.lengths[x.unsorted_indices.cpu()], xs)
+        if ts is not None:
+            edges = self._edges(ts, xs, given, True)
+            edges = edges if x.sorted_indices is None else edges[:, x.sorted_indices.cpu()]
+        return Sequences(xs, h0, edges, ragged), ragged
+
+    def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
+        """Whether torch.compile is to look into a call without `ts`, `lengths` and `reset`, or else to run it as it is."""
+        return False
+
+    def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
+        return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
+
+    def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
+        x = cast_for(self._reader, x)
+        check_input(self._reader, x)
+        if x.dim() not in (2, 3):
+            order = "(batch, time, input)" if self.batch_first else "(time, batch, input)"
+            raise ValueError(f"`x` must be {order}, or (time, input) for one sequence, got shape {tuple(x.shape)}.")
+        if x.dim() == 2:
+            if lengths is not None:
+                raise ValueError("`lengths` are for a batch, and `x` is one sequence; cut it, `x[:length]`.")
+            return checked_samples(x[:, None], "x"), None, False
+        xs = x.transpose(0, 1) if self.batch_first else x
+        if lengths is None or 0 in xs.shape:  # refused here, or a batch of 0
+            return checked_samples(xs, "x"), None, True
+        ragged = Ragged.of(lengths, xs)
+        return checked_samples(ragged.samples(xs), "x"), ragged, True
+
+    def _start(self, h_0: Start, xs: Tensor, batched: bool) -> Tensor:
+        number, batch, width = self.num_states, xs.shape[1], self._reader.state_size
+        if h_0 is None:
+            return xs.new_zeros(number, batch, width)
+        if isinstance(h_0, tuple | list):
+            h_0 = self._joined([cast_for(self._reader, part) for part in h_0])
+        h_0 = cast_for(self._reader, h_0)
+        check_state(self._reader, h_0, "h_0")
+        shapes = [(number, batch, width), (batch, width)] if batched else [(number, width), (width,)]
+        shapes = shapes if number == 1 else shapes[:1]
+        if tuple(h_0.shape) not in shapes:
+            raise ValueError(f"`h_0` must have shape {' or '.join(map(str, shapes))}, got {tuple(h_0.shape)}.")
+        checks.is_finite("h_0", h_0)
+        return h_0.reshape(number, batch, width)
+
+    def _joined(self, pair: list[Tensor]) -> Tensor:
+        hidden, width = self._reader.hidden_size, self._reader.state_size
+        if width != 2 * hidden or len(pair) != 2:
+            raise ValueError(
+                f"`h_0` is a sequence of {len(pair)}; a pair (h_0, c_0) is for fields on the state [h, c], and this one keeps "
+                f"{width} units of which {hidden} are visible."
+            )
+        h, c = pair
+        for part in pair:
+            check_like_field("h_0", checks.is_tensor("h_0", part), self._reader)
+        if h.shape != c.shape or h.dim() == 0 or h.shape[-1] != hidden:
+            raise ValueError(f"`h_0` and `c_0` must both be {hidden} wide, got {tuple(h.shape)} and {tuple(c.shape)}.")
+        return torch.cat([h, c], -1)
+
+    def extra_repr(self) -> str:
+        backward = "" if self.hold.direction == "forward" else "hold='backward', "
+        return f"{backward}batch_first={self.batch_first}"
+
+
+class FieldModule(SequenceModule):
+    """One field read forwards; subclasses say how its states come about."""
+
+    def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool) -> None:
+        super().__init__(hold, open_interval, batch_first)
+        self.field = check_field(field)
+
+    @property
+    def _reader(self) -> VectorField:
+        return self.field
+
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)
+        # A copy: whoever masks the output must not change the state to go on from.
+        return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
+
+    @abstractmethod
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state); `field`, its masks drawn.
+
+        `edges`: where samples begin and end, (time + 1,) or (time + 1, batch), if given; a sequence that is over stays.
+        """
+
+
+def check_no_lengths(lengths: Lengths) -> None:
+    if lengths is not None:
+        raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
