@@ -6,7 +6,6 @@ Steps are kept as they come, and counted many at a time: an accelerator is waite
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from discretize.analysis.stability import MONOTONE, REGIONS, regions_of_factors
-from discretize.errors import StepWarning
+from discretize.errors import StepWarning, warn_user
 from discretize.steps.step import Step
 
 __all__ = ["LongStep", "Record"]
@@ -150,12 +149,11 @@ class Record:
         return LongStep(float(g_dt[k, sample, unit]), unit, sample, time, self.calls)
 
     def _warn(self, region: str, first: LongStep, share: float) -> None:
-        warnings.warn(
+        warn_user(
             f"{self.name}: a step of {self.step!r} is {region} where the equation is not: g dt = {first.g_dt:.4g} {first} "
             f"({share:.1%} of the steps just taken are outside). Take more substeps, or a step that follows any rate, such as "
             "ExponentialEuler.",
             StepWarning,
-            stacklevel=3,
         )
 
 

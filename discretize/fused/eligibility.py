@@ -6,14 +6,13 @@ Kernels take plain tensors of one dtype on one device, where no autocast, tracin
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.forward_ad import unpack_dual
 
-from discretize.errors import KernelWarning
+from discretize.errors import KernelWarning, warn_user
 
 __all__ = [
     "autocast_reason",
@@ -108,7 +107,7 @@ def warn_once(why: str) -> str:
     global _warned  # noqa: PLW0603
     if not _warned:
         _warned = True
-        warnings.warn(f"Sequences run in plain torch, slower than in compiled kernels: {why}", KernelWarning, stacklevel=2)
+        warn_user(f"Sequences run in plain torch, slower than in compiled kernels: {why}", KernelWarning)
     return why
 
 

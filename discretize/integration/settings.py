@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from discretize.errors import SolverWarning
+from discretize.errors import SolverWarning, warn_user
 from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import ERROR_MARGIN, StepControl
@@ -167,11 +166,10 @@ class Settings:
                 f"{asked} are far below what {h0.dtype} can tell apart ({eps:.1e}); loosen one of them, or use float64."
             )
         if finest < ERROR_MARGIN * eps:
-            warnings.warn(
+            warn_user(
                 f"{asked} are near the rounding of {h0.dtype} ({eps:.1e}), which no choice of steps makes smaller: errors of "
                 f"states of size 1 will be larger than that. Take {ERROR_MARGIN * eps:.1g} or more, or float64.",
                 SolverWarning,
-                stacklevel=5,  # whoever called `integrate`
             )
         if bool(((atol.to(h0) == 0) & (h0 == 0)).any()):
             raise ValueError("`atol` is 0 and so are units of `h0`, whose error `rtol` alone cannot measure; give an `atol`.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from tqdm import tqdm
 
 from ctrnn import Driven, VectorField
 from ctrnn.autocast import without_autocast
-from discretize.errors import Failure, SolverError, SolverWarning
+from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.fused.solves import Solved, solve
 from discretize.gradients.adjoint import AdjointBackward, EdgeLog
 from discretize.gradients.checkpointing import Blocks
@@ -32,7 +31,6 @@ __all__ = ["Solve"]
 
 STIFF_STEPS = 50  # a segment: from here on a solve is looked at
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
-WARN_LEVEL = 6  # frames from the warning to whoever called `integrate`
 BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
 
 
@@ -180,11 +178,10 @@ class Solve:
         if engine.counts.forced_at is None:
             return
         at, error = engine.counts.forced_at
-        warnings.warn(
+        warn_user(
             f"{engine.counts.forced} step(s) were accepted at min_step={engine.control.min_step:g} in spite of their error, the "
             f"first at t = {at:g} with {error:.3g} tolerances; the result is not to the tolerance asked for.",
             SolverWarning,
-            stacklevel=WARN_LEVEL,
         )
 
     def _hint(self, engine: AdaptiveEngine, h: Tensor) -> str | None:
@@ -200,7 +197,7 @@ class Solve:
         last = chain.segment(len(chain) - 1)
         hint = slow_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
         if hint and steps > WARN_STEPS:
-            warnings.warn(f"The solve took {steps} steps. {hint}", SolverWarning, stacklevel=WARN_LEVEL)
+            warn_user(f"The solve took {steps} steps. {hint}", SolverWarning)
         return hint
 
 

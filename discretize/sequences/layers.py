@@ -7,7 +7,6 @@ r"""Layers of sequence modules, stacked as torch.nn.LSTM stacks them: each reads
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch.nn.functional import dropout
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.hold import FORWARD
+from discretize.errors import warn_user
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import SequenceModule, Sequences
 from discretize.sequences.ragged import Ragged
@@ -68,7 +68,7 @@ class Layers(SequenceModule):
         if self.pair and field.state_size != 2 * field.hidden_size:
             raise ValueError(f"`pair` is for fields on [h, c]; these keep {field.state_size} units, {field.hidden_size} visible.")
         if self.dropout and self.num_layers == 1:
-            warnings.warn("`dropout` acts between layers, and there is one; it has no effect.", UserWarning, stacklevel=2)
+            warn_user("`dropout` acts between layers, and there is one; it has no effect.", UserWarning)
 
     @answered
     def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None, reset: Any = None) -> Any:

@@ -8,13 +8,11 @@ Looked at are the first call of a module and every thousandth: `Monitor` looks a
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from discretize.errors import StepWarning
+from discretize.errors import StepWarning, warn_user
 from discretize.fused.eligibility import tracing_reason
 from discretize.steps.step import Step
 
@@ -55,13 +53,12 @@ class OvershootWatch:
         if self.allowed or self.warned or g_dt <= 1 or not _growth(step, g_dt) > 1 + ROUNDING:
             return
         self.warned = True
-        warnings.warn(
+        warn_user(
             f"{step!r} takes steps with g dt up to {g_dt:.4g}, rate times length, where it multiplies the distance to what the "
             f"state is pulled to by {_growth(step, g_dt):.3g}: states oscillate and grow where those of the equation approach. "
             "Take more substeps, a shorter dt, or a step that follows any rate, such as ExponentialEuler; `allow_overshoot=True` "
             "silences this.",
             StepWarning,
-            stacklevel=7,  # look, forward, torch.nn (2)
         )
 
 

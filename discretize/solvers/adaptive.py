@@ -8,7 +8,6 @@ function of one time, say) all take the same steps, and the error is the largest
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.fields.draws import has_two_answers
-from discretize.errors import Failure, SolverWarning
+from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import StepControl
 from discretize.solvers.diagnosis import diagnosis, jump_hint
@@ -251,7 +250,7 @@ class _SegmentSolve:
         sample = self._sample(row)
         if hint := jump_hint(self.slope, at, self.h.detach(), row, float(step[row])):
             where = f"t = {self.whole.when(float(tau[row]), sample):g}, sample {sample}"
-            warnings.warn(f"{LOOKED_AT} steps, and the solve is at {where}. {hint}", SolverWarning, stacklevel=2)
+            warn_user(f"{LOOKED_AT} steps, and the solve is at {where}. {hint}", SolverWarning)
 
     def _failure(self, row: int, tau: float, step: float, too_many: str | None) -> Failure:
         sample = None if self.shared else row
