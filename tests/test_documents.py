@@ -14,6 +14,9 @@ import pytest
 import torch
 
 import ctrnn
+from experiments.models.fields import FIELDS
+from experiments.studies.registry import STUDIES
+from experiments.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -37,6 +40,8 @@ def as_a_user_would(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
     torch.seed()  # what is shown must not hang on a seed that readers do not see
+    for registry in (TASKS, FIELDS, STUDIES):  # what a page adds is its own
+        monkeypatch.setattr(registry, "_added", {})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.name)
