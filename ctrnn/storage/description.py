@@ -134,9 +134,11 @@ def _public(name: str) -> type | None:
 def _arguments(kind: type) -> list[str]:
     """What a constructor takes that a description says; "args" for what it takes by position, any number of them."""
     found: list[str] = []
-    if inspect.unwrap(kind.__init__) is nn.Module.__init__:  # type: ignore[misc]
+    parameters = inspect.signature(kind).parameters
+    # That of torch.nn.Module itself, which torch.compile replaces by another of the same form: it takes nothing.
+    if [p.kind for p in parameters.values()] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
         return found
-    for name, p in inspect.signature(kind).parameters.items():
+    for name, p in parameters.items():
         if p.kind is p.VAR_POSITIONAL:
             found.append("args")
         elif p.kind is p.VAR_KEYWORD:

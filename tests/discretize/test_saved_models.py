@@ -166,6 +166,18 @@ def test_a_part_that_took_the_place_of_another_is_saved_and_other_changes_are_re
         ctrnn.save(path, model)
 
 
+def test_a_constructor_of_modules_that_torch_compile_has_replaced_is_one_still(path, monkeypatch):
+    made = nn.Module.__init__
+
+    def counted(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+
+    monkeypatch.setattr(nn.Module, "__init__", counted)
+    field = ctrnn.gated(1, 2)
+    ctrnn.save(path, field)
+    assert_same(ctrnn.load(path), field)
+
+
 def test_outputs_are_the_same_to_the_bit_and_shared_and_frozen_weights_stay_so(path):
     field = ctrnn.gated(3, 4)
     field.rate.bias.requires_grad_(False)
