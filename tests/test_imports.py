@@ -185,6 +185,7 @@ def test_in_derivations_only_agreement_and_tracing_name_torch():
             assert not named, f"{place(file)} sees {sorted(named)}"
 
 
+@pytest.mark.slow
 def test_in_derivations_only_agreement_and_tracing_load_torch():
     modules = [module_name(f) for f in FILES if f.is_relative_to(ROOT / "derivations") and not sees_code(f)]
     run_python(

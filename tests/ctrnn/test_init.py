@@ -366,6 +366,7 @@ def test_a_part_of_a_bias_is_filled_alone_and_returned():
     assert not bias[3].any()
 
 
+@pytest.mark.slow
 def test_the_module_is_an_attribute_of_the_package_and_loaded_at_first_use():
     assert "init" in dir(ctrnn)
     script = (

@@ -71,6 +71,7 @@ def test_equations_written_by_hand_are_proved_equal():
     assert verify(field, leaky_equations(field)).verdict == "holds"
 
 
+@pytest.mark.slow
 def test_they_may_be_the_symbolic_field_itself_and_in_other_names_for_the_state():
     field = ctrnn.lstm(1, 1)
     assert verify(field, symbolic(field)).holds is True

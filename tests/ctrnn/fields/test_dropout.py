@@ -74,10 +74,10 @@ def test_each_sample_keeps_its_own_mask_where_a_solver_leaves_others_out():
         )
 
 
-@each("method", ["dopri5", "rk4", "rodas5p", Heun()])
+@each("method", ["dopri5", "rodas5p", Heun()])
 def test_a_solve_with_dropout_has_an_answer_and_the_right_gradient(method):
     field, x = ctrnn.draw_masks(dropped(), 2), torch.randn(3, 2, 3, requires_grad=True)
-    rnn = ContinuousRNN(field, method=method, rtol=1e-8, atol=1e-8, max_step=0.5)
+    rnn = ContinuousRNN(field, method=method, rtol=1e-5, atol=1e-5, max_step=0.5)
     names = [name for name, _ in rnn.named_parameters()]
 
     def call(x, *weights):
@@ -87,17 +87,17 @@ def test_a_solve_with_dropout_has_an_answer_and_the_right_gradient(method):
 
 
 def test_what_is_computed_again_for_a_gradient_reads_the_same_mask():
-    field, x = dropped(), torch.randn(6, 4, 3)
+    field, x = dropped(), torch.randn(3, 4, 3)
     found = []
     for gradient in (None, Checkpointed(2_000), Adjoint()):
-        rnn = ContinuousRNN(field, rtol=1e-10, atol=1e-12, gradient=gradient)
+        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-8, gradient=gradient)
         torch.manual_seed(3)
         first = rnn(x)[0]
         rnn(x)  # another call in between, with masks of its own
         found.append(torch.autograd.grad(first.square().sum(), list(field.parameters())))
     for gradients in found[1:]:
         for one, other in zip(gradients, found[0], strict=True):
-            assert_close(one, other, rtol=1e-7, atol=1e-8)  # the adjoint's own, to the tolerance of the solve
+            assert_close(one, other, rtol=1e-5, atol=1e-6)  # the adjoint's own, to the tolerance of the solve
 
 
 @each("module", [DiscreteRNN, ContinuousRNN])

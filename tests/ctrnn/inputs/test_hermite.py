@@ -116,6 +116,7 @@ def test_gradients_reach_samples_and_stamps(own):
         assert torch.autograd.gradcheck(lambda xs, ts: HermitePath(xs, ts).derivative(times), (xs, ts))
 
 
+@pytest.mark.slow
 @each("own", [False, True])
 def test_gradients_of_a_solve_reach_samples_stamps_and_times(own):
     field = ctrnn.gated(3, 2)

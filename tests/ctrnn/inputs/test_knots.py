@@ -216,6 +216,7 @@ def test_a_solve_passes_knots_an_ulp_apart(name, dtype):
         assert_close(solved.double(), torch.tensor(expected), rtol=0, atol=3e-6)
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_solve_from_knot_to_knot_is_the_solve_across_them(name):
     field, path = ctrnn.gru(2, 3), SAMPLED[name](torch.randn(6, 4, 2), torch.tensor(TENTHS))

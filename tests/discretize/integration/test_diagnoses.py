@@ -53,6 +53,7 @@ def test_methods_by_their_names_elsewhere_are_answered_by_ours(name, ours):
         ContinuousRNN(ctrnn.plain(2, 3), method=name)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_forward_mode_gives_no_warning_of_torchs_own():
     """torch loads it once in a process: so in a process of its own."""

@@ -54,7 +54,7 @@ def test_methods_of_fixed_steps_take_it_too(method):
     assert 0.8 * 2 ** {"rk4": 4, "euler": 1}[method] < errors[0] / errors[1] < 1.3 * 2 ** {"rk4": 4, "euler": 1}[method]
 
 
-@each("gradient, ts", [(None, TIMES.flip(0)), (Checkpointed(1), TIMES), (Adjoint(), TIMES.flip(0)), (Adjoint(), TIMES)])
+@each("gradient, ts", [(None, TIMES.flip(0)[::3]), (Checkpointed(1), TIMES[::3]), (Adjoint(), TIMES.flip(0)[::3])])
 def test_a_modules_parameters_have_their_gradients(gradient, ts):
     equation, h0 = Pulled(), torch.ones(1, 1, requires_grad=True)
     end = integrate(equation, None, h0, ts, gradient=gradient, **TIGHT).hs[-1]
@@ -166,14 +166,14 @@ def test_time_is_an_input_like_any():
 
 @each("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
 def test_a_controlled_equation_hangs_on_where_its_path_leads_and_not_on_its_clock(kind):
-    xs = torch.randn(5, 2, 1)
+    xs = torch.randn(4, 2, 1)
     field = ControlledField(lambda h: h[..., None], 1, 1)  # dh = h dx: h0 exp(x(t) - x(0))
-    solved = integrate(field, DerivativePath(kind(xs)), torch.ones(2, 1), torch.arange(5.0), **TIGHT)
+    solved = integrate(field, DerivativePath(kind(xs)), torch.ones(2, 1), torch.arange(4.0), **TIGHT)
     assert_close(solved.hs, (xs - xs[0]).exp(), **NEAR)
     net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 6))
     deep, h0 = ControlledField(net, 2, 3), torch.randn(2, 3)
-    path, warp = kind(torch.randn(5, 2, 2)), ctrnn.SmoothWarp.random(4.0, 3.0, generator=torch.Generator().manual_seed(0))
-    ends = torch.tensor([0.0, 4.0])
+    path, warp = kind(torch.randn(3, 2, 2)), ctrnn.SmoothWarp.random(2.0, 3.0, generator=torch.Generator().manual_seed(0))
+    ends = torch.tensor([0.0, 2.0])
     straight = integrate(deep, DerivativePath(path), h0, ends, **TIGHT).hs[-1]
     assert_close(integrate(deep, DerivativePath(ctrnn.WarpedPath(path, warp)), h0, ends, **TIGHT).hs[-1], straight, **NEAR)
 

@@ -22,7 +22,8 @@ DISCRETE = {
     "splitting": lambda field, **settings: DiscreteRNN(field, StrangSplitting(), **settings),
 }
 MODULES = {**DISCRETE, "exact": ContinuousRNN}
-every_module = pytest.mark.parametrize("name", MODULES)
+SLOW = {"implicit"}  # Newton's method: minutes over all of these
+every_module = pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MODULES])
 each_module = each("name", MODULES)
 SIZES = [(6, 4, 3), (5, 5, 5), (1, 3, 2), (4, 1, 1)]
 every_size = pytest.mark.parametrize(

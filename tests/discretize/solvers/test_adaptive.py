@@ -294,6 +294,7 @@ def test_gradients_do_not_see_who_was_left_out(monkeypatch):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_answer_for_a_sample_does_not_depend_on_its_neighbours_as_torchdiffeqs_does():
     field, rates, h0, ts = stiff_one()

@@ -294,6 +294,7 @@ def test_the_coefficients_of_rodas5p_add_up():
     assert b @ alpha.sum(1) ** 4 == pytest.approx(1 / 5, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_whole_solve_falls_with_the_order_of_its_method():
     """By `integrate`: the tolerance divided by 2^order doubles the steps."""
     problem = problems.linear()

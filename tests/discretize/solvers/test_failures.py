@@ -187,6 +187,7 @@ def test_min_step_is_silent_where_no_step_was_forced():
     assert solved.stats["num_forced_steps"] == 0
 
 
+@pytest.mark.slow
 def test_a_stiff_solve_that_got_there_gives_the_hint_with_its_answer():
     with pytest.warns(SolverWarning, match="stiff"):
         solved = solve(lambda x, h: 3e3 * (1 - h), rtol=1e-3, atol=1e-3)

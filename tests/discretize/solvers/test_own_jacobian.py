@@ -139,6 +139,7 @@ def test_gradients_are_those_of_forward_mode(plain, known):
         assert_close(found, expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_an_own_jacobian_solves_as_scipys_radau_does():
     field, h0 = OwnChain(), torch.linspace(-1.0, 1.0, UNITS)

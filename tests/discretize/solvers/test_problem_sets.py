@@ -433,6 +433,7 @@ def fast_gates(batch=1, time=3):
     return field, torch.randn(time, batch, 2), 0.5 * torch.randn(batch, 3), knots
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [pytest.param("held", marks=pytest.mark.slow), "linear"])
 def test_fast_gates_are_followed_by_rodas5p(path):
     field, xs, h0, knots = fast_gates()

@@ -227,6 +227,7 @@ def test_a_step_runs_in_float32_as_in_float64(step):
     assert_close(found.double(), exact, rtol=0, atol=3e-6)
 
 
+@pytest.mark.slow
 @every_step
 def test_every_way_to_run_a_field_takes_every_step(step):
     field, xs = ctrnn.gated(2, 3), torch.randn(3, 2, 2)

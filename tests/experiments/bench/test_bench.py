@@ -95,6 +95,7 @@ def test_whoever_has_taken_long_sits_out():
     assert times == {"slow": [4.0, 4.0, None, None], "quick": [1.0] * 4}
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_between_the_runs_and_not_in_them():
     seen = []
     interleaved({"a": lambda: seen.append(gc.isenabled())}, 2)
@@ -190,6 +191,7 @@ def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
             assert_close(ours, theirs, rtol=0, atol=10 * limit, msg=lambda text, name=candidate.name: f"{name}: {text}")
 
 
+@pytest.mark.slow
 def test_every_candidate_is_given_the_loosest_tolerance_that_meets_the_target(problem, solvers):
     session = Session(rounds=2)
     kept = registry.named(solvers, "`integrate`, tsit5", "torchdiffeq dopri5, `jump_t`")
@@ -254,6 +256,7 @@ def test_the_stiff_sample_has_its_rate_and_the_quiet_ones_have_1():
         assert_close(solved.hs, whole.exact[:, samples], rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_rates_of_the_stiff_field_go_from_1_to_the_ratio():
     problem = growth.stiff_problem(100.0, time=1, batch=2, hidden=5)
     rates = problem.field.rate.flow(None, None)

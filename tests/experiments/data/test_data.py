@@ -249,6 +249,7 @@ def test_a_limit_stops_the_reading_where_it_is(tmp_path):
             read_physionet2012(tmp_path, limit)
 
 
+@pytest.mark.slow
 def test_a_reading_that_is_given_up_leaves_no_file_open(tmp_path):
     make_patients(tmp_path)
     patients = read_physionet2012(tmp_path)

@@ -113,6 +113,7 @@ def test_a_second_call_does_only_what_is_missing_or_damaged(done, whole, capsys)
     assert list(attempts(done).values()) == [2, 2, 2, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_shards_are_disjoint_and_complete(tmp_path, whole):
     for part in (1, 2, 3):
         assert carried_out(tmp_path / str(part), shard=(part, 3), workers=1)
@@ -239,8 +240,9 @@ def test_workers_save_and_end_when_their_parent_is_killed(tmp_path):
     assert not results(tmp_path / "out")
 
 
+@pytest.mark.slow  # one that is interrupted while it trains is in runs/test_training.py
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_study_saves_and_says_how_to_go_on(tmp_path, number, code):
     call, pids = begun(tmp_path)
     call.send_signal(number)
