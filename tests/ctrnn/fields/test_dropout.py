@@ -165,6 +165,16 @@ def test_weights_are_shared_and_names_stay():
     assert drawn is not field
     plain = ctrnn.gated(3, 5)
     assert ctrnn.draw_masks(plain, 2) is plain
+    once = dropped(hidden=3)
+    below, above = ctrnn.draw_masks(ctrnn.Stack([once, once]), 2).fields
+    assert below is above  # one part in two places stays one, with one mask
+
+
+@each("where", [{"dtype": torch.float32}, {"device": "meta"}])
+def test_masks_are_where_the_weights_are_and_like_them(where):
+    field = dropped(0.4, 0.3).to(**where)
+    for masks in masks_of(ctrnn.draw_masks(field, 2)):
+        assert {(mask.dtype, mask.device) for mask in masks} == {(field.dtype, field.device)}
 
 
 def test_a_normalized_part_is_torchs_layer_norm_before_its_function():
