@@ -38,5 +38,11 @@ def test_a_signal_that_strikes_inside_a_weak_references_callback_is_not_lost():
 
 
 def test_a_checkpoint_without_a_signal_does_nothing():
+    with pytest.raises(Interrupted), interruptible():
+        signal.raise_signal(signal.SIGTERM)
+    reached = []
     with interruptible():
         checkpoint()
+        reached.append("behind it")
+    checkpoint()  # neither within nor outside is the signal of before told again
+    assert reached == ["behind it"]

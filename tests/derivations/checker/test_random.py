@@ -360,6 +360,7 @@ def run(kind, count):
 
     one()
     print(kind, {"holds": found[True], "refuted": found[False], "undecided": found[None]})
+    assert found[True] or found[False]
     assert count < 100 or (found[True] and found[False])
 
 

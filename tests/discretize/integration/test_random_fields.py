@@ -72,14 +72,25 @@ def test_a_gradient_that_computes_steps_again_refuses_a_random_field(gradient):
         ContinuousRNN(Dropped(), method, gradient=gradient)(X)
 
 
+class Drawn(Dropped):
+    """dh/dt is the mask."""
+
+    def flow(self, projected, h):
+        return self.dropout(torch.ones_like(h))
+
+
 def test_steps_of_one_evaluation_may_each_draw_anew():
     for run in (
-        DiscreteRNN(Dropped(), RungeKutta4()),
-        lambda x: unroll(DiscreteCell(Dropped()), x).hs,
-        ContinuousRNN(Dropped(), "euler"),
-        ContinuousRNN(Dropped(), Euler()),
+        lambda x: DiscreteRNN(Drawn(), RungeKutta4())(x)[0],
+        lambda x: unroll(DiscreteCell(Drawn()), x).hs[1:],
+        lambda x: ContinuousRNN(Drawn(), "euler")(x)[0],
+        lambda x: ContinuousRNN(Drawn(), Euler())(x)[0],
     ):
-        run(X)
+        torch.manual_seed(0)
+        hs = run(X)
+        assert len(hs.diff(dim=0).unique(dim=0)) == len(X) - 1
+        torch.manual_seed(0)
+        assert torch.equal(run(X), hs)
 
 
 def test_dropout_in_evaluation_is_the_field_without_it():
