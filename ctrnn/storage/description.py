@@ -44,6 +44,8 @@ ROOTS = {
 }
 OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
 NOT_KEPT = ("dtype", "device", "generator")  # of the weights, which have them, and of how they were drawn
+OURS = ("torch.nn", *ROOTS)
+TAKEN = ("args", "parts")  # keys of a description
 DEEPEST = 64
 WAY_OUT = (
     "Give `known={{'{name}': {name}}}` for a class that keeps each argument of its constructor under the argument's name, or "
@@ -105,9 +107,12 @@ def _name_of(kind: type, known: Known) -> str | None:
     for name, other in known.items():
         if other is kind:
             return name
-    package = "torch.nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.partition(".")[0]
-    name = f"{package}.{kind.__name__}"
+    name = f"{_package(kind)}.{kind.__name__}"
     return name if _public(name) is kind else None
+
+
+def _package(kind: type) -> str:
+    return "torch.nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.partition(".")[0]
 
 
 def _class_of(name: object, known: Known) -> type:
@@ -132,15 +137,17 @@ def _public(name: str) -> type | None:
 
 
 def _arguments(kind: type) -> list[str]:
-    """What a constructor takes that a description says; "args" for what it takes by position, any number of them."""
+    """What a constructor takes that a description says; "args" for what a Sequential takes by position."""
     found: list[str] = []
     parameters = inspect.signature(kind).parameters
     # That of torch.nn.Module itself, which torch.compile replaces by another of the same form: it takes nothing.
     if [p.kind for p in parameters.values()] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
         return found
     for name, p in parameters.items():
-        if p.kind is p.VAR_POSITIONAL:
+        if p.kind is p.VAR_POSITIONAL and issubclass(kind, nn.Sequential):
             found.append("args")
+        elif p.kind is p.VAR_POSITIONAL or name in TAKEN:
+            raise TypeError(f"{kind.__name__} takes `{p}`, which a file cannot say; take a list, and by another name.")
         elif p.kind is p.VAR_KEYWORD:
             found += [key for key in WeightSettings.__annotations__ if key not in NOT_KEPT]
         elif name not in NOT_KEPT:
@@ -148,10 +155,9 @@ def _arguments(kind: type) -> list[str]:
     return found
 
 
-# What is kept under another name than the constructor's.
+# What our classes keep under another name than the constructor's.
 KEPT: dict[str, Callable[[Any], Any]] = {
     "args": list,
-    "bias": lambda module: any(name.rpartition(".")[2] == "bias" for name, _ in module.named_parameters()),
     "allow_overshoot": lambda module: module.watch.allowed,
     "hold": lambda module: module.hold.direction,
     "open_interval": lambda module: module.hold.open_interval,
@@ -159,10 +165,12 @@ KEPT: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _argument(owner: object, name: str, where: str) -> Any:
+def _argument(owner: Any, name: str, where: str) -> Any:
     if isinstance(owner, LearnedConstant):
         return torch.full_like(owner.flow(torch.empty(0), torch.empty(0)), 0.5)  # in place of rates that come with the weights
-    if name in KEPT:
+    if name == "bias" and not isinstance(getattr(owner, name, None), bool):
+        return any(key.rpartition(".")[2] == name for key, _ in owner.named_parameters())
+    if name in KEPT and _package(type(owner)) in OURS:
         return KEPT[name](owner)
     for keeper in (owner, getattr(owner, "settings", None)):
         if hasattr(keeper, name):

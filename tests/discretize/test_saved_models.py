@@ -211,6 +211,41 @@ def test_a_class_of_the_users_is_refused_with_the_way_out_or_known(path):
         ctrnn.load(path, known=[Scaled])
 
 
+class Named(ctrnn.VectorField):
+    """A field whose arguments have the names of arguments of ours, which ours keep elsewhere."""
+
+    def __init__(self, hidden_size, outputs, hold, bias):
+        super().__init__(hidden_size, hidden_size)
+        self.outputs, self.hold, self.bias, self.inner = outputs, hold, bias, ctrnn.leaky(hidden_size, hidden_size)
+
+    def flow(self, projected, h):
+        return self.inner(projected, h)
+
+
+class Several(Named):
+    def __init__(self, hidden_size, *more):
+        super().__init__(hidden_size, 1, "forward", True)
+        self.more = more
+
+
+class Parted(Named):
+    def __init__(self, hidden_size, parts):
+        super().__init__(hidden_size, 1, "forward", True)
+        self.parts = parts
+
+
+def test_a_class_of_the_users_keeps_what_it_is_given_under_any_name(path):
+    ctrnn.save(path, Named(3, 7, "linear", False), known={"Named": Named})
+    loaded = ctrnn.load(path, known={"Named": Named})
+    assert (loaded.outputs, loaded.hold, loaded.bias) == (7, "linear", False)
+
+
+@pytest.mark.parametrize("model", [Several(3, 1), Parted(3, 1)], ids=lambda model: type(model).__name__)
+def test_arguments_that_a_description_has_no_place_for_are_refused(path, model):
+    with pytest.raises(TypeError, match=r"takes `(\*more|parts)`, which a file cannot say; take a list, and by another name"):
+        ctrnn.save(path, model, known={"Mine": type(model)})
+
+
 def test_what_is_no_model_is_refused_and_a_parametrized_one_too(path):
     field = ctrnn.gated(3, 4)
     nn.utils.parametrizations.weight_norm(field.candidate, "weight_h")
