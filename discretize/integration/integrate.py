@@ -93,8 +93,7 @@ def integrate(
     Raises:  TypeError, ValueError for what does not fit, before anything is solved; SolverError, with the states so far,
              for a solve that fails. Warns with SolverWarning of steps accepted at `min_step`, of stiffness, and of
              tolerances near the rounding of the dtype.
-    Source:  Hairer, Norsett and Wanner, Solving ODEs I; torchdiffeq for fixed steps; Tallec and Ollivier 2018, eq. (6), for
-             the speed.
+    Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     times, direction = _times(ts)

@@ -19,7 +19,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], str]] = {
     "loop": (("torch",), "pip install torch"),
     "torchdiffeq": (("torchdiffeq",), "pip install torchdiffeq"),
     "torchode": (("torchode", "torchtyping"), "pip install --no-deps torchode torchtyping"),
-    "diffrax": (("diffrax", "jax"), "pip install 'ctrnn[bench]', or pip install diffrax"),
+    "diffrax": (("diffrax", "jax"), "pip install diffrax jax"),
 }
 PEERS = tuple(NEEDS)
 

@@ -321,7 +321,7 @@ def test_a_peer_that_is_not_installed_is_said(monkeypatch):
     monkeypatch.setattr(names.importlib.util, "find_spec", lambda name: None if name == "diffrax" else object())
     session = Session(("diffrax",))
     registry.solver_candidates(session, ())
-    assert session.skipped == {"diffrax": "diffrax not installed: pip install 'ctrnn[bench]', or pip install diffrax"}
+    assert session.skipped == {"diffrax": "diffrax not installed: pip install diffrax jax"}
 
 
 @pytest.fixture
