@@ -50,8 +50,8 @@ class Zoneout(Step, nn.Module):
         return torch.where(torch.rand_like(h) < p, h, following)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
-        """That of the expectation, for the units of the largest p."""
-        p = max(self._parts())
+        """That of the expectation, for the units of the smallest p: where any grow, these do, and by the most."""
+        p = min(self._parts())
         return p + (1 - p) * self.step.stability(z, leak)
 
     def _of_units(self, h: Tensor) -> Tensor:

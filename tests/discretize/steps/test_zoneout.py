@@ -6,7 +6,7 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteRNN, Euler, Heun, Zoneout
+from discretize import ContinuousRNN, DiscreteRNN, Euler, Heun, StepWarning, Zoneout
 
 CLOSE = {"rtol": 0, "atol": 1e-14}
 
@@ -63,6 +63,12 @@ def test_a_sample_of_no_length_keeps_its_state_to_the_last_bit():
 def test_the_stability_is_that_of_the_expectation():
     z = torch.linspace(-3, 1, 9)
     assert_close(Zoneout(Euler(), 0.25).stability(z), 0.25 + 0.75 * (1 + z), **CLOSE)
+
+
+def test_units_that_seldom_stay_are_warned_of_beside_others_that_mostly_do():
+    rnn = DiscreteRNN(ctrnn.leaky(1, 2, alpha=3.0), Zoneout(Euler(), (0.1, 0.9)))  # factors -1.7 and 0.7
+    with pytest.warns(StepWarning, match="multiplies the distance to what the state is pulled to by 1.7"):
+        rnn(torch.zeros(4, 3, 1))
 
 
 @each(
