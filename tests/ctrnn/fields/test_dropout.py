@@ -177,12 +177,13 @@ def test_masks_are_where_the_weights_are_and_like_them(where):
         assert {(mask.dtype, mask.device) for mask in masks} == {(field.dtype, field.device)}
 
 
-def test_a_normalized_part_is_torchs_layer_norm_before_its_function():
-    part = ctrnn.LayerNorm(ctrnn.TanhCandidate(3, 5))
+@each("settings", [{}, {"eps": 0.1}])
+def test_a_normalized_part_is_torchs_layer_norm_before_its_function(settings):
+    part = ctrnn.LayerNorm(ctrnn.TanhCandidate(3, 5), **settings)
     nn.init.normal_(part.gain)
     nn.init.normal_(part.shift)
     x, h = torch.randn(4, 3), torch.randn(4, 5)
-    norm = nn.LayerNorm(5)
+    norm = nn.LayerNorm(5, **settings)
     norm.weight, norm.bias = part.gain, part.shift
     whole = nn.functional.linear(x, part.part.weight_x, part.part.bias) + nn.functional.linear(h, part.part.weight_h)
     assert_close(part(x, h), norm(whole).tanh(), **CLOSE)
