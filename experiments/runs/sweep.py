@@ -6,6 +6,7 @@ DIR/hidden-32-seed-0/    DIR/hidden-32-seed-1/    ...        every value with ev
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -37,10 +38,13 @@ def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
     for key, values in several.items():
         if len({value.strip() for value in values}) < len(values) or not all(value.strip() for value in values):
             raise UsageError(f"--set {key}={given[key]}: each value is given once, and none is empty.")
-    names = ["-".join(f"{key}-{_word(value)}" for key, value in zip(several, each, strict=True)) for each in _product(several)]
-    if len(names) > MOST or len(set(names)) < len(names):
-        raise UsageError(f"--set asks for {len(names)} runs, at most {MOST} of different names are made at once.")
-    runs = [given | dict(zip(several, each, strict=True)) for each in _product(several)]
+    if (count := math.prod(map(len, several.values()))) > MOST:  # before any of them is written out
+        raise UsageError(f"--set asks for {count:,} runs, at most {MOST:,} are made at once.")
+    products = list(itertools.product(*several.values()))
+    names = ["-".join(f"{key}-{_word(value)}" for key, value in zip(several, each, strict=True)) for each in products]
+    if len(set(names)) < len(names):
+        raise UsageError("--set has values that would give two runs one folder; write them so that their letters differ.")
+    runs = [given | dict(zip(several, each, strict=True)) for each in products]
     return [(name, [f"{key}={value}" for key, value in run.items()]) for name, run in zip(names, runs, strict=True)]
 
 
@@ -78,10 +82,6 @@ def _is_sequence(task: str, key: str) -> bool:
 
 def _holds_tuple(hint: Any) -> bool:
     return hint is tuple or get_origin(hint) is tuple or any(_holds_tuple(each) for each in get_args(hint) if each is not ...)
-
-
-def _product(several: dict[str, list[str]]) -> list[tuple[str, ...]]:
-    return list(itertools.product(*several.values()))
 
 
 def _word(value: str) -> str:

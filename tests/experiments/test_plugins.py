@@ -242,6 +242,14 @@ def test_several_values_are_as_many_runs_every_one_with_every_other():
             [configuration_from_words("recall", "gated", "euler", each) for _, each in swept("recall", [words])]
 
 
+def test_more_runs_than_anybody_means_and_two_in_one_folder_are_refused():
+    many = ",".join(map(str, range(1000)))
+    with pytest.raises(UsageError, match=r"--set asks for 1,000,000,000,000 runs, at most 1,000 are made at once"):
+        swept("recall", [f"{key}={many}" for key in ("seed", "steps", "hidden", "batch")])
+    with pytest.raises(UsageError, match="two runs one folder"):
+        swept("recall", ["method=a+b,a_b"])
+
+
 def test_a_sweep_at_the_prompt_trains_each_in_a_folder_of_its_own(tmp_path, file, capsys):
     assert train(file, tmp_path / "runs", "seed=0,1") == 0
     said = capsys.readouterr()
