@@ -39,6 +39,8 @@ class Zoneout(Step, nn.Module):
             raise TypeError(f"`step` must be a step map such as discretize.Euler(), got {step!r}.")
         self.step = step
         several = isinstance(p, Sequence) and not isinstance(p, str)
+        if several and not p:
+            raise ValueError(f"`p` must be one probability or several, for equal parts of the state, got {p!r}.")
         self.p = tuple(checks.probability("p", part) for part in p) if several else checks.probability("p", p)  # type: ignore
         self.evaluations, self.tangents = step.evaluations, step.tangents  # type: ignore[misc]
         self.jacobians = step.jacobians  # type: ignore[misc]

@@ -76,6 +76,7 @@ def test_units_that_seldom_stay_are_warned_of_beside_others_that_mostly_do():
     [
         (lambda: Zoneout(Euler, 0.5), TypeError, "`step` must be a step map"),
         (lambda: Zoneout(Euler(), 1.5), ValueError, "`p` must be a probability"),
+        (lambda: Zoneout(Euler(), ()), ValueError, "`p` must be one probability or several"),
         (lambda: Zoneout(Euler(), "0.5"), TypeError, "`p` must be a number"),
         (lambda: DiscreteRNN(ctrnn.gru(2, 5), Zoneout(Euler(), (0.1, 0.2)))(torch.randn(3, 1, 2)), ValueError, "2 equal parts"),
         (
