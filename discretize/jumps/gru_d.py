@@ -1,9 +1,11 @@
 r"""GRU-D: what was last seen of each value fades to its mean, and the state fades too, by how long ago each was seen.
 
-state  [h, last, since]        between observations  dh/dt = 0, d last/dt = 0, d since/dt = 1
-at one, with m = 1 where a value is seen:
-    fade_x = exp(-max(0, w since + b))        x' = m x + (1 - m) (fade_x last + (1 - fade_x) mean)
-    fade_h = exp(-max(0, W since + b_h))      h <- GRU([x', m], fade_h h)        last, since <- x, 0 where seen
+    state  [h, last, since]        between observations  dh/dt = 0, d last/dt = 0, d since/dt = 1
+    at one, with m = 1 where a value is seen:
+        fade_x = exp(-max(0, w since + b))        x' = m x + (1 - m) (fade_x last + (1 - fade_x) mean)
+        fade_h = exp(-max(0, W since + b_h))      h <- GRU([x', m], fade_h h)        last, since <- x, 0 where seen
+
+So the field counts the time, and the jump does the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ class GRUDJump(Jump):
 
     def __init__(self, input_size: int, hidden_size: int, mean: Tensor | None = None) -> None:
         super().__init__()
-        self.input_size, self.hidden_size = checks.positive_size("input_size", input_size), hidden_size
+        self.input_size, self.hidden_size = (
+            checks.positive_size("input_size", input_size),
+            checks.positive_size("hidden_size", hidden_size),
+        )
+        self.state_size = hidden_size + 2 * input_size
         self.fade_x = nn.Parameter(torch.zeros(2, input_size))  # w and b
         self.fade_h, self.cell = nn.Linear(input_size, hidden_size), nn.GRUCell(2 * input_size, hidden_size)
         given = torch.zeros(input_size) if mean is None else checks.is_tensor("mean", mean)

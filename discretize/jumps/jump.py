@@ -18,13 +18,14 @@ __all__ = ["CellJump", "GRUBayes", "Jump", "observed_log_prob"]
 
 
 class Jump(nn.Module, ABC):
-    r"""A map of the state at an observation; `input_size` is how many values may be seen.
+    r"""A map of the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known.
 
     Shape:   x (batch, input), 0 where not observed; observed (batch, input) of 0 and 1; h (batch, state) -> like h.
     Source:  this project.
     """
 
     input_size: int
+    state_size: int | None = None
 
     @abstractmethod
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor: ...
@@ -45,7 +46,7 @@ class CellJump(Jump):
             raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}.")
         if cell.field.input_size % 2:
             raise ValueError(f"`cell` reads {cell.field.input_size} features; it needs two for each value, which and whether.")
-        self.cell, self.input_size = cell, cell.field.input_size // 2
+        self.cell, self.input_size, self.state_size = cell, cell.field.input_size // 2, cell.field.state_size
 
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
         following: Tensor = self.cell(torch.cat([x, observed], -1), h)
@@ -73,7 +74,11 @@ class GRUBayes(Jump):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.input_size, self.hidden_size = checks.positive_size("input_size", input_size), hidden_size
+        self.input_size, self.hidden_size = (
+            checks.positive_size("input_size", input_size),
+            checks.positive_size("hidden_size", hidden_size),
+        )
+        self.state_size = hidden_size
         self.prep, self.observer = checks.positive_size("prep", prep), checks.positive_size("observer", observer)
         where = {"dtype": dtype, "device": device}
         hidden = nn.Linear(hidden_size, observer, **where)  # type: ignore[arg-type]

@@ -14,6 +14,8 @@ from torch.nn.utils.rnn import PackedSequence
 import ctrnn
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
+from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field
 from discretize.gradients.choice import Gradient
 from discretize.integration.integrate import integrate
@@ -70,6 +72,10 @@ class JumpRNN(SequenceModule):
             )
         if not isinstance(jump, Jump):
             raise TypeError(f"`jump` must be a discretize.Jump, got {type(jump).__name__}; `CellJump(cell)` makes one of a cell.")
+        if jump.state_size not in (None, field.state_size):
+            raise ValueError(
+                f"`jump` maps {jump.state_size} units, `field` keeps {field.state_size}; make one as wide as the other."
+            )
         self.field, self.jump = field, jump
         self.settings = Settings(method, rtol, atol, max_step, gradient)
         self.stats: dict[str, Any] = {}
@@ -130,22 +136,29 @@ class JumpRNN(SequenceModule):
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
         self.stats = {"nfe": 0, "num_steps": 0}
         edges = (torch.arange(len(xs) + 1, dtype=torch.float64) - 1).clamp(min=0) if edges is None else edges
-        before, after = [], []
+        # Dropout's masks are drawn once for the whole sequence.
+        field, before, after = masked(with_computed_weights(self.field), (len(h),)), [], []
         for k, (x, length) in enumerate(zip(xs, edges.diff(dim=0), strict=True)):
-            h = self._between(h, length)
+            h = self._between(field, h, length)
             before.append(h)
             values, observed = x.chunk(2, -1)
             seen = observed.any(-1, keepdim=True)
             seen = seen if ragged is None else seen & ragged.read[k][:, None]
-            h = torch.where(seen, self.jump(values, observed, h), h)
+            h = torch.where(seen, self._jumped(values, observed, h), h)
             after.append(h)
         return Jumps(torch.stack(before), torch.stack(after))
 
-    def _between(self, h: Tensor, length: Tensor) -> Tensor:
+    def _jumped(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
+        following: Tensor = self.jump(x, observed, h)
+        if following.shape != h.shape:
+            raise ValueError(f"The jump gives {tuple(following.shape)} for a state of shape {tuple(h.shape)}; it must be like h.")
+        return following
+
+    def _between(self, field: VectorField, h: Tensor, length: Tensor) -> Tensor:
         """The state when a time has gone by, () or (batch,)."""
         if not bool(length.detach().any()):
             return h
-        solved = integrate(self.field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
+        solved = integrate(field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
         self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
         return solved.hs[-1]
 

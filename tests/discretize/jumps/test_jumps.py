@@ -111,6 +111,27 @@ def test_episodes_begin_anew():
     assert_close(output[3:, 1], rnn(x[3:, 1], ts=ts[3:, 1])[0], **NEAR)
 
 
+def test_a_jump_that_gives_another_state_is_refused():
+    class Half(Added):
+        def forward(self, x, observed, h):
+            return h[:, :1]
+
+    with pytest.raises(ValueError, match=r"The jump gives \(3, 1\) for a state of shape \(3, 2\)"):
+        JumpRNN(ctrnn.NetworkField(Forgetting(), 2), Half(2))(torch.zeros(4, 3, 2))
+
+
+def test_masks_of_dropout_are_drawn_once_for_a_sequence():
+    field = ctrnn.gru(0, 4)
+    field.candidate = ctrnn.Dropout(field.candidate, 0.5)
+    rnn, still = JumpRNN(field, Added(4), **TIGHT), torch.zeros(3, 1, 4)
+    h_0, ts = torch.randn(1, 4), torch.tensor([0.0, 1.0, 2.0])
+    torch.manual_seed(5)
+    observed = torch.zeros(3, 1, 4, dtype=torch.bool)  # nothing seen: the field alone, in two parts
+    output = rnn(still, h_0, ts, observed=observed)[0]
+    torch.manual_seed(5)
+    assert_close(output, discretize.integrate(field, None, h_0, ts, **TIGHT).hs, **NEAR)
+
+
 @each("gradient", [None, Adjoint()])
 def test_ode_rnn_is_the_papers_algorithm_solved_by_torchdiffeq(gradient):
     rnn, x, ts = (
@@ -209,6 +230,8 @@ def test_a_jump_rnn_learns_when_events_come():
 
 
 WRONG = {
+    "another width": (lambda: JumpRNN(ctrnn.gru(0, 3), GRUBayes(2, 4)), ValueError, "`jump` maps 4 units, `field` keeps 3"),
+    "no units": (lambda: gru_d(2, 0), ValueError, "`hidden_size` must be at least 1, got 0"),
     "a driven field": (lambda: JumpRNN(ctrnn.gru(2, 3), Added(3)), ValueError, "`field` has 2 inputs, and nothing to read"),
     "no jump": (lambda: JumpRNN(ctrnn.gru(0, 3), nn.GRUCell(2, 3)), TypeError, "a discretize.Jump, got GRUCell; `CellJump"),
     "no cell": (lambda: CellJump(ctrnn.gru(2, 3)), TypeError, "must be a discretize.DiscreteCell, got Relaxation"),
