@@ -11,7 +11,7 @@ from ctrnn import checks
 from ctrnn.inputs.path import Data, GatheredPath, MappedPath, Path, across
 from ctrnn.inputs.samples import SampledPath
 
-__all__ = ["DerivativePath", "TimePath", "for_many", "reversed_path"]
+__all__ = ["DerivativePath", "ReversedPath", "TimePath", "for_many"]
 
 
 class TimePath(GatheredPath):
@@ -92,8 +92,13 @@ class _ForMany(Path):
         return _ForMany(self.path.map(f, affine), self.many)
 
 
-class _Reversed(GatheredPath):
-    """y(t) = x(-t)."""
+class ReversedPath(GatheredPath):
+    r"""x(-t), on the negative times.
+
+    Args:    path: x.
+    Shape:   as of `path`.
+    Source:  this project.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.knots = path, -path.knots.flip(0)
@@ -109,7 +114,7 @@ class _Reversed(GatheredPath):
         return -self.path.differentiate(data, -t)
 
     def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
-        return _Reversed(self.path.map(f, affine))
+        return ReversedPath(self.path.map(f, affine))
 
 
 def for_many(path: Path, batch: int) -> Path:
@@ -122,8 +127,3 @@ def for_many(path: Path, batch: int) -> Path:
     if isinstance(path, MappedPath):
         return MappedPath(for_many(path.path, batch), path.f)
     return _ForMany(path, batch)
-
-
-def reversed_path(path: Path) -> Path:
-    """x(-t), on the negative times."""
-    return _Reversed(path)

@@ -1,7 +1,9 @@
 r"""Differential equations without an input, and solves that run backwards, as fields along paths.
 
-dh/dt = f(t, h)                    a field whose input is the time
-from t0 back to t1 < t0            s = -t:  dh/ds = -F(x(-s), h)
+    dh/dt = f(t, h)                    a field whose input is the time
+    from t0 back to t1 < t0            s = -t:  dh/ds = -F(x(-s), h)
+
+Both are then solved as any field is.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from ctrnn.fields.parts import affine
 from discretize.integration.events import Event
 from discretize.trajectory import Trajectory
 
-__all__ = ["BackwardField", "as_driven_field", "joined", "of_parts", "split"]
+__all__ = ["BackwardField", "as_driven_field", "joined", "of_parts"]
 
 Shapes = tuple[torch.Size, ...]
 
@@ -40,7 +42,7 @@ class Equation(VectorField):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         if self.shapes is None:
             return self._checked(self.f(projected, h))
-        found = self.f(projected, split(h, self.shapes))
+        found = self.f(projected, _split(h, self.shapes))
         if not isinstance(found, tuple | list) or len(found) != len(self.shapes):
             came = f"{len(found)} of them" if isinstance(found, tuple | list) else type(found).__name__
             raise TypeError(f"The equation must give a derivative for each of the {len(self.shapes)} parts of h, got {came}.")
@@ -119,9 +121,8 @@ def joined(h0: object) -> tuple[Any, Shapes | None]:
     return torch.cat([part.flatten(1) for part in parts], 1), tuple(part.shape[1:] for part in parts)
 
 
-def split(h: Tensor, shapes: Shapes | None) -> Any:
-    """The state as it was given: one tensor, or its parts."""
-    return h if shapes is None else Trajectory(h, h, shapes=shapes).parts
+def _split(h: Tensor, shapes: Shapes) -> Any:
+    return Trajectory(h, h, shapes=shapes).parts
 
 
 def of_parts(event: Event, shapes: Shapes | None) -> Event:
@@ -132,11 +133,12 @@ def of_parts(event: Event, shapes: Shapes | None) -> Event:
 
     def of_whole(t: Tensor, h: Tensor) -> Any:
         assert reset is not None
-        return joined(reset(t, split(h, shapes)))[0]
+        return joined(reset(t, _split(h, shapes)))[0]
 
-    return replace(event, g=lambda t, h: g(t, split(h, shapes)), reset=None if reset is None else of_whole)
+    return replace(event, g=lambda t, h: g(t, _split(h, shapes)), reset=None if reset is None else of_whole)
 
 
 def _ends(times: Tensor) -> Tensor:
-    """First and last time, increasing."""
-    return times.detach()[[0, -1]].sort(0).values
+    """First and last time, increasing; a time of its own is the start of an interval."""
+    start, end = times.detach()[[0, -1]].sort(0).values
+    return torch.stack([start, torch.where(end > start, end, start + 1)])

@@ -19,6 +19,7 @@ from scipy.optimize import elementwise
 from torch import Tensor
 
 from ctrnn import checks
+from discretize.gradients.detached import once_only
 from discretize.integration.between import StatesBetween
 from discretize.trajectory import Trajectory
 
@@ -35,8 +36,9 @@ class Event:
     Args:    g: t (batch, 1), h (batch, state) -> a number for each sample, (batch,) or (batch, 1), each sample by itself;
              direction: 1, it must rise through 0, -1 fall, 0 either; terminal: the sample ends there, and keeps its state;
              reset: (t, h) -> the state (batch, state) to go on from. Touching 0 is no crossing, nor is being 0 at the start; two
-             crossings within a quarter of a step may be missed: then bound the steps, `max_step`.
-    Raises:  TypeError, ValueError for what does not fit.
+             crossings within a quarter of a step may be missed: then bound the steps, `max_step`. Parameters of g and reset have
+             gradients too; second derivatives of times are refused.
+    Raises:  TypeError, ValueError for what does not fit, and at a solve for a g that is not a number.
     Source:  Shampine and Thompson 2000, "Event location for ordinary differential equations"; for the gradient Chen, Amos and
              Nickel 2021, "Learning neural event functions for ordinary differential equations".
     """
@@ -60,6 +62,9 @@ class Event:
         if not isinstance(value, Tensor) or value.shape not in (h.shape[:1], (len(h), 1)):
             came = str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(f"`g` of an Event must give a number for each of {len(h)} samples, got {came}.")
+        if not bool(value.isfinite().all()):
+            k = int((~value.reshape(-1).isfinite()).nonzero()[0])
+            raise ValueError(f"`g` of an Event gives {float(value.reshape(-1)[k])} at t = {float(t[k]):g}; it must be a number.")
         return value.reshape(-1)
 
     @property
@@ -125,12 +130,15 @@ class EventSolve:
                 return
         raise ValueError(f"`events` stop a sample more than {MOST_STOPS} times before t = {float(end.detach().max()):g}.")
 
+    def _solved(self, h: Tensor, times: Tensor) -> Trajectory:
+        found = self.solve(h, times)
+        self.stats = {**found.stats, **{key: self.stats[key] + found.stats[key] for key in ("nfe", "num_steps")}}
+        return found
+
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:
         """What each sample crosses on its way, in time, up to what stops it."""
         with torch.no_grad():
-            solved = self.solve(self.h.detach(), torch.stack([self.t, goal]).detach())
-            self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
-            look = _Look(solved)
+            look = _Look(self._solved(self.h.detach(), torch.stack([self.t, goal]).detach()))
             every = [crossing for number, event in enumerate(self.events) for crossing in self._of(look, number, event)]
         mine: list[list[_Crossing]] = [[] for _ in self.status]
         for crossing in sorted(every):
@@ -155,10 +163,10 @@ class EventSolve:
         """Solve through what is crossed to what stops each sample, or its goal; whether one was stopped."""
         numbers = [[torch.tensor(crossing.time, dtype=torch.float64) for crossing in mine] for mine in crossings]
         times = self._rows(crossings, numbers, goal)
-        hs = self.solve(self.h, times).hs
-        if hs.requires_grad and len(times) > 2:
-            times = self._rows(crossings, self._with_gradients(crossings, times, hs), goal)
-            hs = self.solve(self.h, times).hs
+        hs = self._solved(self.h, times).hs
+        if len(times) > 2 and self._has_gradients(hs):
+            times = self._rows(crossings, self._with_gradients(crossings, times), goal)
+            hs = self._solved(self.h, times).hs
         for sample, mine in enumerate(crossings):
             for place, crossing in enumerate(mine, 1):
                 self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))
@@ -179,10 +187,15 @@ class EventSolve:
             columns.append(torch.stack([self.t[sample], *crossed, *[last] * (rows - 1 - len(crossed))]))
         return torch.stack(columns, 1)
 
-    def _with_gradients(self, crossings: list[list[_Crossing]], times: Tensor, hs: Tensor) -> list[list[Tensor]]:
+    def _has_gradients(self, hs: Tensor) -> bool:
+        """Whether crossings move with anything: what states come from, or what the events themselves hold."""
+        at = self.t[:, None]
+        return torch.is_grad_enabled() and (hs.requires_grad or any(event(at, self.h).requires_grad for event in self.events))
+
+    def _with_gradients(self, crossings: list[list[_Crossing]], times: Tensor) -> list[list[Tensor]]:
         """The times of crossings as functions of what the states come from, by the implicit function theorem."""
         leaves = times[1:-1].detach().requires_grad_()
-        hs = self.solve(self.h, torch.cat([times[:1], leaves])).hs[1:]
+        hs = self._solved(self.h, torch.cat([times[:1], leaves])).hs[1:]
         moved = [[leaves[0, 0]] * len(mine) for mine in crossings]
         for number, event in enumerate(self.events):
             which = [(p, s) for s, mine in enumerate(crossings) for p, crossing in enumerate(mine) if crossing.event == number]
@@ -191,7 +204,7 @@ class EventSolve:
             places, samples = (torch.tensor(index) for index in zip(*which, strict=True))
             values = event(leaves[places, samples][:, None], hs[places, samples])
             (slopes,) = torch.autograd.grad(values.sum(), leaves, retain_graph=True)
-            at = leaves[places, samples].detach() - (values - values.detach()).to(leaves) / slopes[places, samples]
+            at = _CrossingTime.apply(leaves[places, samples].detach(), slopes[places, samples], values)
             for (place, sample), time in zip(which, at, strict=True):
                 moved[sample][place] = time
         return moved
@@ -216,6 +229,20 @@ class EventSolve:
             return EventTimes(nobody, self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1]))
         samples, times, states = zip(*sorted(found, key=lambda one: one[0]), strict=True)  # of one sample they are in time
         return EventTimes(torch.tensor(samples), torch.stack(times), torch.stack(states))
+
+
+class _CrossingTime(torch.autograd.Function):
+    """t* of g(t*, p) = 0, whose derivative is -(dg/dp) / (dg/dt)."""
+
+    @staticmethod
+    def forward(ctx: Any, times: Tensor, slopes: Tensor, values: Tensor) -> Tensor:
+        ctx.save_for_backward(slopes, values)
+        return times.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        slopes, values = ctx.saved_tensors
+        return None, None, *once_only("events", [(-grad / slopes).to(values)], [grad, values])
 
 
 class _Look:
@@ -251,7 +278,7 @@ class _Look:
         def g(times: np.ndarray, whose: np.ndarray) -> np.ndarray:
             flat, sample = times.reshape(-1), whose.reshape(-1).astype(int)
             order = np.argsort(sample, kind="stable")
-            place = np.empty_like(order)  # of those of one sample, the how-manieth
+            place = np.empty_like(order)  # its number among those of the same sample
             place[order] = np.arange(len(sample)) - np.searchsorted(sample[order], sample[order])
             asked = np.repeat(self.start[None], place.max() + 1, 0)
             asked[place, sample] = flat

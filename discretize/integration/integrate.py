@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -16,11 +17,11 @@ from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_batched_state
-from ctrnn.inputs.derived import reversed_path
+from ctrnn.inputs.derived import ReversedPath
 from ctrnn.inputs.splines import as_path
 from discretize.gradients.choice import Gradient
 from discretize.graphs import check_values, whole
-from discretize.integration.equation import BackwardField, as_driven_field, joined, of_parts, split
+from discretize.integration.equation import BackwardField, as_driven_field, joined, of_parts
 from discretize.integration.events import Event, EventSolve, checked_events
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.integration.solve import Solve
@@ -98,16 +99,8 @@ def integrate(
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     times, direction = _times(ts)
     state, shapes = joined(h0)
-    if happens := checked_events(events):
+    if happens := tuple(of_parts(event, shapes) for event in checked_events(events)):
         _check_event_solve(settings, direction)
-        kept = {name: value for name, value in vars(settings).items() if name != "progress"}
-
-        def solve(h: Tensor, times: Tensor) -> Trajectory:
-            return integrate(field, path, split(h, shapes), times, speed=speed, **kept)
-
-        h0 = checks.is_tensor("h0", state)
-        solved = EventSolve(solve, tuple(of_parts(event, shapes) for event in happens), h0, times).run()
-        return replace(solved, shapes=shapes)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     field = with_computed_weights(field)
     state, path = cast_for(field, state), _read_by(field, path)
@@ -122,14 +115,22 @@ def integrate(
         settings.check_reach(state)
         if gradient is not None and any(t.requires_grad for t in (times, driven.path.knots)):
             raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")
-        solved = Solve(driven, state, times, settings).run() if driven.batch else _of_nobody(driven, state, times, settings)
+        if happens:
+            # The field as it is driven: its dropout's masks are drawn once for all solves from stop to stop.
+            kept = vars(settings) | {"progress": False, "speed": speed}
+            solved = EventSolve(partial(_solved_on, driven.field, path, kept), happens, state, times).run()
+        else:
+            solved = Solve(driven, state, times, settings).run() if driven.batch else _of_nobody(driven, state, times, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _solved_on(field: VectorField, path: Path, settings: dict[str, Any], h: Tensor, times: Tensor) -> Trajectory:
+    return integrate(field, path, h, times, **settings)
 
 
 def _check_event_solve(settings: Settings, direction: int) -> None:
     if not settings.adaptive:
         raise ValueError(f"`events` are found on steps that a method chooses; {settings.method} chooses none, dopri5 does.")
-
     if settings.gradient is not None or settings.on_failure != "raise":
         raise ValueError("`events` go with the gradient of the steps taken and on_failure='raise' alone; leave both out.")
     if direction < 0:
@@ -152,7 +153,7 @@ def _driven(field: VectorField, path: Path, speed: Path | Callable | None, h0: T
     if path.knots.dim() > 1:
         raise ValueError("`ts` goes back in time, and every sequence of `path` has times of its own; solve them one by one.")
     clock = as_speed(speed)
-    driven = Driven(BackwardField(field), reversed_path(path), None if clock is None else reversed_path(clock), batch)
+    driven = Driven(BackwardField(field), ReversedPath(path), None if clock is None else ReversedPath(clock), batch)
     driven.direction = -1
     return driven
 

@@ -226,6 +226,13 @@ def test_what_is_no_equation_is_refused_in_words(name):
         call()
 
 
+def test_a_single_time_is_the_start():
+    h0 = torch.randn(2, 3)
+    for equation in (pulled, ctrnn.gated(0, 3)):
+        assert_close(integrate(equation, None, h0, [1.5]).hs, h0[None])
+        assert_close(integrate(equation, None, h0, torch.full((3, 2), 0.5)).hs, h0.expand(3, -1, -1))
+
+
 def test_a_batch_of_nobody_is_solved_too():
     assert integrate(pulled, None, torch.zeros(0, 2), TIMES).hs.shape == (7, 0, 2)
     assert integrate(ctrnn.gated(0, 2), None, torch.zeros(0, 2), TIMES).hs.shape == (7, 0, 2)

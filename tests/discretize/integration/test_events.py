@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, Event, integrate
+from discretize.integration import events
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 EXACT = {"rtol": 0, "atol": 1e-9}  # ten tolerances
@@ -99,9 +100,9 @@ def test_crossings_and_directions_are_those_of_scipy():
 
 
 def test_two_crossings_of_one_step_are_seen_where_steps_are_bounded():
-    g = Event(lambda t, h: (h[:, 0] - 0.40) * (h[:, 0] - 0.43))
-    found = integrate(rising, None, torch.zeros(1, 1), [0.0, 5.0], events=g, max_step=0.1, **TIGHT).events[0]
-    assert_close(found.times, torch.tensor([0.40, 0.43]), **EXACT)
+    g = Event(lambda t, h: (h[:, 0] - 0.42) * (h[:, 0] - 0.48))
+    found = integrate(rising, None, torch.zeros(1, 1), [0.0, 5.0], events=g, first_step=0.1, max_step=0.1, **TIGHT).events[0]
+    assert_close(found.times, torch.tensor([0.42, 0.48]), **EXACT)
 
 
 @each("height, times", [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
@@ -213,7 +214,12 @@ def test_a_solve_of_some_without_time_tells_the_states_between():
 
 
 ONE = Event(lambda t, h: h[:, 0])
+FREE, ZERO = ctrnn.gated(0, 2, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64)
 WRONG = {
+    "nan": (lambda: solve(events=Event(lambda t, h: (h[:, 0] - 0.5).log())), ValueError, "`g` of an Event gives nan at t = 0"),
+    "one state": (lambda: integrate(FREE, None, torch.zeros(2), [0.0, 1.0], events=ONE), ValueError, "`h0` must have shape"),
+    "times of others": (lambda: integrate(rising, None, ZERO, torch.zeros(3, 2), events=ONE), ValueError, "`ts` has times for 2"),
+    "nan at the start": (lambda: integrate(FREE, None, ZERO / 0, [0.0, 1.0], events=ONE), ValueError, "`h0`"),
     "no event": (lambda: solve(events=[3]), TypeError, "`events` must be discretize.Event"),
     "fixed steps": (lambda: solve(events=ONE, method="rk4"), ValueError, "rk4 chooses none, dopri5 does"),
     "an adjoint": (lambda: solve(events=ONE, gradient=Adjoint()), ValueError, "leave both out"),
@@ -239,8 +245,47 @@ def test_what_is_no_event_is_refused_in_words(name):
         call()
 
 
-def test_a_reset_that_never_lets_go_is_told():
-    stuck = Event(lambda t, h: torch.sin(1000 * h[:, 0]), reset=lambda t, h: h)
-    found = integrate(rising, None, torch.full((1, 1), 1e-4), [0.0, 0.02], events=stuck, max_step=1e-3).events[0]
+def test_a_sample_goes_on_from_each_of_its_resets():
+    onward = Event(lambda t, h: torch.sin(1000 * h[:, 0]), reset=lambda t, h: h)
+    found = integrate(rising, None, torch.full((1, 1), 1e-4), [0.0, 0.02], events=onward, max_step=1e-3).events[0]
     assert_close(found.times, torch.arange(1, 7) * math.pi / 1000 - 1e-4, rtol=0, atol=1e-7)
     assert np.all(np.diff(found.times.numpy()) > 0)
+
+
+def test_stops_without_end_are_an_error(monkeypatch):
+    monkeypatch.setattr(events, "MOST_STOPS", 3)
+    with pytest.raises(ValueError, match="stop a sample more than 3 times before t = 2"):
+        integrate(falling, None, starts([0.1, 0.0]), [0.0, 2.0], events=bounce(0.9))
+
+
+def test_what_an_event_itself_holds_has_a_gradient():
+    threshold, kept = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(0.25))
+    event = Event(lambda t, h: h[:, 0] - threshold, reset=lambda t, h: kept * torch.ones_like(h))
+    solved = integrate(rising, None, torch.zeros(1, 1), [0.0, 0.6], events=event, **TIGHT)  # ends at kept + 0.6 - threshold
+    assert_close(torch.autograd.grad(solved.events[0].times.sum(), threshold, retain_graph=True)[0], torch.tensor(1.0))
+    assert_close(torch.autograd.grad(solved.hs[-1].sum(), (threshold, kept)), (torch.tensor(-1.0), torch.tensor(1.0)))
+
+
+def test_second_derivatives_of_times_are_refused():
+    h0 = starts([1.0, 0.0]).requires_grad_()
+    (time,) = integrate(falling, None, h0, [0.0, 2.0], events=bounce()).events[0].times
+    (slope,) = torch.autograd.grad(time, h0, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives with `events`"):
+        slope.sum().backward()
+
+
+def test_masks_of_dropout_are_drawn_once_for_all_stops():
+    field = ctrnn.gated(1, 4)
+    field.candidate = ctrnn.Dropout(field.candidate, 0.5, 0.0)
+    path, h0, ts = ctrnn.HeldPath(torch.randn(3, 2, 1)), torch.randn(2, 4), torch.linspace(0, 3, 7)
+    ends = []
+    for happens in ((), Event(lambda t, h: h[:, 0] - 0.01 * h[:, 1])):
+        torch.manual_seed(5)
+        ends.append(integrate(field, path, h0, ts, events=happens, **TIGHT).hs)
+    assert_close(ends[1], ends[0], rtol=0, atol=1e-7)
+
+
+def test_a_batch_of_nobody_has_no_events():
+    solved = integrate(rising, None, torch.zeros(0, 2), [0.0, 1.0, 2.0], events=[bounce(), bounce()])
+    assert solved.hs.shape == (3, 0, 2)
+    assert [len(found.times) for found in solved.events] == [0, 0]
