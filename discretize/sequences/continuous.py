@@ -61,7 +61,7 @@ class ContinuousRNN(FieldModule):
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
-        if path not in PATHS:
+        if not isinstance(path, str) or path not in PATHS:
             raise ValueError(f"`path` must be one of {', '.join(map(repr, PATHS))}, got {path!r}.")
         if path != "held" and self.hold != FORWARD:
             raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
@@ -75,8 +75,9 @@ class ContinuousRNN(FieldModule):
     def trajectory(
         self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
     ) -> Trajectory:
-        """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state),
-        time first, and by `trajectory(t)` at any times between, shared or (n, batch). One sequence is a batch of one."""
+        """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state), or
+        at their stamps where the path goes through them; time first, and by `trajectory(t)` at any times between, shared or
+        (n, batch). One sequence is a batch of one."""
         if isinstance(x, PackedSequence):
             check_no_lengths(lengths)
             x, lengths = pad_packed_sequence(x, self.batch_first)
