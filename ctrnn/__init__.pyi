@@ -2,6 +2,8 @@
 # ruff: noqa: I001
 
 from ctrnn.cells.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm
+from ctrnn.cells.published.mgu import mgu as mgu
+from ctrnn.cells.published.antisymmetric import antisymmetric as antisymmetric
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
 from ctrnn.fields.field import VectorField as VectorField
 from ctrnn.fields.relaxation import Relaxation as Relaxation
@@ -21,6 +23,11 @@ from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.fields.layer_norm import LayerNorm as LayerNorm
 from ctrnn.fields.dropout import Dropout as Dropout, draw_masks as draw_masks
 from ctrnn.cells.lstm import LSTMField as LSTMField
+from ctrnn.cells.published.mgu import MGUField as MGUField
+from ctrnn.cells.published.antisymmetric import (
+    AntisymmetricField as AntisymmetricField,
+    GatedAntisymmetricField as GatedAntisymmetricField,
+)
 from ctrnn.fields.network import NetworkField as NetworkField
 from ctrnn.fields.controlled import ControlledField as ControlledField
 from ctrnn.cells.network_gate import NetworkGated as NetworkGated

@@ -28,6 +28,7 @@ from ctrnn import checks
 from ctrnn.calls import answered
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.published.mgu import MGUField
 from ctrnn.cells.stack import Stack
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
@@ -57,9 +58,9 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     torch's modules have two biases that add: one is set, and in the other the part of these gates is zero. torch's z of the
     GRU multiplies the old state, so that its bias is log(T - 1). All layers are set, and both directions.
 
-    Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, `Relaxation`,
-             `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max: 1 < t_min <= t_max, in
-             samples; generator: where T comes from, torch's own of the CPU if not given.
+    Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, mgu,
+             `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
+             1 < t_min <= t_max, in samples; generator: where T comes from, torch's own of the CPU if not given.
     Returns: the module.
     Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
              Nothing has been changed then.
@@ -136,7 +137,7 @@ def _initialize(module: M, draw: Draw) -> M:
 def _layers(module: object, name: str) -> list[Layer]:
     if isinstance(module, Stack):
         return [found for k, layer in enumerate(module.fields) for found in _layers(layer, f"{name}.fields[{k}]")]
-    if isinstance(module, Relaxation | NetworkGated):
+    if isinstance(module, Relaxation | NetworkGated | MGUField):
         return [_of_rate(module.rate, name)]
     if isinstance(module, LSTMField):
         return [_of_lstm(module.gates, ("bias",), module.hidden_size)]

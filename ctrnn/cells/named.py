@@ -15,26 +15,23 @@ With `num_layers` above 1 each gives a `Stack` of such fields, every one with we
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import TypeVar, Unpack
+from typing import Unpack
 
 import torch
 
 from ctrnn import checks
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
-from ctrnn.cells.stack import Stack
+from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.candidates import ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import Decay, LinearDecay
-from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, WeightSettings
 from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["gated", "gru", "leaky", "lstm", "plain"]
 
-F = TypeVar("F", bound=VectorField)
 CANDIDATES: dict[str, type[TanhCandidate] | type[ReluCandidate]] = {"tanh": TanhCandidate, "relu": ReluCandidate}
 
 
@@ -60,7 +57,7 @@ def plain(
     def build(read: int) -> Relaxation:
         return Relaxation(CANDIDATES[nonlinearity](read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
 
-    return _layered(build, input_size, hidden_size, num_layers)
+    return layered(build, input_size, hidden_size, num_layers)
 
 
 def leaky(
@@ -90,7 +87,7 @@ def leaky(
         rate = ConstantRate(alphas, dtype=settings.get("dtype"), device=settings.get("device"))
         return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
 
-    return _layered(build, input_size, hidden_size, num_layers)
+    return layered(build, input_size, hidden_size, num_layers)
 
 
 def gated(
@@ -124,7 +121,7 @@ def gated(
         made = GATES[rate][shared](read, hidden_size, **settings)
         return put_together(candidate, made, LinearDecay() if decay is None else decay, **settings)
 
-    return _layered(build, input_size, hidden_size, num_layers)
+    return layered(build, input_size, hidden_size, num_layers)
 
 
 def _relaxation(candidate: Part, rate: Part, decay: Decay, **_: Unpack[WeightSettings]) -> Relaxation:
@@ -159,7 +156,7 @@ def gru(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: U
         candidate, rate = ResetCandidate(read, hidden_size, **settings), GateRate(read, hidden_size, **settings)
         return Relaxation(candidate, rate, LinearDecay())
 
-    return _layered(build, input_size, hidden_size, num_layers)
+    return layered(build, input_size, hidden_size, num_layers)
 
 
 def lstm(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> LSTMField | Stack:
@@ -170,12 +167,4 @@ def lstm(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: 
     Shape:   a field x (..., input), [h, c] (..., 2 hidden) -> (..., 2 hidden).
     Source:  Tallec and Ollivier 2018, eqs. (11)-(15).
     """
-    return _layered(lambda read: LSTMField(read, hidden_size, **settings), input_size, hidden_size, num_layers)
-
-
-def _layered(build: Callable[[int], F], input_size: int, hidden_size: int, num_layers: int) -> F | Stack:
-    layers = checks.positive_size("num_layers", num_layers)
-    if layers == 1:
-        return build(input_size)
-    # Copies, for a decay that was handed in has weights of its own in every layer.
-    return Stack([copy.deepcopy(build(read)) for read in [input_size] + [hidden_size] * (layers - 1)])
+    return layered(lambda read: LSTMField(read, hidden_size, **settings), input_size, hidden_size, num_layers)

@@ -8,8 +8,10 @@ reads what layer l - 1 was before the step, where torch reads what it has just b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +20,9 @@ from ctrnn import checks
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import affine
 
-__all__ = ["Stack"]
+__all__ = ["Stack", "layered"]
+
+F = TypeVar("F", bound=VectorField)
 
 
 class Stack(VectorField):
@@ -72,6 +76,15 @@ class Stack(VectorField):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, num_layers={len(self.fields)}"
+
+
+def layered(build: Callable[[int], F], input_size: int, hidden_size: int, num_layers: int) -> F | Stack:
+    """The field that `build` makes of an input size; above one layer, a `Stack` of so many."""
+    layers = checks.positive_size("num_layers", num_layers)
+    if layers == 1:
+        return build(input_size)
+    # Copies, for a decay that was handed in has weights of its own in every layer.
+    return Stack([copy.deepcopy(build(read)) for read in [input_size] + [hidden_size] * (layers - 1)])
 
 
 def _joined(layers: Iterable[Tensor]) -> Tensor:

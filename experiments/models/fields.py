@@ -1,6 +1,7 @@
 r"""Fields by name, as the experiments train them, and their initialization.
 
     plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.cells.named
+    mgu antisymmetric antisymmetric-gated                                                       ctrnn.cells.published
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
 
@@ -74,7 +75,7 @@ class _Weights(TypedDict):
     generator: torch.Generator | None
 
 
-def _named(kind: str, **options: str) -> Builder:
+def _named(kind: str, **options: str | bool) -> Builder:
     """A named field of ctrnn with options of its own."""
     return lambda inputs, settings, weights: getattr(ctrnn, kind)(inputs, settings.hidden, **options, **weights)
 
@@ -142,6 +143,9 @@ OWN: dict[str, Builder] = {
     "gru": _named("gru"),
     "lstm": _lstm,
     "lstm-blind-output": _lstm_blind_output,
+    "mgu": _named("mgu"),
+    "antisymmetric": _named("antisymmetric"),
+    "antisymmetric-gated": _named("antisymmetric", gated=True),
 }
 FIELDS = Registry("field", "ctrnn.fields", OWN)
 WITHOUT_GATES = ("plain", "leaky")

@@ -1,0 +1,154 @@
+"""Published cells: their step on our fields against the papers' recurrences, written again in plain torch."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from cases import each
+from torch import sigmoid, tanh
+from torch.testing import assert_close
+
+import ctrnn
+from ctrnn.fields.field import VectorField
+from discretize import DiscreteCell, Euler, Step, integrate
+
+ROUNDING = {"rtol": 0, "atol": 1e-12}  # twenty steps of a dozen terms of order 1, in another order
+
+
+class Published(NamedTuple):
+    """A field, its step, the length of that, the paper's recurrence (w, x, state), and dh/dt + leak * h by the paper."""
+
+    make: Callable[..., VectorField]
+    step: Step
+    dt: float
+    following: Callable
+    driven: Callable | None = None
+
+
+def mgu(w, x, h):
+    f = sigmoid(x @ w["rate.weight_x"].T + h @ w["rate.weight_h"].T + w["rate.bias"])
+    new = tanh(x @ w["candidate.weight_x"].T + (f * h) @ w["candidate.weight_h"].T + w["candidate.bias"])
+    return f, new
+
+
+def following_mgu(w, x, h):
+    f, new = mgu(w, x, h)
+    return (1 - f) * h + f * new
+
+
+def driven_mgu(w, x, h):
+    f, new = mgu(w, x, h)
+    return f * new
+
+
+def antisymmetric(w, x, h, epsilon=0.1, gamma=0.3):
+    matrix = w["weight_h"] - w["weight_h"].T - gamma * torch.eye(5)
+    return h + epsilon * tanh(h @ matrix.T + x @ w["weight_x"].T + w["bias"])
+
+
+def gated_antisymmetric(w, x, h, epsilon=0.1, gamma=0.3):
+    matrix = w["weight_h"] - w["weight_h"].T - gamma * torch.eye(5)
+    (V, Vz), (b, bz) = w["weight_x"].chunk(2), w["bias"].chunk(2)
+    z = sigmoid(h @ matrix.T + x @ Vz.T + bz)
+    return h + epsilon * z * tanh(h @ matrix.T + x @ V.T + b)
+
+
+CELLS = {
+    "mgu": Published(ctrnn.mgu, Euler(), 1.0, following_mgu, driven_mgu),
+    "antisymmetric": Published(
+        lambda *sizes, **settings: ctrnn.antisymmetric(*sizes, 0.3, **settings), Euler(), 0.1, antisymmetric
+    ),
+    "gated antisymmetric": Published(
+        lambda *sizes, **settings: ctrnn.antisymmetric(*sizes, 0.3, True, **settings), Euler(), 0.1, gated_antisymmetric
+    ),
+}
+
+
+def moved(field):
+    """Away from the zeros that some parameters start at."""
+    with torch.no_grad():
+        for parameter in field.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return field
+
+
+@each("name", CELLS)
+def test_twenty_steps_are_the_papers_recurrence_and_so_are_their_gradients(name):
+    cell = CELLS[name]
+    field = moved(cell.make(3, 5))
+    xs, h0 = torch.randn(20, 4, 3, requires_grad=True), torch.randn(4, field.state_size, requires_grad=True)
+    ours, theirs = DiscreteCell(field, cell.step, cell.dt), dict(field.named_parameters())
+    h, state, both = h0, h0, []
+    for x in xs:
+        h, state = ours(x, h), cell.following(theirs, x, state)
+        both.append((h, state))
+    found, expected = (torch.stack(states) for states in zip(*both, strict=True))
+    assert_close(found, expected, **ROUNDING)
+    weights = torch.randn_like(found) / found.numel() ** 0.5
+    leaves = [xs, h0, *theirs.values()]
+    gradients = (torch.autograd.grad((weights * states).sum(), leaves) for states in (found, expected))
+    for one, other in zip(*gradients, strict=True):
+        assert_close(one, other, rtol=1e-11, atol=1e-12)  # sums over twenty steps and four samples
+        assert other.abs().max() > 1e-6  # what no state depends on would be compared in vain
+
+
+@each("name", CELLS)
+def test_the_leak_is_what_multiplies_the_state_in_the_paper(name):
+    cell = CELLS[name]
+    field = moved(cell.make(3, 5))
+    x, h = torch.randn(4, 3), torch.randn(4, field.state_size)
+    slope, leak = field.flow_and_leak(field.project(x), h)
+    assert torch.equal(slope, field(x, h))
+    assert torch.equal(leak, field.leak(field.project(x), h))
+    assert (leak >= 0).all()
+    if cell.driven is None:
+        assert not leak.any()
+    else:
+        assert_close(slope + leak * h, cell.driven(dict(field.named_parameters()), x, h), rtol=0, atol=1e-14)
+
+
+@each("name", CELLS)
+def test_the_gradient_of_a_solve_is_that_of_its_differences(name):
+    field = moved(CELLS[name].make(1, 2))
+    x, h0, names = torch.randn(2, 1, 1), 0.5 * torch.randn(1, field.state_size), [n for n, _ in field.named_parameters()]
+
+    def end(x, h0, *weights):
+        def slope(t, h):
+            return torch.func.functional_call(field, dict(zip(names, weights, strict=True)), (x[0], h))
+
+        return integrate(slope, None, h0, torch.tensor([0.0, 0.7]), method="rk4").hs[-1]
+
+    given = (x, h0, *field.parameters())
+    assert torch.autograd.gradcheck(end, tuple(value.detach().requires_grad_() for value in given))
+
+
+@each("name", CELLS)
+@each("bias", [True, False])
+def test_settings_reach_every_weight_and_what_is_no_field_is_refused(name, bias):
+    make = CELLS[name].make
+    assert {p.dtype for p in make(3, 5, bias=bias, dtype=torch.float32).parameters()} == {torch.float32}
+    assert {p.device.type for p in make(3, 5, bias=bias, device="meta").parameters()} == {"meta"}
+    assert any(key.endswith("bias") for key in make(3, 5, bias=bias).state_dict()) == bias
+    fields = [make(3, 5, bias=bias, generator=torch.Generator().manual_seed(3)) for _ in range(2)]
+    before = torch.get_rng_state()
+    make(3, 5, bias=bias, generator=torch.Generator())
+    assert torch.equal(before, torch.get_rng_state())
+    for one, other in zip(*(field.parameters() for field in fields), strict=True):
+        assert torch.equal(one, other)
+    for sizes, error in (((3, 0), ValueError), ((-1, 5), ValueError), ((3, 5.0), TypeError)):
+        with pytest.raises(error, match=r"`(input_size|hidden_size)` must be"):
+            make(*sizes)
+    with pytest.raises(TypeError, match=r"`generator` must be a torch\.Generator"):
+        make(3, 5, generator=3)
+    with pytest.raises(TypeError, match="`dtype` must be a floating-point dtype"):
+        make(3, 5, dtype=torch.int64)
+    with pytest.raises(TypeError, match="`bias` must be True or False"):
+        make(3, 5, bias=2)
+
+
+@each("name", CELLS)
+def test_layers_are_a_stack_with_weights_of_their_own(name):
+    field = CELLS[name].make(3, 5, num_layers=2)
+    assert (field.input_size, field.hidden_size, len(field.fields)) == (3, 5, 2)
+    assert field(torch.zeros(4, 3), field.initial_state(4)).shape == (4, field.state_size)
