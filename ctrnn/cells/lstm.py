@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
+from ctrnn.formulas import formula_of
 
 __all__ = ["LSTMField"]
 
@@ -49,6 +50,14 @@ class LSTMField(VectorField):
         hidden, cell = h.chunk(2, -1)
         gates = self.gates.flow(projected, hidden)
         return self._change(hidden, cell, gates), self._leak(hidden, gates)
+
+    @property
+    def formula(self) -> str:
+        return (
+            "dh/dt = o * tanh(f * c + i * g) - h\ndc/dt = (f - 1) * c + i * g\n"
+            "i, f, g, o = sigma(zi), sigma(zf), tanh(zg), sigma(zo)\n"
+            f"zi, zf, zg, zo = {formula_of(self.gates)}"
+        )
 
     def _change(self, hidden: Tensor, cell: Tensor, gates: Tensor) -> Tensor:
         i, f, g, o = gates.chunk(4, -1)

@@ -15,7 +15,8 @@ from ctrnn import checks
 from ctrnn.fields.decays import Decay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine
-from ctrnn.fields.relaxation import Relaxation
+from ctrnn.fields.relaxation import Relaxation, relaxation_formula
+from ctrnn.formulas import renamed
 
 __all__ = ["NetworkGated"]
 
@@ -69,6 +70,11 @@ class NetworkGated(VectorField):
         (own, other), (_, other_at) = self._states(h), self._states(at)
         speed = self.rate.flow(to_rate, self.network.visible(other_at))
         return torch.cat([self.decay.after(own, dt * speed), self.network.forget(to_network, other, other_at, dt)], -1)
+
+    @property
+    def formula(self) -> str:
+        network = renamed("\n".join(self.network.equations), "n", {"h": "h^g"})
+        return relaxation_formula(self.candidate, self.rate, self.decay, "h^g") + f"\n{network}"
 
     def _states(self, h: Tensor) -> tuple[Tensor, Tensor]:
         return h[..., : self.hidden_size], h[..., self.hidden_size :]

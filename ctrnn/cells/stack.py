@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import affine
+from ctrnn.formulas import renamed
 
 __all__ = ["Stack", "layered"]
 
@@ -71,11 +72,19 @@ class Stack(VectorField):
             read.append(above.project(below.visible(state)))
         return list(zip(fields, read, states, strict=True))
 
+    @property
+    def formula(self) -> str:
+        lines = []
+        for number, field in enumerate(self._layers(), 1):
+            names = {"x": "x" if number == 1 else f"h{number - 1}", "h": f"h{number}"}
+            lines.append(renamed("\n".join(field.equations), str(number), names))
+        return "\n".join(lines)
+
     def _layers(self) -> list[VectorField]:
         return list(self.fields)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_layers={len(self.fields)}"
+        return f"{self.input_size}, {self.hidden_size}, num_layers={len(self.fields)}"  # each says its own equations
 
 
 def layered(build: Callable[[int], F], input_size: int, hidden_size: int, num_layers: int) -> F | Stack:

@@ -48,8 +48,12 @@ class WarpedPath(GatheredPath):
                 f"The clock passes through the path's interval {path.interval} in no time: {warp} is too fast for float64."
             )
         begins = self.knots[:-1]
+        self.equations = path.made_into(lambda x: rf"{x}(c(t)), \quad c = \text{{{warp!r}}}")
         self._path_pieces = piece_numbers(path_knots, begins)
         self._warp_pieces = piece_numbers(warp.knots, begins)
+
+    def _made_of(self) -> str:
+        return f"{self.path!r}, {self.warp!r}"
 
     def gather(self, k: int | Tensor) -> Data:
         return column(self._warp_pieces[k]), *self.path.gather(self._path_pieces[k])

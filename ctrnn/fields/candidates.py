@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
+from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["ReluCandidate", "ResetCandidate", "TanhCandidate"]
 
@@ -31,6 +32,10 @@ class TanhCandidate(Affine):
     def function(self, argument: Tensor) -> Tensor:
         return torch.tanh(argument)
 
+    @property
+    def formula(self) -> str:
+        return f"tanh({self.affine_formula})"
+
 
 class ReluCandidate(Affine):
     r"""max(0, Wx x + Wh h + b), a value per unit from 0 on, without an upper bound; so states may grow, as torch's may.
@@ -45,6 +50,10 @@ class ReluCandidate(Affine):
 
     def function(self, argument: Tensor) -> Tensor:
         return torch.relu(argument)
+
+    @property
+    def formula(self) -> str:
+        return f"relu({self.affine_formula})"
 
 
 class ResetCandidate(Part):
@@ -78,3 +87,10 @@ class ResetCandidate(Part):
         to_reset, to_pull = projected.chunk(2, -1)
         reset = torch.sigmoid(self.reset.flow(to_reset, h))
         return torch.tanh(to_pull + reset * nn.functional.linear(h, self.pull.weight_h, self.bias_h))
+
+    @property
+    def formula(self) -> str:
+        reset, bias, bias_h = renamed(formula_of(self.reset), "r"), "", ""
+        if self.bias_h is not None:
+            bias, bias_h = " + b", " + bh"
+        return f"tanh(Wx x{bias} + sigma({reset}) * (Wh h{bias_h}))"

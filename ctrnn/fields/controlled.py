@@ -20,6 +20,8 @@ class ControlledField(VectorField):
     Source:  Kidger, Morrill, Foster and Lyons 2020, "Neural controlled differential equations", eq. (4).
     """
 
+    formula = "dh/dt = F(h) x"
+
     def __init__(self, f: Callable[[Tensor], Tensor], input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         if not callable(f):

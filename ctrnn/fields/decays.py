@@ -42,6 +42,8 @@ class LinearDecay(Decay):
     Source:  Tallec and Ollivier 2018, eq. (3) and footnote 3.
     """
 
+    formula = "h"
+
     def forward(self, h: Tensor) -> Tensor:
         return h
 
@@ -86,6 +88,10 @@ class PowerDecay(Decay):
         # |h|^r has no finite slope at 0 for r < 1; its subgradient 0 is taken there, by never sending 0 through the power.
         at_rest = h == 0
         return torch.where(at_rest, torch.zeros_like(h), torch.where(at_rest, torch.ones_like(h), h).abs() ** self.exponent)
+
+    @property
+    def formula(self) -> str:
+        return f"|h|^{self.exponent:g} h" if self.exponent else "h"
 
     def extra_repr(self) -> str:
         return f"{self.exponent:g}"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.parts import Part, affine
+from ctrnn.formulas import formula_of
 
 __all__ = ["Dropout", "draw_masks", "masked"]
 
@@ -54,6 +55,10 @@ class Dropout(Part):
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.part.flow(projected, h)
+
+    @property
+    def formula(self) -> str:
+        return formula_of(self.part)
 
     def drawn(self, samples: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Part:
         """The part with masks for so many samples; without any where nothing is dropped."""

@@ -22,6 +22,7 @@ from ctrnn import checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered
 from ctrnn.fields.parts import affine
+from ctrnn.formulas import aligned, formula_of, in_latex
 from ctrnn.forward import jacobian_of
 
 __all__ = [
@@ -44,6 +45,8 @@ class VectorField(nn.Module, ABC):
     Args:    input_size: features of x, 0 for a field without input; hidden_size: visible units; state_size: all units,
              `hidden_size` if not given.
     Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
+             `equations` are dh/dt and the letters in it as text, which notebooks show; a class may give them, lines in one
+             text, as its `formula`.
     Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another; and from `flow`, whoever
              calls it, where it gives no derivative for each unit, or writes into what it is given.
     Source:  this project; the view is that of Tallec and Ollivier 2018, eq. (3).
@@ -133,8 +136,21 @@ class VectorField(nn.Module, ABC):
     def _tensors(self) -> Iterator[Tensor]:
         return chain(self.parameters(), self.buffers())  # the first of them answers, and every call of the field asks
 
+    @property
+    def equations(self) -> tuple[str, ...]:
+        """dh/dt, and what its letters stand for, as text: see formulas.py."""
+        reads = "x, h" if self.input_size else "h"
+        return tuple(formula_of(self, f"dh/dt = {type(self).__name__}({reads})").splitlines())
+
+    def _repr_latex_(self) -> str:
+        sizes = {"x": self.input_size, "h": self.hidden_size, r"\text{state}": self.state_size}
+        if self.state_size == self.hidden_size:
+            del sizes[r"\text{state}"]
+        spaces = (rf"{name} \in \mathbb{{R}}^{{{size}}}" for name, size in sizes.items() if size)
+        return aligned([*map(in_latex, self.equations), r", \quad ".join(spaces)])
+
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}"
+        return "\n".join([f"{self.input_size}, {self.hidden_size}", *formula_of(self, " ").split("\n")]).strip()
 
 
 Flow = Callable[[VectorField, Tensor, Tensor], Tensor]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.parts import Affine, Part, affine
+from ctrnn.formulas import formula_of
 
 __all__ = ["LayerNorm"]
 
@@ -46,6 +47,10 @@ class LayerNorm(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         whole = self.part.preactivation(projected, h)
         return self.part.function(nn.functional.layer_norm(whole, whole.shape[-1:], self.gain, self.shift, self.eps))
+
+    @property
+    def formula(self) -> str:
+        return formula_of(self.part).replace(self.part.affine_formula, f"norm({self.part.affine_formula})")
 
     def extra_repr(self) -> str:
         return f"eps={self.eps:g}"

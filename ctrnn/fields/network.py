@@ -18,6 +18,8 @@ class NetworkField(VectorField):
     Source:  Chen, Rubanova, Bettencourt and Duvenaud 2018, "Neural ordinary differential equations", eq. (2).
     """
 
+    formula = "dh/dt = net(h)"
+
     def __init__(self, net: nn.Module, hidden_size: int) -> None:
         super().__init__(0, hidden_size)
         if not isinstance(net, nn.Module):

@@ -44,7 +44,8 @@ def projects_affinely(module: nn.Module) -> bool:
 class Part(nn.Module, ABC):
     r"""A candidate or a rate: a function of x and h whose work on x alone can be done ahead.
 
-    `projected_size` is the width of what `project` returns, so that a field can concatenate projections.
+    `projected_size` is the width of what `project` returns, so that a field can concatenate projections. A part that gives a
+    `formula`, text such as "tanh(Wx x + Wh h + b)", is shown by it in its field's equations, else by its name.
 
     Shape:   x (..., input), h (..., hidden) -> (..., hidden), or (..., 1) where one value serves all units.
     Source:  this project.
@@ -116,6 +117,12 @@ class Affine(Part):
     def function(self, argument: Tensor) -> Tensor:
         """What becomes of it, elementwise: here nothing."""
         return argument
+
+    @property
+    def affine_formula(self) -> str:
+        return "Wx x + Wh h" if self.bias is None else "Wx x + Wh h + b"
+
+    formula = affine_formula
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, outputs={self.projected_size}, bias={self.bias is not None}"

@@ -54,6 +54,7 @@ class Activation:
     """An increasing function from all numbers onto (0, bound), and its inverse, both elementwise."""
 
     name: str
+    symbol: str
     function: Callable[[Tensor], Tensor]
     inverse: Callable[[Tensor], Tensor]
     bound: float = math.inf
@@ -69,9 +70,9 @@ def _softplus_inverse(rate: Tensor) -> Tensor:
     return rate + torch.log(-torch.expm1(-rate))
 
 
-SIGMOID = Activation("sigmoid", torch.sigmoid, torch.logit, bound=1.0)
-SOFTPLUS = Activation("softplus", _softplus, _softplus_inverse)
-EXPONENTIAL = Activation("exponential", torch.exp, torch.log)
+SIGMOID = Activation("sigmoid", "sigma", torch.sigmoid, torch.logit, bound=1.0)
+SOFTPLUS = Activation("softplus", "softplus", _softplus, _softplus_inverse)
+EXPONENTIAL = Activation("exponential", "exp", torch.exp, torch.log)
 
 
 class InputFreeRate(Part):
@@ -100,6 +101,10 @@ class FixedRate(InputFreeRate):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return h.new_full((), self.alpha)
 
+    @property
+    def formula(self) -> str:
+        return f"{self.alpha:g}"
+
     def extra_repr(self) -> str:
         return f"{self.alpha:g}"
 
@@ -127,6 +132,10 @@ class LearnedConstant(InputFreeRate):
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.activation.function(getattr(self, self.argument))
+
+    @property
+    def formula(self) -> str:
+        return f"{self.activation.symbol}(a)"
 
 
 class ConstantRate(LearnedConstant):
@@ -173,6 +182,11 @@ class Gate(Affine):
 
     def function(self, argument: Tensor) -> Tensor:
         return self.activation.function(argument)
+
+    @property
+    def formula(self) -> str:
+        one = self.affine_formula.replace("W", "w")  # rows, for one number
+        return f"{self.activation.symbol}({one if self.shared else self.affine_formula})"
 
 
 class GateRate(Gate):

@@ -12,9 +12,10 @@ from ctrnn import checks
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine
-from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, Gate
+from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
+from ctrnn.formulas import formula_of, renamed
 
-__all__ = ["Relaxation", "softplus_clock"]
+__all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
 
 
 class Relaxation(VectorField):
@@ -81,6 +82,10 @@ class Relaxation(VectorField):
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         return self.decay.after(h, dt * self._rate(projected, at))
 
+    @property
+    def formula(self) -> str:
+        return relaxation_formula(self.candidate, self.rate, self.decay)
+
     def _rate(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.rate.flow(self._split(projected)[1], h)
 
@@ -95,6 +100,16 @@ def _described(name: str, part: object) -> str:
         return f"the class {part.__name__}; make one, `{part.__name__}(...)`"
     examples = {"rate": "`ctrnn.FixedRate(1.0)`", "decay": "`ctrnn.PowerDecay(2.0)`", "candidate": "`ctrnn.TanhCandidate(3, 5)`"}
     return f"{type(part).__name__}; make one, such as {examples[name]}"
+
+
+def relaxation_formula(candidate: Part, rate: Part, decay: Decay, read: str = "h") -> str:
+    """dh/dt, and its rate on a line of its own where it is learned; `read` is what the rate reads in place of h."""
+    pull = f"{formula_of(candidate)} - {formula_of(decay, f'{type(decay).__name__}(h)')}"
+    if isinstance(rate, FixedRate):
+        return f"dh/dt = {pull}" if rate.alpha == 1 else f"dh/dt = {rate.formula} ({pull})"
+    if isinstance(rate, InputFreeRate):
+        return f"dh/dt = alpha * ({pull})\nalpha = {formula_of(rate)}"
+    return f"dh/dt = g * ({pull})\ng = {renamed(formula_of(rate), 'g', {'h': read})}"
 
 
 def softplus_clock(field: Relaxation) -> Relaxation:

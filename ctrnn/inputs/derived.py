@@ -22,6 +22,8 @@ class TimePath(GatheredPath):
     Source:  this project.
     """
 
+    equations = ("x(t) = t",)
+
     def __init__(
         self,
         interval: tuple[float, float] | Tensor,
@@ -61,6 +63,10 @@ class DerivativePath(GatheredPath):
                 f"A {type(path).__name__} moves by jumps alone, its derivative is 0; take a LinearPath or HermitePath."
             )
         self.path, self.knots, self.own_times = path, path.knots, path.own_times
+        self.equations = path.made_into(lambda x: rf"\frac{{d{x}}}{{dt}}(t)")
+
+    def _made_of(self) -> str:
+        return repr(self.path)
 
     def gather(self, k: int | Tensor) -> Data:
         return self.path.gather(k)

@@ -32,6 +32,8 @@ class FunctionPath(Path):
     Source:  this project.
     """
 
+    equations = ("x(t) = f(t)",)
+
     def __init__(
         self,
         f: Callable[[Tensor], Tensor],
@@ -53,6 +55,9 @@ class FunctionPath(Path):
 
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
         return _each(self._slope, k, t)
+
+    def _made_of(self) -> str:
+        return f"{getattr(self.f, '__qualname__', type(self.f).__name__)}, input_size={self.input_size}"
 
     def _value(self, k: int, t: Tensor) -> Tensor:
         return self._checked(self._one_sided(k, t.cpu()))

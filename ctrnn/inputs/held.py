@@ -26,6 +26,7 @@ class HeldPath(SampledPath):
     """
 
     steady = True
+    equations = (r"x(t) = x_k, \quad t_k \leq t < t_{k+1}",)
 
     def __init__(
         self, xs: Tensor, ts: Tensor | None = None, *, hold: str = "forward", open_interval: float | None = None

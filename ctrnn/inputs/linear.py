@@ -21,6 +21,8 @@ class LinearPath(SampledPath):
     Source:  this project.
     """
 
+    equations = (r"x(t) = (1 - s) x_k + s x_{k+1}, \quad s = \frac{t - t_k}{t_{k+1} - t_k}",)
+
     def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
         self._set(*stamped(xs, ts, "linear"))
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.formulas import aligned
 from ctrnn.forward import jvp
 
 __all__ = ["Data", "GatheredPath", "MappedPath", "Path", "Piece", "across", "column", "piece_numbers"]
@@ -42,6 +43,7 @@ class Path(ABC):
     knots: Tensor
     steady = False
     own_times = False
+    equations: tuple[str, ...] = ()  # in LaTeX, as notebooks show them
 
     @abstractmethod
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
@@ -100,6 +102,29 @@ class Path(ABC):
         """The path f(x(t)), for an f that keeps the leading axes; `affine` if f(x) = A x + b."""
         return MappedPath(self, f)
 
+    def __repr__(self) -> str:
+        start, end = self.interval
+        return f"{type(self).__name__}({self._made_of()}, on [{start:g}, {end:g}])"
+
+    def _made_of(self) -> str:
+        return f"pieces={len(self.knots) - 1}"
+
+    @property
+    def letter(self) -> str:
+        """What its last equation calls it: x, or y and z for what is made of another path."""
+        return self.equations[-1][0] if self.equations else "x"
+
+    def made_into(self, right: Callable[[str], str]) -> tuple[str, ...]:
+        """The equations of a path made of this one: `right`, of this one's letter, is the right side of the last."""
+        above = {"x": "y", "y": "z"}.get(self.letter, "u")
+        return *self.equations, f"{above}(t) = {right(self.letter)}"
+
+    def _repr_latex_(self) -> str:
+        start, end = (f"{time:g}".replace("inf", r"\infty") for time in self.interval)
+        with torch.no_grad():
+            sizes = r" \times ".join(str(size) for size in self(self.knots.detach()[:1].nan_to_num(neginf=0.0)).shape[1:])
+        return aligned([*self.equations, rf"{self.letter} : [{start}, {end}] \to \mathbb{{R}}^{{{sizes or 1}}}"])
+
     def _find(self, t: Tensor) -> tuple[int | Tensor, Tensor]:
         if self.knots.dim() > 1:
             raise ValueError("Every sequence of this path has its own knots; only `path(t)` is there for such paths.")
@@ -149,6 +174,10 @@ class MappedPath(GatheredPath):
     def __init__(self, path: Path, f: Callable[[Tensor], Tensor]) -> None:
         self.path, self.f, self.knots = path, f, path.knots
         self.steady, self.own_times = path.steady, path.own_times
+        self.equations = path.made_into(lambda x: f"f({x}(t))")
+
+    def _made_of(self) -> str:
+        return f"{self.path!r}, {getattr(self.f, '__qualname__', type(self.f).__name__)}"
 
     def gather(self, k: int | Tensor) -> Data:
         return self.path.gather(k)

@@ -21,6 +21,9 @@ class SampledPath(GatheredPath):
     def _set(self, xs: Tensor, knots: Tensor) -> None:
         self.xs, self.knots = xs, knots
 
+    def _made_of(self) -> str:
+        return f"xs {tuple(self.xs.shape)}"
+
     @classmethod
     def unchecked(cls, xs: Tensor, knots: Tensor) -> Self:
         """For callers that did the checks; with knots (.., batch) a sequence that is over repeats its last time."""
