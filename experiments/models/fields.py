@@ -25,7 +25,7 @@ from experiments.registry import Registry
 from experiments.settings import check_whole
 from experiments.usage import UsageError
 
-__all__ = ["FIELDS", "FieldSettings", "built_field"]
+__all__ = ["FIELDS", "TIMELESS", "FieldSettings", "built_field"]
 
 if TYPE_CHECKING:
     import torch
@@ -149,6 +149,7 @@ OWN: dict[str, Builder] = {
 }
 FIELDS = Registry("field", "ctrnn.fields", OWN)
 WITHOUT_GATES = ("plain", "leaky")
+TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated")  # without a time scale that chrono could set
 
 
 def built_field(
@@ -162,8 +163,8 @@ def built_field(
     import torch  # noqa: PLC0415
 
     build: Builder = FIELDS.named(name)
-    if name == "plain" and settings.init == "chrono":
-        raise UsageError("the field plain has no time scale that chrono could set; leave --set init=chrono out.")
+    if name in TIMELESS and settings.init == "chrono":
+        raise UsageError(f"the field {name} has no time scale that chrono could set; leave --set init=chrono out.")
     try:
         weights: _Weights = {"dtype": torch.float32, "generator": generator}
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import SequenceModel
-from experiments.models.fields import FIELDS, FieldSettings, built_field
+from experiments.models.fields import FIELDS, TIMELESS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module, under
 from experiments.runs.configuration import configuration_from_words
 from experiments.seeds import generator
@@ -69,7 +69,7 @@ def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws
 
 
 def test_chrono_gives_times_between_its_two():
-    for name in [name for name in FIELDS if name != "plain"]:
+    for name in [name for name in FIELDS if name not in TIMELESS]:
         settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
         times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
         assert times.min() >= 5 - 1e-3
@@ -87,8 +87,9 @@ def test_chrono_of_the_lstm_is_equation_16():
 
 
 def test_a_field_without_time_scales_has_no_chrono():
-    with pytest.raises(UsageError, match="plain has no time scale"):
-        built_field("plain", 2, FieldSettings(init="chrono", t_max=9.0))
+    for name in TIMELESS:
+        with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
+            built_field(name, 2, FieldSettings(init="chrono", t_max=9.0))
 
 
 def test_the_weights_are_a_function_of_the_seed():
