@@ -4,7 +4,9 @@
 from ctrnn.cells.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm
 from ctrnn.cells.published.mgu import mgu as mgu
 from ctrnn.cells.published.antisymmetric import antisymmetric as antisymmetric
+from ctrnn.cells.published.ltc import ltc as ltc
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
+from ctrnn.cells.published.ncps_cells import from_ncps as from_ncps
 from ctrnn.fields.field import VectorField as VectorField
 from ctrnn.fields.relaxation import Relaxation as Relaxation
 from ctrnn.cells.stack import Stack as Stack
@@ -28,6 +30,8 @@ from ctrnn.cells.published.antisymmetric import (
     AntisymmetricField as AntisymmetricField,
     GatedAntisymmetricField as GatedAntisymmetricField,
 )
+from ctrnn.cells.published.ltc import LTCField as LTCField
+from ctrnn.cells.published.synapses import Synapses as Synapses
 from ctrnn.fields.network import NetworkField as NetworkField
 from ctrnn.fields.controlled import ControlledField as ControlledField
 from ctrnn.cells.network_gate import NetworkGated as NetworkGated

@@ -61,6 +61,10 @@ class Stack(VectorField):
         layers = zip(self._read(projected, at), self.states(h), strict=True)
         return _joined([field.forget(read, own, own_at, dt) for (field, read, own_at), own in layers])
 
+    def visible(self, state: Tensor) -> Tensor:
+        top = self._layers()[-1]
+        return top.visible(state[..., : top.state_size])
+
     def states(self, h: Tensor) -> tuple[Tensor, ...]:
         """The state of each layer, from the bottom up: (..., state) -> (..., state of the layer), for each."""
         return h.split(self._widths, -1)[::-1]

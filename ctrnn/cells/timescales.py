@@ -46,7 +46,7 @@ def remembered(field: VectorField, state: Tensor) -> Tensor:
     if isinstance(field, Stack):
         layers = zip(field.fields, field.states(state), strict=True)
         return torch.cat([remembered(layer, own) for layer, own in layers][::-1], -1)  # type: ignore[arg-type]
-    return state[..., field.hidden_size :] if isinstance(field, LSTMField) else field.visible(state)
+    return state[..., field.hidden_size :] if isinstance(field, LSTMField) else state[..., : field.hidden_size]
 
 
 def _timescales(field: VectorField) -> Tensor:

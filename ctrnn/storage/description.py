@@ -27,7 +27,7 @@ Known = Mapping[str, type]
 # What may be made of a description: public classes that descend from these. The second package stands right of this one: it is
 # looked up by the file's word, and never imported by a line here.
 ROOTS = {
-    "ctrnn": ("VectorField", "Part", "Decay"),
+    "ctrnn": ("VectorField", "Part", "Decay", "Synapses"),
     "discretize": (
         "Step",
         "Checkpointed",

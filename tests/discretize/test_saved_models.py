@@ -112,6 +112,7 @@ def examples():
     lstm = discretize.DiscreteRNN(ctrnn.lstm(3, 4))
     pair = [discretize.DiscreteRNN(ctrnn.lstm(8, 4)), discretize.DiscreteRNN(ctrnn.lstm(8, 4))]
     layers = discretize.Layers([[lstm, copy.deepcopy(lstm)], pair], dropout=0.3, batch_first=True, pair=True)
+    yield ctrnn.LTCField(ctrnn.Synapses(torch.eye(3, 4)), ctrnn.Synapses(-torch.eye(4)), 2)
     yield from (*rates, *fields, layers, ctrnn.Affine(3, 4, 5), ctrnn.softplus_clock(ctrnn.gated(3, 4)), ctrnn.lstm(3, 4))
     yield from (
         ctrnn.NetworkGated(candidate, ctrnn.GateRate(3, 4), ctrnn.LinearDecay(), ctrnn.gru(3, 4)),
