@@ -30,5 +30,6 @@ from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep
 from discretize.analysis.refine import refine as refine, Refinement as Refinement
 from discretize.trajectory import Trajectory as Trajectory
+from discretize.analysis.plot import plot as plot
 from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError
 from discretize.errors import KernelWarning as KernelWarning, StepWarning as StepWarning

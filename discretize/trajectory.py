@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import checks
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from discretize.analysis.drawing import Curve
+
 __all__ = ["Trajectory"]
 
 Between = Callable[[Tensor], Tensor]
+FINE = 400  # times of a line that is drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,83 @@ class Trajectory:
     def __repr__(self) -> str:
         return f"Trajectory({len(self.ts)} times, hs {tuple(self.hs.shape)}, status={self.status!r}, stats={self.stats})"
 
+    def plot(self, panels: str | Sequence[str] = "states", *, sample: int = 0, units: Sequence[int] | None = None) -> Figure:
+        """A figure of one sample, as `discretize.plot`, which draws several trajectories beside one another."""
+        from discretize.analysis.drawing import drawn  # noqa: PLC0415 - matplotlib, which only figures need
+
+        return drawn({"": self.curve(sample)}, panels, units)
+
+    @torch.no_grad()
+    def curve(self, sample: int) -> Curve:
+        """One sample's trajectory as arrays, to be drawn."""
+        from discretize.analysis.drawing import Curve  # noqa: PLC0415
+
+        batch = self.hs.shape[1]
+        if type(sample) is not int or not 0 <= sample < batch:
+            raise ValueError(f"`sample` must be one of 0 to {batch - 1}, got {sample!r}.")
+        times = (self.ts if self.ts.dim() == 1 else self.ts[:, sample]).detach()
+        hs = self.hs[:, sample]
+        crossed = [(event.times[event.samples == sample], event.states[event.samples == sample]) for event in self.events]
+        events = [torch.cat(each) for each in zip((times[:0], hs[:0]), *crossed, strict=True)]
+        ends = self._step_ends(sample, times)
+        if self._continuation() is None:
+            every, order = torch.cat([times, events[0]]).sort(stable=True)
+            line = (every, torch.cat([hs, events[1]])[order])
+        else:
+            between = torch.linspace(float(times[0]), float(times[-1]), FINE, dtype=torch.float64)
+            fine = torch.cat([between, times] if ends is None else [between, times, ends]).unique()
+            line = (fine, self._at_some(fine)[:, sample])
+        return Curve(
+            *(_array(times), _array(hs), (_array(line[0]), _array(line[1]))),
+            None if ends is None else _array(ends),
+            (_array(events[0]), _array(events[1])),
+            method=str(self.stats.get("method", "")),
+            sample=f"sample {sample} of {batch}" if batch > 1 else "",
+        )
+
+    def _continuation(self) -> Any:
+        """The steps of the solve, where they were kept."""
+        find = getattr(self.between, "continuation", None)
+        return None if find is None else find()
+
+    def _step_ends(self, sample: int, times: Tensor) -> Tensor | None:
+        """The ends of the steps that a sample took, in order; None where they were not kept."""
+        if (steps := self._continuation()) is not None:
+            return torch.cat([torch.from_numpy(steps.begins_of(sample)), times[-1:]])
+        taken = self.stats.get("accepted_steps_of_samples", [None])
+        one_each = taken[sample if len(taken) > 1 else 0] == len(times) - 1  # for each requested time ends one
+        return times.sort().values if one_each else None
+
+    def _at_some(self, t: Tensor) -> Tensor:
+        """The states at times of one sample, which the others may not have."""
+        if self.ts.dim() == 1:
+            return self(t)
+        return self(t[:, None].clamp(*self.ts.detach()[[0, -1]]))
+
+    def _repr_html_(self) -> str:
+        """The facts of it as a table, for notebooks."""
+        times, batch, width = self.hs.shape
+        start, end = self.ts.detach()[0].min(), self.ts.detach()[-1].max()
+        count = self.stats.get
+        rows = {
+            "method": count("method"),
+            "status": self.status,
+            "times": f"{times} on [{start:g}, {end:g}]",
+            "states": f"{width} units of {batch} sample{'s' * (batch != 1)}",
+            "steps": f"{count('num_accepted_steps')} accepted, {count('num_rejected_steps')} rejected",
+            "smallest step": count("smallest_step"),
+            "calls of the field": count("nfe"),
+            "engine": count("engine"),
+            "events": ", ".join(str(len(event.times)) for event in self.events),
+            "hint": count("hint"),
+        }
+        lines = (
+            f"<tr><th>{name}</th><td>{escape(f'{value:.3g}' if isinstance(value, float) else str(value))}</td></tr>"
+            for name, value in rows.items()
+            if value not in (None, "")
+        )
+        return f'<table class="ctrnn"><caption>Trajectory</caption><tbody>{"".join(lines)}</tbody></table>'
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"between": None}  # what answers between the times does not travel
 
@@ -92,3 +177,7 @@ class Trajectory:
             raise ValueError(f"`t` has times for {times.shape[1]} sequences, the trajectory has {batch}.")
         known = (self.ts if self.ts.dim() > 1 else self.ts[:, None].expand(-1, batch)).detach()
         return checks.within("t", times, *known[[0, -1]].sort(0).values)
+
+
+def _array(x: Tensor) -> np.ndarray:
+    return x.detach().double().cpu().numpy()

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from discretize.analysis import style
+
 __all__ = ["COLOURS", "variables"]
 
 # name: what figures are drawn in (a colour found nowhere else), and the same role on a light page and on a dark one.
-COLOURS = {
-    "ink": ("#010203", "#1b2126", "#e7eaec"),
-    "muted": ("#010204", "#5a6670", "#9ba6af"),
-    "grid": ("#010205", "#d9dee2", "#333b42"),
-    "paper": ("#010206", "#fdfdfc", "#14181b"),
-    "blue": ("#010207", "#0a64ad", "#6db5f7"),
-    "orange": ("#010208", "#c2530a", "#ff9f5a"),
-    "green": ("#010209", "#007a5a", "#45c79b"),
-    "purple": ("#01020a", "#8b4a9c", "#d2a3e2"),
-}
+COLOURS = {name: (f"#0102{number:02x}", *pair) for number, (name, pair) in enumerate(style.COLOURS.items(), 3)}
 
 
 def variables() -> str:

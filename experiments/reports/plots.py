@@ -16,24 +16,17 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from discretize.analysis import style as house
 from experiments.reports.colours import COLOURS
 
 __all__ = ["BLUE", "DASHES", "GREEN", "GRID", "INK", "MUTED", "ORANGE", "PAPER", "PURPLE", "STYLE", "WIDTH", "decades",
            "legend", "log_ticks", "panels", "style"]  # fmt: skip
 
 INK, MUTED, GRID, PAPER, BLUE, ORANGE, GREEN, PURPLE = (placeholder for placeholder, *_ in COLOURS.values())
-DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
 
 Place = Literal["outside upper left", "outside lower center"]
-WIDTH = 4.2  # inches
-STYLE: dict[str, Any] = {
-    "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "axes.titlesize": 10,
-    "legend.fontsize": 9.5, "font.family": ["DejaVu Sans"], "lines.linewidth": 1.3, "axes.linewidth": 0.8,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": MUTED, "axes.labelcolor": INK,
-    "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "legend.frameon": False, "axes.facecolor": "none", "figure.facecolor": "none", "grid.color": GRID, "grid.linewidth": 0.8,
-    "axes.titlelocation": "left", "axes.unicode_minus": True, "axes.axisbelow": True, "axes.formatter.use_mathtext": False,
-}  # fmt: skip
+WIDTH, DASHES = house.WIDTH, house.DASHES
+STYLE = house.settings({name: placeholder for name, (placeholder, *_) in COLOURS.items()})
 
 
 def style(**more: str) -> AbstractContextManager[None]:
