@@ -1,7 +1,7 @@
 # The public names in the order one would learn them; __init__.py imports each when it is first used.
 # ruff: noqa: I001
 
-from discretize.steps.euler import Euler as Euler, Taylor2 as Taylor2
+from discretize.steps.euler import Euler as Euler, Taylor2 as Taylor2, SymplecticEuler as SymplecticEuler
 from discretize.steps.exponential import ExponentialEuler as ExponentialEuler, ETD2 as ETD2, ETDRK4 as ETDRK4
 from discretize.steps.runge_kutta import Midpoint as Midpoint, Heun as Heun, RungeKutta4 as RungeKutta4
 from discretize.steps.implicit import BackwardEuler as BackwardEuler, Trapezoid as Trapezoid

@@ -38,6 +38,7 @@ INTEGRATORS = {
     "exponential-rosenbrock": "ExponentialRosenbrock",
     "splitting": "Splitting",
     "strang-splitting": "StrangSplitting",
+    "symplectic-euler": "SymplecticEuler",
 }
 
 

@@ -17,12 +17,14 @@ from derivations.twins import step_maps
 
 STEPS = problems.STEPS
 every_step = each("step", STEPS.values())
-ORDERS = {"Euler": 1, "Taylor2": 2, "ExponentialEuler": 1, "ETD2": 2, "ETDRK4": 4, "Midpoint": 2, "Heun": 2, "RungeKutta4": 4,
+ORDERS = {"Euler": 1, "SymplecticEuler": 1, "Taylor2": 2,
+          "ExponentialEuler": 1, "ETD2": 2, "ETDRK4": 4, "Midpoint": 2, "Heun": 2, "RungeKutta4": 4,
           "BackwardEuler": 1, "Trapezoid": 2, "FrozenBackwardEuler": 1, "FrozenTrapezoid": 1, "ExponentialRosenbrock": 2,
           "Splitting": 1, "StrangSplitting": 2}  # fmt: skip
 # G of h + G (f - h), which is what a step makes of dh/dt = g (f - h) with f and g held.
 GATES = {
     "Euler": lambda g: g,
+    "SymplecticEuler": lambda g: g,
     "Taylor2": lambda g: g - g**2 / 2,
     "Midpoint": lambda g: g - g**2 / 2,
     "Heun": lambda g: g - g**2 / 2,
@@ -273,6 +275,28 @@ def test_the_unit_euler_step_of_a_gated_field_mixes_candidate_and_state():
     assert_close(discretize.Euler()(field, x, h, 1.0), g * f + (1 - g) * h, rtol=0, atol=1e-15)
 
 
+class Harmonic(ctrnn.VectorField):
+    """dy/dt = z, dz/dt = -w^2 y; y is visible."""
+
+    def __init__(self, w):
+        super().__init__(0, 1, 2)
+        self.w = w
+
+    def flow(self, projected, h):
+        y, z = h.chunk(2, -1)
+        return torch.cat([z, -(self.w**2) * y], -1)
+
+
+@each("w_dt", [0.3, 1.9, 2.1])
+def test_the_symplectic_euler_step_keeps_areas_and_is_stable_up_to_2(w_dt):
+    field, x, h = Harmonic(w_dt), torch.zeros(1, 0), torch.zeros(1, 2)
+    matrix = discretize.growth(discretize.SymplecticEuler(), field, x, h, 1.0).jacobian[0]
+    expected = torch.tensor([[1 - w_dt**2, 1.0], [-(w_dt**2), 1.0]])  # z first, then y by the new z
+    assert_close(matrix, expected, rtol=0, atol=1e-15)
+    assert_close(torch.linalg.det(matrix), torch.ones(()), rtol=0, atol=1e-14)
+    assert bool(torch.linalg.eigvals(matrix).abs().max() > 1 + 1e-9) == (w_dt > 2)
+
+
 def test_second_order_taylor_drops_what_the_symbols_say():
     # dt^2/2 F_h F with F_h of g (f - h), by hand for one unit: g = sigma(v h + z), f = tanh(w h + b).
     field, x, h, dt = ctrnn.gated(1, 1), torch.randn(4, 1), torch.randn(4, 1), 0.3
@@ -326,7 +350,8 @@ def test_inputs_that_do_not_fit_are_refused_by_name():
 
 
 SYMBOLIC = {
-    "Euler": "euler", "Taylor2": "taylor2", "Midpoint": "midpoint", "Heun": "heun", "RungeKutta4": "runge_kutta4",
+    "Euler": "euler", "SymplecticEuler": "euler",
+    "Taylor2": "taylor2", "Midpoint": "midpoint", "Heun": "heun", "RungeKutta4": "runge_kutta4",
     "ExponentialEuler": "exponential_euler", "ETD2": "etd2", "ETDRK4": "etd_rk4",
     "ExponentialRosenbrock": "exponential_rosenbrock", "FrozenBackwardEuler": "frozen_backward_euler",
     "FrozenTrapezoid": "frozen_trapezoid", "Splitting": "splitting", "StrangSplitting": "strang_splitting",
