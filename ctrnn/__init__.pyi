@@ -4,6 +4,9 @@
 from ctrnn.cells.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm
 from ctrnn.cells.published.mgu import mgu as mgu
 from ctrnn.cells.published.antisymmetric import antisymmetric as antisymmetric
+from ctrnn.cells.published.cornn import cornn as cornn
+from ctrnn.cells.published.unicornn import unicornn as unicornn
+from ctrnn.cells.published.lem import lem as lem
 from ctrnn.cells.published.ltc import ltc as ltc
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
 from ctrnn.cells.published.ncps_cells import from_ncps as from_ncps
@@ -30,6 +33,9 @@ from ctrnn.cells.published.antisymmetric import (
     AntisymmetricField as AntisymmetricField,
     GatedAntisymmetricField as GatedAntisymmetricField,
 )
+from ctrnn.cells.published.cornn import CoRNNField as CoRNNField
+from ctrnn.cells.published.unicornn import UnICORNNField as UnICORNNField
+from ctrnn.cells.published.lem import LEMField as LEMField
 from ctrnn.cells.published.ltc import LTCField as LTCField
 from ctrnn.cells.published.synapses import Synapses as Synapses
 from ctrnn.fields.network import NetworkField as NetworkField

@@ -28,6 +28,7 @@ from ctrnn import checks
 from ctrnn.calls import answered
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.published.lem import LEMField
 from ctrnn.cells.published.mgu import MGUField
 from ctrnn.cells.stack import Stack
 from ctrnn.fields.parts import Part
@@ -58,7 +59,7 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     torch's modules have two biases that add: one is set, and in the other the part of these gates is zero. torch's z of the
     GRU multiplies the old state, so that its bias is log(T - 1). All layers are set, and both directions.
 
-    Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, mgu,
+    Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, mgu, lem,
              `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
              1 < t_min <= t_max, in samples; generator: where T comes from, torch's own of the CPU if not given.
     Returns: the module.
@@ -141,6 +142,8 @@ def _layers(module: object, name: str) -> list[Layer]:
         return [_of_rate(module.rate, name)]
     if isinstance(module, LSTMField):
         return [_of_lstm(module.gates, ("bias",), module.hidden_size)]
+    if isinstance(module, LEMField):  # its y and z, a gate for each
+        return [Layer(module.state_size, _added(module.gates, ("bias",), slice(module.state_size), SIGMOID.inverse))]
     if isinstance(module, nn.LSTM | nn.LSTMCell | nn.GRU | nn.GRUCell):
         of_kind = _of_lstm if isinstance(module, nn.LSTM | nn.LSTMCell) else _of_torchs_gru
         return [of_kind(module, (f"bias_ih{s}", f"bias_hh{s}"), module.hidden_size) for s in _suffixes(module)]

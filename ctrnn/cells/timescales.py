@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.stack import Stack
@@ -35,7 +36,7 @@ def timescales(field: VectorField) -> Tensor:
     Args:    field: a `VectorField`.
     Shape:   -> (hidden,); of a `Stack` those of all layers side by side in the order of its state, the top first, whose are
              `field.visible` of them; layer by layer they are [timescales(layer) for layer in field.fields].
-    Raises:  TypeError for what is no field, or one that does not say its leak.
+    Raises:  TypeError for what is no field, or one that does not say its leak, or has none at rest, as an oscillator's y.
     Source:  Tallec and Ollivier 2018, footnote 3 and secs. 1 and 2; this project, results 2 and 5.
     """
     return _timescales(check_field(field))
@@ -62,4 +63,9 @@ def _leak(field: VectorField) -> Tensor:
         return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
     if type(field).leak is VectorField.leak:
         raise TypeError(f"`field` is a {type(field).__name__} that does not say its `leak`, and so no forgetting time.")
-    return remembered(field, field.leak(field.project(x), state))
+    leak = remembered(field, field.leak(field.project(x), state))
+    if not checks.holds((leak != 0).any()):
+        raise TypeError(
+            f"`field` is a {type(field).__name__} whose visible units have no leak at rest, and so no forgetting time."
+        )
+    return leak

@@ -1,7 +1,7 @@
 r"""Fields by name, as the experiments train them, and their initialization.
 
     plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.cells.named
-    mgu antisymmetric antisymmetric-gated ltc                                                   ctrnn.cells.published
+    mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc                                ctrnn.cells.published
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
 
@@ -144,13 +144,17 @@ OWN: dict[str, Builder] = {
     "lstm": _lstm,
     "lstm-blind-output": _lstm_blind_output,
     "mgu": _named("mgu"),
+    "lem": _named("lem"),
     "antisymmetric": _named("antisymmetric"),
     "antisymmetric-gated": _named("antisymmetric", gated=True),
+    "cornn": _named("cornn"),
+    "unicornn": _named("unicornn"),
     "ltc": _named("ltc"),
 }
 FIELDS = Registry("field", "ctrnn.fields", OWN)
 WITHOUT_GATES = ("plain", "leaky")
-TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "ltc")  # without a time scale that chrono could set
+# Without a time scale that chrono could set.
+TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc")
 
 
 def built_field(

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from ctrnn.fields.field import VectorField
-from discretize import DiscreteCell, Euler, Step, integrate
+from discretize import DiscreteCell, Euler, Step, SymplecticEuler, integrate
 
 ROUNDING = {"rtol": 0, "atol": 1e-12}  # twenty steps of a dozen terms of order 1, in another order
 
@@ -54,6 +54,48 @@ def gated_antisymmetric(w, x, h, epsilon=0.1, gamma=0.3):
     return h + epsilon * z * tanh(h @ matrix.T + x @ V.T + b)
 
 
+def cornn(w, x, state, dt=0.2, gamma=1.3, epsilon=0.4):
+    y, z = state.chunk(2, -1)
+    force = tanh(torch.cat([y, z], -1) @ w["force.weight_h"].T + x @ w["force.weight_x"].T + w["force.bias"])
+    z = z + dt * force - dt * gamma * y - dt * epsilon * z
+    return torch.cat([y + dt * z, z], -1)
+
+
+def driven_cornn(w, x, state, gamma=1.3):
+    y, z = state.chunk(2, -1)
+    force = tanh(
+        y @ w["force.weight_h"][:, :5].T + z @ w["force.weight_h"][:, 5:].T + x @ w["force.weight_x"].T + w["force.bias"]
+    )
+    return torch.cat([z, force - gamma * y], -1)
+
+
+def unicornn(w, x, state, dt=0.2, alpha=0.7):
+    y, z = state.chunk(2, -1)
+    speed = 0.5 + 0.5 * tanh(w["c"] / 2)
+    z = z - dt * speed * (tanh(w["weight_h"] * y + x @ w["weight_x"].T + w["bias"]) + alpha * y)
+    return torch.cat([y + dt * speed * z, z], -1)
+
+
+def lem_gates(w, x, y):
+    return (x @ w["gates.weight_x"].T + y @ w["gates.weight_h"].T + w["gates.bias"]).chunk(3, -1)
+
+
+def lem(w, x, state, dt=0.8):
+    y, z = state.chunk(2, -1)
+    second, first, pull = lem_gates(w, x, y)
+    first, second = dt * sigmoid(first), dt * sigmoid(second)
+    z = (1 - first) * z + first * tanh(pull)
+    pull = tanh(z @ w["candidate.weight_h"].T + x @ w["candidate.weight_x"].T + w["candidate.bias"])
+    return torch.cat([(1 - second) * y + second * pull, z], -1)
+
+
+def driven_lem(w, x, state):
+    y, z = state.chunk(2, -1)
+    second, first, pull = lem_gates(w, x, y)
+    by_z = tanh(z @ w["candidate.weight_h"].T + x @ w["candidate.weight_x"].T + w["candidate.bias"])
+    return torch.cat([sigmoid(second) * by_z, sigmoid(first) * tanh(pull)], -1)
+
+
 CELLS = {
     "mgu": Published(ctrnn.mgu, Euler(), 1.0, following_mgu, driven_mgu),
     "antisymmetric": Published(
@@ -62,6 +104,11 @@ CELLS = {
     "gated antisymmetric": Published(
         lambda *sizes, **settings: ctrnn.antisymmetric(*sizes, 0.3, True, **settings), Euler(), 0.1, gated_antisymmetric
     ),
+    "cornn": Published(
+        lambda *sizes, **settings: ctrnn.cornn(*sizes, 1.3, 0.4, **settings), SymplecticEuler(), 0.2, cornn, driven_cornn
+    ),
+    "unicornn": Published(lambda *sizes, **settings: ctrnn.unicornn(*sizes, 0.7, **settings), SymplecticEuler(), 0.2, unicornn),
+    "lem": Published(ctrnn.lem, SymplecticEuler(), 0.8, lem, driven_lem),
 }
 
 
