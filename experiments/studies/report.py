@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.reports.spreads import NotEnoughError
+from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.folder import records_in
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
@@ -50,6 +52,34 @@ class Report:
         words = self.verdict.sentence if self.verdict else self.undecided
         partial = len(self.results.records) < len(self.asked["runs"])
         return f"{words} This is from {self.runs}." if partial else words
+
+    def markdown(self, place: Callable[[str], str]) -> str:
+        """What was asked, claimed and found; `place` says where the picture of a figure is."""
+        captions = {name: self.study.figures[name].caption for name in self.figures}
+        parts = [
+            self.study.question,
+            f"> {self.study.claim}\n>\n> {self.study.source}",
+            f"**{self.word}.** {self.sentence}",
+            *(f"![{caption}]({place(name)})" for name, caption in captions.items()),
+            self.tables,
+        ]
+        if self.study.resolutions:
+            parts.append("Where the paper is silent or contradicts itself, this was taken:")
+            parts.append("\n".join(f"- {words}" for words in self.study.resolutions))
+        parts.append(
+            f"`{self.commands}`: {self.runs}, {self.seconds:,.0f} s of training in all. "
+            f"Machine: {self.machine}. Versions: {self.versions}."
+        )
+        return "\n\n".join(part for part in parts if part)
+
+    def svg(self, name: str) -> str:
+        """A figure as a file of its own."""
+        key, caption = f"{self.study.name}-{name}", self.study.figures[name].caption
+        return with_colours(inline_svg(self.figures[name], key, caption, self.sentence))
+
+    def _repr_markdown_(self) -> str:
+        """The whole of it, for notebooks, the figures inside."""
+        return self.markdown(lambda name: f"data:image/svg+xml;base64,{base64.b64encode(self.svg(name).encode()).decode()}")
 
     @property
     def commands(self) -> str:

@@ -1,5 +1,6 @@
 """Studies: runs survive the death of their processes, nothing is done twice or mixed, and pages say no more than records do."""
 
+import base64
 import importlib.util
 import json
 import math
@@ -296,6 +297,14 @@ def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done)
     assert fill(page, "study", {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
     with pytest.raises(ValueError, match="no place for 'another'"):
         fill(page, "study", {"another": text})
+
+
+def test_a_notebook_shows_what_the_docs_show_with_the_figures_inside(done):
+    found = report_of(done, Fake())
+    shown = found._repr_markdown_()
+    (figure,) = re.findall(r"!\[The means.\]\(data:image/svg\+xml;base64,(\S+)\)", shown)
+    assert base64.b64decode(figure).decode() == found.svg("means")
+    assert shown.replace(f"data:image/svg+xml;base64,{figure}", "figures/fake-means.svg") == section(found)
 
 
 def test_a_key_is_a_plain_folder_name():
