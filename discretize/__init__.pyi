@@ -17,6 +17,9 @@ from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel
 from discretize.sequences.layers import Layers as Layers
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
+from discretize.jumps.held import HeldJumpRNN as HeldJumpRNN
+from discretize.jumps.cfc import cfc as cfc, CfCJump as CfCJump
+from discretize.jumps.curves import Curve as Curve
 from discretize.jumps.ncps_modules import from_ncps as from_ncps
 from discretize.integration.integrate import integrate as integrate
 from discretize.jumps.rnn import JumpRNN as JumpRNN, ode_rnn as ode_rnn, gru_ode_bayes as gru_ode_bayes

@@ -40,6 +40,7 @@ ROOTS = {
         "JumpRNN",
         "Jump",
         "Elapsed",
+        "Curve",
     ),
 }
 OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")

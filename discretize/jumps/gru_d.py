@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField, checks
 from discretize.jumps.jump import Jump
 from discretize.jumps.rnn import JumpRNN
+from discretize.steps.euler import Euler
 
 __all__ = ["Elapsed", "GRUDJump", "gru_d"]
 
@@ -77,4 +78,4 @@ def gru_d(input_size: int, hidden_size: int, mean: Tensor | None = None, **setti
     Args:    input_size, hidden_size, mean as for `GRUDJump`; batch_first as for `JumpRNN`.
     Source:  Che, Purushotham, Cho, Sontag and Liu 2018.
     """
-    return JumpRNN(Elapsed(input_size, hidden_size), GRUDJump(input_size, hidden_size, mean), "euler", **settings)
+    return JumpRNN(Elapsed(input_size, hidden_size), GRUDJump(input_size, hidden_size, mean), Euler(), **settings)

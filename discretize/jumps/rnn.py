@@ -158,6 +158,12 @@ class JumpRNN(SequenceModule):
         """The state when a time has gone by, () or (batch,)."""
         if not bool(length.detach().any()):
             return h
+        step = self.settings.method
+        if isinstance(step, Step) and self.settings.max_step is None and self.settings.gradient is None:
+            # One step, which `integrate` would take too, after checks that cost five times as much.
+            following, cost = step.counted(field, field.project(h[:, :0]), h, (length[:, None] if length.dim() else length).to(h))
+            self.stats = {"nfe": self.stats["nfe"] + cost, "num_steps": self.stats["num_steps"] + 1}
+            return following
         solved = integrate(field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
         self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
         return solved.hs[-1]

@@ -125,6 +125,8 @@ def examples():
         discretize.ode_rnn(3, 4),
         discretize.gru_ode_bayes(3, 4),
         discretize.gru_d(3, 4, torch.ones(3)),
+        discretize.cfc(3, 4, "pure", layers=0, wiring=torch.ones(7, 4), hold="backward", open_interval=2.0),
+        discretize.cfc(3, 4, activation="silu", units=5, layers=2, dropout=0.3, batch_first=True),
         discretize.ContinuousRNN(ctrnn.ControlledField(nn.Linear(4, 12), 3, 4), path="linear"),
     )
 
