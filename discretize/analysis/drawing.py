@@ -140,7 +140,8 @@ def _steps(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None:
     ax.set_yscale("log")
     low, high = ax.get_ylim()
     ax.set_ylim(min(low, high / 4), max(high, 4 * low))  # steps that are all alike have an axis too
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 20 * low else (1.0,)))
+    ticks = (1.0, 2.0, 5.0) if high < 10 * low else (1.0, 3.0) if high < 300 * low else (1.0,)
+    ax.yaxis.set_major_locator(LogLocator(subs=ticks))
     ax.yaxis.set_major_formatter(lambda length, _: f"{length:g}")
     ax.minorticks_off()
     ax.set_xlabel("time")
