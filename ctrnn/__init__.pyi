@@ -7,6 +7,9 @@ from ctrnn.cells.published.antisymmetric import antisymmetric as antisymmetric
 from ctrnn.cells.published.cornn import cornn as cornn
 from ctrnn.cells.published.unicornn import unicornn as unicornn
 from ctrnn.cells.published.lem import lem as lem
+from ctrnn.cells.published.rhn import rhn as rhn
+from ctrnn.cells.published.adaptive import adaptive as adaptive
+from ctrnn.cells.published.fitzhugh_nagumo import fitzhugh_nagumo as fitzhugh_nagumo
 from ctrnn.cells.published.ltc import ltc as ltc
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
 from ctrnn.cells.published.ncps_cells import from_ncps as from_ncps
@@ -36,6 +39,9 @@ from ctrnn.cells.published.antisymmetric import (
 from ctrnn.cells.published.cornn import CoRNNField as CoRNNField
 from ctrnn.cells.published.unicornn import UnICORNNField as UnICORNNField
 from ctrnn.cells.published.lem import LEMField as LEMField
+from ctrnn.cells.published.rhn import RHNField as RHNField
+from ctrnn.cells.published.adaptive import AdaptiveField as AdaptiveField
+from ctrnn.cells.published.fitzhugh_nagumo import FitzHughNagumoField as FitzHughNagumoField
 from ctrnn.cells.published.ltc import LTCField as LTCField
 from ctrnn.cells.published.synapses import Synapses as Synapses
 from ctrnn.fields.network import NetworkField as NetworkField

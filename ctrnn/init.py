@@ -28,6 +28,7 @@ from ctrnn import checks
 from ctrnn.calls import answered
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.published.lem import LEMField
 from ctrnn.cells.published.mgu import MGUField
 from ctrnn.cells.stack import Stack
@@ -60,7 +61,7 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     GRU multiplies the old state, so that its bias is log(T - 1). All layers are set, and both directions.
 
     Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, mgu, lem,
-             `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
+             adaptive, `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
              1 < t_min <= t_max, in samples; generator: where T comes from, torch's own of the CPU if not given.
     Returns: the module.
     Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
@@ -142,6 +143,8 @@ def _layers(module: object, name: str) -> list[Layer]:
         return [_of_rate(module.rate, name)]
     if isinstance(module, LSTMField):
         return [_of_lstm(module.gates, ("bias",), module.hidden_size)]
+    if isinstance(module, AdaptiveField):  # what it remembers by is its threshold
+        return [_of_rate(module.adaptation, name)]
     if isinstance(module, LEMField):  # its y and z, a gate for each
         return [Layer(module.state_size, _added(module.gates, ("bias",), slice(module.state_size), SIGMOID.inverse))]
     if isinstance(module, nn.LSTM | nn.LSTMCell | nn.GRU | nn.GRUCell):

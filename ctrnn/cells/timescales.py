@@ -17,6 +17,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
+from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.stack import Stack
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.relaxation import Relaxation
@@ -43,11 +44,12 @@ def timescales(field: VectorField) -> Tensor:
 
 
 def remembered(field: VectorField, state: Tensor) -> Tensor:
-    """The units that `timescales` is about: (..., state) -> (..., hidden), of the LSTM c, of a `Stack` those of each layer."""
+    """The units that `timescales` is about: (..., state) -> (..., hidden), of the LSTM c, of adaptive units their thresholds a,
+    of a `Stack` those of each layer."""
     if isinstance(field, Stack):
         layers = zip(field.fields, field.states(state), strict=True)
         return torch.cat([remembered(layer, own) for layer, own in layers][::-1], -1)  # type: ignore[arg-type]
-    return state[..., field.hidden_size :] if isinstance(field, LSTMField) else state[..., : field.hidden_size]
+    return state[..., field.hidden_size :] if isinstance(field, LSTMField | AdaptiveField) else state[..., : field.hidden_size]
 
 
 def _timescales(field: VectorField) -> Tensor:

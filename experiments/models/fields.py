@@ -1,7 +1,7 @@
 r"""Fields by name, as the experiments train them, and their initialization.
 
     plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.cells.named
-    mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc                                ctrnn.cells.published
+    mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo   ctrnn.cells.published
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
 
@@ -150,11 +150,14 @@ OWN: dict[str, Builder] = {
     "cornn": _named("cornn"),
     "unicornn": _named("unicornn"),
     "ltc": _named("ltc"),
+    "rhn": _named("rhn"),
+    "adaptive": _named("adaptive"),
+    "fitzhugh-nagumo": _named("fitzhugh_nagumo"),
 }
 FIELDS = Registry("field", "ctrnn.fields", OWN)
 WITHOUT_GATES = ("plain", "leaky")
 # Without a time scale that chrono could set.
-TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc")
+TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc", "rhn", "fitzhugh-nagumo")
 
 
 def built_field(

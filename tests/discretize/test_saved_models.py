@@ -133,7 +133,8 @@ def examples():
 
 # What constructors ask for, by name.
 ARGUMENTS = {
-    "input_size": 3, "hidden_size": 4, "outputs": 4, "part": ctrnn.TanhCandidate(3, 4), "candidate": ctrnn.TanhCandidate(3, 4),
+    "input_size": 3, "hidden_size": 4, "outputs": 4, "part": ctrnn.TanhCandidate(3, 4),
+    "drive": ctrnn.Affine(3, 4, 4), "adaptation": ctrnn.FixedRate(0.1), "candidate": ctrnn.TanhCandidate(3, 4),
     "rate": ctrnn.FixedRate(2.0), "decay": ctrnn.LinearDecay(), "field": ctrnn.gru(3, 4), "step": discretize.Heun(), "p": 0.3,
 }  # fmt: skip
 
