@@ -90,7 +90,6 @@ class ResetCandidate(Part):
 
     @property
     def formula(self) -> str:
-        reset, bias, bias_h = renamed(formula_of(self.reset), "r"), "", ""
-        if self.bias_h is not None:
-            bias, bias_h = " + b", " + bh"
-        return f"tanh(Wx x{bias} + sigma({reset}) * (Wh h{bias_h}))"
+        reset, biased = renamed(formula_of(self.reset), "r"), self.bias_h is not None
+        pulled = f"sigma({reset}) * (Wh h{' + bh' if biased else ''})"
+        return f"tanh({' + '.join(['Wx x'] * (self.input_size > 0) + ['b'] * biased + [pulled])})"

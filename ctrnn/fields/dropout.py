@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.parts import Part, affine
-from ctrnn.formulas import formula_of
+from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["Dropout", "draw_masks", "masked"]
 
@@ -144,6 +144,10 @@ class Masked(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         own, mask = projected.split([self.part.projected_size, self.of_h.shape[-1]], -1)
         return self.part.flow(own, h * mask)
+
+    @property
+    def formula(self) -> str:
+        return renamed(formula_of(self.part), "", {"x": "(mx * x)", "h": "(mh * h)"})
 
     def extra_repr(self) -> Any:
         return f"masks for {tuple(self.of_h.shape[:-1])} samples"

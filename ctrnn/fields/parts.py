@@ -120,7 +120,7 @@ class Affine(Part):
 
     @property
     def affine_formula(self) -> str:
-        return "Wx x + Wh h" if self.bias is None else "Wx x + Wh h + b"
+        return " + ".join(["Wx x"] * (self.input_size > 0) + ["Wh h"] + ["b"] * (self.bias is not None))
 
     formula = affine_formula
 

@@ -57,8 +57,7 @@ class Report:
         """What was asked, claimed and found; `place` says where the picture of a figure is."""
         captions = {name: self.study.figures[name].caption for name in self.figures}
         parts = [
-            self.study.question,
-            f"> {self.study.claim}\n>\n> {self.study.source}",
+            self.study.markdown(),
             f"**{self.word}.** {self.sentence}",
             *(f"![{caption}]({place(name)})" for name, caption in captions.items()),
             self.tables,

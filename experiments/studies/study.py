@@ -159,6 +159,12 @@ class Study(ABC):
     def verdict(self, results: Results) -> Verdict:
         """Raises: NotEnoughError where these results do not decide."""
 
+    def markdown(self) -> str:
+        """What is asked and claimed, as notebooks show it."""
+        return f"{self.question}\n\n> {self.claim}\n>\n> {self.source}"
+
+    _repr_markdown_ = markdown
+
     def left_out(self) -> str:
         """What is not run because something that it needs is not there, and how to name it; "" where nothing is."""
         return ""

@@ -89,6 +89,20 @@ def test_relu_layer_norm_missing_biases_and_fixed_rates_are_in_the_equations():
     assert "bh" not in ctrnn.gru(2, 3, bias=False).equations[0]
 
 
+def test_masks_of_dropout_are_in_the_equations_once_they_are_drawn():
+    part = ctrnn.Dropout(ctrnn.TanhCandidate(2, 3), 0.5, 0.5)
+    drawn = ctrnn.draw_masks(ctrnn.Relaxation(part, ctrnn.FixedRate(1.0), ctrnn.LinearDecay()), batch=1)
+    x, h = torch.randn(1, 2), torch.randn(1, 3)
+    masks = {"mx": drawn.candidate.of_x[0], "mh": drawn.candidate.of_h[0]}
+    found = computed(drawn.equations, weights(part.part) | masks | {"x": x[0], "h": h[0]})
+    assert_close(found["dh/dt"], drawn(x, h)[0], rtol=0, atol=1e-13)
+
+
+def test_a_field_without_input_has_no_input_in_its_equations():
+    assert ctrnn.plain(0, 2).equations == ("dh/dt = tanh(Wh h + b) - h",)
+    assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
+
+
 def test_layers_have_letters_of_their_own():
     field = randomized(ctrnn.gated(2, 3, num_layers=2))
     x, state = torch.randn(2), torch.randn(6)
