@@ -6,12 +6,13 @@ euler ...           one-step maps of discretize, a sample a step, or `substeps` 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import discretize
-from experiments.settings import check_whole
+from experiments.settings import check_one_of, check_whole
 from experiments.usage import UsageError, check_word
 
 __all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "integrator_name", "sequence_module", "under"]
@@ -44,22 +45,25 @@ INTEGRATORS = {
 
 @dataclass(frozen=True)
 class IntegratorSettings:
-    r"""How finely a field is integrated.
+    r"""How finely a field is integrated, and when samples act.
 
-    Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps.
-    Raises:  ValueError for tolerances and counts that are not above 0.
+    Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps;
+             hold: "forward" or "backward", for tasks whose samples have stamps: from these on, or up to them.
+    Raises:  ValueError for tolerances and counts that are not above 0, and another word.
     """
 
     method: str = "dopri5"
     rtol: float = 1e-3
     atol: float = 1e-5
     substeps: int = 1
+    hold: Literal["forward", "backward"] = "forward"
 
     def __post_init__(self) -> None:
         for name, tolerance in (("rtol", self.rtol), ("atol", self.atol)):
             if not 0 < tolerance < math.inf:
                 raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
         check_whole("substeps", self.substeps)
+        check_one_of("hold", self.hold, ("forward", "backward"))
 
 
 def integrator_name(step: Step) -> str:
@@ -72,11 +76,13 @@ def integrator_name(step: Step) -> str:
 
 
 def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | None = None) -> SequenceModel:
-    r"""The same weights, shared, under another integrator; training the one trains the other.
+    r"""The same weights, shared, under another integrator, with the `hold` they have; training the one trains the other.
 
     Raises:  UsageError for a name that no integrator has.
     """
-    return model.under(sequence_module(integrator, model.field, settings or IntegratorSettings()))
+    hold: Any = model.rnn.hold.direction
+    settings = dataclasses.replace(settings or IntegratorSettings(), hold=hold)
+    return model.under(sequence_module(integrator, model.field, settings))
 
 
 def sequence_module(name: str, field: VectorField, settings: IntegratorSettings) -> DiscreteRNN | ContinuousRNN:
@@ -85,9 +91,10 @@ def sequence_module(name: str, field: VectorField, settings: IntegratorSettings)
     Raises:  UsageError for a name that no integrator has, and for a method that no solver has.
     """
     check_word("integrator", name, INTEGRATORS)
+    held: Any = {"hold": settings.hold, "open_interval": 1.0}  # as long as a sample takes without stamps
     if name == EXACT:
         try:
-            return discretize.ContinuousRNN(field, settings.method, settings.rtol, settings.atol)
+            return discretize.ContinuousRNN(field, settings.method, settings.rtol, settings.atol, **held)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{error}") from error
-    return discretize.DiscreteRNN(field, getattr(discretize, INTEGRATORS[name])(), substeps=settings.substeps)
+    return discretize.DiscreteRNN(field, getattr(discretize, INTEGRATORS[name])(), substeps=settings.substeps, **held)

@@ -22,6 +22,7 @@ OWN = {
     "clocked-recall": "experiments.tasks.clocked:ClockedRecall",
     "har": "experiments.tasks.recordings:HAR",
     "vowels": "experiments.tasks.recordings:Vowels",
+    "forecast": "experiments.tasks.forecast:Forecast",
     "recall-any-warp": "experiments.tasks.any_warp:AnyWarp",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)

@@ -35,8 +35,8 @@ class Batch:
     r"""Sequences, their targets, and where these count.
 
     Shape:   xs (time, batch, input); targets as the kind of the task has them; counts (time, batch) of 0 and 1, where loss and
-             accuracy look, None for everywhere; ts edges (time + 1,) or (time + 1, batch), None for one unit a sample; lengths
-             (batch,), None for all of xs.
+             accuracy look, None for everywhere; ts edges (time + 1,) or (time + 1, batch), or stamps, one fewer, None for one
+             unit a sample; lengths (batch,), None for all of xs.
     """
 
     xs: Tensor

@@ -89,6 +89,7 @@ CONFIGURATIONS = {
     "exact": small(integrator="exact"),
     "variable": small("warping=variable", "padded=true", field="lstm"),
     "adding": small("T=8", task="adding", field="leaky", integrator="exponential-euler"),
+    "stamps": small("length=5", "hold=backward", task="forecast", field="gated-softplus", integrator="exponential-euler"),
     "substeps": small("substeps=3", field="gated-power", integrator="heun"),
 }
 

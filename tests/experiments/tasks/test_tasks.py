@@ -21,6 +21,7 @@ from experiments.seeds import generator
 from experiments.tasks.adding import Adding
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.copying import Copy, VariableCopy
+from experiments.tasks.forecast import Forecast
 from experiments.tasks.recall import Recall
 from experiments.tasks.recordings import HAR, HELD_OUT, Vowels, played
 from experiments.tasks.registry import TASKS, task_named
@@ -36,6 +37,7 @@ SYNTHETIC = [
     Copy(T=20),
     VariableCopy(T=20),
     Adding(T=20),
+    Forecast(length=20),
 ]
 real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
 
