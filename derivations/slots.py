@@ -207,13 +207,16 @@ class FieldReading:
         return e.has(symbols.t) or bool(e.atoms(AppliedUndef))
 
     def _slot(self, e: Expr) -> Slot | None:
-        """Only what has a free parameter that stands nowhere else can be chosen freely."""
+        """Only what stands in no generator, and has a free parameter that stands nowhere else, can be chosen freely."""
         for slot in self.slots:
             if slot.stands_for == e:
                 return slot
         if not e.free_symbols & self.free:
             return None
-        own = frozenset(e.free_symbols & self.free) - self._given.xreplace({e: Dummy()}).free_symbols
+        marked = self._given.xreplace({e: (mark := Dummy())})
+        if any(_is_within(rate, mark) for rate in marked):
+            return None
+        own = frozenset(e.free_symbols & self.free) - marked.free_symbols
         values, is_gate = values_of(e, own), self._reads(e)
         if values is None or (is_gate and not (values.is_subset(POSITIVE) and _moves_freely(e, own, self.data))):
             return None
@@ -234,6 +237,11 @@ def _is_finite(values: NumberSet) -> bool:
 
 def _is_arithmetic(e: Expr) -> bool:
     return e.is_Add or e.is_Mul or (e.is_Pow and e.exp.is_Integer and e.exp > 0)
+
+
+def _is_within(e: Expr, part: Expr) -> bool:
+    """Whether a part stands inside of what is read as a generator, which would change with it."""
+    return e != part and (any(_is_within(arg, part) for arg in e.args) if _is_arithmetic(e) else e.has(part))
 
 
 def _positivity(e: Expr) -> dict[str, bool]:

@@ -233,6 +233,29 @@ def test_gates_that_share_their_weights_are_not_free_each():
         derivations.closed_under(Two())
 
 
+class RateInsideToo(ctrnn.VectorField):
+    """a (tanh(a h) - h): c' a (tanh(a h) - h) is no member for another c' than 1."""
+
+    def __init__(self):
+        super().__init__(0, 1)
+        self.a = nn.Parameter(torch.ones(()))
+
+    def flow(self, projected, h):
+        return self.a * (torch.tanh(self.a * h) - h)
+
+
+@pytest.mark.parametrize("field", [ctrnn.mgu(1, 1), RateInsideToo()], ids=lambda field: type(field).__name__)
+def test_a_rate_that_stands_inside_of_what_it_multiplies_is_not_free(field):
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(field)
+
+
+def test_each_state_of_lem_absorbs_a_clock_by_a_gate_of_its_own():
+    closure = derivations.closed_under(ctrnn.lem(1, 1))
+    assert closure.group == EVERY_WARP
+    assert len(closure.witness) == 2
+
+
 def test_what_is_frozen_is_not_free():
     field = ctrnn.leaky(1, 1)
     assert derivations.closed_under(field).group == RESCALING
