@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 from problems import thinned
-from sympy import Abs, Eq, Float, Function, Rational, Symbol, exp, log, tanh
+from sympy import Abs, Eq, Float, Function, Matrix, Rational, Symbol, exp, log, tanh
 
 import ctrnn
 from derivations import UnknownOperation, agreement_identities, check, symbolic, verify
 from derivations.prover import symbols
-from derivations.twins import fields
+from derivations.twins import fields, recurrences
+from discretize import Euler, SymplecticEuler
 
 
 def named():
@@ -239,3 +240,26 @@ def test_undecided_is_an_answer_too():
     h1, h2 = symbols.state(2)
     wanted = [Eq(h.diff(symbols.t), log((1 + h**2) ** 2)) for h in (h1, h2)]
     assert verify(field, wanted).holds in {True, None}  # true; whether SymPy sees it is its own affair
+
+
+class Stepped(torch.nn.Module):
+    """coRNN's field, stepped by a length that is a letter."""
+
+    input_size, hidden_size = 1, 2
+
+    def __init__(self, step):
+        super().__init__()
+        self.field, self.step, self.dt = ctrnn.cornn(1, 1, 0.25, 0.5), step, torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x, h):
+        return self.step.advance(self.field, self.field.project(x), h, self.dt)
+
+
+@pytest.mark.parametrize(("step", "holds"), [(SymplecticEuler(), True), (Euler(), False)])
+def test_the_recurrence_of_cornn_is_the_symplectic_euler_step_and_not_eulers(step, holds):
+    cell = Stepped(step)
+    traced = symbolic(cell)
+    letters = {name.removeprefix("field."): matrix for name, matrix in traced.parameters.items()}
+    state, inputs = Matrix(traced.state), Matrix(traced.inputs)
+    printed = recurrences.cornn(letters, inputs, state, letters["dt"][0], Rational(1, 4), Rational(1, 2))
+    assert verify(cell, [Eq(left, right) for left, right in zip(traced.left_sides, printed, strict=True)]).holds is holds
