@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ["aligned", "formula_of", "in_latex", "renamed"]
+__all__ = ["aligned", "formula_of", "in_latex", "renamed", "times"]
 
 # A number, a derivative, or a name: its letter, index and superscript, and the bracket that makes it a function.
 TOKEN = re.compile(
     r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|d(?P<of>[A-Za-z]\w*(?:\^\w+)?)/dt|(?P<name>[A-Za-z]\w*(?:\^[A-Za-z]\w*)?)(?P<call>\()?"
 )
-LETTER = re.compile(r"(alpha|[A-Za-z])(\w*)(?:\^(\w+))?")
+LETTER = re.compile(r"(alpha|rho|[A-Za-z])(\w*)(?:\^(\w+))?")
 COMPUTES = {"flow", "project", "preactivation", "function", "forward", "leak"}
 FUNCTIONS = {"tanh": r"\tanh", "exp": r"\exp", "sigma": r"\sigma"}
 
@@ -30,6 +30,11 @@ def formula_of(module: object, otherwise: str = "") -> str:
         if COMPUTES & vars(kind).keys():
             break
     return otherwise or f"{type(module).__name__}(x, h)"
+
+
+def times(number: float, letter: str) -> str:
+    """0.5 h, and h where the number is 1."""
+    return letter if number == 1 else f"{number:g} {letter}"
 
 
 def renamed(text: str, index: str, names: Mapping[str, str] | None = None) -> str:

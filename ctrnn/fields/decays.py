@@ -91,7 +91,8 @@ class PowerDecay(Decay):
 
     @property
     def formula(self) -> str:
-        return f"|h|^{self.exponent:g} h" if self.exponent else "h"
+        power = "" if self.exponent == 1 else f"^{self.exponent:g}"
+        return f"|h|{power} h" if self.exponent else "h"
 
     def extra_repr(self) -> str:
         return f"{self.exponent:g}"

@@ -46,7 +46,7 @@ class VectorField(nn.Module, ABC):
              `hidden_size` if not given.
     Shape:   x (..., input), h (..., state) with the same leading axes -> dh/dt (..., state), per unit of time.
              `equations` are dh/dt and the letters in it as text, which notebooks show; a class may give them, lines in one
-             text, as its `formula`.
+             text, as its `formula`, h its visible units.
     Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another; and from `flow`, whoever
              calls it, where it gives no derivative for each unit, or writes into what it is given.
     Source:  this project; the view is that of Tallec and Ollivier 2018, eq. (3).

@@ -53,8 +53,8 @@ def computed(equations, known):
     """The right sides, the last first, for those above it are made of them: products as they are written on paper."""
     for line in reversed(equations):
         names, right = line.replace("h^g", "hg").split(" = ")
-        right = re.sub(r"\|(\w+)\|", r"abs(\1)", right).replace("^", "**")
-        right = re.sub(r"([Ww]\w*) ", r"\1 @ ", right)
+        right = re.sub(r"\|(\w+)\|", r"abs(\1)", right).replace("^T", ".T").replace("^", "**")
+        right = re.sub(r"([A-Zw]\w*) (?=[A-Za-z(])", r"\1 @ ", right)
         right = re.sub(r"(?<=[\w)]) (?=[A-Za-z(])", " * ", right)
         value = eval(right, {}, known | FUNCTIONS)
         several = names.split(", ")
@@ -77,6 +77,45 @@ def test_the_equations_computed_as_they_are_written_are_the_field(name):
     found = computed(field.equations, known)
     parts = [found[name] for name in ("dh/dt", "dc/dt", "dhg/dt") if name in found]
     assert_close(torch.cat(parts), field(x, state), rtol=0, atol=1e-13)  # the same sums in another order
+
+
+PUBLISHED = {  # the second state's letter, if there is one, and those of the weights
+    "mgu": (ctrnn.mgu, "", lambda f: weights(f.candidate) | weights(f.rate, "f")),
+    "antisymmetric": (ctrnn.antisymmetric, "", lambda f: {"W": f.weight_h, "V": f.weight_x, "b": f.bias, "I": torch.eye(3)}),
+    "gated antisymmetric": (
+        lambda *sizes: ctrnn.antisymmetric(*sizes, 0.3, gated=True),
+        "",
+        lambda f: (
+            {"W": f.weight_h, "I": torch.eye(3)}
+            | dict(zip(("V", "Vg"), f.weight_x.chunk(2), strict=True))
+            | dict(zip(("b", "bg"), f.bias.chunk(2), strict=True))
+        ),
+    ),
+    "cornn": (
+        lambda *sizes: ctrnn.cornn(*sizes, 1.3, 0.4),
+        "z",
+        lambda f: {"W": f.force.weight_h[:, :3], "U": f.force.weight_h[:, 3:], "V": f.force.weight_x, "b": f.force.bias},
+    ),
+    "unicornn": (
+        lambda *sizes: ctrnn.unicornn(*sizes, 0.7),
+        "z",
+        lambda f: {"V": f.weight_x, "w": f.weight_h, "b": f.bias, "c": f.c},
+    ),
+    "lem": (ctrnn.lem, "z", lambda f: weights(f.candidate) | weights(f.gates, "g")),
+    "fitzhugh-nagumo": (lambda *sizes: ctrnn.fitzhugh_nagumo(*sizes, a=-0.7), "w", lambda f: weights(f.current)),
+    "adaptive": (ctrnn.adaptive, "a", lambda f: weights(f.drive) | {"au": f.rate.log_alpha, "av": f.adaptation.log_alpha}),
+    "rhn": (ctrnn.rhn, "", lambda f: weights(f.layers[0], "1") | weights(f.layers[1], "2") | weights(f.layers[2], "3")),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_equations_of_published_cells_computed_are_the_field(name):
+    make, second, letters = PUBLISHED[name]
+    field = randomized(make(2, 3))
+    x, state = torch.randn(2), torch.randn(field.state_size)
+    found = computed(field.equations, letters(field) | {"x": x, "h": state[:3], second: state[3:]})
+    parts = [found["dh/dt"], *([found[f"d{second}/dt"]] if second else [])]
+    assert_close(torch.cat(parts), field(x, state), rtol=0, atol=1e-12)
 
 
 def test_relu_layer_norm_missing_biases_and_fixed_rates_are_in_the_equations():
@@ -147,7 +186,8 @@ def test_the_gated_field_in_latex_is_the_papers_page():
 
 
 def shown():
-    fields = [*(make(2, 3) for make in NAMED_FIELDS.values()), Spiral(), ctrnn.NetworkField(nn.Tanh(), 2)]
+    named = [*NAMED_FIELDS.values(), *(make for make, *_ in PUBLISHED.values())]
+    fields = [*(make(2, 3) for make in named), Spiral(), ctrnn.NetworkField(nn.Tanh(), 2)]
     fields += [
         ctrnn.ControlledField(lambda h: h, 2, 3),
         ctrnn.gated(2, 3, "network", num_layers=2),

@@ -18,6 +18,7 @@ from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
 from ctrnn.fields.rates import ConstantRate
+from ctrnn.formulas import formula_of, renamed, times
 
 __all__ = ["AdaptiveField", "adaptive"]
 
@@ -41,6 +42,12 @@ class AdaptiveField(VectorField):
         checks.same_settings(parts)
         self.drive, self.rate, self.adaptation = drive, rate, adaptation
         self.beta = checks.non_negative_number("beta", beta)
+
+    @property
+    def formula(self) -> str:
+        fast, slow = renamed(formula_of(self.rate), "u"), renamed(formula_of(self.adaptation), "v")
+        fired = f"sigma({formula_of(self.drive)} - {times(self.beta, 'a')})"
+        return f"dh/dt = alpha * ({fired} - h)\nda/dt = rho * (h - a)\nalpha = {fast}\nrho = {slow}"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
+from ctrnn.formulas import renamed
 
 __all__ = ["AntisymmetricField", "GatedAntisymmetricField", "antisymmetric"]
 
@@ -60,6 +61,14 @@ class _Antisymmetric(VectorField):
         """(W - W^T - gamma) h: (..., hidden) -> (..., hidden)."""
         return nn.functional.linear(h, self.weight_h - self.weight_h.mT) - self.gamma * h
 
+    @property
+    def driven_formula(self) -> str:
+        return "V x" if self.bias is None else "V x + b"
+
+    @property
+    def turned_formula(self) -> str:
+        return f"A = W - W^T - {self.gamma:g} I"
+
 
 class AntisymmetricField(_Antisymmetric):
     r"""tanh((W - W^T - gamma) h + V x + b).
@@ -73,6 +82,10 @@ class AntisymmetricField(_Antisymmetric):
     """
 
     rows = 1
+
+    @property
+    def formula(self) -> str:
+        return f"dh/dt = tanh(A h + {self.driven_formula})\n{self.turned_formula}"
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.tanh(projected + self.turned(h))
@@ -90,6 +103,11 @@ class GatedAntisymmetricField(_Antisymmetric):
     """
 
     rows = 2
+
+    @property
+    def formula(self) -> str:
+        gate = renamed(self.driven_formula, "g")
+        return f"dh/dt = sigma(A h + {gate}) * tanh(A h + {self.driven_formula})\n{self.turned_formula}"
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         turned = self.turned(h)

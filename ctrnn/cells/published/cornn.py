@@ -18,6 +18,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
+from ctrnn.formulas import times
 
 __all__ = ["CoRNNField", "cornn"]
 
@@ -44,6 +45,11 @@ class CoRNNField(VectorField):
         bound = 1 / math.sqrt(self.input_size + self.state_size)
         for weights in self.force.parameters():
             torch.nn.init.uniform_(weights, -bound, bound, generator=settings.get("generator"))
+
+    @property
+    def formula(self) -> str:
+        bias = "" if self.force.bias is None else " + b"
+        return f"dh/dt = z\ndz/dt = tanh(W h + U z + V x{bias}) - {times(self.gamma, 'h')} - {times(self.epsilon, 'z')}"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
+from ctrnn.formulas import formula_of, times
 
 __all__ = ["FitzHughNagumoField", "fitzhugh_nagumo"]
 
@@ -47,6 +48,11 @@ class FitzHughNagumoField(VectorField):
         self.a, self.b = checks.finite_number("a", a), checks.non_negative_number("b", b)
         self.epsilon = checks.positive_number("epsilon", epsilon)
         self.current = Affine(input_size, hidden_size, hidden_size, **settings)
+
+    @property
+    def formula(self) -> str:
+        recovery = f"{self.epsilon:g} (h {'-' if self.a < 0 else '+'} {abs(self.a):g} - {times(self.b, 'w')})"
+        return f"dh/dt = h - h^3/3 - w + {formula_of(self.current)}\ndw/dt = {recovery}"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

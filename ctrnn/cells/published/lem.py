@@ -17,6 +17,7 @@ from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
+from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["LEMField", "lem"]
 
@@ -35,6 +36,14 @@ class LEMField(VectorField):
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         self.gates = Affine(input_size, hidden_size, 3 * hidden_size, **settings)
         self.candidate = TanhCandidate(input_size, hidden_size, **settings)
+
+    @property
+    def formula(self) -> str:
+        candidate = renamed(formula_of(self.candidate), "", {"h": "z"})
+        return (
+            f"dh/dt = g * ({candidate} - h)\ndz/dt = f * (tanh(p) - z)\n"
+            f"g, f = sigma(q), sigma(r)\nq, r, p = {renamed(formula_of(self.gates), 'g')}"
+        )
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
 from ctrnn.fields.rates import GateRate
+from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["MGUField", "mgu"]
 
@@ -34,6 +35,11 @@ class MGUField(VectorField):
         super().__init__(input_size, hidden_size)
         self.candidate = TanhCandidate(input_size, hidden_size, **settings)
         self.rate = GateRate(input_size, hidden_size, **settings)
+
+    @property
+    def formula(self) -> str:
+        candidate = renamed(formula_of(self.candidate), "", {"h": "(f * h)"})
+        return f"dh/dt = f * ({candidate} - h)\nf = {renamed(formula_of(self.rate), 'f')}"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

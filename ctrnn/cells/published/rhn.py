@@ -19,6 +19,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
+from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["RHNField", "rhn"]
 
@@ -44,6 +45,15 @@ class RHNField(VectorField):
         for layer in self._affine():
             if layer.bias is not None:
                 nn.init.constant_(layer.bias[self.hidden_size :], self.gate_bias)
+
+    @property
+    def formula(self) -> str:
+        lines, carried = list[str](), "h"
+        for k, layer in enumerate(self._affine(), 1):
+            read = renamed(formula_of(layer), str(k), {"h": carried})
+            lines = [f"s{k} = {carried} + sigma(q{k}) * (tanh(p{k}) - {carried})", f"p{k}, q{k} = {read}", *lines]
+            carried = f"s{k}"
+        return "\n".join([f"dh/dt = {carried} - h", *lines])
 
     @affine
     def project(self, x: Tensor) -> Tensor:

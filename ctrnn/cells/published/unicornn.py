@@ -18,6 +18,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
+from ctrnn.formulas import times
 
 __all__ = ["UnICORNNField", "unicornn"]
 
@@ -56,6 +57,11 @@ class UnICORNNField(VectorField):
         self.weight_x = uniform(-bound, bound, self.hidden_size, self.input_size)
         self.weight_h, self.c = uniform(0, 1, self.hidden_size), uniform(-0.1, 0.1, self.hidden_size)
         self.bias = nn.Parameter(torch.zeros_like(self.c)) if checks.is_flag("bias", bias) else None
+
+    @property
+    def formula(self) -> str:
+        bias = "" if self.bias is None else " + b"
+        return f"dh/dt = g * z\ndz/dt = -g * (tanh(w * h + V x{bias}) + {times(self.alpha, 'h')})\ng = sigma(c)"
 
     @affine
     def project(self, x: Tensor) -> Tensor:
