@@ -112,7 +112,7 @@ class Trajectory:
         if (steps := self._continuation()) is not None:
             return torch.cat([torch.from_numpy(steps.begins_of(sample)), times[-1:]])
         taken = self.stats.get("accepted_steps_of_samples", [None])
-        one_each = taken[sample if len(taken) > 1 else 0] == len(times) - 1  # for each requested time ends one
+        one_each = not self.events and taken[sample if len(taken) > 1 else 0] == len(times) - 1  # a step to each requested time
         return times.sort().values if one_each else None
 
     def _at_some(self, t: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.gradients.detached import once_only
 from discretize.integration.between import StatesBetween
+from discretize.solvers.statistics import SolverStats, added
 from discretize.trajectory import Trajectory
 
 __all__ = ["Event", "EventSolve", "EventTimes", "checked_events"]
@@ -111,7 +112,7 @@ class EventSolve:
         self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.status = ["completed"] * len(h0)
-        self.stats: dict[str, Any] = {"nfe": 0, "num_steps": 0}
+        self.stats = SolverStats(max(1, len(h0))).stats("")
 
     def run(self) -> Trajectory:
         hs = [self.h]
@@ -132,7 +133,7 @@ class EventSolve:
 
     def _solved(self, h: Tensor, times: Tensor) -> Trajectory:
         found = self.solve(h, times)
-        self.stats = {**found.stats, **{key: self.stats[key] + found.stats[key] for key in ("nfe", "num_steps")}}
+        self.stats = added(self.stats, found.stats)
         return found
 
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:

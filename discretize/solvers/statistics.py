@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SolverStats"]
+__all__ = ["SolverStats", "added"]
 
 
 class SolverStats:
@@ -59,3 +59,15 @@ class SolverStats:
             "engine": "steps",
             "engine_why": None,
         }
+
+
+def added(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The stats of two solves of the same samples, each stepping on its own, together."""
+    kinds = ("steps", "accepted_steps", "rejected_steps")
+    both = {f"{kind}_of_samples": np.add(before[f"{kind}_of_samples"], after[f"{kind}_of_samples"]).tolist() for kind in kinds}
+    busiest = int(np.argmax(both["steps_of_samples"]))
+    counts = {key: before[key] + after[key] for key in ("nfe", "nfe_samples", "num_forced_steps")}
+    counts |= {f"num_{kind}": both[f"{kind}_of_samples"][busiest] for kind in kinds}
+    taken = [stats for stats in (before, after) if stats["smallest_step"] is not None]
+    smallest = min(taken, key=lambda stats: stats["smallest_step"], default=after)
+    return {**after, **both, **counts, **{key: smallest[key] for key in ("smallest_step", "smallest_step_at")}}

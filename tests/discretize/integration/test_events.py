@@ -289,3 +289,14 @@ def test_a_batch_of_nobody_has_no_events():
     solved = integrate(rising, None, torch.zeros(0, 2), [0.0, 1.0, 2.0], events=[bounce(), bounce()])
     assert solved.hs.shape == (3, 0, 2)
     assert [len(found.times) for found in solved.events] == [0, 0]
+
+
+def test_steps_and_calls_are_counted_from_stop_to_stop():
+    h0, ts = starts([1.0, 0.0], [2.0, 0.0]), [0.0, 2.0]
+    whole = integrate(falling, None, h0, ts, events=bounce()).stats
+    free = integrate(falling, None, h0, ts, fused=False).stats
+    each = zip(*(whole[f"{kind}_of_samples"] for kind in ("steps", "accepted_steps", "rejected_steps")), strict=True)
+    assert all(steps == accepted + rejected for steps, accepted, rejected in each)
+    assert whole["num_steps"] == max(whole["steps_of_samples"]) == whole["num_accepted_steps"] + whole["num_rejected_steps"]
+    assert whole["num_accepted_steps"] > free["num_accepted_steps"]
+    assert whole["nfe_samples"] >= whole["nfe"] > free["nfe"]
