@@ -3,6 +3,7 @@ r"""Recorded sequences and their class: activities from a phone (UCI HAR), speak
     speed c      the mean of c samples after one another is one sample; what is left over at the end is dropped
     speed 1/c    every sample c times
     clock_given  batch.ts says that a sample lasts `speed` units of the original; else one unit each
+    kept         the first sample and this share of the others, drawn once for all; batch.ts then are the stamps of those kept
 
 Means and not every c-th sample: what is faster than the new rate would be folded into slow waves by leaving samples out, and
 the mean keeps the integral of what a field reads over that time.
@@ -27,12 +28,13 @@ from ctrnn import checks
 from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
 from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
 from experiments.digests import digest
+from experiments.seeds import generator as generator_of
 from experiments.settings import check_one_of
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
 from experiments.usage import UsageError
 
-__all__ = ["HAR", "HELD_OUT", "Recorded", "Sequences", "Vowels", "played"]
+__all__ = ["HAR", "HELD_OUT", "Recorded", "Sequences", "Vowels", "played", "thinned"]
 
 HELD_OUT = (27, 28, 29, 30)  # of the 21 people of the training split
 EVERY = 5  # series of the vowels' training split of which the last is held out: 6 of the 30 of each speaker
@@ -55,7 +57,7 @@ class Recorded(ClassOfTheSequence):
     r"""The class of a recorded sequence, played at some speed.
 
     Args:    data: the folder with the files; speed: a whole number, or one over a whole number; clock_given: whether
-             batches say how long their samples last.
+             batches say how long their samples last; kept: share of the samples that are not lost.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  this project.
     """
@@ -63,11 +65,14 @@ class Recorded(ClassOfTheSequence):
     data: str = ""
     speed: float = 1.0
     clock_given: bool = False
+    kept: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str) or not self.data:
             raise ValueError(f"`data` must name the folder with the recordings, got {self.data!r}.")
         checks.is_flag("clock_given", self.clock_given)
+        if not 0 < self.kept <= 1:
+            raise ValueError(f"`kept` must be a share above 0 and up to 1, got {self.kept}.")
         speed = checks.positive_number("speed", self.speed)
         factor = max(speed, 1 / speed)
         if not math.isfinite(factor) or abs(factor - round(factor)) > 1e-9 * factor or 1 / speed > MOST_REPEATS + 0.5:
@@ -114,8 +119,12 @@ class Recorded(ClassOfTheSequence):
         lengths = None if found.lengths is None else found.lengths[which]
         xs = found.xs[: None if lengths is None else int(lengths.max()), which].to(torch.get_default_dtype())
         xs, lengths = played(xs, lengths, self.speed)
-        ts = self.speed * torch.arange(len(xs) + 1, dtype=torch.float64) if self.clock_given else None
-        return Batch(xs, found.labels[which], ts=ts, lengths=lengths)
+        ts = torch.arange(len(xs) + 1, dtype=torch.float64)
+        if self.kept < 1:
+            samples = [len(xs)] * len(which) if lengths is None else lengths.tolist()
+            draws = [torch.rand(n, generator=generator_of(0, "kept", split, int(k))) for n, k in zip(samples, which, strict=True)]
+            xs, ts, lengths = thinned(xs, pad_sequence(draws, padding_value=1.0) < self.kept)
+        return Batch(xs, found.labels[which], ts=self.speed * ts if self.clock_given else None, lengths=lengths)
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,14 @@ def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Te
     together = round(speed)
     whole = len(xs) // together
     return xs[: whole * together].unflatten(0, (whole, together)).mean(1), None if lengths is None else lengths // together
+
+
+def thinned(xs: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The first sample of each sequence and those kept, (time, batch); their numbers, float64; how many. (n, batch, ..) each."""
+    kept = kept.index_fill(0, torch.tensor([0]), True)
+    lengths = kept.sum(0)
+    order = (~kept).long().argsort(dim=0, stable=True)[: int(lengths.max())]
+    return xs.gather(0, order[..., None].expand(-1, -1, xs.shape[-1])), order.double(), lengths
 
 
 @functools.cache

@@ -173,6 +173,7 @@ def test_settings_that_make_no_task_are_refused():
         (Adding, {"T": 1}, "`T` must be at least 2, got 1: a mark stands in each half"),
         (HAR, {}, "`data` must name the folder with the recordings, got ''"),
         (HAR, {"data": "d", "classes": "two"}, "`classes` must be 'six' or 'moving'"),
+        (HAR, {"data": "d", "kept": 0.0}, "`kept` must be a share above 0 and up to 1, got 0.0"),
         (HAR, {"data": "d", "speed": 0.0}, "`speed` must be positive"),
         (HAR, {"data": "d", "speed": 1.5}, "`speed` must be a whole number, or one over one"),
         (HAR, {"data": "d", "speed": 0.4}, "`speed` must be a whole number, or one over one"),
@@ -697,6 +698,26 @@ def test_vowels_at_another_speed_end_where_they_end(vowels_folder):
             expected, _ = played(alone.xs, None, speed)
             assert_close(batch.xs[: len(expected), k], expected[:, 0], rtol=0, atol=1e-12)
             assert int(batch.lengths[k]) == len(expected)
+
+
+def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vowels_folder, har_folder):
+    for kind, folder in ((Vowels, vowels_folder), (HAR, har_folder)):
+        for speed in (1.0, 2.0, 0.5):
+            whole, task = kind(data=folder, speed=speed), kind(data=folder, speed=speed, clock_given=True, kept=0.4)
+            (full,), (batch,) = whole.evaluation("train", 20, 20, 0), task.evaluation("train", 20, 20, 0)
+            lengths = [len(full.xs)] * full.size if full.lengths is None else full.lengths.tolist()
+            for k, (length, alone) in enumerate(zip(lengths, task.evaluation("train", 20, 1, 1), strict=True)):
+                left = int(batch.lengths[k])
+                stamps = batch.ts[:left, k] / speed
+                assert stamps[0] == 0
+                assert bool((stamps.diff() > 0).all())
+                assert stamps[-1] < length
+                assert torch.equal(batch.xs[:left, k], full.xs[stamps.long(), k])
+                assert torch.equal(batch.xs[:left, k], alone.xs[:, 0])  # whoever else is in the batch
+                assert torch.equal(batch.ts[:left, k], alone.ts[:, 0])
+            share = (float(batch.lengths.sum()) - batch.size) / (sum(lengths) - batch.size)
+            assert abs(share - 0.4) < 4 * math.sqrt(0.24 / (sum(lengths) - batch.size))
+            assert dataclasses.replace(task, clock_given=False).batch(3, generator(0)).ts is None
 
 
 def test_vowels_that_are_too_short_or_too_few_are_refused(tmp_path):
