@@ -250,10 +250,12 @@ def test_a_rate_that_stands_inside_of_what_it_multiplies_is_not_free(field):
         derivations.closed_under(field)
 
 
-def test_each_state_of_lem_absorbs_a_clock_by_a_gate_of_its_own():
-    closure = derivations.closed_under(ctrnn.lem(1, 1))
-    assert closure.group == EVERY_WARP
-    assert len(closure.witness) == 2
+def test_of_published_cells_lem_absorbs_every_clock_by_two_gates_unicornn_a_constant_speed_and_cornn_none():
+    lem = derivations.closed_under(ctrnn.lem(1, 1))
+    assert lem.group == EVERY_WARP
+    assert len(lem.witness) == 2
+    assert derivations.closed_under(ctrnn.unicornn(1, 1)).group == RESCALING
+    assert derivations.closed_under(ctrnn.cornn(1, 1)).group == NONE
 
 
 def test_what_is_frozen_is_not_free():
