@@ -14,8 +14,8 @@ from derivations.tracing.program import Program
 from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import ARRAYS, LAYOUT, MADE, has_reading
 from derivations.tracing.readings.values import Entries, Value, exact, is_truth, number
-from derivations.tracing.recording import operation_name, source_line
 from derivations.tracing.samples import check_samples
+from discretize.compiler.recording import operation_name, source_line
 
 __all__ = ["UnknownOperation", "read"]
 

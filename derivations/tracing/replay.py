@@ -12,8 +12,8 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
 from derivations.tracing.program import Program, next_state
-from derivations.tracing.recording import call_with
 from derivations.twins.fields import SymbolicField, SymbolicStep
+from discretize.compiler.recording import call_with
 
 __all__ = ["Replay", "Replayed"]
 

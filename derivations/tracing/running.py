@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from derivations.tracing.program import Program, next_state
-from derivations.tracing.recording import results_kept
+from discretize.compiler.recording import results_kept
 
 __all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed"]
 

@@ -30,12 +30,12 @@ from derivations.tracing.program import Program
 from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import LAYOUT, MADE
 from derivations.tracing.readings.values import conditions_of, exact
-from derivations.tracing.recording import operation_name
 from derivations.tracing.samples import check_samples
 from derivations.tracing.widths.blocks import Blocks, Unwide, contracted, each, place, total
 from derivations.tracing.widths.recorded import record_wide
 from derivations.tracing.widths.sizes import matrices
 from derivations.twins.cells import UnitEquations
+from discretize.compiler.recording import operation_name
 
 __all__ = ["certificates_for_every_width"]
 

@@ -32,10 +32,9 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from derivations.tracing.readings.operations import has_reading
-
 __all__ = [
     "as_function",
+    "Known",
     "call_with",
     "is_in_place",
     "operation_name",
@@ -46,11 +45,14 @@ __all__ = [
     "without_values",
 ]
 
+Known = Callable[[str, str], bool]
 
-def record(code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, dict[str, Tensor]]:
+
+def record(known: Known, code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, dict[str, Tensor]]:
     r"""The core operations that code does on tensors without values.
 
-    Args:    arguments: tensors made under `without_values`, or tuples and lists of them.
+    Args:    known: whether the caller knows an operation, by its name and its overload: all others are taken apart;
+             arguments: tensors made under `without_values`, or tuples and lists of them.
     Returns: the graph; the structure of what the code returns, whose leaves the graph returns; and the values of tensors that
              the code makes or keeps, by placeholder, which come after those of the arguments.
     Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it.
@@ -62,7 +64,7 @@ def record(code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, 
         structures.append(structure)
         return leaves
 
-    how: Any = {"decomposition_table": _decompositions(), "tracing_mode": "symbolic", "record_stack_traces": True}
+    how: Any = {"decomposition_table": _decompositions(known), "tracing_mode": "symbolic", "record_stack_traces": True}
     with _in_the_user_s_words():
         recorded = make_fx(flat, **how)(*arguments)
         if any(map(is_in_place, recorded.graph.nodes)):  # the code's, or those of torch's own kernels
@@ -144,13 +146,13 @@ def _constants(recorded: GraphModule) -> dict[str, Tensor]:
 
 
 @cache
-def _decompositions() -> Any:
-    """How operations are taken apart: torch's way, but for what has a reading as it is, which is shorter."""
+def _decompositions(known: Known) -> Any:
+    """How operations are taken apart: torch's way, but for what is known as it is, which is shorter."""
 
     def stays(operation: Any) -> bool:
         name, _, overload = str(operation).removeprefix("aten.").partition(".")
         # In place: as it is for `functionalize`, which makes of it what is not in place.
-        return has_reading(name, overload) or operation._schema.is_mutable
+        return known(name, overload) or operation._schema.is_mutable
 
     return {operation: how for operation, how in torch.export.default_decompositions().items() if not stays(operation)}
 

@@ -1,0 +1,1 @@
+"""Fields' code as kernels: recorded, differentiated by torch, written out in C++."""
