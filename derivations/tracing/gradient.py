@@ -28,7 +28,7 @@ from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
 from derivations.tracing.symbolic import check_distinct, system_of
 from derivations.tracing.widths.arguments import Widths, checked_widths
-from discretize.compiler.recording import as_function, record, without_values
+from discretize.compiler.recording import as_function, decompositions, record, without_values
 
 __all__ = ["verify_gradient"]
 
@@ -99,7 +99,7 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
         answer, _ = next_state(leaves, structure, len(v))
         return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
 
-    graph, _, constants = record(has_reading, pulled, weights, columns, like_state)
+    graph, _, constants = record(decompositions(has_reading), pulled, weights, columns, like_state)
     placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
     leaves = next(node for node in graph.nodes if node.op == "output").args[0]
     parameters = dict(zip(placeholders, names, strict=False))

@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import Width, Widths, checked_widths
-from discretize.compiler.recording import as_function, is_in_place, record, unknown_size, without_values
+from discretize.compiler.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
 
 __all__ = ["Program", "next_state", "trace"]
 
@@ -64,7 +64,7 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
     with without_values(environment):
         weights = list(map(torch.empty_like, tensors))
         columns = tuple(_tree(width, lambda n: torch.empty(batch, n, **like)) for width in widths.values())
-    graph, structure, constants = record(has_reading, as_function(module), weights, columns)
+    graph, structure, constants = record(decompositions(has_reading), as_function(module), weights, columns)
     if environment.guards or environment.replacements:
         raise ValueError("the code takes batches of certain sizes only; it must act on each sample by itself.")
     if any(map(is_in_place, graph.nodes)):

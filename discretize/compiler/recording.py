@@ -21,6 +21,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 from torch._dynamo.source import ConstantSource
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functionalize
 from torch.fx import Graph, GraphModule, Interpreter, Node
@@ -34,8 +35,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
     "as_function",
-    "Known",
     "call_with",
+    "decompositions",
     "is_in_place",
     "operation_name",
     "record",
@@ -46,13 +47,14 @@ __all__ = [
 ]
 
 Known = Callable[[str, str], bool]
+Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
 
-def record(known: Known, code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, dict[str, Tensor]]:
+def record(ways: Decompositions, code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, dict[str, Tensor]]:
     r"""The core operations that code does on tensors without values.
 
-    Args:    known: whether the caller knows an operation, by its name and its overload: all others are taken apart;
-             arguments: tensors made under `without_values`, or tuples and lists of them.
+    Args:    ways: in which operations are taken apart, `decompositions`; arguments: tensors made under `without_values`, or
+             tuples and lists of them.
     Returns: the graph; the structure of what the code returns, whose leaves the graph returns; and the values of tensors that
              the code makes or keeps, by placeholder, which come after those of the arguments.
     Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it.
@@ -64,7 +66,7 @@ def record(known: Known, code: Callable[..., Any], *arguments: Any) -> tuple[Gra
         structures.append(structure)
         return leaves
 
-    how: Any = {"decomposition_table": _decompositions(known), "tracing_mode": "symbolic", "record_stack_traces": True}
+    how: Any = {"decomposition_table": ways, "tracing_mode": "symbolic", "record_stack_traces": True}
     with _in_the_user_s_words():
         recorded = make_fx(flat, **how)(*arguments)
         if any(map(is_in_place, recorded.graph.nodes)):  # the code's, or those of torch's own kernels
@@ -89,7 +91,7 @@ def unknown_size(environment: ShapeEnv, name: str, hint: int) -> torch.SymInt:
 
 def is_in_place(node: Node) -> bool:
     """Whether an operation changes one of its arguments."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
 def operation_name(node: Node) -> str:
@@ -146,15 +148,20 @@ def _constants(recorded: GraphModule) -> dict[str, Tensor]:
 
 
 @cache
-def _decompositions(known: Known) -> Any:
-    """How operations are taken apart: torch's way, but for what is known as it is, which is shorter."""
+def decompositions(known: Known, all_of_torch: bool = False) -> Decompositions:
+    r"""How operations are taken apart: torch's way, but for what is known as it is, which is shorter.
+
+    Args:    known: of an operation, by its name and its overload; all_of_torch: with the ways of torch's own compiler.
+    """
 
     def stays(operation: Any) -> bool:
         name, _, overload = str(operation).removeprefix("aten.").partition(".")
         # In place: as it is for `functionalize`, which makes of it what is not in place.
         return known(name, overload) or operation._schema.is_mutable
 
-    return {operation: how for operation, how in torch.export.default_decompositions().items() if not stays(operation)}
+    ways: Any = {**torch._decomp.decomposition_table} if all_of_torch else {}
+    ways |= torch.export.default_decompositions()
+    return {operation: how for operation, how in ways.items() if isinstance(operation, OpOverload) and not stays(operation)}
 
 
 def _is_torch(place: str) -> bool:

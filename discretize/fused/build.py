@@ -60,21 +60,24 @@ class Unavailable(RuntimeError):  # noqa: N818, it is an answer, and callers go 
 class Source:
     r"""A file of C++ and what it includes besides the system's headers.
 
-    Args:    path: the .cpp; includes: headers beside it, all of them, which it includes by their names.
+    Args:    path: the .cpp; includes: headers, all of them, which it includes by their names; written: names and texts of
+             headers that are in no file.
     Raises:  ValueError if two files have the same name.
     """
 
     path: Path
     includes: tuple[Path, ...] = ()
+    written: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        names = [path.name for path in (self.path, *self.includes)]
+        names = [*(path.name for path in (self.path, *self.includes)), *(name for name, _ in self.written)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"`includes` and `path` have {sorted(twice)} more than once; headers lie beside the source.")
 
     def texts(self) -> dict[str, bytes]:
         """All that the compiler is to see, by name."""
-        return {path.name: path.read_bytes() for path in (self.path, *self.includes)}
+        files = {path.name: path.read_bytes() for path in (self.path, *self.includes)}
+        return files | {name: text.encode() for name, text in self.written}
 
 
 @dataclass(frozen=True)

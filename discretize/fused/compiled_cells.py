@@ -22,7 +22,7 @@ from torch import Tensor
 from discretize.fused.kernel_spec import CellInputs, Kind, StackedWeights
 from discretize.fused.libraries import address, cells_library
 
-__all__ = ["backward", "forward", "operator"]
+__all__ = ["backward", "forward", "operator", "strides"]
 
 TENSORS = "Tensor xs, Tensor h0, Tensor weight_x, Tensor? bias, Tensor weight_h, Tensor? bias_h, Tensor? rates"
 NUMBERS = "float dt, str candidate, str rate, bool shared, float exponent, str step, int substeps"
@@ -40,7 +40,7 @@ def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool
     ran_out = kernel.ctrnn_cells_forwards(
         *(len(xs), batch, xs.shape[2], hidden, substeps),
         *map(address, (xs, h0, weight_x, bias, weight_h, bias_h, rates)),
-        *(kind.exponent, *_strides(dt), torch.get_num_threads(), rests),
+        *(kind.exponent, *strides(dt), torch.get_num_threads(), rests),
         *(address(states), address(kept)),
     )
     if ran_out:
@@ -61,7 +61,7 @@ def backward(
     ran_out = cells_library(kind, step, xs.dtype).ctrnn_cells_backwards(
         *(len(xs), batch, xs.shape[2], inputs.weight_h.shape[1], substeps),
         *map(address, (xs, *weights)),
-        *(kind.exponent, *_strides(dt), torch.get_num_threads()),
+        *(kind.exponent, *strides(dt), torch.get_num_threads()),
         *map(address, (kept[0], grad, of_xs, *of_weights, of_h0, of_dt)),
     )
     if ran_out:
@@ -80,7 +80,7 @@ def _contiguous(inputs: CellInputs) -> list[Any]:
     return list(CellInputs(*laid_out)._replace(dt=dt))
 
 
-def _strides(dt: Tensor) -> tuple[int, int, int]:
+def strides(dt: Tensor) -> tuple[int, int, int]:
     """The address of the step lengths, and their strides in time and over the batch; 0 where all are one."""
     time, batch = (0, 0) if dt.dim() == 0 else (dt.stride(i) if dt.shape[i] > 1 else 0 for i in (0, 1))
     return dt.data_ptr(), time, batch

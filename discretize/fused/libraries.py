@@ -16,7 +16,7 @@ from torch import Tensor
 from discretize.fused.build import Source, library
 from discretize.fused.kernel_spec import Kind
 
-__all__ = ["Problem", "Report", "address", "cells_library", "solves_library"]
+__all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", "solves_library"]
 
 KERNELS = Path(__file__).parent / "kernels"
 SHARED = ("field.h", "parallel.h", "products.h", "simd.h")

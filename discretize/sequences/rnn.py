@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
+from discretize.compiler.sequences import run as run_written
 from discretize.fused.cells import run, run_in_graph
 from discretize.fused.kernel_spec import Kind
 from discretize.graphs import scanned
@@ -82,7 +83,12 @@ class DiscreteRNN(FieldModule):
             self.stats = {"engine": "compiled", "engine_why": None}
             return run_in_graph(field, kind, self.step, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
-        states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
+        call = field, self.step, xs, h0, dt, self.substeps, self.fused
+        states, self.stats = run(*call)
+        if states is None:
+            states, stats = run_written(*call)
+            why = dict.fromkeys([self.stats["engine_why"], stats["engine_why"]])
+            self.stats = stats if states is not None else stats | {"engine_why": "; ".join(why)}
         states = self._stepped(field, xs, h0, dt) if states is None else states
         if self.watch.due():
             length = dt.detach() if isinstance(dt, Tensor) else dt

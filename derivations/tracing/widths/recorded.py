@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from derivations.tracing.program import Program, next_state
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
-from discretize.compiler.recording import as_function, record, unknown_size, without_values
+from discretize.compiler.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["record_wide"]
 
@@ -60,7 +60,7 @@ def record_wide(
         with _CellsWrittenOut():
             return called(weights, arguments)
 
-    graph, structure, constants = record(has_reading, written_out, weights, samples)
+    graph, structure, constants = record(decompositions(has_reading), written_out, weights, samples)
     if constants:
         raise ValueError("the code keeps or makes tensors of one size")
     if environment.guards or environment.replacements:

@@ -1,0 +1,77 @@
+// What passes that are written out by discretize/compiler are made of: what all samples share, and functions of rows.
+#pragma once
+
+#include <cmath>
+
+#include "parallel.h"
+#include "products.h"
+
+constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leave the nearer caches
+
+struct Shared {
+    std::vector<std::size_t> size;      // that the text refers to
+    std::vector<std::size_t> kept;      // where the values that are kept of a step begin
+    std::vector<std::size_t> wide;      // how many numbers they are
+    std::vector<Numbers> vectors;       // padded
+    std::vector<Packed> matrices;
+};
+
+inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }
+inline vec positive_part(vec a) { return a <= real(0) ? splat(0) : a; }
+inline vec sign_of(vec a) { return a > real(0) ? splat(1) : a < real(0) ? splat(-1) : a; }
+inline vec larger(vec a, vec b) { return (a > b) | (a != a) ? a : b; }
+inline vec smaller(vec a, vec b) { return (a < b) | (a != a) ? a : b; }
+
+inline vec natural_exponential(vec a) { return unbounded_exponential(a); }
+
+inline vec natural_exponential_less_1(vec a) {
+    return a > MOST ? splat(std::numeric_limits<real>::infinity()) : exponential_less_1(a);
+}
+
+inline vec natural_logarithm(vec a) {
+    const vec beyond = a == real(0) ? splat(-std::numeric_limits<real>::infinity())
+                                    : a > real(0) ? a : splat(std::numeric_limits<real>::quiet_NaN());
+    return (a > real(0)) & (a < std::numeric_limits<real>::infinity()) ? logarithm(a) : beyond;
+}
+
+// log(1 + a): the rounding of 1 + a is taken back
+inline vec natural_logarithm_of_1_and(vec a) {
+    const vec whole = real(1) + a, over = whole - real(1);
+    const vec found = natural_logarithm(whole);
+    return (over == real(0)) ? a : whole < std::numeric_limits<real>::infinity() ? found * (a / over) : found;
+}
+
+template <class Function, class... Vectors> inline vec by_lane(Function f, Vectors... v) {
+    vec out;
+    for (int lane = 0; lane < LANES; ++lane) out[lane] = f(v[lane]...);
+    return out;
+}
+
+// n numbers, without a look beyond what is written
+inline void copy(const real* from, real* to, std::size_t n) { std::memmove(to, from, n * sizeof(real)); }
+
+inline void add_units(real* to, const real* from, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(to + i) + load(from + i));
+}
+
+inline real sum_of(const real* from, std::size_t n) {
+    vec total = {};
+    std::size_t i = 0;
+    for (; i + LANES <= n; i += LANES) total += load(from + i);
+    if (i < n) total += load(from + i, n - i);
+    return sum(total);
+}
+
+inline real largest_of(const real* from, std::size_t n) {
+    real found = from[0];
+    for (std::size_t i = 1; i < n; ++i) found = from[i] > found || from[i] != from[i] ? from[i] : found;
+    return found;
+}
+
+// y_m += W a_m
+template <class From, class To> inline void product(std::size_t rows, const Packed& w, From from, To to) {
+    const real* a[MOST_ROWS];
+    real* y[MOST_ROWS];
+    for (std::size_t m = 0; m < rows; ++m) a[m] = from(m), y[m] = to(m);
+    multiply(rows, w, a, y);
+}

@@ -1,0 +1,77 @@
+r"""A recorded graph read: every operation as a value of a sample, as a sum over samples, or as what comes before or after."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from discretize.compiler.functions import FUNCTIONS
+from discretize.compiler.operations.arithmetic import ARITHMETIC
+from discretize.compiler.operations.layout import LAYOUT
+from discretize.compiler.operations.products import PRODUCTS
+from discretize.compiler.operations.sums import SUMS
+from discretize.compiler.reader import Reader
+from discretize.compiler.recording import operation_name
+from discretize.compiler.zones import SumOverSamples, Zones
+
+__all__ = ["is_known", "zones_of"]
+
+OPERATIONS = {**ARITHMETIC, **PRODUCTS, **SUMS, **LAYOUT}
+COUNTS = {"sum", "_to_copy"}  # of truths, in whole numbers
+
+
+def is_known(name: str, overload: str) -> bool:
+    """Whether an operation is read as it is; `view` as another dtype is not the `view` that is read."""
+    return (name, overload) != ("view", "dtype") and (name in FUNCTIONS or name in OPERATIONS)
+
+
+def zones_of(graph: Graph, samples: Mapping[str, str], dtype: torch.dtype) -> Zones:
+    r"""Read a graph.
+
+    Args:    samples: by placeholder of what each sample has its own of, "x", "h", "dt" or "cotangent"; dtype: of the samples.
+    Raises:  Unknown, with the line of code.
+    """
+    zones = Zones(graph)
+    for node in graph.nodes:
+        if node.op == "placeholder" and node.name in samples:
+            zones.rows[node] = zones.values.make(samples[node.name], width=node.meta["val"].shape[-1])
+        elif node.op == "call_function" and any(source in zones.rows or source in zones.after for source in node.all_input_nodes):
+            _read(zones, dtype, node)
+    return zones
+
+
+def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
+    reader = Reader(zones, dtype, node)
+    if any(source in zones.after for source in node.all_input_nodes):
+        if any(zones.rows.get(source) is not None for source in node.all_input_nodes):
+            raise reader.unknown("it mixes samples")
+        zones.after.add(node)
+        return
+    found = _result(reader, node)
+    if isinstance(found, SumOverSamples):
+        zones.sums[node] = found
+        zones.after.add(node)
+    else:
+        zones.rows[node] = found
+
+
+def _result(reader: Reader, node: Node) -> Any:
+    value, name = node.meta.get("val"), operation_name(node).removeprefix("prims.")
+    if isinstance(value, torch.SymInt | int):
+        return None  # the size of the batch
+    if node.target is operator.getitem:
+        source, place = node.args
+        return reader.own(source)[place]
+    known = {reader.dtype, torch.bool, *((torch.int64,) if name in COUNTS else ())}
+    if isinstance(value, Tensor) and value.dtype not in known:
+        raise reader.unknown(f"it computes in {str(value.dtype).removeprefix('torch.')}")
+    if name in OPERATIONS:
+        return OPERATIONS[name](reader, *node.args, **node.kwargs)
+    if name in FUNCTIONS:
+        return reader.by_unit(name, *node.args)
+    raise reader.unknown("no kernel is written for it")

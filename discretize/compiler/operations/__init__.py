@@ -1,0 +1,1 @@
+"""Operations of torch read as values of a sample: a table a kind, by name."""

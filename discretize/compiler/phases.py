@@ -1,0 +1,88 @@
+r"""A sample's values in an order of phases, each done for all samples at hand before the next begins.
+
+    loop      functions of each unit, of one width: from memory to memory by way of registers
+    affine    products with matrices, for many samples together
+    others    slices that are read where they lie, values one after the other, sums
+
+What several loops need, or a product, lies in memory; what the derivative needs of a step, in what is kept of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from discretize.compiler.functions import CHEAP
+from discretize.compiler.values import GIVEN, Value, ancestors
+
+__all__ = ["Phase", "kept_values", "phases"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`values` of one loop, in order, or one value of another kind; `stored`: those of a loop that go to memory."""
+
+    values: tuple[Value, ...]
+    stored: frozenset[Value] = frozenset()
+
+    @property
+    def is_loop(self) -> bool:
+        return self.values[0].by_unit
+
+
+def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Value]:
+    """What to keep of a step forwards for the way back: what is not quickly computed again, nor given anyway."""
+    order = list(forward)
+    done, found, seen = set(order), set[Value](), set[Value]()
+    waiting = list(backward)
+    while waiting:
+        value = waiting.pop()
+        if value in seen or value.operation in (*GIVEN, "number", "shared"):
+            continue
+        seen.add(value)
+        if value in done and not (value.operation in CHEAP or value.operation in ("slice", "cat")):
+            found.add(value)
+        else:
+            waiting += value.of
+    return [value for value in order if value in found]
+
+
+def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), stored: frozenset[Value] = frozenset()) -> list[Phase]:
+    r"""The phases that compute the wanted values, which come to lie in memory.
+
+    Args:    known: in memory already, beside what is given; stored: further values that go to memory where they are computed.
+    """
+    wanted = list(wanted)
+    order = [value for value in ancestors(wanted, known) if value not in known]
+    ready = {value for value in order if _lies_ready(value)} | set(known)
+    left = [value for value in order if value not in ready]
+    readers: dict[Value, list[Value]] = {}
+    for value in order:
+        for part in value.of:
+            readers.setdefault(part, []).append(value)
+    found: list[Phase] = []
+    while left:
+        loop = _largest_loop(left, ready)
+        for group in [loop] if loop else [[value] for value in left if not value.by_unit and ready.issuperset(value.of)]:
+            inside = set(group)
+            outward = {value for value in group if any(reader not in inside for reader in readers.get(value, []))}
+            found.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
+            ready |= inside
+        left = [value for value in left if value not in ready]
+    return found
+
+
+def _lies_ready(value: Value) -> bool:
+    return value.operation in (*GIVEN, "number", "shared")
+
+
+def _largest_loop(left: list[Value], ready: set[Value]) -> list[Value]:
+    """The functions of each unit that can be computed now in one loop, narrow ones first, for wide ones may need them."""
+    by_width: dict[int, list[Value]] = {}
+    for width in sorted({value.width for value in left if value.by_unit}):
+        inside: set[Value] = set()
+        for value in left:
+            if value.by_unit and value.width == width and all(part in ready or part in inside for part in value.of):
+                inside.add(value)
+                by_width.setdefault(width, []).append(value)
+    return next(iter(by_width.values()), [])

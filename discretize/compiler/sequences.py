@@ -1,0 +1,273 @@
+r"""Any field under any step map over a whole sequence, by a kernel that is written for its code.
+
+Recorded, written and compiled at the first sequence that is long enough to be worth it; later ones, also of other fields of the
+same code, sizes aside, find the kernel in the process or on disk. Compared with the steps one by one before it is used.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.compiler.attributes import attributes_of
+from discretize.compiler.recording import as_function
+from discretize.compiler.step_program import StepModule, StepProgram, step_program, weights_of
+from discretize.compiler.zones import Unknown
+from discretize.fused import reference
+from discretize.fused.build import Source, Unavailable, library
+from discretize.fused.compiled_cells import strides
+from discretize.fused.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
+from discretize.fused.libraries import KERNELS, REALS, address
+from discretize.steps.step import Step
+
+__all__ = ["LEAST_STEPS", "run"]
+
+LEAST_STEPS = 100  # of a sequence that is worth a kernel
+MOST_KEPT = 256  # programs that a process remembers
+HERE = Path(__file__).parent / "kernels"
+INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("parallel.h", "products.h", "simd.h")))
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
+
+
+class Sequence(Structure):
+    """`CtrnnSequence` of kernels/steps.cpp, field by field."""
+
+    _fields_ = [
+        *((name, c_size_t) for name in ("time", "batch", "inputs", "state", "substeps", "threads", "rests")),
+        *((name, c_void_p) for name in ("x", "h0", "dt")),
+        *((name, c_size_t) for name in ("dt_time", "dt_batch", "sizes", "kept_values", "vectors", "matrices")),
+        *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
+    ]
+
+
+class Gradients(Structure):
+    """`CtrnnGradients`."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("of_hs", "x", "h0", "dt")),
+        ("sums", c_size_t),
+        *((name, c_void_p) for name in ("heights", "widths", "sum")),
+    ]
+
+
+def run(
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+) -> tuple[Tensor | None, dict[str, Any]]:
+    r"""As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""
+    module = StepModule(field, step)
+    weights, lengths = weights_of(module), dt if isinstance(dt, Tensor) else None
+    why = _no_kernel(step, xs, [h0, xs, *([] if lengths is None else [lengths]), *weights], substeps, fused)
+    kernel = why or _kernel(module, xs.dtype, xs.requires_grad, lengths is not None and lengths.requires_grad)
+    if isinstance(kernel, str):
+        return None, {"engine": "steps", "engine_why": kernel}
+    states = _Steps.apply(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
+    return states, {"engine": "compiled", "engine_why": None}
+
+
+def _no_kernel(step: Step, xs: Tensor, given: list[Tensor], substeps: int, fused: bool) -> str | None:
+    why = tracing_reason() or setting_reason(fused) or device_reason(xs) or tensor_reason(given) or autocast_reason(xs)
+    if why is None and (step.tangents or step.jacobians):
+        why = f"{type(step).__name__} takes derivatives of the field"
+    if why is None and len(xs) * substeps < LEAST_STEPS:
+        why = f"kernels are written for sequences of {LEAST_STEPS} steps or more"
+    return why
+
+
+_kernels: OrderedDict[tuple[Any, ...], _Kernel | str] = OrderedDict()
+
+
+def _kernel(module: StepModule, dtype: torch.dtype, x: bool, dt: bool) -> _Kernel | str:
+    """The kernel of a step's code, or why there is none; x, dt: whether they have gradients."""
+    attributes = attributes_of(module)
+    if isinstance(attributes, str):
+        return attributes
+    key = (attributes.values, dtype, x, dt)
+    if key not in _kernels:
+        _kernels[key] = _made(module, attributes.objects, *key[1:])
+        while len(_kernels) > MOST_KEPT:
+            _kernels.popitem(last=False)
+    _kernels.move_to_end(key)
+    return _kernels[key]
+
+
+def _made(module: StepModule, objects: tuple[Any, ...], dtype: torch.dtype, x: bool, dt: bool) -> _Kernel | str:
+    try:
+        program = step_program(module, {"x": x, "dt": dt}, dtype)
+    except (Unknown, ValueError) as error:
+        return str(error)
+    try:
+        kernel = _Kernel(program, dtype, objects, x, dt)
+    except Unavailable as error:
+        return warn_once(str(error))
+    return _disagreement(kernel, module, dtype) or kernel
+
+
+class _Kernel:
+    """A program and its library."""
+
+    def __init__(self, program: StepProgram, dtype: torch.dtype, objects: tuple[Any, ...], x: bool, dt: bool) -> None:
+        self.program, self.objects = program, objects  # kept alive, for they are known by their ids
+        self.moves = {"x": x, "dt": dt}
+        source = Source(HERE / "steps.cpp", INCLUDES, (("program.h", program.written.text),))
+        self.library = library(source, {"REAL": REALS[dtype]})
+        self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
+        self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_void_p, c_void_p]
+        self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_void_p, POINTER(Gradients)]
+        self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
+
+    def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The states after samples, (time, batch, state), and what the backward pass reads."""
+        states = call.xs.new_empty(len(call.xs), *call.h0.shape)
+        steps = len(call.xs) * call.substeps
+        kept = call.xs.new_empty(steps, len(call.h0), self.library.ctrnn_steps_kept(call.sequence)) if keep else None
+        if self.library.ctrnn_steps_forwards(call.sequence, states.data_ptr(), address(kept)):
+            raise MemoryError(
+                f"There is no memory for {steps} steps of {len(call.h0)} samples; take shorter pieces or smaller batches."
+            )
+        return states, kept
+
+    def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """The gradients to x, h0, dt and the weights."""
+        grad, (time, batch) = grad.contiguous(), call.xs.shape[:2]
+        steps = time * call.substeps
+        of_x = call.xs.new_empty(steps, batch, call.xs.shape[2]) if needed[0] else None
+        of_dt = call.xs.new_empty(steps, batch) if needed[2] else None
+        of_h0, sums = torch.empty_like(call.h0), [call.xs.new_empty(shape) for shape in self.program.sums]
+        heights, widths = (_array([size[side] for size in self.program.written.sums]) for side in (0, 1))
+        pointers = _array([tensor.data_ptr() for tensor in sums])
+        to = Gradients(
+            *map(address, (grad, of_x, of_h0, of_dt)), len(sums), heights.ctypes.data, widths.ctypes.data, pointers.ctypes.data
+        )
+        if self.library.ctrnn_steps_backwards(call.sequence, kept.data_ptr(), to):
+            raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
+        if of_x is not None and call.substeps > 1:
+            of_x = of_x.unflatten(0, (-1, call.substeps)).sum(1)
+        if of_dt is not None:
+            of_dt = of_dt.unflatten(0, (-1, call.substeps)).sum(1)[..., None].sum_to_size(call.dt.shape)
+        with torch.no_grad():
+            of_weights = self.program.after(*call.weights, *call.samples, *self.program.constants, *sums)
+        return [of_x, of_h0, of_dt, *of_weights]
+
+
+class _Call:
+    """The numbers of a call, laid out as the kernel reads them."""
+
+    def __init__(self, program: StepProgram, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
+        self.substeps, self.weights = substeps, [weight.detach() for weight in weights]
+        self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
+        self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
+        self.samples = (None,) * 4  # placeholders that only each sample has
+        with torch.no_grad():
+            self.vectors, self.matrices = program.before(*self.weights, *self.samples, *program.constants)
+        text = program.written
+        of_matrices = [matrix if matrix.dim() == 2 else matrix[:, None] for matrix in self.matrices]
+        self.arrays = {
+            "size": _array(text.sizes),
+            "kept_widths": _array(text.kept),
+            "vector_widths": _array([vector.numel() for vector in self.vectors]),
+            "depths": _array([matrix.shape[0] for matrix in of_matrices]),
+            "widths": _array([matrix.shape[1] for matrix in of_matrices]),
+            "vector": _array([vector.data_ptr() for vector in self.vectors]),
+            "matrix": _array([matrix.data_ptr() for matrix in self.matrices]),
+        }
+        at, dt_time, dt_batch = strides(self.dt)
+        self.sequence = Sequence(
+            time=len(xs),
+            batch=len(h0),
+            inputs=xs.shape[-1],
+            state=h0.shape[-1],
+            substeps=substeps,
+            threads=torch.get_num_threads(),
+            rests=rests,
+            x=address(self.xs),
+            h0=address(self.h0),
+            dt=at,
+            dt_time=dt_time,
+            dt_batch=dt_batch,
+            sizes=len(text.sizes),
+            kept_values=len(text.kept),
+            vectors=len(self.vectors),
+            matrices=len(self.matrices),
+            **{name: array.ctypes.data for name, array in self.arrays.items()},
+        )
+
+
+def _array(numbers: Any) -> np.ndarray:
+    return np.array(numbers, dtype=np.uint64)
+
+
+class _Steps(torch.autograd.Function):
+    """A kernel, the step that it stands for, and the inputs -> the states after samples."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
+        xs, h0, dt, *weights = inputs
+        needed = ctx.needs_input_grad[4:]
+        call = _Call(kernel.program, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
+        states, kept = kernel.forward(call, keep=any(needed))
+        ctx.settings = kernel, module, substeps, number
+        ctx.save_for_backward(*inputs, kept)
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (kernel, module, substeps, number), needed = ctx.settings, ctx.needs_input_grad[4:]
+        *inputs, kept = ctx.saved_tensors
+        found: Any
+        if reference.needs_graph(grad):
+            found = reference.gradients(partial(_states_by_steps, module, substeps, number), inputs, needed, grad)
+        else:
+            xs, h0, dt, *weights = inputs
+            with torch.autocast(grad.device.type, enabled=False):
+                call = _Call(kernel.program, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
+                found = kernel.backward(call, kept, grad, needed[:3])
+        return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
+
+
+def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor, h0: Tensor, dt: Any, *weights: Tensor) -> Tensor:
+    """The same states step by step, which autograd differentiates."""
+    step, h, states = as_function(module), h0, []
+    lengths = [xs.new_full((1, 1), number)] * len(xs) if dt is None else list(dt.unbind(0))
+    for x, length in zip(xs.unbind(0), lengths, strict=True):
+        for _ in range(substeps):
+            h = step(list(weights), (x, h, (length / substeps).expand(len(h), 1)))
+        states.append(h)
+    return torch.stack(states)
+
+
+def _disagreement(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> str | None:
+    """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one."""
+    dice, field = torch.Generator().manual_seed(0), module.field
+    sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1))
+    xs, h0, lengths = (torch.rand(size, generator=dice, dtype=dtype) - 0.5 for size in sizes)
+    uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False), uncounted, torch.enable_grad():
+        weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
+        given = [
+            xs.requires_grad_(kernel.moves["x"]),
+            h0.requires_grad_(),
+            (lengths + 1).requires_grad_(kernel.moves["dt"]),
+            *weights,
+        ]
+        sought = [tensor for tensor in given if tensor.requires_grad]
+        answers = []
+        for states in (_Steps.apply(kernel, module, 1, None, *given), _states_by_steps(module, 1, None, *given)):
+            gradients = torch.autograd.grad(states.sum(), sought, allow_unused=True, materialize_grads=True)
+            answers.append(
+                [states.detach(), *(g if g is not None else torch.zeros_like(t) for g, t in zip(gradients, sought, strict=True))]
+            )
+    for mine, theirs in zip(*answers, strict=True):
+        if not mine.numel():
+            continue
+        off = (mine - theirs).abs().max() / (1 + theirs.abs().max())
+        if not bool(off <= ROUNDING[dtype]) and bool(theirs.isfinite().all()):
+            return f"its kernel differs from the steps one by one by {float(off):.2g} on a few numbers"
+    return None

@@ -1,0 +1,118 @@
+r"""A field's code under a step map as a program for kernels: recorded, differentiated by torch, read.
+
+h+ = step.advance(field, field.project(x), h, dt)        and, by torch's own derivatives, for a cotangent q of h+
+q dh+/dh, q dh+/dx, q dh+/ddt, sum over samples of q dh+/dw for every weight w
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from ctrnn import VectorField
+from discretize.compiler.lowering import is_known, zones_of
+from discretize.compiler.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
+from discretize.compiler.values import Value
+from discretize.compiler.writing import Written, written
+from discretize.compiler.zones import Unknown, Zones
+from discretize.steps.step import Step
+
+__all__ = ["StepModule", "StepProgram", "step_program", "weights_of"]
+
+SAMPLES = ("x", "h", "dt", "cotangent")
+
+
+class StepModule(nn.Module):
+    """A step of a field, from the sample on."""
+
+    def __init__(self, field: VectorField, step: Step) -> None:
+        super().__init__()
+        self.field, self.step = field, step
+
+    def forward(self, x: Tensor, h: Tensor, dt: Tensor) -> Tensor:
+        return self.step.advance(self.field, self.field.project(x), h, dt)
+
+
+@dataclass(frozen=True)
+class StepProgram:
+    r"""What a kernel is made of.
+
+    before: weights and constants -> vectors and matrices; written: the kernel's text; sums: the sizes of sums over samples;
+    after: weights, constants and sums -> the weights' gradients, None for those that are 0; constants: tensors that the code
+    makes.
+    """
+
+    before: GraphModule
+    written: Written
+    sums: tuple[tuple[int, ...], ...]
+    after: GraphModule
+    constants: tuple[Tensor, ...]
+
+
+def weights_of(module: nn.Module) -> list[Tensor]:
+    """Parameters and then buffers, each once."""
+    return [*dict(module.named_parameters()).values(), *dict(module.named_buffers()).values()]
+
+
+def step_program(module: StepModule, wanted: Mapping[str, bool], dtype: torch.dtype) -> StepProgram:
+    r"""Record and read a step.
+
+    Args:    wanted: whether gradients to "x" and to "dt" are wanted; those to h and to weights that require them always are;
+             dtype: of samples.
+    Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
+    """
+    field, weights = module.field, weights_of(module)
+    environment = ShapeEnv()
+    batch: Any = unknown_size(environment, "batch", 3)
+    with without_values(environment):
+        like = [torch.empty_like(weight) for weight in weights]
+        widths = (field.input_size, field.state_size, 1, field.state_size)
+        given = [torch.empty(batch, width, dtype=dtype, device=field.device) for width in widths]
+    code, moved = as_function(module), ("h", *(name for name in ("x", "dt") if wanted[name]))
+    learned, has_gradient = [weight.requires_grad for weight in weights], list[bool]()
+
+    def joint(weights: list[Tensor], x: Tensor, h: Tensor, dt: Tensor, cotangent: Tensor) -> list[Tensor]:
+        weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
+        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(SAMPLES, (x, h, dt), strict=False)}
+        with torch.enable_grad():
+            following = code(weights, tuple(samples.values()))
+        sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
+        gradients: Any = [None] * len(sources)
+        if following.requires_grad:
+            gradients = torch.autograd.grad(following, sources, cotangent, allow_unused=True)
+        has_gradient.extend(gradient is not None for gradient in gradients)
+        return [following, *(gradient for gradient in gradients if gradient is not None)]
+
+    graph, _, constants = record(decompositions(is_known, all_of_torch=True), joint, like, *given)
+    if environment.guards or environment.replacements:
+        raise Unknown("its code takes batches of certain sizes only")
+    if any(map(is_in_place, graph.nodes)):
+        raise Unknown("its code changes its buffers or inputs")
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    samples = placeholders[len(weights) : len(weights) + len(SAMPLES)]
+    read = zones_of(graph, {node.name: name for node, name in zip(samples, SAMPLES, strict=True)}, dtype)
+    outputs: Any = graph.output_node().args[0]
+    following, *found = outputs
+    answers = iter(found)
+    nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
+    gradients = {name: _row(read, next(nodes), widths[SAMPLES.index(name)]) for name in moved}
+    after = read.after_graph([next(nodes) if moves else None for moves in learned])
+    text = written(_row(read, following, field.state_size), gradients, list(read.sums.values()))
+    sums = tuple(each.shape for each in read.sums.values())
+    return StepProgram(read.before_graph(), text, sums, after, tuple(constants.values()))
+
+
+def _row(read: Zones, node: Any, width: int) -> Value:
+    """What a node of the graph is for each sample."""
+    if node is None:
+        return read.values.make("spread", [read.values.number(0.0)], width)
+    value = read.rows.get(node)
+    if not isinstance(value, Value):
+        raise Unknown("its code mixes samples")
+    return value if value.width == width else read.values.make("spread", [value], width)

@@ -1,0 +1,250 @@
+r"""Phases written out in C++, for kernels/steps.cpp: the forward and the backward pass of one step.
+
+Sizes are numbered, not written out: fields that differ in their sizes only have the same text, and the same library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from discretize.compiler.functions import FUNCTIONS, number
+from discretize.compiler.phases import Phase, kept_values, phases
+from discretize.compiler.values import Value, ancestors
+from discretize.compiler.zones import SumOverSamples
+
+__all__ = ["Written", "written"]
+
+SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
+
+
+@dataclass
+class Written:
+    """C++ text; the sizes that it refers to, the widths of what is kept, and heights and widths of sums over samples."""
+
+    text: str
+    sizes: list[int]
+    kept: list[int]
+    sums: list[tuple[int, int]]
+
+
+@dataclass
+class _Pass:
+    """One of the passes: where its values lie."""
+
+    sizes: list[int]
+    kept: dict[Value, int]
+    collected: dict[Value, int] = field(default_factory=dict)
+    buffers: dict[Value, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def size(self, number: int) -> str:
+        if number not in self.sizes:
+            self.sizes.append(number)
+        return f"size[{self.sizes.index(number)}]"
+
+    def address(self, value: Value) -> str:
+        """Where a value of row m lies."""
+        if value.operation in SAMPLES:
+            return SAMPLES[value.operation]
+        if value.operation == "slice":
+            return f"{self.address(value.of[0])} + {self.size(value.settings[0])}"
+        if value.operation == "shared":
+            return f"shared.vectors[{value.settings[0]}].data()"
+        if value in self.kept:
+            return f"kept[m] + shared.kept[{self.kept[value]}]"
+        return self.own(value)
+
+    def own(self, value: Value) -> str:
+        """Where this pass writes a value of row m to."""
+        if value in self.collected:
+            return f"c{self.collected[value]}[place + m]"
+        return f"b{self.buffers.setdefault(value, len(self.buffers))}[m]"
+
+    def write(self, found: Iterable[Phase]) -> None:
+        for phase in found:
+            value = phase.values[0]
+            if phase.is_loop:
+                self._loop(phase)
+            elif value.operation == "affine":
+                self._affine(value)
+            elif value.operation == "cat":
+                self._cat(value)
+            elif value.operation != "slice":
+                self._reduce(value)
+
+    def _target(self, value: Value) -> str:
+        return self.address(value) if value in self.kept else self.own(value)
+
+    def _loop(self, phase: Phase) -> None:
+        names, before, body = dict[Value, str](), list[str](), list[str]()
+        width = phase.values[0].width
+
+        def read(value: Value) -> str:
+            if value not in names:
+                if value.operation == "number":
+                    return number(value.settings[0])
+                name = names[value] = f"v{len(names)}"
+                if value.width == 1 and width != 1:
+                    before.append(f"const vec {name} = splat(({self.address(value)})[0]);")
+                else:
+                    before.append(f"const real* from_{name} = {self.address(value)};")
+                    first = f"splat(from_{name}[0])" if value.operation == "dt" else f"load(from_{name} + i)"
+                    body.append(f"const vec {name} = {first};")
+            return names[value]
+
+        for value in phase.values:
+            expression = FUNCTIONS[value.operation](*map(read, value.of))
+            name = names[value] = f"v{len(names)}"
+            body.append(f"const vec {name} = {expression};")
+            if value in phase.stored:
+                before.append(f"real* to_{name} = {self._target(value)};")
+                body.append(f"store(to_{name} + i, {name});")
+        self.lines += [
+            "for (std::size_t m = 0; m < rows; ++m) {",
+            *(f"    {line}" for line in before),
+            f"    for (std::size_t i = 0; i < {self.size(width)}; i += LANES) {{",
+            *(f"        {line}" for line in body),
+            "    }",
+            "}",
+        ]
+
+    def _affine(self, value: Value) -> None:
+        has_start, matrices = value.settings
+        starts, read = (value.of[:1], value.of[1:]) if has_start else ((), value.of)
+        target = self._target(value)
+        if starts:
+            begin = self.copied(starts[0], target, value.width)
+        else:
+            begin = f"std::memset({target}, 0, padded({self.size(value.width)}) * sizeof(real));"
+        self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {begin}")
+        for source, matrix in zip(read, matrices, strict=True):
+            self.lines.append(
+                f"product(rows, shared.matrices[{matrix}], "
+                f"[&](std::size_t m) -> const real* {{ return {self.address(source)}; }}, "
+                f"[&](std::size_t m) -> real* {{ return {target}; }});"
+            )
+
+    def copied(self, value: Value, target: str, width: int) -> str:
+        if value.operation == "number":
+            return f"std::fill_n({target}, {self.size(width)}, {value.settings[0]!r});"
+        if value.width == 1 and width > 1:
+            return f"std::fill_n({target}, {self.size(width)}, ({self.address(value)})[0]);"
+        return f"copy({self.address(value)}, {target}, {self.size(width)});"
+
+    def _cat(self, value: Value) -> None:
+        at, lines = 0, []
+        for part in value.of:
+            lines.append(f"    {self.copied(part, f'to + {self.size(at)}', part.width)}")
+            at += part.width
+        self.lines += ["for (std::size_t m = 0; m < rows; ++m) {", f"    real* to = {self._target(value)};", *lines, "}"]
+
+    def _reduce(self, value: Value) -> None:
+        source = value.of[0]
+        taken = f"{'sum' if value.operation == 'sum' else 'largest'}_of({self.address(source)}, {self.size(source.width)})"
+        self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) *({self._target(value)}) = {taken};")
+
+
+def written(following: Value, gradients: dict[str, Value], sums: Sequence[SumOverSamples]) -> Written:
+    r"""The text of a step forwards and backwards.
+
+    Args:    following: the state after the step; gradients: the cotangents by "h", and by "x" and "dt" where they are wanted;
+             sums: over samples, for the gradients of weights.
+    """
+    sides = [side for each in sums for side in (each.left, each.right) if side is not None]
+    ends = [*gradients.values(), *sides]
+    kept = kept_values(ancestors([following]), ends)
+    sizes: list[int] = []
+    forward = _Pass(sizes, {value: k for k, value in enumerate(kept)})
+    forward.write(phases([following], stored=frozenset(kept)))
+    forward.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {forward.copied(following, 'next[m]', following.width)}")
+    backward = _backward(sizes, forward.kept, gradients, sums, ends)
+    text = "\n".join([PREAMBLE, _structure("Forward", forward, FORWARD), backward, ""])
+    areas = [(1, each.left.width) if each.right is None else (each.left.width, each.right.width) for each in sums]
+    return Written(text, sizes, [value.width for value in kept], areas)
+
+
+PREAMBLE = """// Written by discretize/compiler.
+#pragma once
+
+#include "rows.h"
+"""
+FORWARD = (
+    "void run(std::size_t rows, const real* const* x, const real* const* h, const real* dt, real* const* kept, real* const* next)"
+)
+BACKWARD = (
+    "void run(std::size_t rows, std::size_t place, const real* const* x, const real* const* h, const real* dt,\n"
+    "             const real* const* kept, const real* const* cotangent, real* const* to_h, real* const* to_x, real* to_dt)"
+)
+
+
+def _backward(
+    sizes: list[int], kept: dict[Value, int], gradients: dict[str, Value], sums: Sequence[SumOverSamples], ends: list[Value]
+) -> str:
+    found = phases(ends, frozenset(kept))
+    computed = {value for phase in found for value in phase.values if value.operation != "slice"}
+    operands = dict.fromkeys(side for each in sums if each.right is not None for side in (each.left, each.right))
+    done = _Pass(sizes, kept)
+    done.collected = {value: k for k, value in enumerate(operands) if value in computed}
+    done.write(found)
+    for k, value in enumerate(operands):
+        if value not in done.collected:
+            done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, f'c{k}[place + m]', value.width)}")
+    for k, each in enumerate(sums):
+        if each.right is None:
+            done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {_added(done, each.left, k)}")
+    for name, value in gradients.items():
+        if name == "dt":
+            done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) to_dt[m] = ({done.address(value)})[0];")
+        else:
+            done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, f'to_{name}[m]', value.width)}")
+    outer = [
+        f"outer.add(depth, padded({done.size(each.left.width)}), padded({done.size(each.right.width)}), c{a}[0], c{a}.stride, "
+        f"c{b}[0], c{b}.stride, sums[{k}].data(), padded({done.size(each.right.width)}));"
+        for k, each in enumerate(sums)
+        if each.right is not None
+        for a, b in [(list(operands).index(each.left), list(operands).index(each.right))]
+    ]
+    members = [
+        "Outer outer;",
+        f"std::vector<Numbers> sums{{{', '.join(_room(done, each) for each in sums)}}};",
+        "",
+        "void sum_up(std::size_t depth) {",
+        *(f"    {line}" for line in outer or ["(void)depth;"]),
+        "}",
+    ]
+    rows = [(f"c{k}", f"together * rows, padded({done.size(value.width)}) + LANES") for k, value in enumerate(operands)]
+    return _structure("Backward", done, BACKWARD, rows, members, "std::size_t together")
+
+
+def _added(done: _Pass, value: Value, k: int) -> str:
+    return f"add_units(sums[{k}].data(), {done.address(value)}, {done.size(value.width)});"
+
+
+def _room(done: _Pass, each: SumOverSamples) -> str:
+    left = f"padded({done.size(each.left.width)})"
+    return f"Numbers({left} * padded({done.size(each.right.width)}))" if each.right else f"Numbers({left})"
+
+
+def _structure(
+    name: str, done: _Pass, signature: str, more: Sequence[tuple[str, str]] = (), members: Sequence[str] = (), argument: str = ""
+) -> str:
+    rows = [(f"b{k}", f"rows, padded({done.size(value.width)}) + LANES") for value, k in done.buffers.items()]
+    rows += more
+    made = "".join(f", {row}({sizes})" for row, sizes in rows)
+    lines = [
+        f"struct {name} {{",
+        "    const Shared& shared;",
+        "    const std::size_t* size;",
+        *(f"    Rows {row};" for row, _ in rows),
+        *(f"    {line}" for line in members),
+        "",
+        f"    {name}(const Shared& shared, std::size_t rows{', ' + argument if argument else ''})",
+        f"        : shared(shared), size(shared.size.data()){made} {{}}",
+        "",
+        f"    {signature} {{",
+        *(f"        {line}" for line in done.lines),
+        "    }",
+        "};",
+    ]
+    return "\n".join(lines)
