@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from discretize.compiler.functions import CHEAP
-from discretize.compiler.values import GIVEN, Value, ancestors
+from discretize.compiler.values import READY, Value, ancestors
 
 __all__ = ["Phase", "kept_values", "phases"]
 
@@ -37,7 +37,7 @@ def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Val
     waiting = list(backward)
     while waiting:
         value = waiting.pop()
-        if value in seen or value.operation in (*GIVEN, "number", "shared"):
+        if value in seen or value.operation in READY:
             continue
         seen.add(value)
         if value in done and not (value.operation in CHEAP or value.operation in ("slice", "cat")):
@@ -54,7 +54,7 @@ def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), store
     """
     wanted = list(wanted)
     order = [value for value in ancestors(wanted, known) if value not in known]
-    ready = {value for value in order if _lies_ready(value)} | set(known)
+    ready = {value for value in order if value.operation in READY} | set(known)
     left = [value for value in order if value not in ready]
     readers: dict[Value, list[Value]] = {}
     for value in order:
@@ -70,10 +70,6 @@ def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), store
             ready |= inside
         left = [value for value in left if value not in ready]
     return found
-
-
-def _lies_ready(value: Value) -> bool:
-    return value.operation in (*GIVEN, "number", "shared")
 
 
 def _largest_loop(left: list[Value], ready: set[Value]) -> list[Value]:

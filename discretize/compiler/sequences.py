@@ -6,6 +6,7 @@ same code, sizes aside, find the kernel in the process or on disk. Compared with
 
 from __future__ import annotations
 
+import ctypes
 from collections import OrderedDict
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
@@ -33,7 +34,8 @@ __all__ = ["LEAST_STEPS", "run"]
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
 MOST_KEPT = 256  # programs that a process remembers
 HERE = Path(__file__).parent / "kernels"
-INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("parallel.h", "products.h", "simd.h")))
+INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel.h", "simd.h")))
+PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 
 
@@ -45,6 +47,7 @@ class Sequence(Structure):
         *((name, c_void_p) for name in ("x", "h0", "dt")),
         *((name, c_size_t) for name in ("dt_time", "dt_batch", "sizes", "kept_values", "vectors", "matrices")),
         *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
+        *((name, c_void_p) for name in ("multiply", "outer")),
     ]
 
 
@@ -116,8 +119,11 @@ class _Kernel:
     def __init__(self, program: StepProgram, dtype: torch.dtype, objects: tuple[Any, ...], x: bool, dt: bool) -> None:
         self.program, self.objects = program, objects  # kept alive, for they are known by their ids
         self.moves = {"x": x, "dt": dt}
-        source = Source(HERE / "steps.cpp", INCLUDES, (("program.h", program.written.text),))
+        # -O1: there are no loops left to unroll, and everything is written in vectors; it compiles in half the time.
+        source = Source(HERE / "steps.cpp", INCLUDES, (("program.h", program.written.text),), ("-O1",))
         self.library = library(source, {"REAL": REALS[dtype]})
+        products = library(PRODUCTS, {"REAL": REALS[dtype]})
+        self.products = {name: ctypes.cast(products[f"ctrnn_{name}"], c_void_p).value for name in ("multiply", "outer")}
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
         self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_void_p, c_void_p]
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_void_p, POINTER(Gradients)]
@@ -160,7 +166,8 @@ class _Kernel:
 class _Call:
     """The numbers of a call, laid out as the kernel reads them."""
 
-    def __init__(self, program: StepProgram, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
+    def __init__(self, kernel: _Kernel, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
+        program = kernel.program
         self.substeps, self.weights = substeps, [weight.detach() for weight in weights]
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
         self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
@@ -197,6 +204,7 @@ class _Call:
             vectors=len(self.vectors),
             matrices=len(self.matrices),
             **{name: array.ctypes.data for name, array in self.arrays.items()},
+            **kernel.products,
         )
 
 
@@ -211,7 +219,7 @@ class _Steps(torch.autograd.Function):
     def forward(ctx: Any, kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
         xs, h0, dt, *weights = inputs
         needed = ctx.needs_input_grad[4:]
-        call = _Call(kernel.program, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
+        call = _Call(kernel, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
         states, kept = kernel.forward(call, keep=any(needed))
         ctx.settings = kernel, module, substeps, number
         ctx.save_for_backward(*inputs, kept)
@@ -227,7 +235,7 @@ class _Steps(torch.autograd.Function):
         else:
             xs, h0, dt, *weights = inputs
             with torch.autocast(grad.device.type, enabled=False):
-                call = _Call(kernel.program, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
+                call = _Call(kernel, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
                 found = kernel.backward(call, kept, grad, needed[:3])
         return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
 

@@ -1,7 +1,7 @@
 r"""What a recorded step computes for one sample, as values over units: what kernels are written out from.
 
     x, h, dt, cotangent     given for each sample
-    number, shared          the same for all samples: a constant; a vector that is made of weights
+    number, count, shared   the same for all samples: a constant; how many units; a vector that is made of weights
     affine                  a start and products of values with matrices that are made of weights
     slice, cat, spread      the layout: some of the units, values one after the other, one number for all units
     sum, amax               over the units
@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["GIVEN", "LAYOUT", "REDUCTIONS", "Value", "Values", "ancestors"]
+__all__ = ["GIVEN", "READY", "REDUCTIONS", "Value", "Values", "ancestors"]
 
 GIVEN = ("x", "h", "dt", "cotangent")
-LAYOUT = ("slice", "cat", "spread")
+READY = (*GIVEN, "number", "count", "shared")  # before anything is computed
 REDUCTIONS = ("sum", "amax")
 
 
@@ -35,7 +35,7 @@ class Value:
     @property
     def by_unit(self) -> bool:
         """Whether each of its units is a function of the same unit of others."""
-        return self.operation not in (*GIVEN, "number", "shared", "affine", "slice", "cat", *REDUCTIONS)
+        return self.operation not in (*READY, "affine", "slice", "cat", *REDUCTIONS)
 
 
 @dataclass

@@ -84,6 +84,8 @@ class _Pass:
             if value not in names:
                 if value.operation == "number":
                     return number(value.settings[0])
+                if value.operation == "count":
+                    return f"splat(real({self.size(value.settings[0])}))"
                 name = names[value] = f"v{len(names)}"
                 if value.width == 1 and width != 1:
                     before.append(f"const vec {name} = splat(({self.address(value)})[0]);")
@@ -120,7 +122,7 @@ class _Pass:
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {begin}")
         for source, matrix in zip(read, matrices, strict=True):
             self.lines.append(
-                f"product(rows, shared.matrices[{matrix}], "
+                f"product(shared, {matrix}, rows, "
                 f"[&](std::size_t m) -> const real* {{ return {self.address(source)}; }}, "
                 f"[&](std::size_t m) -> real* {{ return {target}; }});"
             )
@@ -199,14 +201,13 @@ def _backward(
         else:
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, f'to_{name}[m]', value.width)}")
     outer = [
-        f"outer.add(depth, padded({done.size(each.left.width)}), padded({done.size(each.right.width)}), c{a}[0], c{a}.stride, "
+        f"shared.outer(depth, padded({done.size(each.left.width)}), padded({done.size(each.right.width)}), c{a}[0], c{a}.stride, "
         f"c{b}[0], c{b}.stride, sums[{k}].data(), padded({done.size(each.right.width)}));"
         for k, each in enumerate(sums)
         if each.right is not None
         for a, b in [(list(operands).index(each.left), list(operands).index(each.right))]
     ]
     members = [
-        "Outer outer;",
         f"std::vector<Numbers> sums{{{', '.join(_room(done, each) for each in sums)}}};",
         "",
         "void sum_up(std::size_t depth) {",

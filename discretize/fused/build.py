@@ -61,13 +61,14 @@ class Source:
     r"""A file of C++ and what it includes besides the system's headers.
 
     Args:    path: the .cpp; includes: headers, all of them, which it includes by their names; written: names and texts of
-             headers that are in no file.
+             headers that are in no file; flags: for the compiler, after those of all sources.
     Raises:  ValueError if two files have the same name.
     """
 
     path: Path
     includes: tuple[Path, ...] = ()
     written: tuple[tuple[str, str], ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [*(path.name for path in (self.path, *self.includes)), *(name for name, _ in self.written)]
@@ -133,7 +134,7 @@ def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
     extra = _words("CTRNN_CXXFLAGS")
     flags_of = {}
     for tuning in TUNINGS:
-        flags = (*FLAGS, *tuning, *defined, *extra)
+        flags = (*FLAGS, *tuning, *source.flags, *defined, *extra)
         flags_of[_key(texts, flags, compiler)] = flags
     for key in flags_of:
         if found := cache.library(key):

@@ -19,7 +19,7 @@ from discretize.fused.kernel_spec import Kind
 __all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", "solves_library"]
 
 KERNELS = Path(__file__).parent / "kernels"
-SHARED = ("field.h", "parallel.h", "products.h", "simd.h")
+SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "simd.h")
 CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
 SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "tableau.h")))
 

@@ -3,12 +3,18 @@
 
 #include <cmath>
 
+#include "packed.h"
 #include "parallel.h"
-#include "products.h"
 
 constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leave the nearer caches
 
+// Of shared_products.cpp.
+using Multiply = void (*)(std::size_t, const Packed*, const real* const*, real* const*);
+using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::size_t, const real*, std::size_t, real*, std::size_t);
+
 struct Shared {
+    Multiply multiply;
+    Outer outer;
     std::vector<std::size_t> size;      // that the text refers to
     std::vector<std::size_t> kept;      // where the values that are kept of a step begin
     std::vector<std::size_t> wide;      // how many numbers they are
@@ -69,9 +75,9 @@ inline real largest_of(const real* from, std::size_t n) {
 }
 
 // y_m += W a_m
-template <class From, class To> inline void product(std::size_t rows, const Packed& w, From from, To to) {
+template <class From, class To> inline void product(const Shared& shared, std::size_t matrix, std::size_t rows, From from, To to) {
     const real* a[MOST_ROWS];
     real* y[MOST_ROWS];
     for (std::size_t m = 0; m < rows; ++m) a[m] = from(m), y[m] = to(m);
-    multiply(rows, w, a, y);
+    shared.multiply(rows, &shared.matrices[matrix], a, y);
 }

@@ -27,6 +27,8 @@ struct CtrnnSequence {
     std::size_t sizes, kept_values, vectors, matrices;
     const std::size_t *size, *kept_widths, *vector_widths, *depths, *widths;
     const real *const *vector, *const *matrix;
+    Multiply multiply;
+    Outer outer;
 };
 
 // Where gradients go: of x (time substeps, batch, inputs) and dt (time substeps, batch), or null, and h0; sums one after the
@@ -48,6 +50,8 @@ struct Run {
     std::size_t steps, kept;
 
     explicit Run(const CtrnnSequence& p) : given(p), steps(p.time * p.substeps), kept(padded(p.state)) {
+        shared.multiply = p.multiply;
+        shared.outer = p.outer;
         shared.size.assign(p.size, p.size + p.sizes);
         shared.wide.assign(p.kept_widths, p.kept_widths + p.kept_values);
         for (std::size_t width : shared.wide) shared.kept.push_back(kept), kept += padded(width);
@@ -136,7 +140,8 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
             const std::size_t row = step * p.batch + first + m;
             if ((step + 1) % p.substeps == 0) {
                 const real* given = to.of_hs + (step / p.substeps * p.batch + first + m) * p.state;
-                for (std::size_t i = 0; i < p.state; ++i) of_h[m][i] += given[i];
+                for (std::size_t i = 0; i < p.state; i += LANES)
+                    store(of_h[m] + i, load(of_h[m] + i) + load(given + i, p.state - i));
             }
             const real dt = run.length(step, first + m);
             if (p.rests && dt == 0) {

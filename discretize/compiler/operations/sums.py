@@ -41,7 +41,7 @@ def _mean(reader: Reader, given: Node, dim: Any = None, keepdim: bool = False, *
 
 
 def _divided(reader: Reader, total: Value, by: float) -> Value:
-    return reader.values.make("div", [total, reader.values.number(by)])
+    return reader.values.make("div", [total, reader.values.make("count", settings=(by,))])
 
 
 def _var_mean(

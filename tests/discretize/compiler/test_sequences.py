@@ -1,0 +1,357 @@
+"""Kernels that are written for a field's code: against the steps one by one, and against what they promise."""
+
+import math
+from collections import OrderedDict
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import gelu, layer_norm, leaky_relu, linear, silu, softplus
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import DiscreteRNN, Euler, ExponentialEuler
+from discretize.compiler import sequences
+from discretize.fused.build import Unavailable
+
+each = pytest.mark.parametrize
+EXACT = {"rtol": 1e-11, "atol": 1e-11}
+
+
+@pytest.fixture(autouse=True)
+def short_sequences(monkeypatch):
+    monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
+
+
+class Own(ctrnn.VectorField):
+    """A gate with a leak of its own, a normalization, a mask, one number for all, and the LSTM's way with the state."""
+
+    def __init__(self, input_size=3, hidden_size=5, dtype=torch.float64):
+        super().__init__(input_size, hidden_size, 2 * hidden_size)
+        self.to_gates = nn.Linear(input_size, 2 * hidden_size)
+        self.of_state, self.unused = nn.Linear(hidden_size, 2 * hidden_size, bias=False), nn.Parameter(torch.ones(2))
+        self.rate, self.scale = nn.Parameter(torch.zeros(hidden_size)), nn.Parameter(torch.tensor(0.5))
+        self.register_buffer("mask", (torch.arange(2 * hidden_size)[:, None] % 3 > 0).to(dtype))
+        self.power = 2
+        self.to(dtype)
+
+    def project(self, x):
+        return self.to_gates(x)
+
+    def flow(self, projected, h):
+        seen, carried = h.chunk(2, -1)
+        a, b = (projected + linear(seen, self.of_state.weight * self.mask)).chunk(2, -1)
+        gate = torch.sigmoid(a) * torch.exp(self.rate)
+        pull = layer_norm(b, b.shape[-1:]) + self.scale * carried.pow(self.power).sum(-1, keepdim=True)
+        return torch.cat([gate * torch.tanh(carried) - seen, gate * (torch.tanh(pull) - carried)], -1)
+
+    def leak(self, projected, h):
+        seen, _ = h.chunk(2, -1)
+        a, _ = (projected + linear(seen, self.of_state.weight * self.mask)).chunk(2, -1)
+        return torch.cat([torch.ones_like(seen), torch.sigmoid(a) * torch.exp(self.rate)], -1)
+
+
+class Powers(Own):
+    def flow(self, projected, h):
+        return self.scale * h**self.power - h
+
+
+class Many(Own):
+    """One of each kind of operation."""
+
+    def flow(self, projected, h):
+        a, b = projected.chunk(2, -1)
+        u, v = h[:, : self.hidden_size], h[..., self.hidden_size :]
+        w = torch.where(u > 0, softplus(v), leaky_relu(u)) + gelu(a) * silu(b).clamp(-0.5, 0.5)
+        w = w + torch.softmax(v, -1) - torch.sin(u) * torch.log1p(v * v) / torch.sqrt(1 + u.abs()) ** 3
+        first = torch.stack([u[:, 0] * v[:, 1], u.mean(-1), u.std(-1), torch.logsumexp(v, -1), u.amax(-1)], -1)
+        mixed = self.of_state.weight[: self.hidden_size] @ u.t()
+        return torch.cat([torch.tanh(w) - u, torch.roll(first, 1, -1) + mixed.t() - torch.maximum(v, u)], -1)
+
+
+class Lorenz(ctrnn.VectorField):
+    """No weights."""
+
+    def __init__(self):
+        super().__init__(1, 3)
+
+    def flow(self, projected, h):
+        x, y, z = h.unbind(-1)
+        return 0.01 * torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -1)
+
+
+def both(field, step, x, h_0=None, **how):
+    """States and gradients by the kernel, and step by step."""
+    x = x.detach().requires_grad_()
+    h_0 = (torch.zeros(x.shape[1], field.state_size, dtype=x.dtype) if h_0 is None else h_0).requires_grad_()
+    answers = []
+    for fused in (True, False):
+        rnn = DiscreteRNN(field, step, fused=fused, allow_overshoot=True, dt=0.5, **how.get("settings", {}))
+        ts = how["ts"].detach().requires_grad_() if "ts" in how else None
+        output, h_n = rnn(x, h_0, ts, **{k: v for k, v in how.items() if k in ("lengths", "reset")})
+        assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats
+        total = (output * torch.linspace(-1, 1, output.numel()).reshape(output.shape).to(output)).sum() + h_n.square().sum()
+        sources = [each for each in (x, h_0, ts, *field.parameters()) if each is not None and each.requires_grad]
+        gradients = torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True) if sources else ()
+        answers.append([output, h_n, *gradients])
+    return zip(*answers, strict=True)
+
+
+@each("step", [Euler(), ExponentialEuler(), pytest.param(discretize.ETDRK4(), marks=pytest.mark.slow)], ids=repr)
+@each("how", ["numbers", "lengths", "times of each"])
+def test_states_and_gradients_are_those_of_the_steps_one_by_one(step, how):
+    torch.manual_seed(0)
+    x, times = torch.randn(7, 4, 3), torch.rand(8, 4).cumsum(0)
+    given = {"numbers": {}, "lengths": {"lengths": torch.tensor([7, 2, 5, 1])}, "times of each": {"ts": times}}[how]
+    for mine, theirs in both(Own(), step, x, settings={"substeps": 2}, **given):
+        assert_close(mine, theirs, **EXACT)
+
+
+@each("field", [Many, Lorenz])
+def test_every_kind_of_operation(field):
+    torch.manual_seed(1)
+    made = field()
+    x, h_0 = torch.randn(4, 6, made.input_size), torch.randn(6, made.state_size)
+    for mine, theirs in both(made, Euler(), x, h_0):
+        assert_close(mine, theirs, **EXACT)
+
+
+@pytest.mark.slow
+@each("step", ["ETD2", "Heun", "Midpoint", "RungeKutta4", "Splitting", "StrangSplitting", "FrozenTrapezoid"])
+def test_every_explicit_step(step):
+    torch.manual_seed(2)
+    for mine, theirs in both(Own(), getattr(discretize, step)(), torch.randn(5, 3, 3)):
+        assert_close(mine, theirs, **EXACT)
+
+
+def test_float32_is_right_to_its_rounding():
+    torch.manual_seed(3)
+    for mine, theirs in both(Own(dtype=torch.float32), Euler(), torch.randn(9, 4, 3, dtype=torch.float32)):
+        assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_and_threads_change_no_bit_of_a_sample():
+    torch.manual_seed(4)
+    rnn, x = DiscreteRNN(Own(), allow_overshoot=True), torch.randn(5, 70, 3, requires_grad=True)
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            output = rnn(x)[0]
+            found.append([output, *torch.autograd.grad(output.sum(), [x, *rnn.field.of_state.parameters()])])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, three) for one, three in zip(*found, strict=True))
+    alone = rnn(x[:, 41:42])[0]
+    assert torch.equal(alone, found[0][0][:, 41:42])
+    assert torch.equal(torch.autograd.grad(alone.sum(), x)[0][:, 41], found[0][1][:, 41])
+
+
+def test_derivatives_of_gradients_are_those_of_the_steps():
+    field, x = Own(2, 3), torch.randn(3, 2, 2, requires_grad=True)
+    rnn = DiscreteRNN(field, allow_overshoot=True)
+    assert torch.autograd.gradcheck(lambda x: rnn(x)[0], x)
+    assert torch.autograd.gradgradcheck(lambda x: rnn(x)[0], x)
+
+
+def test_other_sizes_have_the_same_library_and_other_attributes_another():
+    def kernel(field):
+        rnn = DiscreteRNN(field, allow_overshoot=True)
+        rnn(torch.randn(2, 3, field.input_size))
+        return next(reversed(sequences._kernels.values()))
+
+    field = Powers(3, 5)
+    first, wider = kernel(field), kernel(Powers(4, 9))
+    assert first.library is wider.library
+    assert kernel(Powers(3, 5)) is first  # recorded once for all fields of a kind
+    field.power = 3
+    assert kernel(field) is not first
+    for mine, theirs in both(field, Euler(), torch.randn(4, 2, 3)):
+        assert_close(mine, theirs, **EXACT)
+
+
+def test_weights_are_read_at_every_call():
+    field, x = Own(), torch.randn(5, 2, 3)
+    rnn, slow = (DiscreteRNN(field, allow_overshoot=True, fused=fused) for fused in (True, False))
+    optimizer = torch.optim.SGD(field.parameters(), 0.1)
+    for _ in range(3):
+        assert_close(rnn(x)[0], slow(x)[0], **EXACT)
+        optimizer.zero_grad()
+        rnn(x)[0].square().sum().backward()
+        optimizer.step()
+    assert field.unused.grad is None or not field.unused.grad.any()
+    field.to_gates.requires_grad_(False)
+    rnn(x)[0].sum().backward()
+    with torch.no_grad():
+        assert_close(rnn(x)[0], slow(x)[0], **EXACT)
+
+
+def test_a_state_that_rests_is_the_same_to_the_last_bit():
+    field, x = Own(), torch.randn(4, 2, 3)
+    output, _ = DiscreteRNN(field, allow_overshoot=True)(x, lengths=torch.tensor([2, 4]))
+    full, _ = DiscreteRNN(field, allow_overshoot=True)(x)
+    lengths = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.5], [1.0, 1.0]])[..., None]
+    states, _ = sequences.run(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)
+    assert torch.equal(states[0, 0], states[2, 0])
+    assert not torch.equal(states[0, 1], states[2, 1])
+    assert torch.equal(output[:2, 0], full[:2, 0])
+
+
+def test_nan_stays_where_it_comes_from():
+    x = torch.randn(4, 3, 3)
+    h_0 = torch.zeros(3, 10)
+    module = sequences.StepModule(Own(), Euler())
+    x[2, 1] = math.nan
+    states, _ = sequences.run(module.field, module.step, x, h_0, 1.0, 1, True)
+    assert states[:2].isfinite().all()
+    assert states[:, [0, 2]].isfinite().all()
+    assert states[2:, 1].isnan().any(-1).all()
+
+
+class Branching(Own):
+    def flow(self, projected, h):
+        return -h if h.sum() > 0 else h
+
+
+class Averaging(Own):
+    def flow(self, projected, h):
+        return h.sum(0) - h
+
+
+class Drawing(Own):
+    def flow(self, projected, h):
+        return torch.rand_like(h) - h
+
+
+class Sorting(Own):
+    def flow(self, projected, h):
+        return torch.sort(h, -1).values - h
+
+
+class Halving(Own):
+    def flow(self, projected, h):
+        return (-h.float()).double()
+
+
+class Hidden(Own):
+    def __init__(self):
+        super().__init__()
+        self.extra = [nn.Parameter(torch.ones(10))]
+        self.kept = self.scale * 2
+
+    def flow(self, projected, h):
+        return -h * self.kept
+
+
+REFUSED = {
+    Branching: r"branches on the values of tensors \(.*test_sequences.py, line",
+    Averaging: "uses sub, and it mixes samples: File .*test_sequences.py",
+    Drawing: "uses rand_like, and no kernel is written for it: File .*test_sequences.py",
+    Sorting: "uses sort, and no kernel is written for it: File .*return torch.sort",
+    Halving: "uses _to_copy, and it computes in float32: File .*test_sequences.py",
+    Hidden: "its Hidden keeps a tensor with a gradient that is no parameter",
+}
+
+
+@each("field", REFUSED)
+def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(field):
+    rnn = DiscreteRNN(field(), allow_overshoot=True)
+    rnn(torch.randn(3, 4, 3))
+    assert rnn.stats["engine"] == "steps"
+    with pytest.raises(AssertionError, match=REFUSED[field]):
+        raise AssertionError(rnn.stats["engine_why"])
+
+
+@each("step", [discretize.Taylor2(), discretize.BackwardEuler()], ids=repr)
+def test_steps_that_differentiate_or_iterate_have_none(step):
+    rnn = DiscreteRNN(Own(), step, allow_overshoot=True)
+    rnn(torch.randn(2, 2, 3))
+    assert rnn.stats["engine"] == "steps"
+
+
+def test_short_sequences_are_not_worth_a_kernel(monkeypatch):
+    monkeypatch.undo()
+    rnn = DiscreteRNN(Own(), allow_overshoot=True)
+    rnn(torch.randn(3, 2, 3))
+    assert "for sequences of 100 steps or more" in rnn.stats["engine_why"]
+    assert "Own is not one of the named fields" in rnn.stats["engine_why"]
+
+
+def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):
+    written = sequences.step_program
+
+    def wrong(*given):
+        program = written(*given)
+        text = program.written.text.replace("hyperbolic_tangent(", "sigmoid(")
+        return replace(program, written=replace(program.written, text=text))
+
+    monkeypatch.setattr(sequences, "step_program", wrong)
+    monkeypatch.setattr(sequences, "_kernels", OrderedDict())
+    rnn = DiscreteRNN(Own(), allow_overshoot=True)
+    rnn(torch.randn(2, 2, 3))
+    assert rnn.stats["engine"] == "steps"
+    assert "its kernel differs from the steps one by one by" in rnn.stats["engine_why"]
+
+
+def test_without_a_compiler_the_steps_are_taken_one_by_one(monkeypatch):
+    def none(*_):
+        raise Unavailable("No C++ compiler")
+
+    monkeypatch.setattr(sequences, "library", none)
+    monkeypatch.setattr(sequences, "_kernels", OrderedDict())
+    monkeypatch.setattr("discretize.fused.eligibility._warned", True)
+    rnn = DiscreteRNN(Own(), allow_overshoot=True)
+    rnn(torch.randn(2, 2, 3))
+    assert (rnn.stats["engine"], "No C++ compiler" in rnn.stats["engine_why"]) == ("steps", True)
+
+
+# Random fields: a list of instructions, each of which reads what came before.
+UNARY = [torch.tanh, torch.sigmoid, torch.sin, softplus, silu, torch.relu, torch.square, torch.neg, lambda v: v.roll(1, -1)]
+BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: torch.where(a > b, a, torch.sigmoid(b))]
+BINARY += [lambda a, b: torch.cat([a[..., 2:], b[..., :2]], -1), lambda a, b: a * b.sum(-1, keepdim=True) / 7]
+INSTRUCTIONS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=12)
+
+
+class Random(ctrnn.VectorField):
+    def __init__(self, instructions):
+        super().__init__(2, 4)
+        self.instructions = instructions
+        self.of_x, self.of_h = nn.Linear(2, 4), nn.ModuleList(nn.Linear(4, 4, bias=k % 2 > 0) for k in range(3))
+        self.vector, self.number = nn.Parameter(torch.linspace(-1, 1, 4)), nn.Parameter(torch.tensor(0.3))
+
+    def project(self, x):
+        return self.of_x(x)
+
+    def flow(self, projected, h):
+        values = [h, projected, self.of_h[0](h)]
+        for how, i, j in self.instructions:
+            a, b = values[-1 - i % len(values)], values[-1 - j % len(values)]
+            functions = [*BINARY, *UNARY, *self.of_h, lambda v: v * self.vector.exp(), lambda v: self.number - v]
+            function = functions[how % len(functions)]
+            values.append(function(a, b) if how % len(functions) < len(BINARY) else function(a))
+        return torch.tanh(sum(values[-3:])) - h
+
+
+def check_random_field(instructions):
+    torch.manual_seed(0)
+    x = torch.randn(3, 3, 2)
+    for mine, theirs in both(Random(instructions), Euler(), x, torch.randn(3, 4)):
+        assert_close(mine, theirs, **EXACT)
+
+
+@settings(max_examples=2)
+@given(INSTRUCTIONS)
+def test_a_few_random_fields(instructions):
+    check_random_field(instructions)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(INSTRUCTIONS)
+def test_two_hundred_random_fields(instructions):
+    check_random_field(instructions)
