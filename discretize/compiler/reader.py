@@ -91,4 +91,5 @@ class Reader:
         return self.values.slice(value, first, last - first)
 
     def filled(self, number: float) -> Value:
-        return self.values.make("spread", [self.values.number(number)], self.width)
+        value = self.values.number(number)
+        return self.values.make("spread", [value], self.width) if self.node.meta["val"].dim() else value

@@ -72,6 +72,21 @@ class CellCandidate:
         return torch.autograd.grad(self.run(x), [x, *self.parameters], cotangent)
 
 
+class OwnGated(ctrnn.VectorField):
+    """The gated field as a user may write it."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.of_x, self.of_h = nn.Linear(input_size, 2 * hidden_size), nn.Linear(hidden_size, 2 * hidden_size, bias=False)
+
+    def project(self, x: Tensor) -> Tensor:
+        return self.of_x(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        candidate, gate = (projected + self.of_h(h)).chunk(2, -1)
+        return torch.sigmoid(gate) * (torch.tanh(candidate) - h)
+
+
 Modules = dict[str, nn.RNNBase]
 FIELDS: dict[str, tuple[Callable[[CellSizes, Modules], ctrnn.VectorField], discretize.Step]] = {
     "plain": (lambda s, modules: ctrnn.from_torch(modules["RNN"]), EULER),
@@ -82,6 +97,10 @@ FIELDS: dict[str, tuple[Callable[[CellSizes, Modules], ctrnn.VectorField], discr
     "gated, exponential Euler": (lambda s, modules: ctrnn.gated(s.inputs, s.hidden), EXPONENTIAL),
     "GRU": (lambda s, modules: ctrnn.from_torch(modules["GRU"]), EULER),
     "LSTM": (lambda s, modules: ctrnn.from_torch(modules["LSTM"]), EULER),
+    "gated, in code of one's own": (lambda s, modules: OwnGated(s.inputs, s.hidden), EULER),
+    "minimal gated unit": (lambda s, modules: ctrnn.mgu(s.inputs, s.hidden), EULER),
+    "LEM, by Euler": (lambda s, modules: ctrnn.lem(s.inputs, s.hidden), EULER),
+    "coRNN, by Euler": (lambda s, modules: ctrnn.cornn(s.inputs, s.hidden), EULER),
 }  # fmt: skip
 COUNTERPARTS = {"plain": "RNN", "GRU": "GRU", "LSTM": "LSTM"}
 KINDS: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}

@@ -126,7 +126,8 @@ def test_every_engine_is_there_or_skipped(unrolled):
     for name in cells.FIELDS:
         for engine in engines.ENGINES:
             assert (f"{name}, {engine}" in found) != (f"cells: {name}, {engine}" in skipped)
-    assert all(f"{name}, steps" in found and f"{name}, torch" in found for name in cells.FIELDS)
+    assert all(f"{name}, steps" in found for name in cells.FIELDS)
+    assert all(f"{name}, torch" in found for name in ("gated", "GRU", "LSTM"))
 
 
 def test_fields_with_the_weights_of_torchs_modules_compute_what_those_do(unrolled):
