@@ -52,7 +52,7 @@ class Synapses(nn.Module):
         return torch.cat([(conductance * self.potential).sum(-2), conductance.sum(-2)], -1)
 
     def extra_repr(self) -> str:
-        return f"{int(self.wiring.abs().sum())} of {' x '.join(map(str, self.wiring.shape))}"
+        return " x ".join(map(str, self.wiring.shape))
 
 
 def positive(values: Tensor) -> nn.Parameter:
