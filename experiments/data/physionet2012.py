@@ -5,12 +5,16 @@ r"""PhysioNet 2012: the first 48 hours of patients in intensive care, each measu
     00:00,Age,54              at 00:00 what is known of the patient; -1 is missing
     00:07,HR,73               then what is measured; rows of the same time are one stamp
 
+    RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death
+    132539,6,1,5,-1,0         how it ended: 1 for a death in hospital
+
 A stamp is a time at which something was observed, so rows that only say -1 make none. Of several values of one parameter at
 one time (7508 in sets A and B, half of them MAP) the last is kept. A weight at 00:00 is a descriptor and an observation too.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import tarfile
 from collections.abc import Iterator
@@ -25,7 +29,7 @@ from ctrnn import checks
 from experiments.data.untrusted import LimitedFile, lines, number, quoted
 from experiments.usage import UsageError
 
-__all__ = ["DESCRIPTORS", "PARAMETERS", "Patient", "read_physionet2012"]
+__all__ = ["DESCRIPTORS", "PARAMETERS", "Patient", "read_deaths2012", "read_physionet2012"]
 
 ARCHIVE = "physionet2012_set-a_set-b.tar.xz"
 SETS = ("set-a", "set-b")
@@ -42,7 +46,10 @@ MOST_BYTES = 1 << 20  # of a patient; the largest has 23,508, and the outcomes o
 MOST_IN_ARCHIVE, MOST_MEMBERS = 512 << 20, 20_000  # 58 MB and 8004
 BLOCK = 512
 MEMBER = re.compile(r"(?:\./)?set-[ab]/(\d{1,9})\.txt", re.ASCII)
-PASSED_OVER = re.compile(r"\.|(?:\./)?(?:set-[ab]|Outcomes-[ab]\.txt)")
+OUTCOMES = re.compile(r"(?:\./)?Outcomes-[ab]\.txt")
+FOLDERS = re.compile(r"\.|(?:\./)?set-[ab]")
+OUTCOMES_HEADER = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death"
+RECORD = re.compile(r"\d{1,9}", re.ASCII)
 TIME = re.compile(r"(\d\d):([0-5]\d)", re.ASCII)
 
 
@@ -71,11 +78,48 @@ def read_physionet2012(folder: str | Path, limit: int | None = None) -> Iterator
     """
     if limit is not None:
         limit = checks.positive_size("limit", limit)
-    archive = Path(folder) / ARCHIVE
-    sets = [Path(folder) / name for name in SETS if (Path(folder) / name).is_dir()]
+    return islice(_patients(_files(Path(folder), MEMBER), folder), limit)
+
+
+def read_deaths2012(folder: str | Path) -> dict[int, bool]:
+    r"""Who of sets A and B died in hospital, by the number of the record.
+
+    Args:    folder: as for `read_physionet2012`, in which Outcomes-a.txt and Outcomes-b.txt stand beside the folders of the sets.
+    Raises:  UsageError for files that are not there or not what they should be.
+    Source:  Silva et al. 2012.
+    """
+    deaths: dict[int, bool] = {}
+    for name, data in _files(Path(folder), OUTCOMES):
+        for where, record, died in _outcomes(name, data):
+            if record in deaths:
+                raise UsageError(f"{where}: patient {record} is there twice.")
+            deaths[record] = died
+    if not deaths:
+        raise UsageError(f"{folder}: holds no outcomes; they are in Outcomes-a.txt and Outcomes-b.txt.")
+    return deaths
+
+
+def _outcomes(name: str, data: bytes) -> Iterator[tuple[str, int, bool]]:
+    """Where it stands, record and whether it ended with a death, of every line."""
+    rows = lines(data, name)
+    _read_header(rows, name, OUTCOMES_HEADER)
+    for where, line in rows:
+        cells = line.split(",")
+        if len(cells) != OUTCOMES_HEADER.count(",") + 1:
+            raise UsageError(f"{where}: {quoted(line)} is not {OUTCOMES_HEADER}.")
+        if not RECORD.fullmatch(cells[0]):
+            raise UsageError(f"{where}: {quoted(cells[0])} is no RecordID.")
+        if cells[-1] not in ("0", "1"):
+            raise UsageError(f"{where}: In-hospital_death is {quoted(cells[-1])}, it is 0 or 1.")
+        yield where, int(cells[0]), cells[-1] == "1"
+
+
+def _files(folder: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files of such names, of an archive or else of folders."""
+    archive, sets = folder / ARCHIVE, [folder / name for name in SETS if (folder / name).is_dir()]
     if not archive.exists() and not sets:
         raise UsageError(f"{folder}: holds neither {ARCHIVE} nor a folder {' or '.join(SETS)}.")
-    return islice(_patients(_packed(archive) if archive.exists() else _loose(sets), folder), limit)
+    return _packed(archive, wanted) if archive.exists() else _loose(folder, sets, wanted)
 
 
 def _patients(files: Iterator[tuple[str, bytes]], folder: str | Path) -> Iterator[Patient]:
@@ -90,22 +134,23 @@ def _patients(files: Iterator[tuple[str, bytes]], folder: str | Path) -> Iterato
         raise UsageError(f"{folder}: no patients in it.")
 
 
-def _loose(sets: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the patients' files in folders; other files are not looked at."""
-    for folder in sets:
-        paths = [path for path in folder.iterdir() if MEMBER.fullmatch(f"{folder.name}/{path.name}")]
-        for path in sorted(paths, key=lambda path: int(path.stem)):
+def _loose(folder: Path, sets: list[Path], wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files in a folder and those of the sets; others are not looked at."""
+    for part in (folder, *sets):
+        paths = [path for path in part.iterdir() if wanted.fullmatch(path.relative_to(folder).as_posix())]
+        for path in sorted(paths, key=lambda path: (len(path.name), path.name)):  # by number, as none begins with 0
             with LimitedFile(path, MOST_BYTES) as file:
                 yield str(path), file.whole()
 
 
-def _packed(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the patients' files in an archive, as it is unpacked; nothing is written anywhere."""
+def _packed(archive: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files in an archive, as it is unpacked; nothing is written anywhere."""
     with LimitedFile(archive, MOST_IN_ARCHIVE) as file:
         for member, data in _members(file):
-            if member.isreg() and MEMBER.fullmatch(member.name):
+            known = (MEMBER, OUTCOMES) if member.isreg() else (FOLDERS,) if member.isdir() else ()
+            if member.isreg() and wanted.fullmatch(member.name):
                 yield f"{archive}: {member.name}", data
-            elif not (member.isreg() or member.isdir()) or not PASSED_OVER.fullmatch(member.name):
+            elif not any(names.fullmatch(member.name) for names in known):
                 raise UsageError(
                     f"{archive}: has a member {quoted(member.name)}{'' if member.isreg() else ' that is no plain file'}; members "
                     f"are named like set-a/132539.txt, set-b/142675.txt, Outcomes-a.txt."
@@ -154,7 +199,9 @@ def _patient(name: str, data: bytes) -> Patient:
         if parameter in static and minutes == 0:
             static[parameter] = value
         if parameter in COLUMNS:
-            stamps.setdefault(minutes, [torch.nan] * len(PARAMETERS))[COLUMNS[parameter]] = value
+            if minutes not in stamps:
+                stamps[minutes] = [torch.nan] * len(PARAMETERS)
+            stamps[minutes][COLUMNS[parameter]] = value
     if not named:
         raise UsageError(f"{name}: no RecordID in it.")
     ts = torch.tensor(list(stamps), dtype=torch.float64) / 60
@@ -165,18 +212,16 @@ def _patient(name: str, data: bytes) -> Patient:
 def _rows(name: str, data: bytes) -> Iterator[tuple[str, int, str, str]]:
     """Where it stands, minutes, parameter and value of every row, in the order of time."""
     rows = lines(data, name)
-    where, header = next(rows, (name, ""))
-    if header != "Time,Parameter,Value":
-        raise UsageError(f"{where}: {quoted(header) if header else 'nothing'} instead of 'Time,Parameter,Value'.")
+    _read_header(rows, name, "Time,Parameter,Value")
     before = 0
     for where, line in rows:
         cells = line.split(",")
         if len(cells) != 3:
             raise UsageError(f"{where}: {quoted(line)} is not time, parameter and value.")
         time, parameter, value = cells
-        if not (clock := TIME.fullmatch(time)):
+        minutes = _minutes(time)
+        if minutes is None:
             raise UsageError(f"{where}: {quoted(time)} is not a time HH:MM.")
-        minutes = 60 * int(clock[1]) + int(clock[2])
         if minutes < before:
             raise UsageError(f"{where}: the time goes back to {time}.")
         if parameter not in KNOWN:
@@ -185,3 +230,15 @@ def _rows(name: str, data: bytes) -> Iterator[tuple[str, int, str, str]]:
             raise UsageError(f"{where}: {parameter} at {time}; it belongs to 00:00.")
         before = minutes
         yield where, minutes, parameter, value
+
+
+def _read_header(rows: Iterator[tuple[str, str]], name: str, expected: str) -> None:
+    where, header = next(rows, (name, ""))
+    if header != expected:
+        raise UsageError(f"{where}: {quoted(header) if header else 'nothing'} instead of {expected!r}.")
+
+
+@functools.lru_cache(1 << 12)  # there are 2881
+def _minutes(time: str) -> int | None:
+    clock = TIME.fullmatch(time)
+    return 60 * int(clock[1]) + int(clock[2]) if clock else None
