@@ -23,7 +23,7 @@ OWN = {
     "har": "experiments.tasks.recordings:HAR",
     "vowels": "experiments.tasks.recordings:Vowels",
     "forecast": "experiments.tasks.forecast:Forecast",
-    "recall-any-warp": "experiments.tasks.any_warp:AnyWarp",
+    "recall-any-warp": "experiments.tasks.recall:AnyWarp",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)
 

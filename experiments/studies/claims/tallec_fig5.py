@@ -27,7 +27,7 @@ from experiments.studies.claims.tallec import MODELS, STEPS, TRAINING_SET, train
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-from experiments.tasks.any_warp import AnyWarp
+from experiments.tasks.recall import AnyWarp
 
 __all__ = ["TallecFigure5", "slower_tests"]
 

@@ -21,8 +21,7 @@ from experiments.studies.registry import STUDIES, study_named
 from experiments.studies.results import Results
 from experiments.studies.runner import run
 from experiments.studies.study import Part, Verdict
-from experiments.tasks.any_warp import AnyWarp
-from experiments.tasks.recall import Recall
+from experiments.tasks.recall import AnyWarp, Recall
 
 NAMES = ("tallec-fig1", "tallec-fig5", "tallec-fig4")
 
