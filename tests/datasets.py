@@ -67,8 +67,11 @@ def patient_text(record, rows, weight=-1):
     return PATIENTS_HEADER + "".join(f"{t},{p},{v}\n" for t, p, v in [*(("00:00", p, v) for p, v in known.items()), *rows])
 
 
+OUTCOMES_HEADER = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death\n"
+
+
 def make_patients(folder, patients=10):
-    """Stamps minutes to hours apart, at each of which only some are measured."""
+    """Stamps minutes to hours apart, at each of which only some are measured; every third patient died."""
     draw = np.random.default_rng(1)
     members = {}
     for record in range(132539, 132539 + patients):
@@ -80,7 +83,8 @@ def make_patients(folder, patients=10):
             if draw.random() < 0.6
         ]
         members[f"set-a/{record}.txt"] = patient_text(record, rows, weight=80)
-    write_archive(folder, members)
+    died = "".join(f"{132539 + k},6,1,5,-1,{int(k % 3 == 0)}\n" for k in range(patients))
+    write_archive(folder, {"Outcomes-a.txt": OUTCOMES_HEADER + died, **members})
 
 
 def write_archive(folder, members, **given):

@@ -24,6 +24,7 @@ OWN = {
     "vowels": "experiments.tasks.recordings:Vowels",
     "forecast": "experiments.tasks.forecast:Forecast",
     "recall-any-warp": "experiments.tasks.recall:AnyWarp",
+    "physionet": "experiments.tasks.patients:Patients",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)
 

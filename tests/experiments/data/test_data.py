@@ -14,12 +14,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from datasets import PATIENTS_HEADER, VOWELS_HEADER, make_patients, make_vowels, patient_text, vowels_line, write_archive
+from datasets import (
+    OUTCOMES_HEADER,
+    PATIENTS_HEADER,
+    VOWELS_HEADER,
+    make_patients,
+    make_vowels,
+    patient_text,
+    vowels_line,
+    write_archive,
+)
 from torch.testing import assert_close
 
 from experiments.data import physionet2012, untrusted
 from experiments.data.japanese_vowels import read_japanese_vowels
-from experiments.data.physionet2012 import OUTCOMES_HEADER, PARAMETERS, read_deaths2012, read_physionet2012
+from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
 from experiments.usage import UsageError
 
 EXACT = {"rtol": 0, "atol": 0}
@@ -416,7 +425,7 @@ def test_a_folder_without_patients_is_told(tmp_path):
 
 def test_deaths_are_read_from_the_outcomes_of_both_sets_packed_or_not(tmp_path):
     texts = {"Outcomes-a.txt": "7,6,1,5,-1,0\n8,-1,8,8,3,1\n", "Outcomes-b.txt": "12,1,1,5,9,1\r\n"}
-    texts = {name: f"{OUTCOMES_HEADER}\n{rows}" for name, rows in texts.items()}
+    texts = {name: OUTCOMES_HEADER + rows for name, rows in texts.items()}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     put_patient(tmp_path, patient_text(7, []))
@@ -431,14 +440,14 @@ def test_broken_outcomes_are_refused_by_line(tmp_path):
         [
             ("", "Outcomes-a.txt: nothing instead of 'RecordID,"),
             ("RecordID,In-hospital_death\n7,1\n", "Outcomes-a.txt: line 1: 'RecordID,In-hospital_death' instead of"),
-            (f"{OUTCOMES_HEADER}\n7,6,1,5,0\n", "line 2: '7,6,1,5,0' is not RecordID,SAPS-I"),
-            (f"{OUTCOMES_HEADER}\n7,6,1,5,-1,nan\n", "line 2: In-hospital_death is 'nan', it is 0 or 1"),
-            (f"{OUTCOMES_HEADER}\n7,6,1,5,-1,-1\n", "line 2: In-hospital_death is '-1', it is 0 or 1"),
-            (f"{OUTCOMES_HEADER}\n../7,6,1,5,-1,1\n", "line 2: '../7' is no RecordID"),
-            (f"{OUTCOMES_HEADER}\n1234567890,6,1,5,-1,1\n", "line 2: '1234567890' is no RecordID"),
-            (f"{OUTCOMES_HEADER}\n7,6,1,5,-1,1\n7,6,1,5,-1,1\n", "line 3: patient 7 is there twice"),
-            (f"{OUTCOMES_HEADER}\n", "holds no outcomes; they are in Outcomes-a.txt and Outcomes-b.txt"),
-            (f"{OUTCOMES_HEADER}\n" + "7,6,1,5,-1,1\n" * 100_000, "1,300,063 bytes, at most 1,048,576 are expected"),
+            (f"{OUTCOMES_HEADER}7,6,1,5,0\n", "line 2: '7,6,1,5,0' is not RecordID,SAPS-I"),
+            (f"{OUTCOMES_HEADER}7,6,1,5,-1,nan\n", "line 2: In-hospital_death is 'nan', it is 0 or 1"),
+            (f"{OUTCOMES_HEADER}7,6,1,5,-1,-1\n", "line 2: In-hospital_death is '-1', it is 0 or 1"),
+            (f"{OUTCOMES_HEADER}../7,6,1,5,-1,1\n", "line 2: '../7' is no RecordID"),
+            (f"{OUTCOMES_HEADER}1234567890,6,1,5,-1,1\n", "line 2: '1234567890' is no RecordID"),
+            (f"{OUTCOMES_HEADER}7,6,1,5,-1,1\n7,6,1,5,-1,1\n", "line 3: patient 7 is there twice"),
+            (OUTCOMES_HEADER, "holds no outcomes; they are in Outcomes-a.txt and Outcomes-b.txt"),
+            (OUTCOMES_HEADER + "7,6,1,5,-1,1\n" * 100_000, "1,300,063 bytes, at most 1,048,576 are expected"),
         ]
     ):
         (tmp_path / str(k)).mkdir()

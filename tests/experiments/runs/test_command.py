@@ -112,7 +112,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, m
 
 
 def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys):
-    for k, task in enumerate(["repeat-text", "har", "vowels"]):
+    for k, task in enumerate(["repeat-text", "har", "vowels", "physionet"]):
         folder = tmp_path / str(k)
         folder.mkdir()
         key = "text" if task == "repeat-text" else "data"

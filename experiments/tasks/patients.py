@@ -1,0 +1,184 @@
+r"""Death in hospital, from the first 48 hours in intensive care (PhysioNet 2012).
+
+    x_k    41 values, standardized, 0 where missing, and for each whether it was seen        at the stamp ts_k, in hours
+    at 0   age, gender, height and kind of unit, seen there and never again: so every patient has a stamp
+
+AUROC: of two patients, one who died and one who did not, how often the first has the larger score; ties count half.
+
+    ((sum of the ranks of the n who died) - n (n + 1) / 2) / (n m)          m did not
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ctrnn import checks
+from experiments.data.physionet2012 import PARAMETERS, Patient, read_deaths2012, read_physionet2012
+from experiments.digests import digest
+from experiments.seeds import generator as generator_of
+from experiments.tasks.baselines import TargetCounts
+from experiments.tasks.task import SPLITS, Batch, ClassOfTheSequence, check_split
+from experiments.usage import UsageError
+
+__all__ = ["VALUES", "Patients", "Records", "auroc"]
+
+AT_THE_START = ("Age", "Gender", "Height", "ICUType")  # the weight is a value that is measured, too
+VALUES = len(AT_THE_START) + len(PARAMETERS)
+SHARES = {"train": 0.64, "validation": 0.16, "test": 0.2}
+TAILS = (0.005, 0.995)  # quantiles of "train" to which values are clamped: a pH of 735 is a slip of the pen
+LONGEST = 48.0
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """One split: of each patient the stamps (n,) in hours and the values (n, 41), nan where missing; labels (patients,)."""
+
+    ts: tuple[Tensor, ...]
+    xs: tuple[Tensor, ...]
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Patients(ClassOfTheSequence):
+    r"""Who dies in hospital, 1, and who does not, 0.
+
+    Args:    data: the folder with the files; grid: hours to whose multiples times are rounded, values that fall on the same one
+             are averaged; 0 for the minutes of the files; clock_given: whether batches have stamps.
+    Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
+    Source:  Silva et al. 2012; values, rounding and statics as in Rubanova, Chen and Duvenaud 2019, whose code rounds to 0.1 h.
+             Theirs is a split of set A only, scaled by least and largest value of all patients; the splits here are this
+             project's, of both sets, and scaled by "train".
+    """
+
+    input_size, output_size = 2 * VALUES, 2
+    data: str = ""
+    grid: float = 0.1
+    clock_given: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, str) or not self.data:
+            raise ValueError(f"`data` must name the folder with the patients, got {self.data!r}.")
+        if not 0 <= self.grid <= LONGEST:
+            raise ValueError(f"`grid` must be hours from 0 to {LONGEST:g}, got {self.grid}.")
+        checks.is_flag("clock_given", self.clock_given)
+
+    def recorded(self, split: str) -> Records:
+        check_split(split)
+        return _read(self.data, self.grid)[0][split]
+
+    def fingerprint(self) -> str:
+        return _read(self.data, self.grid)[1]
+
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        """Patients of the split, each drawn anew."""
+        return self.batch_of(split, torch.randint(len(self.recorded(split).labels), (size,), generator=generator))
+
+    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
+        """The split, at most so many, in one batch, as an AUROC is not a mean over batches; `size` and `seed` change nothing."""
+        yield self.batch_of(split, torch.arange(len(self.recorded(split).labels))[: checks.positive_size("sequences", sequences)])
+
+    def epoch(self, size: int, generator: torch.Generator, together: int = 10) -> Iterator[Batch]:
+        """Each patient of "train" once, in batches of similar lengths: sorted within `together` batches at a time."""
+        records = self.recorded("train")
+        batches: list[Tensor] = []
+        for some in torch.randperm(len(records.labels), generator=generator).split(size * together):
+            lengths = torch.tensor([len(records.ts[k]) for k in some])
+            batches += some[lengths.argsort(stable=True)].split(size)
+        for k in torch.randperm(len(batches), generator=generator).tolist():
+            yield self.batch_of("train", batches[k])
+
+    def batch_of(self, split: str, which: Tensor) -> Batch:
+        """These patients of a split, by their places in it."""
+        records = self.recorded(split)
+        ts, xs = ([each[k] for k in which.tolist()] for each in (records.ts, records.xs))
+        values = pad_sequence(xs, padding_value=math.nan).to(torch.get_default_dtype())
+        inputs = torch.cat([values.nan_to_num(0.0), (~values.isnan()).to(values)], -1)
+        lengths = torch.tensor([len(t) for t in ts])
+        return Batch(inputs, records.labels[which], ts=pad_sequence(ts) if self.clock_given else None, lengths=lengths)
+
+    def target_counts(self) -> dict[str, TargetCounts]:
+        """How many of "train" died, all that is known without the input."""
+        return {"blind": [torch.bincount(self.recorded("train").labels, minlength=2).tolist()]}
+
+    @torch.no_grad()
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        last = batch.last(outputs)
+        return super().measures(outputs, batch) | {"auroc": auroc(last[:, 1] - last[:, 0], batch.targets)}
+
+
+def auroc(scores: Tensor, labels: Tensor) -> float:
+    r"""Area under the receiver operating characteristic, from ranks; nan where only one class is there.
+
+    Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
+    Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
+    """
+    _, place, count = scores.unique(return_inverse=True, return_counts=True)
+    ranks = (count.cumsum(0) - (count - 1) / 2.0).double()[place]  # those of a tie have their mean rank
+    ones = int(labels.sum())
+    zeros = len(labels) - ones
+    return float(ranks[labels == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
+
+
+@functools.cache
+def _read(folder: str, grid: float) -> tuple[dict[str, Records], str]:
+    """The splits, standardized, and the digest of what the files say."""
+    deaths = read_deaths2012(folder)
+    patients = sorted(read_physionet2012(folder), key=lambda patient: patient.record)
+    if unknown := [patient.record for patient in patients if patient.record not in deaths]:
+        raise UsageError(f"{folder}: the outcomes say nothing of patient {unknown[0]}.")
+    labels = torch.tensor([int(deaths[patient.record]) for patient in patients])
+    order = torch.randperm(len(patients), generator=generator_of(0, "patients"))
+    counts = [round(SHARES[split] * len(patients)) for split in ("train", "validation")]
+    places = dict(zip(SPLITS, order.split([*counts, len(patients) - sum(counts)]), strict=True))
+    for split, which in places.items():
+        if not 0 < int(labels[which].sum()) < len(which):
+            raise UsageError(f"{folder}: {len(patients)} patients are too few, in {split} some must have died and some not.")
+    ts, xs = zip(*(_rounded(patient, grid) for patient in patients), strict=True)
+    mean, deviation, least, most = _scale(torch.cat([xs[k] for k in places["train"].tolist()]))
+    xs = tuple(((x.clamp(least, most) - mean) / deviation).float() for x in xs)
+    splits = {
+        split: Records(tuple(ts[k] for k in which.tolist()), tuple(xs[k] for k in which.tolist()), labels[which])
+        for split, which in places.items()
+    }
+    said = [[patient.record, patient.ts, patient.xs, _at_the_start(patient)] for patient in patients]
+    return splits, digest({"patients": said, "labels": labels})
+
+
+def _at_the_start(patient: Patient) -> Tensor:
+    return torch.tensor([patient.static[name] for name in AT_THE_START], dtype=torch.float64)
+
+
+def _rounded(patient: Patient, grid: float) -> tuple[Tensor, Tensor]:
+    """Stamps on the grid, the first of them 0, and the mean of what was seen at each, nan where nothing was."""
+    values = torch.full((1 + len(patient.ts), VALUES), math.nan, dtype=torch.float64)
+    values[0, : len(AT_THE_START)], values[1:, len(AT_THE_START) :] = _at_the_start(patient), patient.xs
+    times = torch.cat([torch.zeros(1, dtype=torch.float64), patient.ts])
+    times, place = torch.unique_consecutive((times / grid).round() * grid if grid else times, return_inverse=True)
+    sums, counts = torch.zeros(2, len(times), VALUES, dtype=torch.float64)
+    sums.index_add_(0, place, values.nan_to_num(0.0))
+    counts.index_add_(0, place, (~values.isnan()).double())
+    return times, sums / counts
+
+
+def _scale(values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean and deviation of each value of (n, 41), clamped; and the least and largest to which it is clamped."""
+    scales = []
+    for column in values.T:
+        seen = column[~column.isnan()]
+        if not len(seen):
+            scales.append((0.0, 1.0, -math.inf, math.inf))
+            continue
+        least, most = seen.quantile(torch.tensor(TAILS, dtype=torch.float64)).tolist()
+        deviation, mean = torch.std_mean(seen.clamp(least, most), correction=0)
+        scales.append(
+            (float(mean), float(deviation) or 1.0, least, most)
+        )  # a value that is always the same says that it is there
+    mean, deviation, least, most = torch.tensor(scales, dtype=torch.float64).T
+    return mean, deviation, least, most

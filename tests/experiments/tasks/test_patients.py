@@ -1,0 +1,136 @@
+"""Patients beside their files read by hand, and the AUROC beside a count of pairs."""
+
+import itertools
+import math
+import os
+
+import pytest
+import torch
+from datasets import OUTCOMES_HEADER, folder_of, make_patients, patient_text, write_archive
+from torch.testing import assert_close
+
+from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
+from experiments.seeds import generator
+from experiments.tasks.patients import VALUES, Patients, auroc
+from experiments.usage import UsageError
+
+real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
+PATIENTS = 50
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("patients")
+    make_patients(made, PATIENTS)
+    return str(made)
+
+
+def test_the_auroc_is_the_share_of_pairs_that_are_in_order():
+    draw = torch.Generator().manual_seed(0)
+    for n in (2, 5, 40):
+        scores = torch.randint(6, (n,), generator=draw).float()  # with ties
+        labels = torch.randint(2, (n,), generator=draw)
+        labels[:2] = torch.tensor([0, 1])
+        pairs = [(float(a), float(b)) for a, b in itertools.product(scores[labels == 1], scores[labels == 0])]
+        assert auroc(scores, labels) == pytest.approx(sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), abs=1e-12)
+    assert math.isnan(auroc(torch.rand(3), torch.ones(3).long()))
+
+
+def test_each_patient_is_in_one_split_with_whether_he_died(folder):
+    task = Patients(data=folder)
+    found = {split: task.recorded(split) for split in ("train", "validation", "test")}
+    assert [len(records.labels) for records in found.values()] == [32, 8, 10]
+    by_stamps = {tuple(p.ts.tolist()): int(read_deaths2012(folder)[p.record]) for p in read_physionet2012(folder)}
+    whole = Patients(data=folder, grid=0.0)
+    seen = {}
+    for split, rounded in found.items():
+        records = whole.recorded(split)
+        assert records.labels.tolist() == rounded.labels.tolist()
+        seen |= {tuple(ts.tolist()): label for ts, label in zip(records.ts, records.labels.tolist(), strict=True)}
+    assert seen == {(0.0, *(t for t in stamps if t)): label for stamps, label in by_stamps.items()}
+
+
+def test_values_are_standardized_by_train_alone_and_what_is_missing_is_zero_and_said(folder):
+    task = Patients(data=folder, grid=0.0)
+    (batch,) = task.evaluation("train", 10**6, 7, seed=0)
+    values, seen = batch.xs.chunk(2, -1)
+    inside = torch.arange(len(values))[:, None] < batch.lengths
+    for k, name in enumerate(("Age", "Gender", "Height", "ICUType", *PARAMETERS)):
+        which = seen[..., k] > 0
+        assert not which[~inside].any()
+        assert (values[..., k][~which] == 0).all()
+        if name in ("HR", "Temp", "MAP", "Urine"):
+            assert 0.3 < which[inside].double().mean() < 0.9
+            assert_close(values[..., k][which].mean(), torch.tensor(0.0), rtol=0, atol=1e-5)  # kept in float32
+            assert_close(values[..., k][which].std(correction=0), torch.tensor(1.0), rtol=0, atol=1e-5)
+        elif name in ("Age", "Gender", "ICUType"):
+            assert which[0].all()
+            assert not which[1:].any()
+    assert batch.xs.shape[-1] == task.input_size == 2 * VALUES
+
+
+def test_times_on_a_grid_are_rounded_and_what_falls_together_is_averaged(tmp_path):
+    rows = [("00:02", "HR", 60), ("00:04", "HR", 80), ("00:07", "HR", 100), ("00:07", "Temp", 37), ("30:00", "HR", 70)]
+    members = {f"set-a/{k}.txt": patient_text(k, rows) for k in range(1, 41)}
+    write_archive(
+        tmp_path, {"Outcomes-a.txt": OUTCOMES_HEADER + "".join(f"{k},1,1,1,1,{k % 2}\n" for k in range(1, 41)), **members}
+    )
+    records = Patients(data=str(tmp_path)).recorded("train")
+    assert_close(records.ts[0], torch.tensor([0.0, 0.1, 30.0]), rtol=0, atol=1e-12)
+    heart = records.xs[0][:, 4 + PARAMETERS.index("HR")]
+    assert_close(heart.diff()[0] / heart.diff()[1], torch.tensor((90 - 60) / (70 - 90)).float())  # 60; 80, 100; 70
+    assert (records.xs[0][1:, :4].isnan()).all()
+
+
+def test_an_epoch_reads_every_patient_once(folder):
+    task = Patients(data=folder)
+    read = sorted(int(n) for batch in task.epoch(5, generator(0), together=2) for n in batch.lengths)
+    assert read == sorted(len(ts) for ts in task.recorded("train").ts)
+    assert [b.lengths.tolist() for b in task.epoch(5, generator(0))] == [b.lengths.tolist() for b in task.epoch(5, generator(0))]
+
+
+def test_stamps_are_there_where_the_clock_is_given(folder):
+    (batch,) = Patients(data=folder).evaluation("test", 3, 1, seed=0)
+    records = Patients(data=folder).recorded("test")
+    assert batch.size == 3
+    for k in range(3):
+        assert torch.equal(batch.ts[: batch.lengths[k], k], records.ts[k])
+        assert bool((records.ts[k].diff() > 0).all())
+    assert Patients(data=folder, clock_given=False).batch(2, generator(0)).ts is None
+
+
+def test_measures_have_the_auroc_of_the_last_outputs(folder):
+    task = Patients(data=folder)
+    (batch,) = task.evaluation("test", 99, 1, seed=0)
+    outputs = torch.zeros(*batch.xs.shape[:2], 2)
+    outputs[batch.lengths - 1, torch.arange(batch.size), 1] = batch.targets - 0.5
+    found = task.measures(outputs, batch)
+    assert (found["accuracy"], found["auroc"]) == (1.0, 1.0)
+    assert set(task.baselines()) == {"blind"}
+
+
+def test_files_and_settings_that_do_not_do_are_refused(tmp_path):
+    for settings, message in [({}, "`data` must name"), ({"data": "x", "grid": -1.0}, "`grid` must be hours from 0 to 48")]:
+        with pytest.raises(ValueError, match=message):
+            Patients(**settings)
+    for k, (outcomes, message) in enumerate(
+        [("8,1,1,1,1,0\n", "say nothing of patient 7"), ("7,1,1,1,1,0\n", "too few, in train")]
+    ):
+        (tmp_path / str(k)).mkdir()
+        write_archive(tmp_path / str(k), {"Outcomes-a.txt": OUTCOMES_HEADER + outcomes, "set-a/7.txt": patient_text(7, [])})
+        with pytest.raises(UsageError, match=message):
+            Patients(data=str(tmp_path / str(k))).batch(1, generator(0))
+
+
+def test_the_digest_is_of_what_the_files_say(tmp_path, folder):
+    make_patients(tmp_path, PATIENTS + 1)
+    assert Patients(data=str(tmp_path)).fingerprint() != Patients(data=folder).fingerprint()
+    assert Patients(data=folder, grid=1.0).fingerprint() == Patients(data=folder).fingerprint()
+
+
+@real_data
+@pytest.mark.slow
+def test_the_real_patients_are_split_as_stated(tmp_path):
+    task = Patients(data=str(folder_of("physionet2012", tmp_path, make_patients)))
+    found = [task.recorded(split).labels for split in ("train", "validation", "test")]
+    assert [(len(labels), int(labels.sum())) for labels in found] == [(5120, 734), (1280, 170), (1600, 218)]
