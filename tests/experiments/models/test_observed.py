@@ -1,0 +1,71 @@
+"""Classifiers of irregular observations: ODE-RNN beside one written with torchdiffeq, and all of them trained a little."""
+
+import pytest
+import torch
+from datasets import make_patients
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import Euler, ode_rnn
+from experiments.bench.peers.ode_rnn import ODERNNByHand, epoch_seconds
+from experiments.models.observed import OBSERVED, ObservedJumps
+from experiments.runs import patients
+from experiments.runs.patients import EpochSettings, observed_model, train_epochs
+from experiments.runs.training import evaluate
+from experiments.tasks.patients import VALUES, Patients
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("patients")
+    make_patients(made, 50)
+    return str(made)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "tolerance"),
+    [
+        ({"method": Euler()}, {"method": "euler"}, 1e-12),  # the same sums
+        ({"rtol": 1e-8, "atol": 1e-8}, {"rtol": 1e-8, "atol": 1e-8}, 1e-5),  # a thousand tolerances: of up to 70 solves
+    ],
+    ids=["euler", "solved"],
+)
+def test_ode_rnn_written_with_torchdiffeq_gives_the_same_outputs(folder, ours, theirs, tolerance):
+    (batch,) = Patients(data=folder, grid=4.0).evaluation("validation", 4, 4, seed=0)
+    own, by_hand = ObservedJumps(ode_rnn(VALUES, 5, units=4, **ours)), ODERNNByHand(VALUES, 5, units=4, **theirs)
+    by_hand.net.load_state_dict(own.rnn.field.net.state_dict())
+    by_hand.cell.load_state_dict(ctrnn.to_torch(own.rnn.jump.cell.field).state_dict())
+    by_hand.read_out.load_state_dict(own.read_out.state_dict())
+    found, expected = own(batch.xs, batch.ts, batch.lengths), by_hand(batch.xs, batch.ts, batch.lengths)
+    assert_close(batch.last(found), batch.last(expected), rtol=0, atol=tolerance)
+
+
+def test_models_are_functions_of_their_seed_and_no_output_depends_on_the_future(folder):
+    (batch,) = Patients(data=folder, grid=4.0).evaluation("test", 3, 3, seed=0)
+    later = batch.xs.clone()
+    later[4:] += 1
+    for name in OBSERVED:
+        model = observed_model(name, 4, seed=1)
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), observed_model(name, 4, 1).parameters(), strict=True))
+        ts = None if name == "gru" else batch.ts
+        shifted = None if ts is None else torch.cat([ts[:4], ts[4:] + 1])
+        outputs = [model(xs, stamps, batch.lengths)[:4] for xs, stamps in ((batch.xs, ts), (later, shifted))]
+        assert_close(outputs[0], outputs[1], rtol=0, atol=1e-12)
+
+
+def test_the_weights_of_the_best_epoch_are_kept(folder):
+    task = Patients(data=folder, grid=4.0)
+    model = observed_model("gru-backward", 4, 0)
+    found = train_epochs(model, task, 0, EpochSettings(epochs=6, patience=2, batch=8, rate=0.05))
+    assert 1 <= found.best <= found.epochs <= 6
+    assert found.epochs in (6, found.best + 2)
+    assert evaluate(model, task, "validation", 99)["auroc"] == found.validation
+    assert evaluate(model, task, "test", 99) == found.test
+    assert min(epoch_seconds([model, ODERNNByHand(VALUES, 4, method="euler")], task, 8, batches=1)) > 0
+
+
+def test_the_command_prints_a_line_for_each_model_and_seed(folder, capsys):
+    patients.main([folder, "gru-d", "gru", "--hidden", "3", "--epochs", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines] == [["gru-d", "seed", "0"], ["gru", "seed", "0"]]
+    assert all("test AUROC 0." in line and "of 1 " in line for line in lines)
