@@ -1,7 +1,7 @@
 r"""A discrete cell over a whole sequence in one call: by the compiled engine, the plain-torch one, or not at all, and then why.
 
     compiled     compiled_cells.py: one kernel for the sequence, on the CPU; where it cannot be had, one warning says so
-    torch        torch_relaxations.py, torch_lstm.py: the same in plain torch, with a backward pass of its own
+    torch        plain_torch/relaxations.py, plain_torch/lstm.py: the same in plain torch, with a backward pass of its own
     steps        the step map, sample by sample, which takes any field and any step, and is what the others are compared with
 
 A fused form is taken where it is known to be the same: of a named field, by exact type, under the Euler and the exponential
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.fused import compiled_cells, reference, torch_lstm, torch_relaxations
+from discretize.fused import compiled_cells, reference
 from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import (
     autocast_reason,
@@ -30,6 +30,8 @@ from discretize.fused.eligibility import (
 )
 from discretize.fused.kernel_spec import CellInputs, Kind, StackedWeights, kind_of, stacked_weights
 from discretize.fused.libraries import cells_library
+from discretize.fused.plain_torch import lstm as torch_lstm
+from discretize.fused.plain_torch import relaxations as torch_relaxations
 from discretize.steps.euler import Euler
 from discretize.steps.exponential import ExponentialEuler
 from discretize.steps.step import Step

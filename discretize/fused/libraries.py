@@ -6,6 +6,7 @@ A library is made for one kind of field, one dtype and, of cells, one step, so t
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ from torch import Tensor
 from discretize.fused.build import Source, library
 from discretize.fused.kernel_spec import Kind
 
-__all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", "solves_library"]
+__all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", "made_solves_library", "named_solves_library"]
 
 KERNELS = Path(__file__).parent / "kernels"
 SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "simd.h")
 CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
-SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "tableau.h")))
+SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "tableau.h")))
 
 CANDIDATES = {"tanh": 0, "reset": 1, "lstm": 2, "relu": 3}
 RATES = {"constant": 0, "sigmoid": 1, "softplus": 2, "exponential": 3}
@@ -33,9 +34,8 @@ class Problem(Structure):
     """`CtrnnProblem` of kernels/solves.cpp, field by field."""
 
     _fields_ = [
-        *((name, c_size_t) for name in ("batch", "hidden", "segments", "own", "threads", "keep")),
-        *((name, c_void_p) for name in ("projected", "h0", "w", "bias_h", "rates")),
-        ("exponent", c_double),
+        *((name, c_size_t) for name in ("batch", "segments", "own", "threads", "keep")),
+        *((name, c_void_p) for name in ("model", "projected", "h0")),
         *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "places")),
         ("stages", c_size_t),
         *((name, c_void_p) for name in ("c", "a", "b", "e")),
@@ -66,9 +66,14 @@ def cells_library(kind: Kind, step: str, dtype: torch.dtype) -> ctypes.CDLL:
     return made
 
 
-def solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
+def named_solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
     """Raises `Unavailable`."""
-    made = library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0})
+    return made_solves_library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0, "WRITTEN": 0})
+
+
+def made_solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+    """That of kernels/solves.cpp with a model of the field. Raises `Unavailable`."""
+    made = library(source, definitions)
     takes = {
         "solve_open": ([POINTER(Problem)], c_void_p),
         "run": ([c_void_p, c_double], c_int),
@@ -78,7 +83,7 @@ def solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
         "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
         "solve_steps": ([c_void_p, c_size_t, c_void_p, c_void_p, c_void_p], None),
         "return_open": ([c_void_p] * 4, c_void_p),
-        "return_sums": ([c_void_p] * 4, None),
+        "return_sums": ([c_void_p] * 2, None),
     }
     for name, (arguments, result) in takes.items():
         function = getattr(made, f"ctrnn_{name}")

@@ -15,7 +15,8 @@ from tqdm import tqdm
 from ctrnn import Driven, VectorField
 from ctrnn.autocast import without_autocast
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
-from discretize.fused.solves import Solved, solve
+from discretize.fused.kernel_run import Solved
+from discretize.fused.solves import solve
 from discretize.gradients.adjoint import AdjointBackward, EdgeLog
 from discretize.gradients.checkpointing import Blocks
 from discretize.gradients.choice import Adjoint, Checkpointed

@@ -8,11 +8,12 @@
 #include <chrono>
 #include <memory>
 
-#include "field.h"
-#include "parallel.h"
+#if WRITTEN
+#include "written_model.h"
+#else
+#include "named_model.h"
+#endif
 #include "tableau.h"
-
-static_assert(LEAK == 0, "an exact solve does not ask for the leak");
 
 namespace {
 
@@ -31,9 +32,9 @@ extern "C" {
 // through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1.
 struct CtrnnProblem {
-    std::size_t batch, hidden, segments, own, threads, keep;
-    const real *projected, *h0, *w, *bias_h, *rates;
-    double exponent;
+    std::size_t batch, segments, own, threads, keep;
+    const CtrnnModel* model;
+    const real *projected, *h0;
     const double* lengths;
     const std::int64_t* pieces;
     const double *share, *share_rate;
@@ -70,20 +71,20 @@ struct Sample {
 // A solve: what was given, and what became of every sample.
 struct Solve {
     const CtrnnProblem given;
-    const Weights w;
+    const Model model;
     const Tableau method;
     std::vector<Sample> samples;
     std::atomic<std::size_t> last_segment;  // beyond the one in which a sample failed nobody has to go
     std::atomic<std::size_t> landed{0};     // segments that are done, of all samples together
 
     explicit Solve(const CtrnnProblem& p)
-        : given(p), w(Weights::BOTH, p.hidden, p.w, p.bias_h, p.rates, p.exponent), method(p.stages, p.c, p.a, p.b, p.e, p.order),
+        : given(p), model(*p.model), method(p.stages, p.c, p.a, p.b, p.e, p.order),
           samples(p.batch), last_segment(p.segments) {}
 
     std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
     double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
     const real* projected(std::size_t piece, std::size_t sample) const {
-        return given.projected + (piece * given.batch + sample) * w.n.columns;
+        return given.projected + (piece * given.batch + sample) * model.columns;
     }
     std::size_t piece(std::size_t segment, std::size_t sample) const { return std::size_t(given.pieces[at(segment, sample)]); }
     // How far through its piece: 0 for held inputs. Beyond the ends of a segment the input stands still.
@@ -94,38 +95,32 @@ struct Solve {
     }
     void write(std::size_t edge, std::size_t sample, const real* h) const {
         if (given.places[edge] < 0) return;
-        narrow_state(w.n, h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * w.n.width);
+        model.narrow(h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * model.width);
     }
 };
 
-// dh/dt of a few rows at once, each of a sample of its own.
+// dh/dt of a few rows at once, each of a sample of its own at a time of its own.
 class Field {
   public:
-    Field(const Solve& solve, std::size_t rows)
-        : solve(solve), n(solve.w.n), a(rows, n.product), pulled(rows, IS_RESET ? n.units : 0), there(n.columns) {}
+    Field(const Solve& solve, std::size_t rows, std::size_t stages)
+        : evaluator(solve.model, rows, stages), solve(solve), there(solve.model.columns) {}
 
-    void read(std::size_t row, std::size_t segment, std::size_t sample, double tau) {
+    void read(std::size_t stage, std::size_t row, std::size_t segment, std::size_t sample, double tau) {
         const std::size_t piece = solve.piece(segment, sample);
         const real* projected = solve.projected(piece, sample);
         if (solve.given.share) {
             const real share = real(solve.share(segment, sample, tau));
             const real* next = solve.projected(piece + 1, sample);
-            for (std::size_t i = 0; i < n.columns; ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
+            for (std::size_t i = 0; i < there.size(); ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
             projected = there.data();
         }
-        begin_product(solve.w, projected, a[row], IS_RESET ? pulled[row] : nullptr);
+        evaluator.read(stage, row, projected);
     }
 
-    void evaluate(std::size_t rows, real* const* h, real* const* kept, real* const* slope) {
-        multiply(rows, solve.w.forwards, h, a.at.data());
-        for (std::size_t m = 0; m < rows; ++m)
-            flow(solve.w, a[m], IS_RESET ? pulled[m] : nullptr, h[m], kept[m], slope[m], nullptr);
-    }
+    Evaluator evaluator;
 
   private:
     const Solve& solve;
-    const Sizes& n;
-    Rows a, pulled;
     Numbers there;
 };
 
@@ -149,8 +144,8 @@ bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::tim
 class SolverState {
   public:
     SolverState(Solve& solve, std::size_t first, std::size_t end)
-        : solve(solve), n(solve.w.n), field(solve, SLOTS), next(first), end(end), h(SLOTS, n.state), y(SLOTS, n.state),
-          kept(1, n.kept), k(SLOTS * (solve.method.stages + 1), n.state), slots(SLOTS), error(n.state) {}
+        : solve(solve), n(solve.model), field(solve, SLOTS, 1), next(first), end(end), h(SLOTS, n.state), y(SLOTS, n.state),
+          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 1), n.state), slots(SLOTS), error(n.state) {}
 
     // True once all samples are where they should be, false at the deadline.
     bool run(Clock::time_point deadline) {
@@ -168,7 +163,7 @@ class SolverState {
     };
 
     Solve& solve;
-    const Sizes& n;
+    const Model& n;
     Field field;
     std::size_t next, end;
     Rows h, y, kept, k;
@@ -181,7 +176,7 @@ class SolverState {
         slots[s] = Slot{};
         slots[s].taken = true;
         slots[s].sample = sample;
-        widen_state(n, solve.given.h0 + sample * n.width, h[s]);
+        n.widen(solve.given.h0 + sample * n.width, h[s]);
         solve.write(0, sample, h[s]);
         ahead(s);
     }
@@ -195,15 +190,15 @@ class SolverState {
     }
 
     void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
-        std::vector<real*> states, slopes, keep(on.size(), kept[0]);
+        std::vector<real*> states, slopes;
         for (std::size_t m = 0; m < on.size(); ++m) {
             Slot& slot = slots[on[m]];
-            field.read(m, slot.segment, slot.sample, slot.tau + node * slot.dt);
+            field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);
             states.push_back(at.at[on[m]]);
             slopes.push_back(slope(stage, on[m]));
             ++solve.samples[slot.sample].said.evaluations;
         }
-        field.evaluate(on.size(), states.data(), keep.data(), slopes.data());
+        field.evaluator.evaluate(0, on.size(), states.data(), kept.at.data(), slopes.data());
     }
 
     void round(std::vector<std::size_t>& on) {
@@ -246,11 +241,10 @@ class SolverState {
     // max over units of margin |value| / (atol + rtol |state|); nan where any is
     template <class States, class Values> double size(States state, Values value) const {
         double largest = 0;
-        for (std::size_t section = 0; section < STATE_SECTIONS; ++section)
-            for (std::size_t i = section * n.units; i < section * n.units + n.hidden; ++i) {
-                const double q = std::fabs(double(value(i))) / (solve.given.atol + solve.given.rtol * std::fabs(double(state(i))));
-                if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
-            }
+        n.each_unit([&](std::size_t i) {
+            const double q = std::fabs(double(value(i))) / (solve.given.atol + solve.given.rtol * std::fabs(double(state(i))));
+            if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
+        });
         return ERROR_MARGIN * largest;
     }
 
@@ -379,11 +373,11 @@ class SolverState {
 class Return {
   public:
     Return(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0, std::size_t first, std::size_t end)
-        : solve(solve), sums(solve.w.n), n(solve.w.n), of_hs(of_hs), of_projected(of_projected), of_h0(of_h0), next(first),
-          end(end), field(solve, SLOTS), of_h(SLOTS, n.state), k(SLOTS * solve.method.used, n.state),
-          y(SLOTS * solve.method.used, n.state), kept(SLOTS * solve.method.used, n.kept),
-          of_y(SLOTS * solve.method.used, n.state), da(SLOTS * solve.method.used, n.product),
-          pull(SLOTS, IS_RESET ? n.units : 0), of_slope(n.state), given(n.state), slots(SLOTS) {}
+        : solve(solve), pullback(solve.model, SLOTS, solve.method.used), n(solve.model), of_hs(of_hs),
+          of_projected(of_projected), of_h0(of_h0), next(first), end(end), field(solve, SLOTS, solve.method.used),
+          of_h(SLOTS, n.state), k(SLOTS * solve.method.used, n.state), y(SLOTS * solve.method.used, n.state),
+          kept(SLOTS * solve.method.used, n.kept), of_y(SLOTS * solve.method.used, n.state), of_slope(SLOTS, n.state),
+          given(n.state), slots(SLOTS) {}
 
     bool run(Clock::time_point deadline) {
         return by_slots(
@@ -392,7 +386,7 @@ class Return {
     }
 
     const Solve& solve;
-    Sums sums;
+    Pullback pullback;
 
   private:
     struct Slot {
@@ -400,14 +394,13 @@ class Return {
         std::size_t sample = 0, left = 0, edge = 0;
     };
 
-    const Sizes& n;
+    const Model& n;
     const real* of_hs;
     real *of_projected, *of_h0;
     std::size_t next, end;
     Field field;
-    Rows of_h, k, y, kept, of_y, da, pull;
-    Outer outer;
-    Numbers of_slope, given;
+    Rows of_h, k, y, kept, of_y, of_slope;
+    Numbers given;
     std::vector<Slot> slots;
 
     void begin(std::size_t s, std::size_t sample) {
@@ -423,11 +416,11 @@ class Return {
         while (slot.edge > to) {
             const std::int64_t place = solve.given.places[--slot.edge];
             if (place < 0) continue;
-            widen_state(n, of_hs + (std::size_t(place) * solve.given.batch + slot.sample) * n.width, given.data());
+            n.widen(of_hs + (std::size_t(place) * solve.given.batch + slot.sample) * n.width, given.data());
             add_to(of_h[s], given.data(), n.state);
         }
         if (slot.left) return;
-        narrow_state(n, of_h[s], of_h0 + slot.sample * n.width);
+        n.narrow(of_h[s], of_h0 + slot.sample * n.width);
         slot.taken = false;
     }
 
@@ -448,13 +441,13 @@ class Return {
                         store(to + i, load(h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
                                           return k[j * rows + m];
                                       }));
-                field.read(m, step.segment, slot.sample, time(step, stage));
+                field.read(stage, m, step.segment, slot.sample, time(step, stage));
             }
             const std::size_t first = stage * rows;
-            field.evaluate(rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
+            field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
         }
         for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
-        outer.add(method.used * rows, n.product, n.units, da[0], da.stride, y[0], y.stride, sums.weights.data(), n.units);
+        pullback.sum_up(method.used * rows, y);
         for (std::size_t m = 0; m < rows; ++m) {
             for (std::size_t stage = 0; stage < method.used; ++stage) add_to(of_h[on[m]], of_y[stage * rows + m], n.state);
             --slots[on[m]].left;
@@ -470,35 +463,25 @@ class Return {
     void back(const std::vector<std::size_t>& on, std::size_t stage) {
         const Tableau& method = solve.method;
         const std::size_t rows = on.size(), first = stage * rows;
-        for (std::size_t m = 0; m < rows; ++m) {
-            const Slot& slot = slots[on[m]];
-            const Step& step = step_of(on[m]);
+        for (std::size_t m = 0; m < rows; ++m)
             for (std::size_t i = 0; i < n.state; i += LANES)
-                store(of_slope.data() + i, real(step.dt) * method.columns[stage].at(i, [&](std::size_t j) {
-                                               return j == method.used ? of_h[on[m]] : of_y[j * rows + m];
-                                           }));
-            std::memset(of_y[first + m], 0, n.state * sizeof(real));
-            real* pulled = IS_RESET ? pull[m] : nullptr;
-            flow_vjp(solve.w, kept[first + m], y[first + m], of_slope.data(), nullptr, da[first + m], pulled, of_y[first + m],
-                     sums.rates.data());
-            if (IS_RESET) add_to(sums.bias_h.data(), da[first + m] + n.units, n.units);
-            const real share = real(solve.share(step.segment, slot.sample, time(step, stage)));
-            const std::size_t piece = solve.piece(step.segment, slot.sample);
-            give(piece, slot.sample, da[first + m], pulled, solve.given.share ? real(1) - share : real(1));
-            if (solve.given.share) give(piece + 1, slot.sample, da[first + m], pulled, share);
-        }
-        multiply(rows, solve.w.backwards, da.at.data() + first, of_y.at.data() + first);
+                store(of_slope[m] + i, real(step_of(on[m]).dt) * method.columns[stage].at(i, [&](std::size_t j) {
+                                           return j == method.used ? of_h[on[m]] : of_y[j * rows + m];
+                                       }));
+        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
+                      of_y.at.data() + first, [&](std::size_t m, const real* of) {
+                          const Slot& slot = slots[on[m]];
+                          const Step& step = step_of(on[m]);
+                          const real share = real(solve.share(step.segment, slot.sample, time(step, stage)));
+                          const std::size_t piece = solve.piece(step.segment, slot.sample);
+                          give(piece, slot.sample, of, solve.given.share ? real(1) - share : real(1));
+                          if (solve.given.share) give(piece + 1, slot.sample, of, share);
+                      });
     }
 
-    void give(std::size_t piece, std::size_t sample, const real* of, const real* pulled, real share) const {
+    void give(std::size_t piece, std::size_t sample, const real* of, real share) const {
         real* to = of_projected + (piece * solve.given.batch + sample) * n.columns;
-        for (std::size_t section = 0; section < OWN_SECTIONS; ++section) {
-            const real* from = IS_RESET && section == 1 ? pulled : of + section * n.units;
-            for (std::size_t i = 0; i < n.hidden; ++i) to[section * n.hidden + i] += share * from[i];
-        }
-        if (HAS_GATE)
-            for (std::size_t i = 0; i < (SHARED ? 1 : n.hidden); ++i)
-                to[OWN_SECTIONS * n.hidden + i] += share * of[OWN_SECTIONS * n.units + i];
+        for (std::size_t i = 0; i < n.columns; ++i) to[i] += share * of[i];
     }
 };
 
@@ -600,8 +583,8 @@ EXPORTED void ctrnn_solve_report(const Task* task, std::size_t sample, CtrnnRepo
 EXPORTED void ctrnn_solve_failure(const Task* task, std::size_t sample, real* h, real* error) {
     const Solve& solve = solve_of(task);
     const Sample& failed = solve.samples[sample];
-    if (!failed.h.empty()) narrow_state(solve.w.n, failed.h.data(), h);
-    if (!failed.error.empty()) narrow_state(solve.w.n, failed.error.data(), error);
+    if (!failed.h.empty()) solve.model.narrow(failed.h.data(), h);
+    if (!failed.error.empty()) solve.model.narrow(failed.error.data(), error);
 }
 
 // The steps a sample took, of a solve that kept them, (accepted,) each; and the states before them, (accepted, state).
@@ -611,13 +594,13 @@ EXPORTED void ctrnn_solve_steps(const Task* task, std::size_t sample, std::int64
     for (std::size_t k = 0; k < one.steps.size(); ++k) {
         segment[k] = std::int64_t(one.steps[k].segment);
         tau[k] = one.steps[k].tau;
-        narrow_state(solve.w.n, one.states.data() + k * solve.w.n.state, h + k * solve.w.n.width);
+        solve.model.narrow(one.states.data() + k * solve.model.state, h + k * solve.model.width);
     }
 }
 
-// of_w (columns, hidden), of_bias_h and of_rates (hidden,) or null. Once, when the way back is done.
-EXPORTED void ctrnn_return_sums(Task* way, real* of_w, real* of_bias_h, real* of_rates) {
+// The weights' gradients. Once, when the way back is done.
+EXPORTED void ctrnn_return_sums(Task* way, const CtrnnSums* to) {
     auto& groups = static_cast<Backwards*>(way)->groups;
-    for (std::size_t i = 1; i < groups.size(); ++i) groups[0]->sums.add(groups[i]->sums);
-    groups[0]->sums.write(groups[0]->solve.w, of_w, of_bias_h, of_rates);
+    for (std::size_t i = 1; i < groups.size(); ++i) groups[0]->pullback.add(groups[i]->pullback);
+    groups[0]->pullback.write(*to);
 }

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteRNN, ExponentialEuler, KernelWarning
-from discretize.fused import compiled_cells, eligibility, reference, solves
+from discretize.fused import compiled_cells, eligibility, kernel_run, reference
 from discretize.fused.build import Unavailable
 from discretize.fused.kernel_spec import Kind
 from discretize.fused.libraries import cells_library
@@ -67,8 +67,8 @@ def test_a_cell_whose_kernel_is_wrong_runs_in_torch_and_says_so_once(modules, mo
 
 
 def test_a_solve_whose_kernel_is_wrong_runs_by_steps_and_says_so(modules, monkeypatch):
-    backward = solves._KernelRun.backward
-    monkeypatch.setattr(solves._KernelRun, "backward", lambda run, grad: backward(run, 1.001 * grad))
+    backward = kernel_run.KernelRun.backward
+    monkeypatch.setattr(kernel_run.KernelRun, "backward", lambda run, grad: backward(run, 1.001 * grad))
     with pytest.warns(KernelWarning, match="differ from torch"):
         modules[1](torch.randn(4, 2, 3))
     assert modules[1].stats["engine"] == "steps"

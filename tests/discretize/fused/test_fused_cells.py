@@ -175,7 +175,7 @@ def test_any_sizes_and_any_layout_of_the_samples(sizes, name, step, substeps, fo
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("engine", ["torch"], indirect=True)
 def test_long_sequences_are_worked_through_in_pieces(step, engine, monkeypatch):
-    monkeypatch.setattr("discretize.fused.torch_sequences.BLOCK", 100)
+    monkeypatch.setattr("discretize.fused.plain_torch.sequences.BLOCK", 100)
     for name in FEW:
         x, h_0 = torch.randn(23, 3, 2, requires_grad=True), torch.randn(3, made(name).state_size, requires_grad=True)
         assert_the_same(made(name), STEPS[step], engine, (x, h_0), dt=0.4, substeps=2)

@@ -15,10 +15,10 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize.errors import SolverError, SolverWarning
-from discretize.fused import solves
+from discretize.fused import kernel_run
 from discretize.fused.build import Unavailable
 from discretize.fused.kernel_spec import Kind
-from discretize.fused.libraries import solves_library
+from discretize.fused.libraries import named_solves_library
 
 FIELDS = {
     "plain": ctrnn.plain,
@@ -36,7 +36,7 @@ FIELDS = {
 @pytest.fixture(autouse=True)
 def compiler():
     try:
-        solves_library(Kind("tanh", "sigmoid", False, 0.0), torch.float64)
+        named_solves_library(Kind("tanh", "sigmoid", False, 0.0), torch.float64)
     except Unavailable as error:
         pytest.skip(str(error))
 
@@ -388,8 +388,8 @@ def test_an_interrupted_solve_gives_its_memory_back(monkeypatch):
         tasks.append(weakref.ref(self.task))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(solves, "SLICE", 0.0)
-    monkeypatch.setattr(solves._KernelRun, "_progress", interrupted)
+    monkeypatch.setattr(kernel_run, "SLICE", 0.0)
+    monkeypatch.setattr(kernel_run.KernelRun, "_progress", interrupted)
     with pytest.raises(KeyboardInterrupt):
         discretize.integrate(field, ctrnn.HeldPath(xs), field.initial_state(4), torch.arange(7.0, dtype=torch.float64))
     gc.collect()
@@ -400,7 +400,7 @@ def test_slices_of_time_do_not_change_a_bit(monkeypatch):
     field, xs, h0 = reading("gated"), normal(6, 40, 10).requires_grad_(), normal(40, 5).requires_grad_()
     found = []
     for seconds in (1000.0, 1e-3):
-        monkeypatch.setattr(solves, "SLICE", seconds)
+        monkeypatch.setattr(kernel_run, "SLICE", seconds)
         found.append(solved_in_bits(field, xs, h0, rtol=1e-9)[1])
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from discretize.fused.kernel_spec import CellInputs, Kind
-from discretize.fused.torch_sequences import (
+from discretize.fused.plain_torch.sequences import (
     GradientSums,
     StateBuffer,
     backward_steps,

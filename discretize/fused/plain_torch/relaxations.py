@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from discretize.fused.kernel_spec import CellInputs, Kind
-from discretize.fused.torch_sequences import (
+from discretize.fused.plain_torch.sequences import (
     GradientSums,
     StateBuffer,
     backward_steps,

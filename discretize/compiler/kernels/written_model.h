@@ -1,0 +1,93 @@
+// A field whose `flow` is written out in program.h, as a solver reads it: x is the projected input, and there is no dt.
+#pragma once
+
+#include "program.h"
+
+extern "C" {
+
+// Sizes that the program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
+struct CtrnnModel {
+    std::size_t state, columns;
+    CtrnnProgram program;
+};
+
+// Where sums over samples go, (height, width) each.
+struct CtrnnSums {
+    std::size_t sums;
+    const std::size_t *heights, *widths;
+    real* const* sum;
+};
+}
+
+struct Model {
+    const std::size_t width, columns, state;
+    Shared shared;
+    const std::size_t kept;
+
+    explicit Model(const CtrnnModel& given)
+        : width(given.state), columns(given.columns), state(padded(given.state) + LANES), shared(given.program, 0),
+          kept(shared.total) {}
+
+    void widen(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
+    void narrow(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
+
+    // do(i) for the place of every unit in a padded state
+    template <class Do> void each_unit(Do unit) const {
+        for (std::size_t i = 0; i < width; ++i) unit(i);
+    }
+};
+
+class Evaluator {
+  public:
+    Rows x;  // (stages rows): what was read
+
+    Evaluator(const Model& model, std::size_t rows, std::size_t stages)
+        : x(stages * rows, padded(model.columns) + LANES), model(model), together(rows), dt(rows), step_of(model.shared, rows) {}
+
+    void read(std::size_t stage, std::size_t row, const real* projected) {
+        std::memcpy(x[stage * together + row], projected, model.columns * sizeof(real));
+    }
+
+    void evaluate(std::size_t stage, std::size_t rows, real* const* h, real* const* kept, real* const* slope) {
+        step_of.run(rows, at(stage), h, dt.data(), kept, slope);
+    }
+
+    real* const* at(std::size_t stage) const { return x.at.data() + stage * together; }
+
+  private:
+    const Model& model;
+    const std::size_t together;
+    std::vector<real> dt;  // nobody's
+    Forward step_of;
+};
+
+class Pullback {
+  public:
+    Pullback(const Model& model, std::size_t rows, std::size_t stages)
+        : of_x(rows, padded(model.columns) + LANES), dt(rows), step_of(model.shared, rows, stages) {}
+
+    // The cotangents of a stage's slopes -> of_h, written over, and give(m, those of the projected input).
+    template <class Give>
+    void back(const Evaluator& read, std::size_t stage, std::size_t rows, real* const* h, real* const* kept,
+              real* const* of_slope, real* const* of_h, Give give) {
+        step_of.run(rows, stage * rows, read.at(stage), h, dt.data(), kept, of_slope, of_h, of_x.at.data(), nullptr);
+        for (std::size_t m = 0; m < rows; ++m) give(m, of_x[m]);
+    }
+
+    // What the stages so far add to the weights' gradients.
+    void sum_up(std::size_t depth, Rows&) { step_of.sum_up(depth); }
+
+    void add(const Pullback& other) {
+        for (std::size_t k = 0; k < step_of.sums.size(); ++k)
+            add_to(step_of.sums[k].data(), other.step_of.sums[k].data(), step_of.sums[k].size());
+    }
+
+    void write(const CtrnnSums& to) const {
+        for (std::size_t k = 0; k < to.sums; ++k) write_sum(step_of.sums[k], to.heights[k], to.widths[k], to.sum[k]);
+    }
+
+  private:
+    Rows of_x;
+    std::vector<real> dt;
+    Backward step_of;
+};
