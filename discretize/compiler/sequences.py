@@ -7,35 +7,36 @@ same code, sizes aside, find the kernel in the process or on disk. Compared with
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
+from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.compiler.attributes import attributes_of
+from discretize.compiler.program import Program, StepModule, weights_of
 from discretize.compiler.recording import as_function
-from discretize.compiler.step_program import StepModule, StepProgram, step_program, weights_of
-from discretize.compiler.zones import Unknown
+from discretize.compiler.written_kernels import (
+    GivenProgram,
+    ProgramStructure,
+    Sums,
+    SumsStructure,
+    kernel_of,
+    products,
+    written_source,
+)
 from discretize.fused import reference
-from discretize.fused.build import Source, Unavailable, library
+from discretize.fused.build import library
 from discretize.fused.compiled_cells import strides
-from discretize.fused.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
-from discretize.fused.libraries import KERNELS, REALS, address
+from discretize.fused.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, tracing_reason
+from discretize.fused.libraries import REALS, address
 from discretize.steps.step import Step
 
 __all__ = ["LEAST_STEPS", "run"]
 
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
-MOST_KEPT = 256  # programs that a process remembers
-HERE = Path(__file__).parent / "kernels"
-INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel.h", "simd.h")))
-PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 
 
@@ -45,20 +46,15 @@ class Sequence(Structure):
     _fields_ = [
         *((name, c_size_t) for name in ("time", "batch", "inputs", "state", "substeps", "threads", "rests")),
         *((name, c_void_p) for name in ("x", "h0", "dt")),
-        *((name, c_size_t) for name in ("dt_time", "dt_batch", "sizes", "kept_values", "vectors", "matrices")),
-        *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
-        *((name, c_void_p) for name in ("multiply", "outer")),
+        *((name, c_size_t) for name in ("dt_time", "dt_batch")),
+        ("program", POINTER(ProgramStructure)),
     ]
 
 
 class Gradients(Structure):
     """`CtrnnGradients`."""
 
-    _fields_ = [
-        *((name, c_void_p) for name in ("of_hs", "x", "h0", "dt")),
-        ("sums", c_size_t),
-        *((name, c_void_p) for name in ("heights", "widths", "sum")),
-    ]
+    _fields_ = [*((name, c_void_p) for name in ("of_hs", "x", "h0", "dt")), ("sums", POINTER(SumsStructure))]
 
 
 def run(
@@ -84,46 +80,22 @@ def _no_kernel(step: Step, xs: Tensor, given: list[Tensor], substeps: int, fused
     return why
 
 
-_kernels: OrderedDict[tuple[Any, ...], _Kernel | str] = OrderedDict()
-
-
 def _kernel(module: StepModule, dtype: torch.dtype, x: bool, dt: bool) -> _Kernel | str:
     """The kernel of a step's code, or why there is none; x, dt: whether they have gradients."""
-    attributes = attributes_of(module)
-    if isinstance(attributes, str):
-        return attributes
-    key = (attributes.values, dtype, x, dt)
-    if key not in _kernels:
-        _kernels[key] = _made(module, attributes.objects, *key[1:])
-        while len(_kernels) > MOST_KEPT:
-            _kernels.popitem(last=False)
-    _kernels.move_to_end(key)
-    return _kernels[key]
+    wanted = {"x": x, "dt": dt}
+    return kernel_of(module, wanted, dtype, lambda program: _checked(_Kernel(program, dtype, wanted), module, dtype))
 
 
-def _made(module: StepModule, objects: tuple[Any, ...], dtype: torch.dtype, x: bool, dt: bool) -> _Kernel | str:
-    try:
-        program = step_program(module, {"x": x, "dt": dt}, dtype)
-    except (Unknown, ValueError) as error:
-        return str(error)
-    try:
-        kernel = _Kernel(program, dtype, objects, x, dt)
-    except Unavailable as error:
-        return warn_once(str(error))
+def _checked(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> _Kernel | str:
     return _disagreement(kernel, module, dtype) or kernel
 
 
 class _Kernel:
     """A program and its library."""
 
-    def __init__(self, program: StepProgram, dtype: torch.dtype, objects: tuple[Any, ...], x: bool, dt: bool) -> None:
-        self.program, self.objects = program, objects  # kept alive, for they are known by their ids
-        self.moves = {"x": x, "dt": dt}
-        # -O1: there are no loops left to unroll, and everything is written in vectors; it compiles in half the time.
-        source = Source(HERE / "steps.cpp", INCLUDES, (("program.h", program.written.text),), ("-O1",))
-        self.library = library(source, {"REAL": REALS[dtype]})
-        products = library(PRODUCTS, {"REAL": REALS[dtype]})
-        self.products = {name: ctypes.cast(products[f"ctrnn_{name}"], c_void_p).value for name in ("multiply", "outer")}
+    def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+        self.program, self.moves, self.products = program, moves, products(dtype)
+        self.library = library(written_source("steps.cpp", program), {"REAL": REALS[dtype]})
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
         self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_void_p, c_void_p]
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_void_p, POINTER(Gradients)]
@@ -146,45 +118,25 @@ class _Kernel:
         steps = time * call.substeps
         of_x = call.xs.new_empty(steps, batch, call.xs.shape[2]) if needed[0] else None
         of_dt = call.xs.new_empty(steps, batch) if needed[2] else None
-        of_h0, sums = torch.empty_like(call.h0), [call.xs.new_empty(shape) for shape in self.program.sums]
-        heights, widths = (_array([size[side] for size in self.program.written.sums]) for side in (0, 1))
-        pointers = _array([tensor.data_ptr() for tensor in sums])
-        to = Gradients(
-            *map(address, (grad, of_x, of_h0, of_dt)), len(sums), heights.ctypes.data, widths.ctypes.data, pointers.ctypes.data
-        )
+        of_h0, sums = torch.empty_like(call.h0), Sums(self.program, call.xs)
+        to = Gradients(*map(address, (grad, of_x, of_h0, of_dt)), ctypes.pointer(sums.structure))
         if self.library.ctrnn_steps_backwards(call.sequence, kept.data_ptr(), to):
             raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
         if of_x is not None and call.substeps > 1:
             of_x = of_x.unflatten(0, (-1, call.substeps)).sum(1)
         if of_dt is not None:
             of_dt = of_dt.unflatten(0, (-1, call.substeps)).sum(1)[..., None].sum_to_size(call.dt.shape)
-        with torch.no_grad():
-            of_weights = self.program.after(*call.weights, *call.samples, *self.program.constants, *sums)
-        return [of_x, of_h0, of_dt, *of_weights]
+        return [of_x, of_h0, of_dt, *sums.gradients(call.weights)]
 
 
 class _Call:
     """The numbers of a call, laid out as the kernel reads them."""
 
     def __init__(self, kernel: _Kernel, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
-        program = kernel.program
         self.substeps, self.weights = substeps, [weight.detach() for weight in weights]
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
         self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
-        self.samples = (None,) * 4  # placeholders that only each sample has
-        with torch.no_grad():
-            self.vectors, self.matrices = program.before(*self.weights, *self.samples, *program.constants)
-        text = program.written
-        of_matrices = [matrix if matrix.dim() == 2 else matrix[:, None] for matrix in self.matrices]
-        self.arrays = {
-            "size": _array(text.sizes),
-            "kept_widths": _array(text.kept),
-            "vector_widths": _array([vector.numel() for vector in self.vectors]),
-            "depths": _array([matrix.shape[0] for matrix in of_matrices]),
-            "widths": _array([matrix.shape[1] for matrix in of_matrices]),
-            "vector": _array([vector.data_ptr() for vector in self.vectors]),
-            "matrix": _array([matrix.data_ptr() for matrix in self.matrices]),
-        }
+        self.given = GivenProgram(kernel.program, kernel.products, self.weights)
         at, dt_time, dt_batch = strides(self.dt)
         self.sequence = Sequence(
             time=len(xs),
@@ -199,17 +151,8 @@ class _Call:
             dt=at,
             dt_time=dt_time,
             dt_batch=dt_batch,
-            sizes=len(text.sizes),
-            kept_values=len(text.kept),
-            vectors=len(self.vectors),
-            matrices=len(self.matrices),
-            **{name: array.ctypes.data for name, array in self.arrays.items()},
-            **kernel.products,
+            program=ctypes.pointer(self.given.structure),
         )
-
-
-def _array(numbers: Any) -> np.ndarray:
-    return np.array(numbers, dtype=np.uint64)
 
 
 class _Steps(torch.autograd.Function):

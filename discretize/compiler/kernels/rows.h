@@ -12,14 +12,60 @@ constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leav
 using Multiply = void (*)(std::size_t, const Packed*, const real* const*, real* const*);
 using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::size_t, const real*, std::size_t, real*, std::size_t);
 
+extern "C" {
+
+// Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
+struct CtrnnProgram {
+    std::size_t sizes, kept_values, vectors, matrices;
+    const std::size_t *size, *kept_widths, *vector_widths, *depths, *widths;
+    const real *const *vector, *const *matrix;
+    Multiply multiply;
+    Outer outer;
+};
+
+// Where sums over samples go, (height, width) each.
+struct CtrnnSums {
+    std::size_t sums;
+    const std::size_t *heights, *widths;
+    real* const* sum;
+
+    // From sums whose rows are padded.
+    void write(const std::vector<Numbers>& from) const {
+        for (std::size_t k = 0; k < sums; ++k)
+            for (std::size_t row = 0; row < heights[k]; ++row)
+                std::memcpy(sum[k] + row * widths[k], from[k].data() + row * padded(widths[k]), widths[k] * sizeof(real));
+    }
+};
+}
+
+// Numbers of a row with room for what is read and written beyond its width.
+inline std::size_t roomy(std::size_t width) { return padded(width) + LANES; }
+
 struct Shared {
     Multiply multiply;
     Outer outer;
-    std::vector<std::size_t> size;      // that the text refers to
-    std::vector<std::size_t> kept;      // where the values that are kept of a step begin
-    std::vector<std::size_t> wide;      // how many numbers they are
-    std::vector<Numbers> vectors;       // padded
+    std::vector<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
+    std::size_t total;                    // numbers that are kept of a row
+    std::vector<Numbers> vectors;         // padded
     std::vector<Packed> matrices;
+
+    // `first`: numbers before those that are kept.
+    Shared(const CtrnnProgram& p, std::size_t first)
+        : multiply(p.multiply), outer(p.outer), size(p.size, p.size + p.sizes), total(first) {
+        for (std::size_t k = 0; k < p.kept_values; ++k) kept.push_back(total), total += padded(p.kept_widths[k]);
+        total += LANES;  // read beyond the last of them
+        for (std::size_t k = 0; k < p.vectors; ++k) {
+            vectors.emplace_back(roomy(p.vector_widths[k]));
+            std::memcpy(vectors.back().data(), p.vector[k], p.vector_widths[k] * sizeof(real));
+        }
+        for (std::size_t k = 0; k < p.matrices; ++k) {
+            const std::size_t depth = p.depths[k], width = p.widths[k];
+            const real* from = p.matrix[k];
+            matrices.emplace_back(padded(width), depth, [=](std::size_t column, std::size_t row) {
+                return column < width ? from[row * width + column] : real(0);
+            });
+        }
+    }
 };
 
 inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }

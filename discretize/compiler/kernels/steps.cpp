@@ -18,27 +18,19 @@ constexpr std::size_t LARGE = 1 << 20;   // bytes: weights that are too far away
 
 extern "C" {
 
-// What the caller gives: x (time, batch, inputs), h0 (batch, state), dt by its strides; numbers of the program; weights: vectors,
-// and matrices (depth, width).
+// What the caller gives: x (time, batch, inputs), h0 (batch, state), dt by its strides.
 struct CtrnnSequence {
     std::size_t time, batch, inputs, state, substeps, threads, rests;
     const real *x, *h0, *dt;
     std::size_t dt_time, dt_batch;
-    std::size_t sizes, kept_values, vectors, matrices;
-    const std::size_t *size, *kept_widths, *vector_widths, *depths, *widths;
-    const real *const *vector, *const *matrix;
-    Multiply multiply;
-    Outer outer;
+    const CtrnnProgram* program;
 };
 
-// Where gradients go: of x (time substeps, batch, inputs) and dt (time substeps, batch), or null, and h0; sums one after the
-// other, padded out.
+// Where gradients go: of x (time substeps, batch, inputs) and dt (time substeps, batch), or null, and h0.
 struct CtrnnGradients {
     const real* of_hs;
     real *x, *h0, *dt;
-    std::size_t sums;
-    const std::size_t *heights, *widths;
-    real* const* sum;
+    const CtrnnSums* sums;
 };
 }
 
@@ -46,28 +38,11 @@ namespace {
 
 struct Run {
     const CtrnnSequence& given;
-    Shared shared;
-    std::size_t steps, kept;
+    const Shared shared;
+    const std::size_t steps, kept;
 
-    explicit Run(const CtrnnSequence& p) : given(p), steps(p.time * p.substeps), kept(padded(p.state)) {
-        shared.multiply = p.multiply;
-        shared.outer = p.outer;
-        shared.size.assign(p.size, p.size + p.sizes);
-        shared.wide.assign(p.kept_widths, p.kept_widths + p.kept_values);
-        for (std::size_t width : shared.wide) shared.kept.push_back(kept), kept += padded(width);
-        kept += LANES;  // read beyond the last of them
-        for (std::size_t k = 0; k < p.vectors; ++k) {
-            shared.vectors.emplace_back(padded(p.vector_widths[k]) + LANES);
-            std::memcpy(shared.vectors.back().data(), p.vector[k], p.vector_widths[k] * sizeof(real));
-        }
-        for (std::size_t k = 0; k < p.matrices; ++k) {
-            const std::size_t depth = p.depths[k], width = p.widths[k];
-            const real* from = p.matrix[k];
-            shared.matrices.emplace_back(padded(width), depth, [=](std::size_t column, std::size_t row) {
-                return column < width ? from[row * width + column] : real(0);
-            });
-        }
-    }
+    explicit Run(const CtrnnSequence& p)
+        : given(p), shared(*p.program, padded(p.state)), steps(p.time * p.substeps), kept(shared.total) {}
 
     real length(std::size_t step, std::size_t sample) const {
         return given.dt[step / given.substeps * given.dt_time + sample * given.dt_batch] / real(given.substeps);
@@ -76,8 +51,6 @@ struct Run {
         const real* from = given.x + (step / given.substeps * given.batch + sample) * given.inputs;
         std::memcpy(to, from, given.inputs * sizeof(real));
     }
-    // Rows with room for what is read and written beyond their width.
-    static std::size_t wide(std::size_t width) { return padded(width) + LANES; }
 };
 
 // Rows on their way in a step: what they read and write, and which they are.
@@ -95,7 +68,7 @@ struct Live {
 
 void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, real* kept) {
     const CtrnnSequence& p = run.given;
-    Rows h(rows, Run::wide(p.state)), x(rows, Run::wide(p.inputs)), next(rows, Run::wide(p.state));
+    Rows h(rows, roomy(p.state)), x(rows, roomy(p.inputs)), next(rows, roomy(p.state));
     Rows scratch(kept ? 0 : rows, run.kept);
     Forward step_of(run.shared, rows);
     Live live;
@@ -127,8 +100,8 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
 void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backward& step_of, std::size_t together,
                std::size_t first, std::size_t rows) {
     const CtrnnSequence& p = run.given;
-    Rows h(rows, Run::wide(p.state)), x(rows, Run::wide(p.inputs)), of_h(rows, Run::wide(p.state));
-    Rows to_h(rows, Run::wide(p.state)), to_x(rows, Run::wide(p.inputs));
+    Rows h(rows, roomy(p.state)), x(rows, roomy(p.inputs)), of_h(rows, roomy(p.state));
+    Rows to_h(rows, roomy(p.state)), to_x(rows, roomy(p.inputs));
     Live live;
     std::vector<real*> cotangent, at_h, at_x;
     std::vector<real> to_dt(rows);
@@ -185,7 +158,7 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
 // How many numbers of a step and a sample `kept` has to hold.
 EXPORTED std::size_t ctrnn_steps_kept(const CtrnnSequence* p) {
     std::size_t kept = padded(p->state) + LANES;
-    for (std::size_t k = 0; k < p->kept_values; ++k) kept += padded(p->kept_widths[k]);
+    for (std::size_t k = 0; k < p->program->kept_values; ++k) kept += padded(p->program->kept_widths[k]);
     return kept;
 }
 
@@ -223,13 +196,10 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, const real* kept, con
             sums[group] = std::move(step_of.sums);
         });
         if (!enough) return 1;
-        for (std::size_t k = 0; k < to->sums; ++k) {
-            Numbers& total = sums[0][k];
-            for (std::size_t group = 1; group < groups; ++group) add_to(total.data(), sums[group][k].data(), total.size());
-            const std::size_t width = to->widths[k], apart = padded(width);
-            for (std::size_t row = 0; row < to->heights[k]; ++row)
-                std::memcpy(to->sum[k] + row * width, total.data() + row * apart, width * sizeof(real));
-        }
+        for (std::size_t group = 1; group < groups; ++group)
+            for (std::size_t k = 0; k < sums[0].size(); ++k)
+                add_to(sums[0][k].data(), sums[group][k].data(), sums[0][k].size());
+        to->sums->write(sums[0]);
         return 0;
     } catch (const std::bad_alloc&) {
         return 1;

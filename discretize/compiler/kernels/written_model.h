@@ -5,17 +5,9 @@
 
 extern "C" {
 
-// Sizes that the program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
 struct CtrnnModel {
     std::size_t state, columns;
-    CtrnnProgram program;
-};
-
-// Where sums over samples go, (height, width) each.
-struct CtrnnSums {
-    std::size_t sums;
-    const std::size_t *heights, *widths;
-    real* const* sum;
+    const CtrnnProgram* program;
 };
 }
 
@@ -25,7 +17,7 @@ struct Model {
     const std::size_t kept;
 
     explicit Model(const CtrnnModel& given)
-        : width(given.state), columns(given.columns), state(padded(given.state) + LANES), shared(given.program, 0),
+        : width(given.state), columns(given.columns), state(roomy(given.state)), shared(*given.program, 0),
           kept(shared.total) {}
 
     void widen(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
@@ -42,7 +34,7 @@ class Evaluator {
     Rows x;  // (stages rows): what was read
 
     Evaluator(const Model& model, std::size_t rows, std::size_t stages)
-        : x(stages * rows, padded(model.columns) + LANES), model(model), together(rows), dt(rows), step_of(model.shared, rows) {}
+        : x(stages * rows, roomy(model.columns)), model(model), together(rows), dt(rows), step_of(model.shared, rows) {}
 
     void read(std::size_t stage, std::size_t row, const real* projected) {
         std::memcpy(x[stage * together + row], projected, model.columns * sizeof(real));
@@ -64,7 +56,7 @@ class Evaluator {
 class Pullback {
   public:
     Pullback(const Model& model, std::size_t rows, std::size_t stages)
-        : of_x(rows, padded(model.columns) + LANES), dt(rows), step_of(model.shared, rows, stages) {}
+        : of_x(rows, roomy(model.columns)), dt(rows), step_of(model.shared, rows, stages) {}
 
     // The cotangents of a stage's slopes -> of_h, written over, and give(m, those of the projected input).
     template <class Give>
@@ -83,7 +75,7 @@ class Pullback {
     }
 
     void write(const CtrnnSums& to) const {
-        for (std::size_t k = 0; k < to.sums; ++k) write_sum(step_of.sums[k], to.heights[k], to.widths[k], to.sum[k]);
+        to.write(step_of.sums);
     }
 
   private:

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import DiscreteRNN, Euler, ExponentialEuler
-from discretize.compiler import sequences
+from discretize.compiler import sequences, written_kernels
 from discretize.fused.build import Unavailable
 
 each = pytest.mark.parametrize
@@ -163,7 +163,7 @@ def test_other_sizes_have_the_same_library_and_other_attributes_another():
     def kernel(field):
         rnn = DiscreteRNN(field, allow_overshoot=True)
         rnn(torch.randn(2, 3, field.input_size))
-        return next(reversed(sequences._kernels.values()))
+        return next(reversed(written_kernels._made.values())).kernel
 
     field = Powers(3, 5)
     first, wider = kernel(field), kernel(Powers(4, 9))
@@ -283,15 +283,15 @@ def test_short_sequences_are_not_worth_a_kernel(monkeypatch):
 
 
 def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):
-    written = sequences.step_program
+    written = written_kernels.program_of
 
     def wrong(*given):
         program = written(*given)
         text = program.written.text.replace("hyperbolic_tangent(", "sigmoid(")
         return replace(program, written=replace(program.written, text=text))
 
-    monkeypatch.setattr(sequences, "step_program", wrong)
-    monkeypatch.setattr(sequences, "_kernels", OrderedDict())
+    monkeypatch.setattr(written_kernels, "program_of", wrong)
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     rnn = DiscreteRNN(Own(), allow_overshoot=True)
     rnn(torch.randn(2, 2, 3))
     assert rnn.stats["engine"] == "steps"
@@ -302,8 +302,8 @@ def test_without_a_compiler_the_steps_are_taken_one_by_one(monkeypatch):
     def none(*_):
         raise Unavailable("No C++ compiler")
 
-    monkeypatch.setattr(sequences, "library", none)
-    monkeypatch.setattr(sequences, "_kernels", OrderedDict())
+    monkeypatch.setattr(written_kernels, "library", none)
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     monkeypatch.setattr("discretize.fused.eligibility._warned", True)
     rnn = DiscreteRNN(Own(), allow_overshoot=True)
     rnn(torch.randn(2, 2, 3))

@@ -1,7 +1,10 @@
-r"""A field's code under a step map as a program for kernels: recorded, differentiated by torch, read.
+r"""A field's code, or a step of it, as a program for kernels: recorded, differentiated by torch, read.
 
-h+ = step.advance(field, field.project(x), h, dt)        and, by torch's own derivatives, for a cotangent q of h+
-q dh+/dh, q dh+/dx, q dh+/ddt, sum over samples of q dh+/dw for every weight w
+    y = step.advance(field, field.project(x), h, dt)    or    y = field.flow(x, h), x the projected input
+    and, by torch's own derivatives, for a cotangent q of y:
+    q dy/dh, q dy/dx, q dy/ddt, and for every weight w the sum over samples of q dy/dw
+
+Sizes of the batch are unknown when it is recorded.
 """
 
 from __future__ import annotations
@@ -23,9 +26,7 @@ from discretize.compiler.writing import Written, written
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
 
-__all__ = ["StepModule", "StepProgram", "step_program", "weights_of"]
-
-SAMPLES = ("x", "h", "dt", "cotangent")
+__all__ = ["FlowModule", "Program", "StepModule", "program_of", "weights_of"]
 
 
 class StepModule(nn.Module):
@@ -35,17 +36,37 @@ class StepModule(nn.Module):
         super().__init__()
         self.field, self.step = field, step
 
+    @property
+    def samples(self) -> dict[str, int]:
+        """What each sample gives, and of which width."""
+        return {"x": self.field.input_size, "h": self.field.state_size, "dt": 1}
+
     def forward(self, x: Tensor, h: Tensor, dt: Tensor) -> Tensor:
         return self.step.advance(self.field, self.field.project(x), h, dt)
 
 
+class FlowModule(nn.Module):
+    """A field's `flow`, from the projected input on."""
+
+    def __init__(self, field: VectorField, columns: int) -> None:
+        super().__init__()
+        self.field, self.columns = field, columns
+
+    @property
+    def samples(self) -> dict[str, int]:
+        return {"x": self.columns, "h": self.field.state_size}
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.field.flow(projected, h)
+
+
 @dataclass(frozen=True)
-class StepProgram:
+class Program:
     r"""What a kernel is made of.
 
     before: weights and constants -> vectors and matrices; written: the kernel's text; sums: the sizes of sums over samples;
     after: weights, constants and sums -> the weights' gradients, None for those that are 0; constants: tensors that the code
-    makes.
+    makes; nobody: in the places of what each sample has of its own, before the constants.
     """
 
     before: GraphModule
@@ -53,6 +74,7 @@ class StepProgram:
     sums: tuple[tuple[int, ...], ...]
     after: GraphModule
     constants: tuple[Tensor, ...]
+    nobody: tuple[None, ...]
 
 
 def weights_of(module: nn.Module) -> list[Tensor]:
@@ -60,26 +82,27 @@ def weights_of(module: nn.Module) -> list[Tensor]:
     return [*dict(module.named_parameters()).values(), *dict(module.named_buffers()).values()]
 
 
-def step_program(module: StepModule, wanted: Mapping[str, bool], dtype: torch.dtype) -> StepProgram:
-    r"""Record and read a step.
+def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype) -> Program:
+    r"""Record and read a module.
 
     Args:    wanted: whether gradients to "x" and to "dt" are wanted; those to h and to weights that require them always are;
              dtype: of samples.
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
     field, weights = module.field, weights_of(module)
+    widths = module.samples | {"cotangent": field.state_size}
     environment = ShapeEnv()
     batch: Any = unknown_size(environment, "batch", 3)
     with without_values(environment):
         like = [torch.empty_like(weight) for weight in weights]
-        widths = (field.input_size, field.state_size, 1, field.state_size)
-        given = [torch.empty(batch, width, dtype=dtype, device=field.device) for width in widths]
-    code, moved = as_function(module), ("h", *(name for name in ("x", "dt") if wanted[name]))
+        given = [torch.empty(batch, width, dtype=dtype, device=field.device) for width in widths.values()]
+    code, moved = as_function(module), ("h", *(name for name in ("x", "dt") if wanted.get(name)))
     learned, has_gradient = [weight.requires_grad for weight in weights], list[bool]()
 
-    def joint(weights: list[Tensor], x: Tensor, h: Tensor, dt: Tensor, cotangent: Tensor) -> list[Tensor]:
+    def joint(weights: list[Tensor], *given: Tensor) -> list[Tensor]:
+        cotangent = given[-1]
         weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
-        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(SAMPLES, (x, h, dt), strict=False)}
+        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=False)}
         with torch.enable_grad():
             following = code(weights, tuple(samples.values()))
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
@@ -92,20 +115,22 @@ def step_program(module: StepModule, wanted: Mapping[str, bool], dtype: torch.dt
     graph, _, constants = record(decompositions(is_known, all_of_torch=True), joint, like, *given)
     if environment.guards or environment.replacements:
         raise Unknown("its code takes batches of certain sizes only")
+    if any(constant.requires_grad for constant in constants.values()):
+        raise Unknown("its code reads a tensor with a gradient that is no parameter")
     if any(map(is_in_place, graph.nodes)):
         raise Unknown("its code changes its buffers or inputs")
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    samples = placeholders[len(weights) : len(weights) + len(SAMPLES)]
-    read = zones_of(graph, {node.name: name for node, name in zip(samples, SAMPLES, strict=True)}, dtype)
+    samples = placeholders[len(weights) : len(weights) + len(widths)]
+    read = zones_of(graph, {node.name: name for node, name in zip(samples, widths, strict=True)}, dtype)
     outputs: Any = graph.output_node().args[0]
     following, *found = outputs
     answers = iter(found)
     nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
-    gradients = {name: _row(read, next(nodes), widths[SAMPLES.index(name)]) for name in moved}
+    gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
     text = written(_row(read, following, field.state_size), gradients, list(read.sums.values()))
     sums = tuple(each.shape for each in read.sums.values())
-    return StepProgram(read.before_graph(), text, sums, after, tuple(constants.values()))
+    return Program(read.before_graph(), text, sums, after, tuple(constants.values()), (None,) * len(widths))
 
 
 def _row(read: Zones, node: Any, width: int) -> Value:
