@@ -114,7 +114,7 @@ def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtyp
 
     graph, _, constants = record(decompositions(is_known, all_of_torch=True), joint, like, *given)
     if environment.guards or environment.replacements:
-        raise Unknown("its code takes batches of certain sizes only")
+        raise Unknown("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
     if any(constant.requires_grad for constant in constants.values()):
         raise Unknown("its code reads a tensor with a gradient that is no parameter")
     if any(map(is_in_place, graph.nodes)):

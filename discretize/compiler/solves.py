@@ -2,8 +2,8 @@ r"""Exact solves of any field by a kernel that is written for its `flow`: kernel
 
 from __future__ import annotations
 
+import copy
 import ctypes
-import math
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, c_size_t
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, HeldPath, VectorField
+from ctrnn import Driven, HeldPath, LinearPath, TimePath, VectorField
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.compiler.program import FlowModule, Program, weights_of
 from discretize.compiler.recording import as_function
 from discretize.compiler.written_kernels import (
@@ -21,13 +22,21 @@ from discretize.compiler.written_kernels import (
     GivenProgram,
     ProgramStructure,
     Sums,
-    SumsStructure,
     kernel_of,
     products,
     written_source,
 )
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason
-from discretize.fused.kernel_run import ALL_STEPS, GivenModel, KernelRun, Solved, no_kernel, projected_of, solved, states_by_engine
+from discretize.fused.kernel_run import (
+    ALL_STEPS,
+    GivenModel,
+    KernelRun,
+    Solved,
+    no_kernel,
+    projected_of,
+    solved,
+    states_by_engine,
+)
 from discretize.fused.libraries import KERNELS, REALS, made_solves_library
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
@@ -58,22 +67,33 @@ class WrittenField(VectorField):
         return slope
 
 
+class _Kernel:
+    """A program and its library."""
+
+    def __init__(self, program: Program, dtype: torch.dtype, moves: bool) -> None:
+        self.program, self.dtype, self.moves, self.products = program, dtype, moves, products(dtype)
+        source = written_source(KERNELS / "solves.cpp", program, HEADERS)
+        self.library = made_solves_library(source, {"REAL": REALS[dtype], "WRITTEN": 1})
+
+
 @dataclass(frozen=True)
 class _Model:
     """A field as a kernel knows it; its weights are those of `module`, each once."""
 
+    kernel: _Kernel
     module: FlowModule
-    program: Program
-    library: ctypes.CDLL
-    products: dict[str, int]
+
+    @property
+    def library(self) -> ctypes.CDLL:
+        return self.kernel.library
 
     def given(self, weights: Sequence[Any]) -> GivenModel:
-        given = GivenProgram(self.program, self.products, weights)
+        given = GivenProgram(self.kernel.program, self.kernel.products, weights)
         structure = ModelStructure(self.module.field.state_size, self.module.columns, ctypes.pointer(given.structure))
         return GivenModel(structure, given)
 
     def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
-        sums = Sums(self.program, torch.empty(0, dtype=self.dtype))
+        sums = Sums(self.kernel.program, torch.empty(0, dtype=self.kernel.dtype))
         write(ctypes.byref(sums.structure))
         return sums.gradients(weights)
 
@@ -85,6 +105,7 @@ def solve(
     chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool, show: Callable[[int], None], stats: dict[str, Any]
 ) -> Solved | str:
     """As `discretize.fused.solves.solve`, for any field whose code can be recorded."""
+    chain = _sampled(chain, h0)
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine) or device_reason(h0)
     if why:
         return why
@@ -95,12 +116,67 @@ def solve(
     weights = weights_of(module)
     if why := tensor_reason([h0, projected, *weights]):
         return why
-    make = partial(_made, module, h0.dtype)
-    found = kernel_of(module, {"x": projected.requires_grad}, h0.dtype, make)
-    if isinstance(found, str):
-        return found
-    model = _Model(module, *found)
-    return solved(model, chain, [projected, h0, *weights], engine, show, stats)
+    moves = projected.requires_grad
+    kernel = kernel_of(module, {"x": moves}, h0.dtype, partial(_made, module, h0.dtype, moves))
+    if isinstance(kernel, str):
+        return kernel
+    return solved(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats)
 
 
-Made = tuple[Program, ctypes.CDLL, dict[str, int], torch.dtype]
+class _WithProjection(VectorField):
+    """A field whose projection is a part of its flow."""
+
+    def __init__(self, field: VectorField) -> None:
+        super().__init__(field.input_size, field.hidden_size, field.state_size)
+        self.field = field
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.field.flow(self.field.project(projected), h)
+
+
+def _sampled(chain: Chain, h0: Tensor) -> Chain:
+    """The same along samples of its input, where those of its projected input are none: the projection bends straight lines,
+    or the input is the time, which is one."""
+    path, sampled = chain.driven.path, copy.copy(chain)
+    if type(path) is TimePath:
+        path = LinearPath.unchecked(path.knots.to(h0)[:, None, None].expand(-1, len(h0), -1), path.knots)
+    elif type(path) is not LinearPath or type(chain.path.path) is LinearPath:
+        return chain
+    sampled.driven = copy.copy(chain.driven)
+    sampled.driven.path, sampled.field = path, _WithProjection(chain.field)
+    sampled.path = SegmentInput(path, chain.path.pieces)
+    return sampled
+
+
+def _made(module: FlowModule, dtype: torch.dtype, moves: bool, program: Program) -> _Kernel | str:
+    """`moves`: whether the input has a gradient."""
+    kernel = _Kernel(program, dtype, moves)
+    return _disagreement(kernel, module, dtype) or kernel
+
+
+def _disagreement(kernel: _Kernel, module: FlowModule, dtype: torch.dtype) -> str | None:
+    """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
+    dice = torch.Generator().manual_seed(0)
+    sizes = ((2, 3, module.columns), (3, module.field.state_size))
+    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype) - 0.5 for size in sizes)
+    uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False), uncounted:
+        weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
+        tensors = [projected.requires_grad_(kernel.moves), h0.requires_grad_(), *weights]
+        path = HeldPath.unchecked(projected.detach(), torch.arange(3, dtype=torch.float64) / 4)
+        chain = chain_of(Driven(_Model(kernel, module).field(*weights), path), path.knots)
+        engine = AdaptiveEngine(StepControl(ADAPTIVE_METHODS["dopri5"], 1e-2, 1e-2, max_num_steps=100))
+        run = KernelRun(_Model(kernel, module), chain, engine, lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS)
+        engine.start(chain, len(h0))
+        hs = run.forward(*tensors)
+        if run.failed.cause:
+            return None  # nor has the engine an answer
+        back = zip(tensors, run.backward(torch.ones_like(hs)), strict=True)
+        mine = [hs, *(torch.zeros_like(t) if g is None else g for t, g in back if t.requires_grad)]
+        sought = [tensor for tensor in tensors if tensor.requires_grad]
+        with torch.enable_grad():
+            again = states_by_engine(run, *tensors)
+            gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
+    pairs = [(one, other) for one, other in zip(mine, (again, *gradients), strict=True) if one.numel()]
+    worst = max(float((one - other).detach().abs().max() / (1 + other.detach().abs().max())) for one, other in pairs)
+    return None if worst <= ROUNDING[dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"

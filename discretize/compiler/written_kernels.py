@@ -20,7 +20,7 @@ from discretize.fused.build import Source, Unavailable, library
 from discretize.fused.eligibility import warn_once
 from discretize.fused.libraries import KERNELS, REALS
 
-__all__ = ["GivenProgram", "ProgramStructure", "Sums", "SumsStructure", "kernel_of", "products", "written_source"]
+__all__ = ["HERE", "GivenProgram", "ProgramStructure", "Sums", "SumsStructure", "kernel_of", "products", "written_source"]
 
 HERE = Path(__file__).parent / "kernels"
 INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel.h", "simd.h")))
@@ -85,11 +85,9 @@ def _attempt(
         return warn_once(str(error))
 
 
-def written_source(name: str, program: Program, more: tuple[Path, ...] = ()) -> Source:
-    """A file of kernels/ with the program that it includes; `more`: further headers."""
-    path = KERNELS / name if more else HERE / name
-    # -O1: there are no loops left to unroll, and everything is written in vectors; it compiles in half the time.
-    return Source(path, (*INCLUDES, *more), (("program.h", program.written.text),), ("-O1",))
+def written_source(path: Path, program: Program, more: tuple[Path, ...] = (), flags: tuple[str, ...] = ()) -> Source:
+    """A file of C++ with the program that it includes; `more`: further headers."""
+    return Source(path, (*INCLUDES, *more), (("program.h", program.written.text),), flags)
 
 
 def products(dtype: torch.dtype) -> dict[str, int]:

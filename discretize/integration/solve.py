@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from ctrnn import Driven, VectorField
 from ctrnn.autocast import without_autocast
+from discretize.compiler.solves import solve as solve_written
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.fused.kernel_run import Solved
 from discretize.fused.solves import solve
@@ -125,7 +126,12 @@ class Solve:
             return "steps of fixed length have no kernel"
         if settings.gradient is not None:
             return f"`gradient`={settings.gradient} takes its own backward pass"
-        return solve(self.chain, self.h0, self.engine, settings.fused, self._show, self.stats)
+        call = self.chain, self.h0, self.engine, settings.fused, self._show, self.stats
+        found = solve(*call)
+        if not isinstance(found, str):
+            return found
+        written = solve_written(*call)
+        return "; ".join(dict.fromkeys([found, written])) if isinstance(written, str) else written
 
     def _take(self, whole: Solved) -> Tensor:
         self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
