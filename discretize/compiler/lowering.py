@@ -14,8 +14,8 @@ from discretize.compiler.functions import FUNCTIONS
 from discretize.compiler.operations.arithmetic import ARITHMETIC
 from discretize.compiler.operations.layout import LAYOUT
 from discretize.compiler.operations.products import PRODUCTS
+from discretize.compiler.operations.reader import Reader
 from discretize.compiler.operations.sums import SUMS
-from discretize.compiler.reader import Reader
 from discretize.compiler.recording import operation_name
 from discretize.compiler.zones import SumOverSamples, Zones
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch.fx import Node
 
 from discretize.compiler.operations.products import joined
-from discretize.compiler.reader import Reader
+from discretize.compiler.operations.reader import Reader
 from discretize.compiler.values import Value
 
 __all__ = ["ARITHMETIC"]
