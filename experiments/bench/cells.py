@@ -99,8 +99,8 @@ FIELDS: dict[str, tuple[Callable[[CellSizes, Modules], ctrnn.VectorField], discr
     "LSTM": (lambda s, modules: ctrnn.from_torch(modules["LSTM"]), EULER),
     "gated, in code of one's own": (lambda s, modules: OwnGated(s.inputs, s.hidden), EULER),
     "minimal gated unit": (lambda s, modules: ctrnn.mgu(s.inputs, s.hidden), EULER),
-    "LEM, by Euler": (lambda s, modules: ctrnn.lem(s.inputs, s.hidden), EULER),
-    "coRNN, by Euler": (lambda s, modules: ctrnn.cornn(s.inputs, s.hidden), EULER),
+    "LEM": (lambda s, modules: ctrnn.lem(s.inputs, s.hidden), EULER),
+    "coRNN": (lambda s, modules: ctrnn.cornn(s.inputs, s.hidden), EULER),
 }  # fmt: skip
 COUNTERPARTS = {"plain": "RNN", "GRU": "GRU", "LSTM": "LSTM"}
 KINDS: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}

@@ -86,6 +86,12 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
     found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
     yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)
 
+    found = named(
+        solver_candidates(session, ("tsit5",)), "`integrate`", "torchdiffeq dopri8, a call", "torchdiffeq dopri5, `jump_t`"
+    )
+    for name in scale.own_solves:
+        yield from solve_rows(session, Problem.own(name, *scale.solve, device=session.device), found)
+
     for sweep in scale.cell_sweeps:
         yield from cell_growth(quick, sweep, scale.cell_base)
     found = named(solver_candidates(session, ("tsit5",)), *scale.swept)

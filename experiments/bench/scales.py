@@ -11,6 +11,9 @@ from experiments.bench.stiff import StiffSizes
 __all__ = ["SCALES", "Scale"]
 
 
+OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
+
+
 @dataclass(frozen=True)
 class Scale:
     """Cells: sizes and the fields compared there; layers: sizes; a solve: time, batch, hidden; sweeps around their bases; the
@@ -34,6 +37,7 @@ class Scale:
     swept: tuple[str, ...] = ("`integrate`", "torchdiffeq dopri5, `jump_t`")  # in sweeps, and beside a stiff sample
     first_calls: tuple[str, ...] = ("cell", "solve")
     first_rounds: int = 2
+    own_solves: tuple[str, ...] = OWN  # fields that kernels know by their code alone
     few: bool = False  # no more than one measurement of memory: each takes a process and seconds
 
 
@@ -47,7 +51,7 @@ SMOKE = Scale(
     solve_base={"time": 2, "batch": 2, "hidden": 4}, solve_sweeps=(Sweep("error", (1e-3, 1e-5)),),
     stiff_base={"time": 1, "batch": 2, "hidden": 4}, stiffness=Sweep("stiffness", (1, 10)),
     stiff=StiffSizes(1, 2, 4, 4.0),
-    lengths=(20,), long=(), first_calls=(), few=True,
+    lengths=(20,), long=(), first_calls=(), few=True, own_solves=(),
 )  # fmt: skip
 SMALL = Scale(
     rounds=3,

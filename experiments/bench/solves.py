@@ -19,6 +19,7 @@ from torch import Tensor
 
 import ctrnn
 import discretize
+from experiments.bench.cells import FIELDS, CellSizes, samples
 from experiments.bench.peers.engines import COMPILED, STEPS, wrong_engine
 from experiments.bench.rows import FORWARD, WORKS, Row
 from experiments.bench.session import Job, Session
@@ -58,6 +59,14 @@ class Problem:
         field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
         xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
         return cls.of(f"T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs.to(device))
+
+    @classmethod
+    def own(cls, name: str, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
+        """A field of the cells' comparison that kernels know by its code alone."""
+        torch.manual_seed(0)
+        field = FIELDS[name][0](CellSizes(time, batch, inputs, hidden), {}).double()
+        xs = samples(CellSizes(time, batch, inputs, hidden), device, torch.float64)
+        return cls.of(f"{name}, T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs)
 
     def error(self, hs: Tensor) -> float:
         return float((hs.to(self.exact) - self.exact).abs().max())

@@ -23,7 +23,7 @@ from experiments.bench.output import page, tables
 from experiments.bench.output.figures import overview, save
 from experiments.bench.peers import engines, names, registry
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row, data_frame, quartiles, ratio
-from experiments.bench.scales import SCALES
+from experiments.bench.scales import OWN, SCALES
 from experiments.bench.session import Session
 from experiments.reports import machine, marked
 from experiments.usage import UsageError
@@ -108,6 +108,10 @@ def test_garbage_is_collected_between_the_runs_and_not_in_them():
 
 def broken() -> None:
     raise RuntimeError("broken")
+
+
+def test_fields_of_own_solves_are_those_of_cells():
+    assert set(OWN) <= set(cells.FIELDS)
 
 
 SIZES = CellSizes(7, 3, 2, 5)
