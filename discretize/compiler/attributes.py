@@ -1,51 +1,202 @@
-"""What a field's code may look at beside its weights: numbers, words and objects that its modules keep."""
+r"""What code may read beside its samples: the tensors of its module, all else that the module keeps, and globals.
+
+    tensors    wherever the module keeps them: given to kernels anew at each call
+    values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
+    globals    what the code that was recorded names outside of its module, compared at each call
+
+Objects that do not tell what they are made of, by which `copy` copies them, are known by their ids.
+"""
 
 from __future__ import annotations
 
+import dis
+import os
+import sys
+import sysconfig
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Attributes", "attributes_of"]
+__all__ = ["Attributes", "GlobalReads", "attributes_of"]
 
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-OF_TORCH = frozenset(vars(nn.Module())) - {"training"}
+OF_TORCH = frozenset(vars(nn.Module())) - {"training", "_parameters", "_buffers", "_modules"}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+MOST = 20_000  # values that are compared at each call
+UNCHANGING = {"torch", "numpy", "builtins"}  # whose functions are known by their ids
+LIBRARIES = {"torch", "numpy", "ctrnn", "discretize", *sys.stdlib_module_names}  # whose classes and code stay as they are
+OURS = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), name, "") for name in ("ctrnn", "discretize")
+)
+PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<")
 
 
 class Attributes(NamedTuple):
-    """`values` are equal where the code has the same before it; objects that are known by their ids are in `objects`."""
+    """`tensors`: each once; `values`: equal where code has the same before it; `objects`: those that are known by their ids."""
 
+    tensors: tuple[Tensor, ...]
     values: tuple[Any, ...]
     objects: tuple[Any, ...]
 
 
 def attributes_of(module: nn.Module) -> Attributes | str:
-    """Of a module, with the types of its parts and the shapes of its weights; or why they cannot be told."""
-    objects: list[Any] = []
-    values: list[Any] = []
-    for place, part in module.named_modules(remove_duplicate=False):
-        own = {name: value for name, value in vars(part).items() if name not in OF_TORCH}
-        if any(isinstance(value, Tensor) and value.requires_grad for value in own.values()):
-            return f"its {type(part).__name__} keeps a tensor with a gradient that is no parameter"
-        if part._forward_hooks or part._forward_pre_hooks:
-            return f"its {type(part).__name__} has hooks"
-        values.append((place, type(part), _value(own, objects)))
-    seen: dict[int, int] = {}
-    for name, tensor in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]:
-        values.append((name, tensor.shape, tensor.dtype, tensor.requires_grad, seen.setdefault(id(tensor), len(seen))))
-    return Attributes(tuple(values), tuple(objects))
+    """What a module keeps; or why that cannot be told."""
+    return _walked(module, copied=True)
 
 
-def _value(given: Any, objects: list[Any]) -> Any:
-    if isinstance(given, PLAIN):
-        return type(given), given
-    if isinstance(given, list | tuple):
-        return type(given), tuple(_value(each, objects) for each in given)
-    if isinstance(given, dict):
-        return dict, tuple((_value(key, objects), _value(value, objects)) for key, value in given.items())
-    objects.append(given)
-    if isinstance(given, Tensor):
-        return Tensor, id(given), given._version
-    inside = vars(given) if hasattr(given, "__dict__") and not callable(given) and not isinstance(given, type) else {}
-    return type(given), None if inside or not callable(given) else id(given), _value(dict(inside), objects)
+class GlobalReads:
+    """Which globals code names, and those of modules by their attributes."""
+
+    def __init__(self) -> None:
+        self.names: dict[CodeType, tuple[dict[str, Any], list[str]]] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Of all code that runs meanwhile in this thread."""
+
+        def look(frame: Any, event: str, argument: Any) -> None:
+            if event == "call":
+                self._note(frame.f_code, frame.f_globals)
+
+        before = sys.getprofile()
+        sys.setprofile(look)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _note(self, code: CodeType, names: dict[str, Any]) -> None:
+        if code not in self.names and not code.co_filename.startswith(PLACES) and "site-packages" not in code.co_filename:
+            read = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+            self.names[code] = names, sorted(read)
+
+    def now(self) -> Attributes | str:
+        """Their values, other ones where one has changed; or why that cannot be told."""
+        found: list[Any] = []
+        for code, (names, read) in self.names.items():
+            for given in map(names.get, read):
+                if isinstance(given, ModuleType):
+                    inside = [vars(given).get(name) for name in code.co_names]
+                    found += [value for value in inside if isinstance(value, PLAIN)]
+                else:
+                    found.append(given)
+        return _walked(found, copied=False)
+
+
+def _walked(given: Any, copied: bool) -> Attributes | str:
+    walk = _Walk()
+    try:
+        walk.visit(given, copied)
+    except _Hidden as error:
+        return str(error)
+    return Attributes(tuple(walk.tensors), tuple(walk.values), tuple(walk.objects))
+
+
+class _Hidden(Exception):  # noqa: N818 - an answer, and nothing went wrong
+    """What cannot be told, and of what."""
+
+
+@dataclass
+class _Walk:
+    """Everything that can be reached from an object, once.
+
+    What is `copied` with a module has its tensors exchanged for those of a call; closures, classes and globals are no part of
+    a copy, so tensors in them are constants, known by their ids.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+    seen: dict[tuple[int, bool], tuple[int, Any]] = field(default_factory=dict)  # objects too: an id is one's own while it lives
+
+    def visit(self, given: Any, copied: bool = True) -> None:
+        if len(self.values) > MOST:
+            raise _Hidden(f"it keeps more than {MOST:,} values, too many to compare at each call")
+        if isinstance(given, PLAIN):
+            # repr: nan is not equal to itself, and 0.0 is to -0.0
+            self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
+        elif (id(given), copied) in self.seen:
+            self.values.append(("again", self.seen[id(given), copied][0]))
+        else:
+            self.seen[id(given), copied] = len(self.seen), given
+            self._inside(given, copied)
+
+    def _inside(self, given: Any, copied: bool) -> None:
+        kind = type(given)
+        if isinstance(given, Tensor):
+            self._tensor(given, copied)
+        elif kind in (list, tuple, dict):
+            self.values.append((kind, len(given)))
+            for each in given.items() if kind is dict else given:
+                self.visit(each, copied)
+        elif isinstance(given, FunctionType):
+            self._by_id(given.__code__)
+            cells = [cell.cell_contents for cell in given.__closure__ or () if _is_filled(cell)]
+            self.visit([given.__defaults__, given.__kwdefaults__, *cells], False)
+        elif isinstance(given, MethodType):
+            self.visit(given.__func__, copied)
+            self.visit(given.__self__, copied)
+        elif isinstance(given, property | staticmethod | classmethod):
+            self.visit([getattr(given, name, None) for name in ("fget", "__func__")], copied)
+        elif isinstance(given, type):
+            self._class(given)
+        elif isinstance(given, nn.Module):
+            self._module(given, copied)
+        elif callable(given) and _is_of_a_library(type(given), UNCHANGING):
+            self._by_id(given)
+        else:
+            self._object(given, copied)
+
+    def _tensor(self, given: Tensor, copied: bool) -> None:
+        if copied:
+            self.tensors.append(given)
+            strides = given.stride() if given.layout == torch.strided else given.layout
+            self.values.append((type(given), given.shape, strides, given.dtype, given.device, given.requires_grad))
+        else:
+            self._by_id(given)
+            self.values.append(None if given.is_inference() else given._version)
+
+    def _module(self, given: nn.Module, copied: bool) -> None:
+        if any(vars(given)[name] for name in HOOKS):
+            raise _Hidden(f"its {type(given).__name__} has hooks")
+        self.visit(type(given))
+        self.visit({name: value for name, value in vars(given).items() if name not in OF_TORCH}, copied)
+
+    def _class(self, given: type) -> None:
+        for each in given.__mro__:
+            self._by_id(each)
+            if not _is_of_a_library(each):
+                told = {n: v for n, v in vars(each).items() if isinstance(v, FunctionType) or not n.startswith(("__", "_abc_"))}
+                self.visit(told, False)
+
+    def _object(self, given: Any, copied: bool) -> None:
+        try:
+            made = given.__reduce_ex__(4)
+        except Exception as error:
+            if copied and not callable(given):
+                raise _Hidden(f"it keeps a {type(given).__name__}, of which no copy can be made") from error
+            made = ""
+        if isinstance(given, ModuleType) or isinstance(made, str):
+            return self._by_id(given)
+        self.visit(type(given))
+        self.visit([list(part) if hasattr(part, "__next__") else part for part in made], copied)
+
+    def _by_id(self, given: Any) -> None:
+        self.objects.append(given)
+        self.values.append(("id", id(given)))
+
+
+def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
+    return kind.__module__.partition(".")[0] in libraries
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

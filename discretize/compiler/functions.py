@@ -12,11 +12,10 @@ __all__ = ["CHEAP", "FUNCTIONS", "number"]
 
 
 def number(value: float) -> str:
-    """A constant in all lanes."""
     if math.isfinite(value):
-        return f"splat(real({value!r}))"
+        return f"real({value!r})"
     limit = "quiet_NaN" if math.isnan(value) else "infinity"
-    return f"splat({'-' if value < 0 else ''}std::numeric_limits<real>::{limit}())"
+    return f"{'-' if value < 0 else ''}std::numeric_limits<real>::{limit}()"
 
 
 def _infix(sign: str) -> Callable[[str, str], str]:
@@ -61,12 +60,13 @@ CHEAP: dict[str, Callable[..., str]] = {
     "isnan": lambda a: f"truth({a} != {a})",
     "logical_and": lambda a, b: f"truth(({a} != real(0)) & ({b} != real(0)))",
     "logical_or": lambda a, b: f"truth(({a} != real(0)) | ({b} != real(0)))",
+    "logical_xor": lambda a, b: f"truth(({a} != real(0)) ^ ({b} != real(0)))",
     "logical_not": lambda a: f"truth({a} == real(0))",
 }
 
 FUNCTIONS: dict[str, Callable[..., str]] = CHEAP | {
     "tanh": _call("hyperbolic_tangent"),
-    "sigmoid": _call("sigmoid"),
+    "sigmoid": _call("logistic"),
     "exp": _call("natural_exponential"),
     "expm1": _call("natural_exponential_less_1"),
     "log": _call("natural_logarithm"),
@@ -76,5 +76,6 @@ FUNCTIONS: dict[str, Callable[..., str]] = CHEAP | {
     "pow": _by_lane("pow"),
     **{name: _by_lane(name) for name in ("sin", "cos", "tan", "sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan")},
     **{name: _by_lane(name) for name in ("atan2", "erf", "erfc", "floor", "ceil", "trunc", "fmod")},
+    "remainder": _call("remainder_of"),
     "round": _by_lane("nearbyint"),
 }

@@ -22,12 +22,17 @@ from discretize.compiler.zones import SumOverSamples, Zones
 __all__ = ["is_known", "zones_of"]
 
 OPERATIONS = {**ARITHMETIC, **PRODUCTS, **SUMS, **LAYOUT}
-COUNTS = {"sum", "_to_copy"}  # of truths, in whole numbers
+COUNTS = {"sum", "_to_copy"}  # in whole numbers
+# Of the same names as what is read, and something else.
+OTHERS = {
+    *(("view", "dtype"), ("div", "Tensor_mode"), ("div", "Scalar_mode"), ("round", "decimals")),
+    *(("var", "dim"), ("var_mean", "dim")),
+}
 
 
 def is_known(name: str, overload: str) -> bool:
-    """Whether an operation is read as it is; `view` as another dtype is not the `view` that is read."""
-    return (name, overload) != ("view", "dtype") and (name in FUNCTIONS or name in OPERATIONS)
+    """Whether an operation is read as it is."""
+    return (name, overload) not in OTHERS and (name in FUNCTIONS or name in OPERATIONS)
 
 
 def zones_of(graph: Graph, samples: Mapping[str, str], dtype: torch.dtype) -> Zones:
@@ -36,7 +41,7 @@ def zones_of(graph: Graph, samples: Mapping[str, str], dtype: torch.dtype) -> Zo
     Args:    samples: by placeholder of what each sample has its own of, "x", "h", "dt" or "cotangent"; dtype: of the samples.
     Raises:  Unknown, with the line of code.
     """
-    zones = Zones(graph)
+    zones = Zones(graph, dtype)
     for node in graph.nodes:
         if node.op == "placeholder" and node.name in samples:
             zones.rows[node] = zones.values.make(samples[node.name], width=node.meta["val"].shape[-1])
@@ -61,7 +66,7 @@ def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
 
 
 def _result(reader: Reader, node: Node) -> Any:
-    value, name = node.meta.get("val"), operation_name(node).removeprefix("prims.")
+    value, name = node.meta.get("val"), operation_name(node)
     if isinstance(value, torch.SymInt | int):
         return None  # the size of the batch
     if node.target is operator.getitem:
@@ -70,8 +75,10 @@ def _result(reader: Reader, node: Node) -> Any:
     known = {reader.dtype, torch.bool, *((torch.int64,) if name in COUNTS else ())}
     if isinstance(value, Tensor) and value.dtype not in known:
         raise reader.unknown(f"it computes in {str(value.dtype).removeprefix('torch.')}")
+    if not is_known(name, str(node.target).rpartition(".")[2]):
+        raise reader.unknown("no kernel is written for it")
     if name in OPERATIONS:
         return OPERATIONS[name](reader, *node.args, **node.kwargs)
-    if name in FUNCTIONS:
-        return reader.by_unit(name, *node.args)
-    raise reader.unknown("no kernel is written for it")
+    if node.kwargs:
+        raise reader.unknown(f"no kernel is written for its {', '.join(node.kwargs)}")
+    return reader.by_unit(name, *node.args)

@@ -31,20 +31,28 @@ class Phase:
 
 
 def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Value]:
-    """What to keep of a step forwards for the way back: what is not quickly computed again, nor given anyway."""
+    """What to keep of a step forwards for the way back: what is not quickly computed again, nor given anyway.
+
+    And of what the largest was taken: computed again with another rounding, it would be equal to none of the units.
+    """
     order = list(forward)
     done, found, seen = set(order), set[Value](), set[Value]()
+    compared = {_read(value.of[0]) for value in order if value.operation == "amax"}
     waiting = list(backward)
     while waiting:
         value = waiting.pop()
         if value in seen or value.operation in READY:
             continue
         seen.add(value)
-        if value in done and not (value.operation in CHEAP or value.operation in ("slice", "cat")):
+        if value in done and (value in compared or value.operation not in (*CHEAP, "slice", "cat")):
             found.add(value)
         else:
             waiting += value.of
     return [value for value in order if value in found]
+
+
+def _read(value: Value) -> Value:
+    return _read(value.of[0]) if value.operation == "slice" else value
 
 
 def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), stored: frozenset[Value] = frozenset()) -> list[Phase]:

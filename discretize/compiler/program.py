@@ -9,9 +9,9 @@ Sizes of the batch are unknown when it is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,17 @@ from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ctrnn import VectorField
+from discretize.compiler.attributes import attributes_of
 from discretize.compiler.lowering import is_known, zones_of
-from discretize.compiler.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
+from discretize.compiler.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
 from discretize.compiler.values import Value
 from discretize.compiler.writing import Written, written
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
 
-__all__ = ["FlowModule", "Program", "StepModule", "program_of", "weights_of"]
+__all__ = ["FlowModule", "Program", "StepModule", "program_of", "weights_of", "with_weights"]
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 class StepModule(nn.Module):
@@ -78,8 +81,14 @@ class Program:
 
 
 def weights_of(module: nn.Module) -> list[Tensor]:
-    """Parameters and then buffers, each once."""
-    return [*dict(module.named_parameters()).values(), *dict(module.named_buffers()).values()]
+    """All tensors that a module keeps, parameters or not, each once; none where that cannot be told."""
+    found = attributes_of(module)
+    return [] if isinstance(found, str) else [*found.tensors]
+
+
+def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
+    """A copy of a module with those in place of `weights_of` it."""
+    return copied_with(module, {id(old): new for old, new in zip(weights_of(module), weights, strict=True)})
 
 
 def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype) -> Program:
@@ -93,18 +102,23 @@ def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtyp
     widths = module.samples | {"cotangent": field.state_size}
     environment = ShapeEnv()
     batch: Any = unknown_size(environment, "batch", 3)
+    plain = [weight.detach() for weight in weights]
     with without_values(environment):
-        like = [torch.empty_like(weight) for weight in weights]
+        like = [torch.empty_like(weight) for weight in plain]
         given = [torch.empty(batch, width, dtype=dtype, device=field.device) for width in widths.values()]
-    code, moved = as_function(module), ("h", *(name for name in ("x", "dt") if wanted.get(name)))
-    learned, has_gradient = [weight.requires_grad for weight in weights], list[bool]()
+    moved = ("h", *(name for name in ("x", "dt") if wanted.get(name)))
+    learned = [weight.requires_grad for weight in weights]
+    has_gradient, keeps_all = list[bool](), list[bool]()
 
     def joint(weights: list[Tensor], *given: Tensor) -> list[Tensor]:
         cotangent = given[-1]
         weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
         samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=False)}
+        code = with_weights(module, weights)
+        before = _values(code)
         with torch.enable_grad():
-            following = code(weights, tuple(samples.values()))
+            following = code(*samples.values())
+        keeps_all.append(_values(code) == before)
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
         gradients: Any = [None] * len(sources)
         if following.requires_grad:
@@ -117,8 +131,8 @@ def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtyp
         raise Unknown("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
     if any(constant.requires_grad for constant in constants.values()):
         raise Unknown("its code reads a tensor with a gradient that is no parameter")
-    if any(map(is_in_place, graph.nodes)):
-        raise Unknown("its code changes its buffers or inputs")
+    if not all(keeps_all) or any(map(is_in_place, graph.nodes)):
+        raise Unknown("its code changes what the field keeps")
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     samples = placeholders[len(weights) : len(weights) + len(widths)]
     read = zones_of(graph, {node.name: name for node, name in zip(samples, widths, strict=True)}, dtype)
@@ -141,3 +155,8 @@ def _row(read: Zones, node: Any, width: int) -> Value:
     if not isinstance(value, Value):
         raise Unknown("its code mixes samples")
     return value if value.width == width else read.values.make("spread", [value], width)
+
+
+def _values(module: nn.Module) -> Any:
+    found = attributes_of(module)
+    return found if isinstance(found, str) else found.values

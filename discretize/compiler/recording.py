@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from threading import get_ident
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import torch
@@ -36,6 +37,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 __all__ = [
     "as_function",
     "call_with",
+    "copied_with",
     "decompositions",
     "is_in_place",
     "operation_name",
@@ -46,6 +48,7 @@ __all__ = [
     "without_values",
 ]
 
+Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
@@ -96,7 +99,7 @@ def is_in_place(node: Node) -> bool:
 
 def operation_name(node: Node) -> str:
     """`add` of torch.ops.aten.add.Tensor: the overloads of an operation do the same."""
-    return str(node.target).removeprefix("aten.").partition(".")[0]
+    return str(node.target).removeprefix("aten.").removeprefix("prims.").partition(".")[0]
 
 
 def source_line(node: Node) -> str:
@@ -106,13 +109,18 @@ def source_line(node: Node) -> str:
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
 
 
-def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: Any) -> Any:
-    """The module's answer with other tensors in place of its own, by their ids, wherever it keeps them."""
+def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:
+    """The module with other tensors in place of its own, by their ids, wherever it keeps them."""
     # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
     for parameter in module.parameters():
         if id(parameter) in values:
             values[id(parameter)]._is_param = True  # by which torch knows them, `get_parameter` too
-    return copy.deepcopy(module, dict(values))(*arguments)
+    return copy.deepcopy(module, dict(values))
+
+
+def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: Any) -> Any:
+    """The answer of `copied_with`."""
+    return copied_with(module, values)(*arguments)
 
 
 def results_kept(module: nn.Module) -> dict[int, Tensor]:
@@ -137,14 +145,16 @@ def as_function(module: nn.Module, kept: Mapping[int, Any] | None = None) -> Cal
 
 def _constants(recorded: GraphModule) -> dict[str, Tensor]:
     """Tensors that the code made or kept, as placeholders behind the others."""
-    found, graph = {}, recorded.graph
+    graph, made = recorded.graph, dict[str, Node]()
     for node in graph.find_nodes(op="get_attr"):
-        with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
-            placeholder = graph.placeholder(str(node.target))
-        found[placeholder.name] = placeholder.meta["val"] = getattr(recorded, str(node.target))
-        node.replace_all_uses_with(placeholder)
+        name = str(node.target)
+        if name not in made:
+            with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
+                made[name] = graph.placeholder(name)
+            made[name].meta["val"] = getattr(recorded, name)
+        node.replace_all_uses_with(made[name])
         graph.erase_node(node)
-    return found
+    return {placeholder.name: placeholder.meta["val"] for placeholder in made.values()}
 
 
 @cache
@@ -173,6 +183,16 @@ def _all_frames(_: TracerBase, frames: traceback.StackSummary) -> traceback.Stac
     return traceback.StackSummary.from_list(frames[own[-1] + 1 :] if own else [])
 
 
+class _InThisThread:
+    """True for the thread that made it: another one, which runs a cell meanwhile, is not recorded."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+
+    def __bool__(self) -> bool:
+        return get_ident() == self.thread
+
+
 @contextmanager
 def _in_the_user_s_words() -> Iterator[None]:
     """torch's errors of recording, as what the user's code does and where."""
@@ -185,7 +205,9 @@ def _in_the_user_s_words() -> Iterator[None]:
             # torch keeps the lines of functions called `forward` alone; the user's `flow` is to be named too.
             lines = patch.object(TracerBase, "_filter_traceback_frames", _all_frames)
             # Code that asks whether it is exported or compiled is told so, and is found out when it is run.
-            flags = (patch(f"torch.compiler._is_{word}_flag", True, create=True) for word in ("exporting", "compiling"))
+            flags = (
+                patch(f"torch.compiler._is_{word}_flag", _InThisThread(), create=True) for word in ("exporting", "compiling")
+            )
             with lines, next(flags), next(flags):
                 yield
     except Exception as error:

@@ -7,6 +7,7 @@ same code, sizes aside, find the kernel in the process or on disk. Compared with
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
@@ -16,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.compiler.program import Program, StepModule, weights_of
-from discretize.compiler.recording import as_function
+from discretize.compiler.attributes import Attributes, attributes_of
+from discretize.compiler.program import Program, StepModule, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     HERE,
     GivenProgram,
@@ -62,18 +63,27 @@ def run(
     field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
 ) -> tuple[Tensor | None, dict[str, Any]]:
     r"""As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""
-    module = StepModule(field, step)
-    weights, lengths = weights_of(module), dt if isinstance(dt, Tensor) else None
-    why = _no_kernel(step, xs, [h0, xs, *([] if lengths is None else [lengths]), *weights], substeps, fused)
-    kernel = why or _kernel(module, xs.dtype, xs.requires_grad, lengths is not None and lengths.requires_grad)
+    lengths = dt if isinstance(dt, Tensor) else None
+    given = [h0, xs, *([] if lengths is None else [lengths])]
+    module, why = StepModule(field, step), _no_kernel(step, given, substeps, fused)
+    attributes = why or attributes_of(module)
+    if isinstance(attributes, str):
+        return None, {"engine": "steps", "engine_why": attributes}
+    weights = attributes.tensors
+    wanted = {"x": xs.requires_grad, "dt": lengths is not None and lengths.requires_grad}
+    kernel = tensor_reason([h0, *weights]) or _kernel(module, attributes, wanted, xs.dtype)
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
-    states = _Steps.apply(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights)):
+        states = _Steps.apply(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
+    else:
+        states = kernel.forward(_Call(kernel, substeps, True, xs, h0, dt, weights), keep=False)[0]
     return states, {"engine": "compiled", "engine_why": None}
 
 
-def _no_kernel(step: Step, xs: Tensor, given: list[Tensor], substeps: int, fused: bool) -> str | None:
-    why = tracing_reason() or setting_reason(fused) or device_reason(xs) or tensor_reason(given) or autocast_reason(xs)
+def _no_kernel(step: Step, given: list[Tensor], substeps: int, fused: bool) -> str | None:
+    h0, xs, *_ = given
+    why = tracing_reason() or setting_reason(fused) or device_reason(h0) or tensor_reason(given) or autocast_reason(xs)
     if why is None and (step.tangents or step.jacobians):
         why = f"{type(step).__name__} takes derivatives of the field"
     if why is None and len(xs) * substeps < LEAST_STEPS:
@@ -81,10 +91,9 @@ def _no_kernel(step: Step, xs: Tensor, given: list[Tensor], substeps: int, fused
     return why
 
 
-def _kernel(module: StepModule, dtype: torch.dtype, x: bool, dt: bool) -> _Kernel | str:
-    """The kernel of a step's code, or why there is none; x, dt: whether they have gradients."""
-    wanted = {"x": x, "dt": dt}
-    return kernel_of(module, wanted, dtype, lambda program: _checked(_Kernel(program, dtype, wanted), module, dtype))
+def _kernel(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> _Kernel | str:
+    """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients."""
+    return kernel_of(module, attributes, wanted, dtype, lambda program: _checked(_Kernel(program, dtype, wanted), module, dtype))
 
 
 def _checked(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> _Kernel | str:
@@ -188,11 +197,11 @@ class _Steps(torch.autograd.Function):
 
 def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor, h0: Tensor, dt: Any, *weights: Tensor) -> Tensor:
     """The same states step by step, which autograd differentiates."""
-    step, h, states = as_function(module), h0, []
+    step, h, states = with_weights(module, weights), h0, []
     lengths = [xs.new_full((1, 1), number)] * len(xs) if dt is None else list(dt.unbind(0))
     for x, length in zip(xs.unbind(0), lengths, strict=True):
         for _ in range(substeps):
-            h = step(list(weights), (x, h, (length / substeps).expand(len(h), 1)))
+            h = step(x, h, (length / substeps).expand(len(h), 1))
         states.append(h)
     return torch.stack(states)
 
@@ -200,28 +209,22 @@ def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor,
 def _disagreement(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> str | None:
     """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one."""
     dice, field = torch.Generator().manual_seed(0), module.field
-    sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1))
-    xs, h0, lengths = (torch.rand(size, generator=dice, dtype=dtype) - 0.5 for size in sizes)
-    uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
-    with torch.inference_mode(False), torch.autocast("cpu", enabled=False), uncounted, torch.enable_grad():
-        weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
-        given = [
-            xs.requires_grad_(kernel.moves["x"]),
-            h0.requires_grad_(),
-            (lengths + 1).requires_grad_(kernel.moves["dt"]),
-            *weights,
-        ]
-        sought = [tensor for tensor in given if tensor.requires_grad]
-        answers = []
-        for states in (_Steps.apply(kernel, module, 1, None, *given), _states_by_steps(module, 1, None, *given)):
-            gradients = torch.autograd.grad(states.sum(), sought, allow_unused=True, materialize_grads=True)
-            answers.append(
-                [states.detach(), *(g if g is not None else torch.zeros_like(t) for g, t in zip(gradients, sought, strict=True))]
-            )
+    sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
+    xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype) - 0.5 for size in sizes)
+    xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
+    given = [
+        xs.requires_grad_(kernel.moves["x"]),
+        h0.requires_grad_(),
+        (lengths + 1).requires_grad_(kernel.moves["dt"]),
+        *(weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)),
+    ]
+    sought, answers = [tensor for tensor in given if tensor.requires_grad], []
+    for states in (_Steps.apply(kernel, module, 1, None, *given), _states_by_steps(module, 1, None, *given)):
+        gradients = torch.autograd.grad((states * weight).sum(), sought, allow_unused=True, materialize_grads=True)
+        answers.append([states.detach(), *gradients])
     for mine, theirs in zip(*answers, strict=True):
-        if not mine.numel():
-            continue
-        off = (mine - theirs).abs().max() / (1 + theirs.abs().max())
-        if not bool(off <= ROUNDING[dtype]) and bool(theirs.isfinite().all()):
+        scale = 1 + theirs.abs().nan_to_num(0, 0, 0).amax() if theirs.numel() else 1
+        if not torch.allclose(mine / scale, theirs / scale, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True):
+            off = (mine - theirs).abs().nan_to_num(math.inf, math.inf).max() / scale
             return f"its kernel differs from the steps one by one by {float(off):.2g} on a few numbers"
     return None

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, TimePath, VectorField
 from ctrnn.inputs.segment_input import SegmentInput
-from discretize.compiler.program import FlowModule, Program, weights_of
-from discretize.compiler.recording import as_function
+from discretize.compiler.attributes import attributes_of
+from discretize.compiler.program import FlowModule, Program, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     HERE,
     GivenProgram,
@@ -60,11 +60,10 @@ class WrittenField(VectorField):
 
     def __init__(self, module: FlowModule, weights: Sequence[Tensor]) -> None:
         super().__init__(module.columns, module.field.state_size)
-        self.code, self.weights = as_function(module), weights
+        self.code = with_weights(module, weights).forward  # not its tensors, which are the caller's
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        slope: Tensor = self.code(self.weights, (projected, h))
-        return slope
+        return self.code(projected, h)
 
 
 class _Kernel:
@@ -113,11 +112,14 @@ def solve(
         return f"kernels are written for solves of {LEAST_SEGMENTS} intervals or more, of all samples together"
     projected = projected_of(chain).xs
     module = FlowModule(chain.field, projected.shape[-1])
-    weights = weights_of(module)
+    attributes = attributes_of(module)
+    if isinstance(attributes, str):
+        return attributes
+    weights = attributes.tensors
     if why := tensor_reason([h0, projected, *weights]):
         return why
     moves = projected.requires_grad
-    kernel = kernel_of(module, {"x": moves}, h0.dtype, partial(_made, module, h0.dtype, moves))
+    kernel = kernel_of(module, attributes, {"x": moves}, h0.dtype, partial(_made, module, h0.dtype, moves))
     if isinstance(kernel, str):
         return kernel
     return solved(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats)

@@ -68,7 +68,7 @@ class Values:
         """The same value without a detour through memory, where there is one."""
         if operation == "slice":
             return self._piece(of[0], settings[0], width)
-        if operation in ("cat", "spread") and len(of) == 1 and of[0].width == width:
+        if operation in ("cat", "spread", *REDUCTIONS) and len(of) == 1 and of[0].width == width:
             return of[0]
         if operation == "add" and any(_is_zero(value) for value in of):
             rest = of[1] if _is_zero(of[0]) else of[0]

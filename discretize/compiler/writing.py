@@ -83,7 +83,7 @@ class _Pass:
         def read(value: Value) -> str:
             if value not in names:
                 if value.operation == "number":
-                    return number(value.settings[0])
+                    return f"splat({number(value.settings[0])})"
                 if value.operation == "count":
                     return f"splat(real({self.size(value.settings[0])}))"
                 name = names[value] = f"v{len(names)}"
@@ -129,7 +129,7 @@ class _Pass:
 
     def copied(self, value: Value, target: str, width: int) -> str:
         if value.operation == "number":
-            return f"std::fill_n({target}, {self.size(width)}, {value.settings[0]!r});"
+            return f"std::fill_n({target}, {self.size(width)}, {number(value.settings[0])});"
         if value.width == 1 and width > 1:
             return f"std::fill_n({target}, {self.size(width)}, ({self.address(value)})[0]);"
         return f"copy({self.address(value)}, {target}, {self.size(width)});"

@@ -3,17 +3,21 @@ r"""Written kernels as Python has them: made once for a module's code, and what 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import Structure, c_size_t, c_void_p
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.compiler.attributes import attributes_of
+from discretize.compiler.attributes import Attributes, GlobalReads
 from discretize.compiler.program import FlowModule, Program, StepModule, program_of
 from discretize.compiler.zones import Unknown
 from discretize.fused.build import Source, Unavailable, library
@@ -26,6 +30,8 @@ HERE = Path(__file__).parent / "kernels"
 INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel.h", "simd.h")))
 PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
 MOST_KEPT = 256  # kernels that a process remembers
+MOST_IN_VAIN = 8  # kernels of fields of the same parts, from where on each must serve LEAST_USE calls more
+LEAST_USE = 4
 
 Kernel = TypeVar("Kernel")
 
@@ -46,43 +52,81 @@ class SumsStructure(Structure):
     _fields_ = [("sums", c_size_t), *((name, c_void_p) for name in ("heights", "widths", "sum"))]
 
 
-class _Made(NamedTuple):
+@dataclass
+class _Made:
+    """A kernel, or why there is none, and what it was made for."""
+
     kernel: Any
+    reads: GlobalReads
+    globals: Attributes | str
     alive: tuple[Any, ...]  # objects of the module that are known by their ids
+
+    @property
+    def is_current(self) -> bool:
+        now = self.reads.now()
+        return (now if isinstance(now, str) else now.values) == (
+            self.globals if isinstance(self.globals, str) else self.globals.values
+        )
 
 
 _made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
+_calls: dict[tuple[type, ...], list[int]] = {}  # that found a kernel and that did not, of fields of the same parts
+_locks: dict[int, Lock] = {}  # by process: a child forked meanwhile must not wait for a thread that it has not got
 
 
 def kernel_of(
-    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, make: Callable[[Program], Kernel | str]
+    module: StepModule | FlowModule,
+    attributes: Attributes,
+    wanted: Mapping[str, bool],
+    dtype: torch.dtype,
+    make: Callable[[Program], Kernel | str],
 ) -> Kernel | str:
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
-    Args:    wanted, dtype: as for `program_of`.
+    Args:    attributes: of the module; wanted, dtype: as for `program_of`.
     """
-    attributes = attributes_of(module)
-    if isinstance(attributes, str):
-        return attributes
-    key = (attributes.values, *wanted.items(), dtype)
-    if key not in _made:
-        _made[key] = _Made(_attempt(module, wanted, dtype, make), attributes.objects)
-        while len(_made) > MOST_KEPT:
-            _made.popitem(last=False)
-    _made.move_to_end(key)
-    found: Kernel | str = _made[key].kernel
+    key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype())
+    calls = _calls.setdefault(tuple(map(type, module.modules())), [0, 0])
+    with _locks.setdefault(os.getpid(), Lock()):
+        known = key in _made and _made[key].is_current
+        calls[known] += 1
+        if not known:
+            if calls[0] > MOST_IN_VAIN and calls[1] < LEAST_USE * calls[0]:
+                return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
+            _made[key] = _attempt(module, wanted, dtype, make, attributes)
+            while len(_made) > MOST_KEPT:
+                _made.popitem(last=False)
+        _made.move_to_end(key)
+        found: Kernel | str = _made[key].kernel
     return found
 
 
 def _attempt(
-    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, make: Callable[[Program], Kernel | str]
-) -> Kernel | str:
+    module: StepModule | FlowModule,
+    wanted: Mapping[str, bool],
+    dtype: torch.dtype,
+    make: Callable[[Program], Kernel | str],
+    attributes: Attributes,
+) -> _Made:
+    reads = GlobalReads()
+
+    def made() -> Kernel | str:
+        with torch.autograd.set_detect_anomaly(False), reads.noted():
+            program = program_of(module, wanted, dtype)
+        return make(program)
+
     try:
-        return make(program_of(module, wanted, dtype))
+        # In a thread of its own: in no mode of torch that is on in this one, and under no profiler.
+        with ThreadPoolExecutor(1) as thread:
+            kernel = thread.submit(made).result()
     except (Unknown, ValueError) as error:
-        return str(error)
+        kernel = str(error)
     except Unavailable as error:
-        return warn_once(str(error))
+        kernel = warn_once(str(error))
+    except Exception as error:  # torch records much and not all, and without a kernel nothing is missing
+        kernel = f"its code cannot be read: {type(error).__name__}: {error}"
+    now = reads.now()
+    return _Made(now if isinstance(now, str) else kernel, reads, now, attributes.objects)
 
 
 def written_source(path: Path, program: Program, more: tuple[Path, ...] = (), flags: tuple[str, ...] = ()) -> Source:

@@ -45,12 +45,13 @@ class Turned:
 class Zones:
     r"""The three programs of a graph.
 
-    rows: what a node is for each sample; vectors: nodes made before, and the shape in which they are read, () as they are;
-    matrices: likewise, and whether they are read turned; sums: nodes that stand for sums over samples; after: those and what is
-    made of them.
+    dtype: of samples; rows: what a node is for each sample; vectors: nodes made before, and the shape in which they are read,
+    () as they are; matrices: likewise, and whether they are read turned; sums: nodes that stand for sums over samples; after:
+    those and what is made of them.
     """
 
     graph: Graph
+    dtype: torch.dtype
     rows: dict[Node, Any] = field(default_factory=dict)
     values: Values = field(default_factory=Values)
     vectors: list[tuple[Node, tuple[int, ...]]] = field(default_factory=list)
@@ -64,7 +65,7 @@ class Zones:
         kept = _copier(made, self._placeholders(made))
         vectors = [_in_shape(made, kept(node), shape, node.meta["val"].dim()) for node, shape in self.vectors]
         matrices = [made.call_method("t", (kept(node),)) if turned else kept(node) for node, turned in self.matrices]
-        flat = [made.call_method("reshape", (vector, -1)) for vector in vectors]
+        flat = [made.call_method("to", (made.call_method("reshape", (vector, -1)), self.dtype)) for vector in vectors]
         made.output((flat, [made.call_method("contiguous", (matrix,)) for matrix in matrices]))
         return torch.fx.GraphModule(torch.nn.Module(), made)
 

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 VARIABLE = "CTRNN_FUSED"
+COUNTS = (torch.bool, torch.int32, torch.int64)  # masks and indices, of any field
 WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 
 
@@ -76,7 +77,7 @@ def tensor_reason(tensors: Iterable[Tensor]) -> str | None:
             return "derivatives are taken in forward mode"
         if tensor.dtype in HALF or tensor.device.type == "meta":
             return f"there is none for {tensor.dtype} on {tensor.device}"
-        if tensor.dtype != first.dtype or tensor.device != first.device:
+        if tensor.device != first.device or (tensor.dtype != first.dtype and tensor.dtype not in COUNTS):
             return "samples, states and weights differ in dtype or device"
     return None if first.numel() else "there are no samples"
 

@@ -84,11 +84,12 @@ class DiscreteRNN(FieldModule):
             return run_in_graph(field, kind, self.step, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
         call = field, self.step, xs, h0, dt, self.substeps, self.fused
-        states, self.stats = run(*call)
+        states, stats = run(*call)
         if states is None:
-            states, stats = run_written(*call)
-            why = dict.fromkeys([self.stats["engine_why"], stats["engine_why"]])
-            self.stats = stats if states is not None else stats | {"engine_why": "; ".join(why)}
+            states, written = run_written(*call)
+            why = dict.fromkeys([stats["engine_why"], written["engine_why"]])
+            stats = written if states is not None else written | {"engine_why": "; ".join(why)}
+        self.stats = stats
         states = self._stepped(field, xs, h0, dt) if states is None else states
         if self.watch.due():
             length = dt.detach() if isinstance(dt, Tensor) else dt

@@ -70,11 +70,13 @@ struct Shared {
 
 inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }
 inline vec positive_part(vec a) { return a <= real(0) ? splat(0) : a; }
-inline vec sign_of(vec a) { return a > real(0) ? splat(1) : a < real(0) ? splat(-1) : a; }
+inline vec sign_of(vec a) { return a > real(0) ? splat(1) : a < real(0) ? splat(-1) : splat(0); }  // of nan too
 inline vec larger(vec a, vec b) { return (a > b) | (a != a) ? a : b; }
 inline vec smaller(vec a, vec b) { return (a < b) | (a != a) ? a : b; }
 
-inline vec natural_exponential(vec a) { return unbounded_exponential(a); }
+inline vec natural_exponential(vec a) { return a < LEAST ? splat(0) : unbounded_exponential(a); }
+
+inline vec logistic(vec a) { return real(1) / (real(1) + natural_exponential(-a)); }
 
 inline vec natural_exponential_less_1(vec a) {
     return a > MOST ? splat(std::numeric_limits<real>::infinity()) : exponential_less_1(a);
@@ -97,6 +99,12 @@ template <class Function, class... Vectors> inline vec by_lane(Function f, Vecto
     vec out;
     for (int lane = 0; lane < LANES; ++lane) out[lane] = f(v[lane]...);
     return out;
+}
+
+// of the sign of b
+inline vec remainder_of(vec a, vec b) {
+    const vec rest = by_lane([](real v, real w) { return std::fmod(v, w); }, a, b);
+    return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
 }
 
 // n numbers, without a look beyond what is written

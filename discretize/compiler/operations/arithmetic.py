@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.fx import Node
 
 from discretize.compiler.operations.products import joined
@@ -17,6 +18,8 @@ POWERS = {0.5: "sqrt", -1: "reciprocal", 1: "spread", -0.5: "rsqrt", 2: "square"
 
 
 def _add(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+    if reader.node.meta["val"].dtype == torch.bool:
+        return reader.by_unit("logical_or", a, b)
     return (alpha == 1 and joined(reader, a, b)) or reader.by_unit("add", a, _scaled(reader, b, alpha))
 
 
@@ -61,5 +64,6 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "clamp_max": lambda reader, a, high: _clamp(reader, a, None, high),
     "bitwise_and": _named("logical_and"),
     "bitwise_or": _named("logical_or"),
+    "bitwise_xor": _named("logical_xor"),
     "bitwise_not": _named("logical_not"),
 }

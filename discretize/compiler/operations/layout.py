@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import torch
 from torch.fx import Node
 
 from discretize.compiler.operations.reader import Reader
@@ -21,6 +22,13 @@ def _same(reader: Reader, given: Any, *_: Any, **__: Any) -> Value:
     if source.width not in (width, 1):
         raise reader.unknown("it repeats some of a sample's numbers")
     return source if source.width == width else reader.values.make("spread", [source], width)
+
+
+def _converted(reader: Reader, given: Node, *arguments: Any, **settings: Any) -> Value:
+    source, target = given.meta["val"].dtype, reader.node.meta["val"].dtype
+    if target == torch.bool and source != torch.bool:
+        return reader.by_unit("ne", given, 0)
+    return reader.by_unit("trunc", given) if source.is_floating_point and target == torch.int64 else _same(reader, given)
 
 
 def _turned(reader: Reader, given: Node, *axes: Any) -> Any:
@@ -124,16 +132,18 @@ def _select_backward(reader: Reader, part: Any, sizes: Any, dim: int, index: int
 
 
 def _constant_pad_nd(reader: Reader, given: Node, pad: Sequence[int], number: float = 0.0) -> Value:
-    if len(pad) != 2 or prod(reader.tail(given)[:-1]) != 1 or min(pad) < 0:
+    if len(pad) != 2 or prod(reader.tail(given)[:-1]) != 1:
         raise reader.unknown("it pads other than the last axis")
-    filler = reader.values.number(number)
-    before, after = (reader.values.make("spread", [filler], width) if width else None for width in pad)
-    return reader.values.cat([part for part in (before, reader.value(given), after) if part is not None])
+    value, filler = reader.value(given), reader.values.number(number)
+    value = reader.between(value, max(-pad[0], 0), value.width - max(-pad[1], 0))
+    before, after = ([reader.values.make("spread", [filler], width)] if width > 0 else [] for width in pad)
+    return reader.values.cat([*before, value, *after])
 
 
 LAYOUT: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "expand", "alias", "detach", "clone"), _same),
-    **dict.fromkeys(("contiguous", "lift_fresh", "_to_copy", "convert_element_type"), _same),
+    **dict.fromkeys(("contiguous", "lift_fresh"), _same),
+    **dict.fromkeys(("_to_copy", "convert_element_type"), _converted),
     **dict.fromkeys(("t", "permute", "transpose", "numpy_T"), _turned),
     **dict.fromkeys(("full", "full_like"), _filled(1)),
     "new_full": _filled(2),

@@ -40,7 +40,9 @@ class Reader:
     def tail(self, node: Node | None = None) -> tuple[int, ...]:
         """The sizes beyond the batch, which must come first; of the result, or of another node."""
         shape = (node or self.node).meta["val"].shape
-        first, *rest = shape or (0,)
+        if not shape:
+            return ()
+        first, *rest = shape
         if not isinstance(first, torch.SymInt) or not first.node.expr.is_symbol or any(isinstance(n, torch.SymInt) for n in rest):
             raise self.unknown(f"its result of shape {tuple(shape)} has the batch not as its first axis")
         return tuple(rest)

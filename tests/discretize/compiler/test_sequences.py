@@ -1,6 +1,7 @@
 """Kernels that are written for a field's code: against the steps one by one, and against what they promise."""
 
 import math
+import threading
 from collections import OrderedDict
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_fields import Lorenz, Many, Own, Powers
 from torch import nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import leaky_relu, silu, softplus
+from torch.nn.utils import parametrizations
 from torch.testing import assert_close
 
 import ctrnn
@@ -26,6 +28,7 @@ EXACT = {"rtol": 1e-11, "atol": 1e-11}
 @pytest.fixture(autouse=True)
 def short_sequences(monkeypatch):
     monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
+    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 
 def both(field, step, x, h_0=None, **how):
@@ -182,14 +185,21 @@ class Halving(Own):
         return (-h.float()).double()
 
 
-class Hidden(Own):
-    def __init__(self):
-        super().__init__()
-        self.extra = [nn.Parameter(torch.ones(10))]
-        self.kept = self.scale * 2
+class Counting(Own):
+    calls = 0
 
     def flow(self, projected, h):
-        return -h * self.kept
+        self.calls += 1
+        return -h
+
+
+class Closing(Own):
+    def __init__(self):
+        super().__init__()
+        self.act = lambda v: v * self.scale  # not of a copy of the field
+
+    def flow(self, projected, h):
+        return -self.act(h)
 
 
 REFUSED = {
@@ -198,8 +208,150 @@ REFUSED = {
     Drawing: "uses rand_like, and no kernel is written for it: File .*test_sequences.py",
     Sorting: "uses sort, and no kernel is written for it: File .*return torch.sort",
     Halving: "uses _to_copy, and it computes in float32: File .*test_sequences.py",
-    Hidden: "its Hidden keeps a tensor with a gradient that is no parameter",
+    Counting: "its code changes what the field keeps",
+    Closing: "its code reads a tensor with a gradient that is no parameter",
 }
+
+
+class Keeping(Own):
+    """Tensors in places where torch does not look for them, a mask of truths, and weights that are computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.kept, self.constant = [nn.Linear(10, 10).double()], {"a": self.scale * 2}, torch.rand(10).double()
+        self.register_buffer("seen", torch.arange(10) % 3 > 0)
+        self.of_state = parametrizations.weight_norm(self.of_state)
+
+    def flow(self, projected, h):
+        hidden = torch.tanh(self.layers[0](h)) * self.constant * torch.arange(10) / 10
+        return torch.where(self.seen, hidden, -h * self.kept["a"]) + 0.1 * super().flow(projected, h)
+
+
+def test_tensors_are_read_at_every_call_wherever_they_are_kept():
+    torch.manual_seed(5)
+    field, x = Keeping(), torch.randn(4, 2, 3)
+    for _ in range(2):
+        sources = [field.scale, *field.layers[0].parameters(), *field.of_state.parameters()]
+        answers = []
+        for fused in (True, False):
+            rnn = DiscreteRNN(field, fused=fused, allow_overshoot=True)
+            output, _ = rnn(x)
+            assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats
+            answers.append([output, *torch.autograd.grad(output.square().sum(), sources, retain_graph=True)])
+        for mine, theirs in zip(*answers, strict=True):
+            assert_close(mine, theirs, **EXACT)
+        field.constant = torch.rand(10).double()
+        with torch.no_grad():
+            field.seen.logical_not_()
+            field.layers[0].weight.add_(0.1)
+
+
+FACTOR = 1.0
+
+
+class ReadingGlobals(Own):
+    def flow(self, projected, h):
+        return -FACTOR * h
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_globals_may_change(factor, monkeypatch):
+    monkeypatch.setitem(globals(), "FACTOR", factor)
+    for mine, theirs in both(ReadingGlobals(), Euler(), torch.randn(4, 2, 3), torch.randn(2, 10)):
+        assert_close(mine, theirs, **EXACT)
+
+
+def test_a_first_call_in_some_mode_of_torch_is_like_any_other(monkeypatch):
+    x = torch.randn(3, 2, 3, dtype=torch.float64)
+    modes = [torch.inference_mode(), torch.no_grad(), torch.autograd.set_detect_anomaly(True), torch.autograd.graph.save_on_cpu()]
+    for mode in modes:
+        monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+        with mode:
+            rnn = DiscreteRNN(Own(), allow_overshoot=True)
+            rnn(x)
+        assert rnn.stats["engine"] == "compiled", (mode, rnn.stats)
+        for mine, theirs in both(Own(), Euler(), x):
+            assert_close(mine, theirs, **EXACT)
+
+
+def test_threads_record_and_run_at_once(monkeypatch):
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    field, x = Own(), torch.randn(5, 3, 3)
+    named, found = DiscreteRNN(ctrnn.gru(3, 4).double()), []
+    expected = DiscreteRNN(field, allow_overshoot=True, fused=False)(x)[0]
+    threads = [threading.Thread(target=lambda: found.append(DiscreteRNN(field, allow_overshoot=True)(x)[0])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        named(x)  # not taken for what is recorded meanwhile
+        assert named.stats["engine"] == "compiled"
+    for output in found:
+        assert_close(output, expected, **EXACT)
+    assert (len(found), len(written_kernels._made)) == (3, 1)
+
+
+def test_a_number_that_changes_at_every_call_gets_no_kernel_of_its_own_each_time(monkeypatch):
+    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", 2)
+    monkeypatch.setattr(written_kernels, "_calls", {})
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    field, x = Powers(3, 5), torch.randn(2, 2, 3)
+    for power in (2, 3, 4):
+        field.power = power
+        rnn = DiscreteRNN(field, allow_overshoot=True)
+        rnn(x)
+    assert "its attributes change from call to call" in rnn.stats["engine_why"]
+    field.power = 2
+    rnn(x)
+    assert rnn.stats["engine"] == "compiled"
+
+
+SPECIAL = [0.0, 1.0, -1.0, 0.5, -0.5, 1e-300, 2.5, -2.5, 40.0, -40.0, 720.0, -720.0, 1e200, -1e200, math.inf, -math.inf, math.nan]
+OF_ONE = [
+    torch.tanh,
+    torch.sigmoid,
+    torch.exp,
+    torch.expm1,
+    torch.log,
+    torch.log1p,
+    torch.sqrt,
+    torch.rsqrt,
+    torch.abs,
+    torch.sign,
+]
+OF_ONE += [torch.relu, torch.sin, torch.atan, torch.erf, torch.floor, torch.round, torch.trunc, torch.reciprocal, softplus]
+OF_ONE += [silu, lambda v: v**2, lambda v: v**3, lambda v: v**-2, lambda v: v**0.5, lambda v: v**1.5, lambda v: 2**v]
+OF_ONE += [
+    torch.isfinite,
+    lambda v: v.clamp(-1, 1),
+    lambda v: torch.clamp(v, max=1),
+    lambda v: v % 0.3,
+    lambda v: v.bool(),
+    torch.nan_to_num,
+]
+OF_ONE += [lambda v: torch.where(v > 0, v, -1), lambda v: v.long() if math.nan else v, lambda v: torch.round(v, decimals=1)]
+OF_ONE += [lambda v: torch.maximum(v, v.new_tensor(0.3)), lambda v: (v >= 0) + (v != 1), lambda v: ~(v == 0.5), leaky_relu]
+
+
+class Special(ctrnn.VectorField):
+    def __init__(self):
+        super().__init__(1, len(OF_ONE))
+
+    def flow(self, projected, h):
+        return torch.cat([function(projected).to(projected) for function in OF_ONE], -1)
+
+
+def test_functions_of_every_kind_of_number_are_torchs():
+    x = torch.tensor(SPECIAL, dtype=torch.float64)[None, :, None]
+    h = torch.zeros(len(SPECIAL), len(OF_ONE), dtype=torch.float64)
+    whole = OF_ONE.index(next(f for f in OF_ONE if "long" in getattr(getattr(f, "__code__", None), "co_names", ())))
+    states, stats = sequences.run(Special(), Euler(), x, h, 1.0, 1, True)
+    assert states is not None, stats
+    expected = Special().flow(x[0], h)
+    known = torch.ones_like(h, dtype=torch.bool)
+    known[x[0, :, 0].abs().nan_to_num(1e300) > 2**62, whole] = False  # not said by torch
+    for name, mine, theirs, at in zip(OF_ONE, states[0].T, expected.T, known.T, strict=True):
+        close = {"rtol": 1e-13, "atol": 1e-300, "equal_nan": True}
+        assert_close(mine[at], theirs[at], **close, msg=lambda said, name=name: f"{name}: {said}")
 
 
 @each("field", REFUSED)
@@ -231,7 +383,7 @@ def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):
 
     def wrong(*given):
         program = written(*given)
-        text = program.written.text.replace("hyperbolic_tangent(", "sigmoid(")
+        text = program.written.text.replace("hyperbolic_tangent(", "logistic(")
         return replace(program, written=replace(program.written, text=text))
 
     monkeypatch.setattr(written_kernels, "program_of", wrong)
