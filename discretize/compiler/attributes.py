@@ -33,7 +33,7 @@ LIBRARIES = {"torch", "numpy", "ctrnn", "discretize", *sys.stdlib_module_names} 
 OURS = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), name, "") for name in ("ctrnn", "discretize")
 )
-PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<")
+PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
 
 
 class Attributes(NamedTuple):
