@@ -166,6 +166,26 @@ print("all of it ran")
 """
 
 
+OF_OWN_FIELDS = f"""
+import sys, torch, discretize
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from own_fields import Many, Own
+from discretize.compiler import sequences
+torch.manual_seed(0)
+torch.set_num_threads(2)
+sequences.LEAST_STEPS = 1
+for field in (Many(), Own(2, 11, torch.float32)):
+    for batch, time in ((1, 1), (5, 3), (70, 4)):
+        x = torch.randn(time, batch, field.input_size, dtype=field.dtype or torch.float64)
+        for step in (discretize.Euler(), discretize.ExponentialEuler()):
+            rnn = discretize.DiscreteRNN(field, step, substeps=2, allow_overshoot=True)
+            edges = torch.rand(time + 1, batch, dtype=torch.float64).cumsum(0).requires_grad_()
+            rnn(x.requires_grad_(), ts=edges)[0].sum().backward()
+            assert rnn.stats["engine"] == "compiled", rnn.stats
+print("all of it ran")
+"""
+
+
 def sanitizer(name):
     found = subprocess.run(["g++", f"-print-file-name=lib{name}.so"], capture_output=True, text=True, check=True).stdout.strip()
     return found if Path(found).is_absolute() else None
@@ -173,7 +193,8 @@ def sanitizer(name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
-def test_kernels_are_clean_under_the_address_and_undefined_behaviour_sanitizers(tmp_path):
+@pytest.mark.parametrize("script", [EVERYTHING, OF_OWN_FIELDS], ids=["named", "own"])
+def test_kernels_are_clean_under_the_address_and_undefined_behaviour_sanitizers(tmp_path, script):
     if shutil.which("g++") is None or sanitizer("asan") is None or sanitizer("ubsan") is None:
         pytest.skip("there is no g++ with its sanitizers")
     environment = os.environ | {
@@ -183,7 +204,7 @@ def test_kernels_are_clean_under_the_address_and_undefined_behaviour_sanitizers(
         "LD_PRELOAD": f"{sanitizer('asan')} {sanitizer('ubsan')}",
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    command = [sys.executable, "-c", EVERYTHING]
+    command = [sys.executable, "-c", script]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1500, check=False)
     assert ran.stdout == "all of it ran\n", ran.stderr[-4000:]
     assert ran.returncode == 0
