@@ -1,6 +1,7 @@
 """Kernels that are written for a field's code: against the steps one by one, and against what they promise."""
 
 import math
+import os
 import threading
 from collections import OrderedDict
 from dataclasses import replace
@@ -26,7 +27,9 @@ EXACT = {"rtol": 1e-11, "atol": 1e-11}
 
 
 @pytest.fixture(autouse=True)
-def short_sequences(monkeypatch):
+def short_sequences(monkeypatch, request):
+    if request.node.get_closest_marker("slow") is None:  # the same code, compiled in a third of the time
+        monkeypatch.setenv("CTRNN_CXXFLAGS", os.environ.get("CTRNN_CXXFLAGS", "") + " -O0")
     monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
@@ -49,7 +52,7 @@ def both(field, step, x, h_0=None, **how):
 
 
 @each("step", [Euler(), ExponentialEuler(), pytest.param(discretize.ETDRK4(), marks=pytest.mark.slow)], ids=repr)
-@each("how", ["numbers", "lengths", "times of each"])
+@each("how", [pytest.param("numbers", marks=pytest.mark.slow), "lengths", "times of each"])
 def test_states_and_gradients_are_those_of_the_steps_one_by_one(step, how):
     torch.manual_seed(0)
     x, times = torch.randn(7, 4, 3), torch.rand(8, 4).cumsum(0)
@@ -58,7 +61,7 @@ def test_states_and_gradients_are_those_of_the_steps_one_by_one(step, how):
         assert_close(mine, theirs, **EXACT)
 
 
-@each("field", [Many, Lorenz])
+@each("field", [Many, pytest.param(Lorenz, marks=pytest.mark.slow)])
 def test_every_kind_of_operation(field):
     torch.manual_seed(1)
     made = field()
@@ -75,6 +78,7 @@ def test_every_explicit_step(step):
         assert_close(mine, theirs, **EXACT)
 
 
+@pytest.mark.slow
 def test_float32_is_right_to_its_rounding():
     torch.manual_seed(3)
     for mine, theirs in both(Own(dtype=torch.float32), Euler(), torch.randn(9, 4, 3, dtype=torch.float32)):
@@ -261,6 +265,7 @@ def test_globals_may_change(factor, monkeypatch):
         assert_close(mine, theirs, **EXACT)
 
 
+@pytest.mark.slow
 def test_a_first_call_in_some_mode_of_torch_is_like_any_other(monkeypatch):
     x = torch.randn(3, 2, 3, dtype=torch.float64)
     modes = [torch.inference_mode(), torch.no_grad(), torch.autograd.set_detect_anomaly(True), torch.autograd.graph.save_on_cpu()]

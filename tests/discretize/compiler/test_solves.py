@@ -1,5 +1,7 @@
 """Exact solves by kernels that are written for a field's code: against the engine in torch, and against what they promise."""
 
+import os
+
 import pytest
 import torch
 from own_fields import Lorenz, Many, Own
@@ -16,7 +18,9 @@ TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 
 
 @pytest.fixture(autouse=True)
-def short_solves(monkeypatch):
+def short_solves(monkeypatch, request):
+    if request.node.get_closest_marker("slow") is None:  # the same code, compiled in a third of the time
+        monkeypatch.setenv("CTRNN_CXXFLAGS", os.environ.get("CTRNN_CXXFLAGS", "") + " -O0")
     monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
 
 
@@ -34,7 +38,14 @@ def both(field, path, h0, ts, weights=None, **settings):
         assert_close(mine, theirs, **SAME)
 
 
-@each("field, path", [(Own, ctrnn.HeldPath), (Own, ctrnn.LinearPath), pytest.param(Many, ctrnn.HeldPath, marks=pytest.mark.slow)])
+@each(
+    "field, path",
+    [
+        (Own, ctrnn.HeldPath),
+        pytest.param(Own, ctrnn.LinearPath, marks=pytest.mark.slow),
+        pytest.param(Many, ctrnn.HeldPath, marks=pytest.mark.slow),
+    ],
+)
 def test_states_gradients_and_steps_are_those_of_the_engine_in_torch(field, path):
     torch.manual_seed(0)
     made, x = field(), torch.randn(5, 4, 3, requires_grad=True)

@@ -4,7 +4,6 @@ import io
 
 import pytest
 import torch
-from problems import thinned
 from torch import nn
 from torch.nn.functional import mse_loss
 from torch.testing import assert_close
@@ -40,7 +39,8 @@ def trained(name):
     return model.eval(), sum(losses[:5]) / 5, sum(losses[-5:]) / 5
 
 
-@pytest.mark.parametrize("name", thinned(MODELS, ["layers"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.onnx of torch
 def test_a_model_that_learned_in_bfloat16_gives_the_same_exported_and_in_onnxruntime(name):
     pytest.importorskip("onnxscript", reason="torch.onnx.export needs onnxscript: pip install '.[onnx]'")
