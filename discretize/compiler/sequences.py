@@ -21,6 +21,7 @@ from discretize.compiler.attributes import Attributes, attributes_of
 from discretize.compiler.program import Program, StepModule, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     HERE,
+    ROUNDING,
     GivenProgram,
     ProgramStructure,
     Sums,
@@ -39,7 +40,6 @@ from discretize.steps.step import Step
 __all__ = ["LEAST_STEPS", "run"]
 
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
-ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 
 
 class Sequence(Structure):

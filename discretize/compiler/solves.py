@@ -19,6 +19,7 @@ from discretize.compiler.attributes import attributes_of
 from discretize.compiler.program import FlowModule, Program, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     HERE,
+    ROUNDING,
     GivenProgram,
     ProgramStructure,
     Sums,
@@ -45,7 +46,6 @@ from discretize.solvers.segments import Chain, chain_of
 __all__ = ["LEAST_SEGMENTS", "solve"]
 
 LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
-ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 HEADERS = (HERE / "written_model.h", KERNELS / "tableau.h")
 
 

@@ -24,11 +24,22 @@ from discretize.fused.build import Source, Unavailable, library
 from discretize.fused.eligibility import warn_once
 from discretize.fused.libraries import KERNELS, REALS
 
-__all__ = ["HERE", "GivenProgram", "ProgramStructure", "Sums", "SumsStructure", "kernel_of", "products", "written_source"]
+__all__ = [
+    "HERE",
+    "ROUNDING",
+    "GivenProgram",
+    "ProgramStructure",
+    "Sums",
+    "SumsStructure",
+    "kernel_of",
+    "products",
+    "written_source",
+]
 
 HERE = Path(__file__).parent / "kernels"
 INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel.h", "simd.h")))
 PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts, from where on each must serve LEAST_USE calls more
 LEAST_USE = 4
@@ -113,6 +124,7 @@ def _attempt(
     def made() -> Kernel | str:
         with torch.autograd.set_detect_anomaly(False), reads.noted():
             program = program_of(module, wanted, dtype)
+        _check_batch_of_one(module, dtype)
         return make(program)
 
     try:
@@ -127,6 +139,17 @@ def _attempt(
         kernel = f"its code cannot be read: {type(error).__name__}: {error}"
     now = reads.now()
     return _Made(now if isinstance(now, str) else kernel, reads, now, attributes.objects)
+
+
+def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> None:
+    """Code is recorded for batches of two or more. Raises `Unknown` where it gives a sample other numbers when it is alone."""
+    dice = torch.Generator().manual_seed(0)
+    samples = [torch.rand((3, width), generator=dice, dtype=dtype) + 0.1 for width in module.samples.values()]
+    with torch.no_grad():
+        together = module(*samples)
+        alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
+    if not torch.allclose(together, alone, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True):
+        raise Unknown("its code treats a sample alone otherwise than among others")
 
 
 def written_source(path: Path, program: Program, more: tuple[Path, ...] = (), flags: tuple[str, ...] = ()) -> Source:

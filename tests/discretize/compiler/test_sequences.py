@@ -164,6 +164,11 @@ def test_nan_stays_where_it_comes_from():
     assert states[2:, 1].isnan().any(-1).all()
 
 
+class Lonely(Own):
+    def flow(self, projected, h):
+        return -h if h.shape[0] == 1 else -2 * h
+
+
 class Branching(Own):
     def flow(self, projected, h):
         return -h if h.sum() > 0 else h
@@ -208,6 +213,7 @@ class Closing(Own):
 
 REFUSED = {
     Branching: r"branches on the values of tensors \(.*test_sequences.py, line",
+    Lonely: "its code treats a sample alone otherwise than among others|makes a number of the size of the batch",
     Averaging: "uses sub, and it mixes samples: File .*test_sequences.py",
     Drawing: "uses rand_like, and no kernel is written for it: File .*test_sequences.py",
     Sorting: "uses sort, and no kernel is written for it: File .*return torch.sort",
