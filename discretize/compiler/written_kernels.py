@@ -41,8 +41,8 @@ INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel
 PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 MOST_KEPT = 256  # kernels that a process remembers
-MOST_IN_VAIN = 8  # kernels of fields of the same parts, from where on each must serve LEAST_USE calls more
-LEAST_USE = 4
+MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
+LEAST_USE = 4  # calls in a row, from there on, before another one is made
 
 Kernel = TypeVar("Kernel")
 
@@ -80,8 +80,25 @@ class _Made:
         )
 
 
+@dataclass
+class _Uses:
+    """How many calls found a kernel and how many did not, and what the last of those asked for, so many times in a row."""
+
+    found: int = 0
+    missed: int = 0
+    asked: Any = None
+    times: int = 0
+
+    def in_vain(self, key: Any) -> bool:
+        """Count a call that found none; whether a kernel for it would probably serve no other."""
+        self.missed += 1
+        self.times = self.times + 1 if key == self.asked else 1
+        self.asked = key
+        return self.missed > MOST_IN_VAIN and self.found < LEAST_USE * self.missed and self.times < LEAST_USE
+
+
 _made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
-_calls: dict[tuple[type, ...], list[int]] = {}  # that found a kernel and that did not, of fields of the same parts
+_uses: dict[tuple[type, ...], _Uses] = {}  # of fields of the same parts
 _locks: dict[int, Lock] = {}  # by process: a child forked meanwhile must not wait for a thread that it has not got
 
 
@@ -97,12 +114,12 @@ def kernel_of(
     Args:    attributes: of the module; wanted, dtype: as for `program_of`.
     """
     key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype())
-    calls = _calls.setdefault(tuple(map(type, module.modules())), [0, 0])
+    uses = _uses.setdefault(tuple(map(type, module.modules())), _Uses())
     with _locks.setdefault(os.getpid(), Lock()):
-        known = key in _made and _made[key].is_current
-        calls[known] += 1
-        if not known:
-            if calls[0] > MOST_IN_VAIN and calls[1] < LEAST_USE * calls[0]:
+        if key in _made and _made[key].is_current:
+            uses.found += 1
+        else:
+            if uses.in_vain(key):
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
             _made[key] = _attempt(module, wanted, dtype, make, attributes)
             while len(_made) > MOST_KEPT:
@@ -170,24 +187,24 @@ class GivenProgram:
         with torch.no_grad():
             vectors, matrices = program.before(*weights, *program.nobody, *program.constants)
         columns = [matrix if matrix.dim() == 2 else matrix[:, None] for matrix in matrices]
-        text, arrays = (
-            program.written,
-            {
-                "vector_widths": [vector.numel() for vector in vectors],
-                "depths": [matrix.shape[0] for matrix in columns],
-                "widths": [matrix.shape[1] for matrix in columns],
-                "vector": [vector.data_ptr() for vector in vectors],
-                "matrix": [matrix.data_ptr() for matrix in columns],
-            },
-        )
-        arrays |= {"size": text.sizes, "kept_widths": text.kept}
-        self.alive = vectors, matrices, {name: _array(numbers) for name, numbers in arrays.items()}
+        text = program.written
+        numbers = {
+            "size": text.sizes,
+            "kept_widths": text.kept,
+            "vector_widths": [vector.numel() for vector in vectors],
+            "depths": [matrix.shape[0] for matrix in columns],
+            "widths": [matrix.shape[1] for matrix in columns],
+            "vector": [vector.data_ptr() for vector in vectors],
+            "matrix": [matrix.data_ptr() for matrix in columns],
+        }
+        arrays = {name: _array(given) for name, given in numbers.items()}
+        self.alive = vectors, matrices, arrays
         self.structure = ProgramStructure(
             sizes=len(text.sizes),
             kept_values=len(text.kept),
             vectors=len(vectors),
             matrices=len(matrices),
-            **{name: array.ctypes.data for name, array in self.alive[2].items()},
+            **{name: array.ctypes.data for name, array in arrays.items()},
             **products,
         )
 

@@ -55,14 +55,23 @@ struct Run {
 
 // Rows on their way in a step: what they read and write, and which they are.
 struct Live {
-    std::vector<real*> x, h, kept, next;
+    std::vector<real*> x, h, kept;
     std::vector<real> dt;
     std::vector<std::size_t> rows;
 
     void clear() {
-        for (auto part : {&x, &h, &kept, &next}) part->clear();
+        for (auto part : {&x, &h, &kept}) part->clear();
         dt.clear();
         rows.clear();
+    }
+
+    // Row m, whose sample is read and whose state lies in `keep` or goes there.
+    void add(std::size_t m, real length, real* at_x, real* at_h, real* keep) {
+        rows.push_back(m);
+        dt.push_back(length);
+        x.push_back(at_x);
+        h.push_back(at_h);
+        kept.push_back(keep);
     }
 };
 
@@ -72,23 +81,21 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
     Rows scratch(kept ? 0 : rows, run.kept);
     Forward step_of(run.shared, rows);
     Live live;
+    std::vector<real*> after;
     for (std::size_t m = 0; m < rows; ++m) std::memcpy(h[m], p.h0 + (first + m) * p.state, p.state * sizeof(real));
     for (std::size_t step = 0; step < run.steps; ++step) {
         live.clear();
+        after.clear();
         for (std::size_t m = 0; m < rows; ++m) {
             const real dt = run.length(step, first + m);
             if (p.rests && dt == 0) continue;
             real* keep = kept ? kept + (step * p.batch + first + m) * run.kept : scratch[m];
             std::memcpy(keep, h[m], p.state * sizeof(real));
             run.read(step, first + m, x[m]);
-            live.rows.push_back(m);
-            live.dt.push_back(dt);
-            live.x.push_back(x[m]);
-            live.h.push_back(h[m]);
-            live.kept.push_back(keep);
-            live.next.push_back(next[m]);
+            live.add(m, dt, x[m], h[m], keep);
+            after.push_back(next[m]);
         }
-        step_of.run(live.rows.size(), live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), live.next.data());
+        step_of.run(live.rows.size(), live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), after.data());
         for (std::size_t m : live.rows) std::swap(h.at[m], next.at[m]);
         if ((step + 1) % p.substeps) continue;
         real* to = hs + (step / p.substeps * p.batch + first) * p.state;
@@ -124,11 +131,7 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
             real* keep = const_cast<real*>(kept) + row * run.kept;
             std::memcpy(h[m], keep, p.state * sizeof(real));
             run.read(step, first + m, x[m]);
-            live.rows.push_back(m);
-            live.dt.push_back(dt);
-            live.x.push_back(x[m]);
-            live.h.push_back(h[m]);
-            live.kept.push_back(keep);
+            live.add(m, dt, x[m], h[m], keep);
             cotangent.push_back(of_h[m]);
             at_h.push_back(to_h[m]);
             at_x.push_back(to_x[m]);

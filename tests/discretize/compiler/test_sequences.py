@@ -98,6 +98,10 @@ def test_neighbours_and_threads_change_no_bit_of_a_sample():
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(one, three) for one, three in zip(*found, strict=True))
+    stepped = DiscreteRNN(rnn.field, fused=False, allow_overshoot=True)(x)[0]
+    theirs = torch.autograd.grad(stepped.sum(), [x, *rnn.field.of_state.parameters()])
+    for mine, other in zip(found[0], (stepped, *theirs), strict=True):  # sums of groups of samples, too
+        assert_close(mine, other, **EXACT)
     alone = rnn(x[:, 41:42])[0]
     assert torch.equal(alone, found[0][0][:, 41:42])
     assert torch.equal(torch.autograd.grad(alone.sum(), x)[0][:, 41], found[0][1][:, 41])
@@ -303,7 +307,7 @@ def test_threads_record_and_run_at_once(monkeypatch):
 
 def test_a_number_that_changes_at_every_call_gets_no_kernel_of_its_own_each_time(monkeypatch):
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", 2)
-    monkeypatch.setattr(written_kernels, "_calls", {})
+    monkeypatch.setattr(written_kernels, "_uses", {})
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     field, x = Powers(3, 5), torch.randn(2, 2, 3)
     for power in (2, 3, 4):
@@ -314,6 +318,12 @@ def test_a_number_that_changes_at_every_call_gets_no_kernel_of_its_own_each_time
     field.power = 2
     rnn(x)
     assert rnn.stats["engine"] == "compiled"
+    other = DiscreteRNN(Powers(4, 6), allow_overshoot=True)  # of the same parts, and stays as it is
+    engines = []
+    for _ in range(written_kernels.LEAST_USE):
+        other(torch.randn(2, 2, 4))
+        engines.append(other.stats["engine"])
+    assert engines == ["steps"] * (written_kernels.LEAST_USE - 1) + ["compiled"]
 
 
 SPECIAL = [0.0, 1.0, -1.0, 0.5, -0.5, 1e-300, 2.5, -2.5, 40.0, -40.0, 720.0, -720.0, 1e200, -1e200, math.inf, -math.inf, math.nan]
