@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution, Normal
+from torch.distributions import Distribution, Normal, kl_divergence
 
 from ctrnn import checks
 from discretize.sequences.cell import DiscreteCell
 
-__all__ = ["CellJump", "GRUBayes", "Jump", "observed_log_prob"]
+__all__ = ["CellJump", "GRUBayes", "Jump", "bayes_divergence", "bayes_update", "observed_log_prob"]
 
 
 class Jump(nn.Module, ABC):
@@ -111,3 +111,33 @@ def observed_log_prob(distribution: Distribution, x: Tensor, observed: Tensor) -
     seen = observed.bool()
     # A value that was not seen may be nan, whose gradient would be nan too.
     return torch.where(seen, distribution.log_prob(torch.where(seen, x, torch.zeros_like(x))), 0.0)
+
+
+def bayes_update(prior: Normal, x: Tensor, deviation: float) -> Normal:
+    r"""What is expected once x was seen, by Bayes' rule: the prior times Normal(x, deviation), normalized.
+
+        1 / variance = 1 / prior variance + 1 / deviation^2        mean / variance = prior mean / prior variance + x / deviation^2
+
+    Args:    prior: a normal distribution of each value; deviation: of the noise with which values are observed.
+    Raises:  ValueError if deviation is not above 0.
+    Source:  De Brouwer et al. 2019, sec. 2.4.
+    """
+    weight = prior.variance / (prior.variance + checks.positive_number("deviation", deviation) ** 2)
+    return Normal(prior.mean + weight * (x - prior.mean), weight.sqrt() * deviation, validate_args=False)
+
+
+def bayes_divergence(before: Normal, after: Normal, x: Tensor, observed: Tensor, deviation: float = 0.01) -> Tensor:
+    r"""How far what is expected after a jump is from what Bayes' rule makes of the values: KL(`bayes_update` of before, after).
+
+    The loss of GRU-ODE-Bayes is sum(lambda divergence - `observed_log_prob`), lambda 1e-4 in its authors' runs.
+
+    Args:    before, after: what is expected of each value before and after the jump; x: the values, anything where not
+             observed; deviation: of the noise with which values are observed.
+    Shape:   x and observed (..., input), the distributions' batch shape -> (..., input), 0 of values that were not observed.
+    Raises:  ValueError if deviation is not above 0.
+    Source:  De Brouwer et al. 2019, Loss_post of sec. 2.4; their code takes KL(after, Normal(x, deviation)) instead, where
+             nothing of what was expected before counts.
+    """
+    seen = observed.bool()
+    updated = bayes_update(before, torch.where(seen, x, torch.zeros_like(x)), deviation)
+    return torch.where(seen, kl_divergence(updated, after), 0.0)

@@ -199,7 +199,7 @@ def gru_ode_bayes(input_size: int, hidden_size: int, prep: int = 4, observer: in
     r"""GRU-ODE-Bayes: a GRU's field between observations, and `GRUBayes` at each.
 
     The reset is after the product, as in torch.nn.GRU; the paper's is before it. `rnn.jump.expected(before)` is what the state
-    before an observation expects of it, of which `observed_log_prob` is the likelihood.
+    before an observation expects of it: `observed_log_prob` is the likelihood of that, `bayes_divergence` the rest of its loss.
 
     Args:    input_size: values that may be seen; hidden_size; prep, observer as for `GRUBayes`; the rest as for `JumpRNN`.
     Source:  De Brouwer, Simm, Arany and Moreau 2019, eqs. (3) and (7).

@@ -6,14 +6,27 @@ import pytest
 import torch
 from cases import each
 from torch import nn
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Normal
 from torch.nn.utils.rnn import pack_sequence
 from torch.testing import assert_close
 from torchdiffeq import odeint
 
 import ctrnn
 import discretize
-from discretize import Adjoint, CellJump, DiscreteCell, GRUBayes, Jump, JumpRNN, gru_d, gru_ode_bayes, observed_log_prob, ode_rnn
+from discretize import (
+    Adjoint,
+    CellJump,
+    DiscreteCell,
+    GRUBayes,
+    Jump,
+    JumpRNN,
+    bayes_divergence,
+    bayes_update,
+    gru_d,
+    gru_ode_bayes,
+    observed_log_prob,
+    ode_rnn,
+)
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 NEAR = {"rtol": 0, "atol": 1e-7}  # a hundred tolerances
@@ -213,6 +226,33 @@ def test_what_was_seen_has_its_likelihood_and_what_was_not_none():
     )
 
 
+def test_a_jump_is_measured_by_bayes_rule_as_integrals_have_it():
+    before, after = (Normal(torch.randn(BATCH, 2), 0.5 + torch.rand(BATCH, 2)) for _ in range(2))
+    x, observed, deviation = torch.randn(BATCH, 2), torch.tensor([[True, True], [True, False], [False, True]]), 0.3
+    z = torch.linspace(-12, 12, 20001, dtype=torch.float64)[:, None, None]  # a trapezoid of what vanishes at both ends
+    joint = (before.log_prob(z) + Normal(x, deviation).log_prob(z)).exp()
+    updated = joint / torch.trapezoid(joint, z, dim=0)
+    assert_close(bayes_update(before, x, deviation).log_prob(z).exp(), updated, rtol=0, atol=1e-10)
+    logs = torch.where(updated > 0, updated.log() - after.log_prob(z), 0.0)
+    expected = torch.where(observed, torch.trapezoid(updated * logs, z, dim=0), 0.0)
+    missing = torch.where(observed, x, torch.nan)
+    assert_close(bayes_divergence(before, after, missing, observed, deviation), expected, rtol=0, atol=1e-10)
+    perfect = bayes_update(before, x, deviation)
+    assert_close(bayes_divergence(before, perfect, x, observed, deviation), torch.zeros(BATCH, 2), rtol=0, atol=1e-14)
+    a, b = perfect.variance, after.variance  # the closed form, written out
+    by_hand = (b / a).log() / 2 + (a + (perfect.mean - after.mean) ** 2) / (2 * b) - 0.5
+    assert_close(by_hand[observed], expected[observed], rtol=0, atol=1e-10)
+
+
+def test_the_whole_loss_of_gru_ode_bayes_has_gradients_where_values_are_missing():
+    rnn, x, observed = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2), torch.rand(TIME, BATCH, 2) < 0.5
+    missing = torch.where(observed, x, torch.nan)
+    before, after = map(rnn.jump.expected, rnn.jumps(missing, ts=stamps(), observed=observed))
+    loss = 1e-2 * bayes_divergence(before, after, missing, observed) - observed_log_prob(before, missing, observed)
+    loss.sum().backward()
+    assert all(p.grad.isfinite().all() and p.grad.any() for p in rnn.jump.parameters())
+
+
 def test_a_jump_rnn_learns_when_events_come():
     """The value is the decayed trace of the last two impulses: a model that ignores elapsed time cannot tell it."""
     torch.manual_seed(1)
@@ -241,6 +281,9 @@ WRONG = {
         lambda: impulses()(torch.zeros(4, 1, 2), observed=torch.ones(4, 1, 2)), ValueError, "`observed` must hold booleans",
     ),
     "a pack": (lambda: impulses()(pack_sequence([torch.zeros(4, 2)])), TypeError, "give the padded batch and its `lengths`"),
+    "no noise": (
+        lambda: bayes_update(Normal(torch.zeros(2), 1.0), torch.zeros(2), 0.0), ValueError, "`deviation` must be",
+    ),
     "nan that was seen": (lambda: impulses()(torch.full((4, 1, 2), torch.nan)), ValueError, "nan"),
 }  # fmt: skip
 
