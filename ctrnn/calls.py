@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
-__all__ = ["answered", "answered_class", "torch_name"]
+__all__ = ["answered", "answered_class", "handed_on", "torch_name"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -85,7 +85,7 @@ def _misuse(function: Callable, name: str | None, args: tuple[Any, ...], keyword
     given = len(args) - ("self" in parameters)
     called = name or (type(args[0]).__name__ if "self" in parameters else function.__name__)
     known = [p.name for p in shown if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    more = _handed_on(function, shown)
+    more = handed_on(function)
     unknown = [] if more is None else [name for name in keywords if name not in (*known, *more)]
     if unknown:
         return _unknown(called, unknown[0], [*known, *(more or ())])
@@ -101,12 +101,15 @@ def _misuse(function: Callable, name: str | None, args: tuple[Any, ...], keyword
     return f"`{called}` needs {' and '.join(missing)}." if missing else None
 
 
-def _handed_on(function: Callable, shown: list[inspect.Parameter]) -> list[str] | None:
+def handed_on(function: Callable) -> list[str] | None:
     """The names that `**settings: Unpack[Settings]` stands for; None where it takes any."""
-    rest = [p.name for p in shown if p.kind is p.VAR_KEYWORD]
+    rest = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_KEYWORD]
     if not rest:
         return []
-    settings = get_args(get_type_hints(function).get(rest[0]))
+    try:
+        settings = get_args(get_type_hints(function).get(rest[0]))
+    except NameError:  # a hint that only a type checker can read
+        return None
     return list(settings[0].__annotations__) if settings else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +28,11 @@ def is_generator(value: object) -> None:
         raise TypeError(f"`generator` must be a torch.Generator, got {type(value).__name__}{hint}.")
 
 
-def can_hold_weights(dtype: torch.dtype | None, device: torch.device | str | None) -> None:
-    """Refuse what is no floating dtype of torch, or no device that is there."""
+def can_make_weights(
+    dtype: torch.dtype | None, device: torch.device | str | None, generator: torch.Generator | None = None
+) -> None:
+    """Refuse what is no floating dtype of torch, no device that is there, or no generator."""
+    is_generator(generator)
     try:
         fits = torch.empty(0, dtype=dtype).is_floating_point()
     except TypeError:
@@ -40,6 +43,12 @@ def can_hold_weights(dtype: torch.dtype | None, device: torch.device | str | Non
         torch.empty(0, device=device)
     except (TypeError, RuntimeError, AssertionError) as error:
         raise ValueError(f"`device` must be one that torch has here, such as 'cpu', got {device!r} ({error}).") from error
+
+
+def one_of(name: str, value: object, known: Collection[str]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {value!r}.")
+    return value
 
 
 def positive_size(name: str, value: int) -> int:

@@ -51,11 +51,10 @@ def plain(
     Raises:  ValueError for another nonlinearity.
     Source:  Tallec and Ollivier 2018, eq. (3).
     """
-    if not isinstance(nonlinearity, str) or nonlinearity not in CANDIDATES:
-        raise ValueError(f"`nonlinearity` must be one of {', '.join(map(repr, CANDIDATES))}, got {nonlinearity!r}.")
+    candidate = CANDIDATES[checks.one_of("nonlinearity", nonlinearity, CANDIDATES)]
 
     def build(read: int) -> Relaxation:
-        return Relaxation(CANDIDATES[nonlinearity](read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
+        return Relaxation(candidate(read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
 
     return layered(build, input_size, hidden_size, num_layers)
 
@@ -111,14 +110,12 @@ def gated(
     Raises:  ValueError for an unknown gate or rate.
     Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with the sigmoid; this project, result 1, with the softplus.
     """
-    for name, word, known in (("gate", gate, GATED), ("rate", rate, GATES)):
-        if not isinstance(word, str) or word not in known:
-            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {word!r}.")
-    shared, put_together = GATED[gate]
+    shared, put_together = GATED[checks.one_of("gate", gate, GATED)]
+    gates = GATES[checks.one_of("rate", rate, GATES)]
 
     def build(read: int) -> Relaxation | NetworkGated:
         candidate = TanhCandidate(read, hidden_size, **settings)
-        made = GATES[rate][shared](read, hidden_size, **settings)
+        made = gates[shared](read, hidden_size, **settings)
         return put_together(candidate, made, LinearDecay() if decay is None else decay, **settings)
 
     return layered(build, input_size, hidden_size, num_layers)

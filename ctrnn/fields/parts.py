@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 
-__all__ = ["Affine", "Part", "WeightSettings", "affine", "projects_affinely"]
+__all__ = ["Affine", "Part", "WeightSettings", "affine", "check_width", "projects_affinely", "read_sizes"]
 
 Project = TypeVar("Project", bound=Callable[..., Tensor])
 
@@ -39,6 +39,29 @@ def projects_affinely(module: nn.Module) -> bool:
     """Whether a field's `project` is A x + b, so that it goes through lines and polynomials: one product for a sequence."""
     found = (getattr(type(part), "project", None) for part in module.modules())
     return all(getattr(project, "is_affine", False) for project in found if project is not None)
+
+
+def read_sizes(name: str, part: nn.Module, **others: nn.Module) -> tuple[int, int]:
+    """`input_size` and `hidden_size` of a part, which must know them; the others, where they know theirs, read the same."""
+    sizes = getattr(part, "input_size", None), getattr(part, "hidden_size", None)
+    if None in sizes:
+        raise TypeError(f"`{name}` must have `input_size` and `hidden_size`; {type(part).__name__} has not.")
+    for other, given in others.items():
+        for size, own in zip(("input_size", "hidden_size"), sizes, strict=True):
+            if (found := getattr(given, size, own)) != own:
+                raise ValueError(f"`{other}` has {size} {found}, `{name}` has {own}; they read the same x and h.")
+    return sizes  # type: ignore[return-value]
+
+
+def check_width(name: str, values: Tensor, h: Tensor) -> None:
+    """Refuse what a part gives for the state h (1, hidden) if it is neither a value for each unit nor one for all."""
+    try:
+        values.expand_as(h)  # torch.broadcast_shapes would import SymPy, which takes as long as torch
+    except RuntimeError:
+        raise ValueError(
+            f"`{name}` gives values of shape {tuple(values.shape)} for one sample of {h.shape[-1]} units; it must give "
+            f"{h.shape[-1]}, or 1 for all."
+        ) from None
 
 
 class Part(nn.Module, ABC):
@@ -88,8 +111,7 @@ class Affine(Part):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        checks.is_generator(generator)
-        checks.can_hold_weights(dtype, device)
+        checks.can_make_weights(dtype, device, generator)
         self.input_size = checks.size("input_size", input_size)
         self.hidden_size = checks.positive_size("hidden_size", hidden_size)
         self.projected_size = checks.positive_size("outputs", outputs)

@@ -125,7 +125,7 @@ class LearnedConstant(InputFreeRate):
         self, alpha: float | Tensor, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
-        checks.can_hold_weights(dtype, device)
+        checks.can_make_weights(dtype, device)
         alphas = _as_rates(alpha, self.activation.bound, dtype)
         alphas = alphas.to(device=device or (alphas.device if alphas.device.type != "cpu" else torch.get_default_device()))
         self.register_parameter(self.argument, nn.Parameter(self.activation.inverse(alphas)))

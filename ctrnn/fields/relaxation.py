@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.parts import Part, affine
+from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
 from ctrnn.formulas import formula_of, renamed
 
@@ -36,14 +36,7 @@ class Relaxation(VectorField):
         for name, part, kind in parts:
             if not isinstance(part, kind):
                 raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {_described(name, part)}.")
-        if not hasattr(candidate, "input_size") or not hasattr(candidate, "hidden_size"):
-            raise TypeError(f"`candidate` must have `input_size` and `hidden_size`; {type(candidate).__name__} has not.")
-        super().__init__(candidate.input_size, candidate.hidden_size)  # type: ignore[arg-type]
-        for size in ("input_size", "hidden_size"):
-            if getattr(rate, size, getattr(self, size)) != getattr(self, size):
-                raise ValueError(
-                    f"`rate` has {size} {getattr(rate, size)}, `candidate` has {getattr(self, size)}; they read the same x and h."
-                )
+        super().__init__(*read_sizes("candidate", candidate, rate=rate))
         self.candidate, self.rate, self.decay = candidate, rate, decay
         checks.same_settings((name, part) for name, part, _ in parts)
         self._check_widths()
@@ -55,13 +48,7 @@ class Relaxation(VectorField):
         pulled = self.candidate.flow(self._split(projected)[0], h)
         rate = self._rate(projected, h)
         for name, values in (("candidate", pulled), ("rate", rate)):
-            try:
-                values.expand_as(h)  # torch.broadcast_shapes would import SymPy, which takes as long as torch
-            except RuntimeError:
-                raise ValueError(
-                    f"`{name}` gives values of shape {tuple(values.shape)} for one sample of {self.hidden_size} units; "
-                    f"it must give {self.hidden_size}, or 1 for all."
-                ) from None
+            check_width(name, values, h)
 
     @affine
     def project(self, x: Tensor) -> Tensor:

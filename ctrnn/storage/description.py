@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ctrnn.calls import handed_on
 from ctrnn.fields.parts import WeightSettings
 from ctrnn.fields.rates import LearnedConstant
 
@@ -150,7 +151,8 @@ def _arguments(kind: type) -> list[str]:
         elif p.kind is p.VAR_POSITIONAL or name in TAKEN:
             raise TypeError(f"{kind.__name__} takes `{p}`, which a file cannot say; take a list, and by another name.")
         elif p.kind is p.VAR_KEYWORD:
-            found += [key for key in WeightSettings.__annotations__ if key not in NOT_KEPT]
+            names = handed_on(kind.__init__) or WeightSettings.__annotations__  # type: ignore[misc]
+            found += [key for key in names if key not in NOT_KEPT]
         elif name not in NOT_KEPT:
             found.append(name)
     return found

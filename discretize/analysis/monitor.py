@@ -82,8 +82,7 @@ class Monitor:
     def __init__(self, model: nn.Module, warn: str = "overshooting", every: int = 1) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-        if warn not in WARN_FROM:
-            raise ValueError(f"`warn` must be one of {', '.join(map(repr, WARN_FROM))}, got {warn!r}.")
+        checks.one_of("warn", warn, WARN_FROM)
         watched = {name: part for name, part in model.named_modules() if isinstance(part, DiscreteCell | DiscreteRNN)}
         if not watched:
             raise ValueError("`model` has no discretize.DiscreteCell or DiscreteRNN in it, so that there are no steps to watch.")

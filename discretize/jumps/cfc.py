@@ -9,12 +9,13 @@ through the backbone alone.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.cells.published.synapses import checked_wiring
 from discretize.jumps.curves import CURVES, Curve
 from discretize.jumps.held import HeldJumpRNN
 from discretize.jumps.jump import Jump
@@ -31,12 +32,22 @@ class _LeCunTanh(nn.Module):
 ACTIVATIONS = {"lecun_tanh": _LeCunTanh, "tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU}
 
 
+class BackboneSettings(TypedDict, total=False):
+    """Keywords of a `CfCJump`."""
+
+    activation: str
+    units: int
+    layers: int
+    dropout: float
+    wiring: Tensor | None
+
+
 class CfCJump(Jump):
     r"""Puts the units of a `Curve` on the curves that a sample and the state choose; with values and without missing ones.
 
     Args:    input_size, hidden_size; mode: "default", "pure" or "no_gate"; activation: of the backbone, "lecun_tanh", "tanh",
              "relu", "silu" or "gelu"; units, layers, dropout: of the backbone, none where layers is 0; wiring: without backbone,
-             (input + hidden, hidden), 0 where f1 and f2 of a unit do not read.
+             (input + hidden, hidden) of -1, 0 and 1, 0 where f1 and f2 of a unit do not read.
     Raises:  ValueError for other words and wirings.
     Source:  Hasani et al. 2022, "Closed-form continuous-time neural networks", as ncps writes it.
     """
@@ -53,23 +64,24 @@ class CfCJump(Jump):
         wiring: Tensor | None = None,
     ) -> None:
         super().__init__()
-        for name, word, known in (("mode", mode, CURVES), ("activation", activation, ACTIVATIONS)):
-            if not isinstance(word, str) or word not in known:
-                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {word!r}.")
+        curve = CURVES[checks.one_of("mode", mode, CURVES)]
+        bend = ACTIVATIONS[checks.one_of("activation", activation, ACTIVATIONS)]
         self.input_size = checks.positive_size("input_size", input_size)
-        self.field = Curve(hidden_size, CURVES[mode].activation)
+        self.field = Curve(hidden_size, curve.activation)
         self.hidden_size, self.state_size, self.mode, self.activation = hidden_size, self.field.state_size, mode, activation
         self.units, self.layers = checks.positive_size("units", units), checks.size("layers", layers)
-        self.dropout, self.wiring = checks.probability("dropout", dropout), wiring
+        self.dropout = checks.probability("dropout", dropout)
         widths = [input_size + hidden_size] + [units] * layers
-        if wiring is not None and (layers or checks.is_tensor("wiring", wiring).shape != (widths[0], hidden_size)):
-            raise ValueError(f"`wiring` must be {(widths[0], hidden_size)}, with layers=0, got {tuple(wiring.shape)}, {layers=}.")
+        self.wiring = wiring if wiring is None else checked_wiring(wiring)
+        if self.wiring is not None and (layers or self.wiring.shape != (widths[0], hidden_size)):
+            got = tuple(self.wiring.shape)
+            raise ValueError(f"`wiring` must be {(widths[0], hidden_size)}, with layers=0, got {got}, {layers=}.")
         self.backbone = nn.Sequential()
         for k, (read, width) in enumerate(pairwise(widths)):
-            self.backbone.extend([nn.Linear(read, width), ACTIVATIONS[activation]()])
+            self.backbone.extend([nn.Linear(read, width), bend()])
             if k and dropout:
                 self.backbone.append(nn.Dropout(dropout))
-        self.curve = CURVES[mode](widths[-1], hidden_size, None if wiring is None else wiring.T.abs())
+        self.curve = curve(widths[-1], hidden_size, None if self.wiring is None else self.wiring.T.abs())
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.xavier_uniform_(parameter)
@@ -78,13 +90,21 @@ class CfCJump(Jump):
         return torch.cat(self.curve(self.backbone(torch.cat([x, self.field.visible(h)], -1))), -1)
 
 
-def cfc(input_size: int, hidden_size: int, mode: str = "default", **settings: Any) -> HeldJumpRNN:
+def cfc(
+    input_size: int,
+    hidden_size: int,
+    mode: str = "default",
+    *,
+    hold: str = "forward",
+    open_interval: float | None = None,
+    batch_first: bool = False,
+    **backbone: Unpack[BackboneSettings],
+) -> HeldJumpRNN:
     r"""A closed-form continuous-time network. Between samples only phases move, which one step of Euler's counts exactly.
 
-    Args:    input_size, hidden_size, mode, and activation, units, layers, dropout, wiring, as for `CfCJump`; the rest as for
-             `HeldJumpRNN`.
+    Args:    input_size, hidden_size, mode, and activation, units, layers, dropout, wiring, as for `CfCJump`; hold, open_interval,
+             batch_first as for `HeldJumpRNN`.
     Source:  Hasani et al. 2022.
     """
-    own = {name: settings.pop(name) for name in ("activation", "units", "layers", "dropout", "wiring") if name in settings}
-    jump = CfCJump(input_size, hidden_size, mode, **own)
-    return HeldJumpRNN(jump.field, jump, Euler(), **settings)
+    jump = CfCJump(input_size, hidden_size, mode, **backbone)
+    return HeldJumpRNN(jump.field, jump, method=Euler(), hold=hold, open_interval=open_interval, batch_first=batch_first)

@@ -31,9 +31,8 @@ class Curve(VectorField):
     def __init__(self, hidden_size: int, activation: str = "sigmoid") -> None:
         super().__init__(0, hidden_size, 4 * checks.positive_size("hidden_size", hidden_size))
         kinds = {kind.name: kind.function for kind in (SIGMOID, EXPONENTIAL)}
-        if activation not in kinds:
-            raise ValueError(f"`activation` must be one of {', '.join(map(repr, kinds))}, got {activation!r}.")
-        self.activation, self.function = activation, kinds[activation]
+        self.activation = checks.one_of("activation", activation, kinds)
+        self.function = kinds[activation]
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         still = torch.zeros_like(h[..., : self.hidden_size])

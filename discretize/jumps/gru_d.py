@@ -10,8 +10,6 @@ So the field counts the time, and the jump does the rest.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +29,8 @@ class Elapsed(VectorField):
     """
 
     def __init__(self, values: int, hidden_size: int) -> None:
-        super().__init__(0, hidden_size, hidden_size + 2 * checks.positive_size("values", values))
+        visible, seen = checks.positive_size("hidden_size", hidden_size), checks.positive_size("values", values)
+        super().__init__(0, visible, visible + 2 * seen)
         self.values = values
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
@@ -60,9 +59,11 @@ class GRUDJump(Jump):
         self.fade_x = nn.Parameter(torch.zeros(2, input_size))  # w and b
         self.fade_h, self.cell = nn.Linear(input_size, hidden_size), nn.GRUCell(2 * input_size, hidden_size)
         given = torch.zeros(input_size) if mean is None else checks.is_tensor("mean", mean)
-        if given.shape != (input_size,):
-            raise ValueError(f"`mean` must be ({input_size},), one for each value, got {tuple(given.shape)}.")
-        self.register_buffer("mean", given.to(self.fade_x))
+        if given.shape != (input_size,) or given.is_complex():
+            came = f"{given.dtype} of shape {tuple(given.shape)}"
+            raise ValueError(f"`mean` must be ({input_size},) numbers, one for each value, got {came}.")
+        checks.is_finite("mean", given)
+        self.register_buffer("mean", given.detach().to(self.fade_x, copy=True))
 
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
         h, last, since = h.split([self.hidden_size, self.input_size, self.input_size], -1)
@@ -72,10 +73,11 @@ class GRUDJump(Jump):
         return torch.cat([h, torch.where(observed > 0, x, last), torch.where(observed > 0, 0.0, since)], -1)
 
 
-def gru_d(input_size: int, hidden_size: int, mean: Tensor | None = None, **settings: Any) -> JumpRNN:
+def gru_d(input_size: int, hidden_size: int, mean: Tensor | None = None, *, batch_first: bool = False) -> JumpRNN:
     r"""GRU-D. Between observations only the time passes, which one step of Euler's counts exactly.
 
     Args:    input_size, hidden_size, mean as for `GRUDJump`; batch_first as for `JumpRNN`.
     Source:  Che, Purushotham, Cho, Sontag and Liu 2018.
     """
-    return JumpRNN(Elapsed(input_size, hidden_size), GRUDJump(input_size, hidden_size, mean), Euler(), **settings)
+    jump = GRUDJump(input_size, hidden_size, mean)
+    return JumpRNN(Elapsed(input_size, hidden_size), jump, Euler(), batch_first=batch_first)

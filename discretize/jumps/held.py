@@ -5,17 +5,17 @@ h(t_k+) = jump(x_k, observed_k, h(t_k))          output k = h(t_k+1), after dh/d
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.inputs.hold import Hold
-from discretize.gradients.choice import Gradient
 from discretize.jumps.jump import Jump
-from discretize.jumps.rnn import JumpRNN, Jumps
+from discretize.jumps.rnn import JumpRNN, Jumps, JumpSettings
 from discretize.sequences.module import SequenceModule
 from discretize.sequences.ragged import Ragged
-from discretize.steps.step import Step
 
 __all__ = ["HeldJumpRNN"]
 
@@ -23,7 +23,7 @@ __all__ = ["HeldJumpRNN"]
 class HeldJumpRNN(JumpRNN):
     r"""A `JumpRNN` that is read when a sample has acted: output k is the state before the next one.
 
-    Args:    field, jump as for `JumpRNN`; hold, open_interval as for `DiscreteRNN`; the rest as for `JumpRNN`.
+    Args:    field, jump as for `JumpRNN`; hold, open_interval as for `DiscreteRNN`; the rest as for `JumpRNN`, by name.
     Call:    as for `JumpRNN`, with ts as for `DiscreteRNN`: edges, or stamps from which, or up to which, a sample acts; without
              ts each acts for 1. rnn.jumps(...) gives the states after each jump, and before the next one.
     Shape:   as for `DiscreteRNN`.
@@ -35,17 +35,12 @@ class HeldJumpRNN(JumpRNN):
         self,
         field: VectorField,
         jump: Jump,
-        method: str | Step = "dopri5",
-        rtol: float = 1e-5,
-        atol: float | Tensor = 1e-7,
-        max_step: float | None = None,
-        gradient: Gradient = None,
         *,
         hold: str = "forward",
         open_interval: float | None = None,
-        batch_first: bool = False,
+        **settings: Unpack[JumpSettings],
     ) -> None:
-        super().__init__(field, jump, method, rtol, atol, max_step, gradient, batch_first=batch_first)
+        super().__init__(field, jump, **settings)
         self.hold = Hold(hold, open_interval)
 
     _edges = SequenceModule._edges

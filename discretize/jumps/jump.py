@@ -74,6 +74,7 @@ class GRUBayes(Jump):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
+        checks.can_make_weights(dtype, device)
         self.input_size, self.hidden_size = (
             checks.positive_size("input_size", input_size),
             checks.positive_size("hidden_size", hidden_size),

@@ -40,7 +40,7 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
         hint = "; `ctrnn.from_ncps` reads an LTCCell" if "LTC" in type(module).__name__ else ""
         raise TypeError(f"`module` must be an LTC, CfC or CfCCell of ncps.torch, got {type(module).__name__}{hint}.")
     jump = _jump(_cell(module))
-    return HeldJumpRNN(jump.field, jump, Euler(), **given).train(module.training)
+    return HeldJumpRNN(jump.field, jump, method=Euler(), **given).train(module.training)
 
 
 def _cell(module: Any) -> Any:

@@ -5,7 +5,7 @@ h(t_k-) :  dh/dt = F(h) from h(t_k-1)          h(t_k) = jump(x_k, observed_k, h(
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +24,10 @@ from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Start
 from discretize.sequences.ragged import Ragged
-from discretize.sequences.stamps import sample_edges, sample_stamps
+from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
 from discretize.steps.step import Step
 
-__all__ = ["JumpRNN", "Jumps", "gru_ode_bayes", "ode_rnn"]
+__all__ = ["JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]
 
 
 class Jumps(NamedTuple):
@@ -35,6 +35,17 @@ class Jumps(NamedTuple):
 
     before: Tensor
     after: Tensor
+
+
+class JumpSettings(TypedDict, total=False):
+    """Keywords of a `JumpRNN`."""
+
+    method: str | Step
+    rtol: float
+    atol: float | Tensor
+    max_step: float | None
+    gradient: Gradient
+    batch_first: bool
 
 
 class JumpRNN(SequenceModule):
@@ -76,6 +87,7 @@ class JumpRNN(SequenceModule):
             raise ValueError(
                 f"`jump` maps {jump.state_size} units, `field` keeps {field.state_size}; make one as wide as the other."
             )
+        checks.same_settings([("field", field), ("jump", jump)])
         self.field, self.jump = field, jump
         self.settings = Settings(method, rtol, atol, max_step, gradient)
         self.stats: dict[str, Any] = {}
@@ -92,6 +104,7 @@ class JumpRNN(SequenceModule):
     ) -> tuple[Tensor, Tensor]:
         return super().forward(self._masked(x, observed), h_0, ts, lengths, reset)
 
+    @answered
     def jumps(
         self,
         x: Tensor,
@@ -120,10 +133,10 @@ class JumpRNN(SequenceModule):
 
     @property
     def _reader(self) -> VectorField:
-        return _Reader(2 * self.jump.input_size, self.field)
+        return _Reader(self.field, self.jump)
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
-        given = torch.as_tensor(ts)
+        given = given_times(ts)
         if given.shape[int(given.dim() > 1 and self.batch_first) :][:1] == (len(xs) + 1,):
             return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
         stamps = sample_stamps(ts, xs, ragged, batched, self.batch_first)
@@ -175,27 +188,32 @@ class JumpRNN(SequenceModule):
 class _Reader(VectorField):
     """The widths of what a jump reads and of the state, and the dtype and device of both."""
 
-    def __init__(self, input_size: int, field: VectorField) -> None:
-        super().__init__(input_size, field.hidden_size, field.state_size)
-        self.field = field
+    def __init__(self, field: VectorField, jump: Jump) -> None:
+        super().__init__(2 * jump.input_size, field.hidden_size, field.state_size)
+        self.field, self.jump = field, jump
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.field.flow(projected[..., :0], h)
 
 
-def ode_rnn(input_size: int, hidden_size: int, units: int = 50, **settings: Any) -> JumpRNN:
+def ode_rnn(input_size: int, hidden_size: int, units: int = 50, **settings: Unpack[JumpSettings]) -> JumpRNN:
     r"""ODE-RNN: a network between observations, a GRU at each.
 
     Args:    input_size: values that may be seen; hidden_size; units: of the network's one hidden layer, tanh; the rest as for
              `JumpRNN`.
     Source:  Rubanova, Chen and Duvenaud 2019, algorithm 1.
     """
+    checks.positive_size("input_size", input_size)
+    checks.positive_size("hidden_size", hidden_size)
+    checks.positive_size("units", units)
     net = nn.Sequential(nn.Linear(hidden_size, units), nn.Tanh(), nn.Linear(units, hidden_size))
     jump = CellJump(DiscreteCell(ctrnn.gru(2 * input_size, hidden_size)))
     return JumpRNN(ctrnn.NetworkField(net, hidden_size), jump, **settings)
 
 
-def gru_ode_bayes(input_size: int, hidden_size: int, prep: int = 4, observer: int = 25, **settings: Any) -> JumpRNN:
+def gru_ode_bayes(
+    input_size: int, hidden_size: int, prep: int = 4, observer: int = 25, **settings: Unpack[JumpSettings]
+) -> JumpRNN:
     r"""GRU-ODE-Bayes: a GRU's field between observations, and `GRUBayes` at each.
 
     The reset is after the product, as in torch.nn.GRU; the paper's is before it. `rnn.jump.expected(before)` is what the state

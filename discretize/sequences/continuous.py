@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ctrnn import HeldPath, HermitePath, LinearPath, VectorField
+from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.hold import FORWARD
 from discretize.gradients.choice import Gradient
@@ -61,11 +61,9 @@ class ContinuousRNN(FieldModule):
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
-        if not isinstance(path, str) or path not in PATHS:
-            raise ValueError(f"`path` must be one of {', '.join(map(repr, PATHS))}, got {path!r}.")
+        self.path = checks.one_of("path", path, PATHS)
         if path != "held" and self.hold != FORWARD:
             raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
-        self.path = path
         bounds = (max_num_steps, min_step, first_step)
         self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.stats: dict[str, Any] = {}

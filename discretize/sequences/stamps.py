@@ -16,7 +16,7 @@ from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import interval_edges
 from discretize.sequences.ragged import Ragged
 
-__all__ = ["reversed_edges", "sample_edges", "sample_stamps"]
+__all__ = ["given_times", "reversed_edges", "sample_edges", "sample_stamps"]
 
 
 def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool, hold: Hold) -> Tensor:
@@ -28,7 +28,7 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
     Raises:  TypeError, ValueError for times that do not fit, are not finite, or do not increase strictly.
     Source:  this project.
     """
-    given = _as_given(ts)
+    given = given_times(ts)
     if given.dim() == 1 and ragged is None:
         return interval_edges(len(xs), ts, hold)  # type: ignore[arg-type]
     time, batch = xs.shape[:2]
@@ -42,7 +42,7 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
 
 def sample_stamps(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
     r"""The user's `ts` as stamps, for paths that have a sample at each knot: (time,), or (time, batch), as `sample_edges`."""
-    given, (time, batch) = _as_given(ts), xs.shape[:2]
+    given, (time, batch) = given_times(ts), xs.shape[:2]
     columns = _in_columns(given, time, batch, batched, batch_first)
     if len(columns) != time:
         raise ValueError(f"`ts` has {len(columns)} times for {time} samples; a path through the samples has one stamp for each.")
@@ -87,7 +87,8 @@ def _in_columns(given: Tensor, time: int, batch: int, batched: bool, batch_first
     return columns
 
 
-def _as_given(ts: object) -> Tensor:
+def given_times(ts: object) -> Tensor:
+    """The user's `ts` as a tensor, not yet checked for more."""
     try:
         given = checks.as_numbers(ts)
         return given if given.device.type == "meta" else given.cpu()  # refused by the checks of times

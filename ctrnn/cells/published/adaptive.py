@@ -16,7 +16,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
+from ctrnn.fields.parts import Affine, Part, WeightSettings, affine, check_width, read_sizes
 from ctrnn.fields.rates import ConstantRate
 from ctrnn.formulas import formula_of, renamed, times
 
@@ -28,20 +28,25 @@ class AdaptiveField(VectorField):
 
     Args:    drive: a `Part` that knows its `input_size` and `hidden_size`; rate, adaptation: a `Part`; beta: >= 0.
     Shape:   x (..., input), state [r, a] (..., 2 hidden) -> (..., 2 hidden).
-    Raises:  TypeError for what is no part, or of another dtype; ValueError for other devices, or a negative beta.
+    Raises:  TypeError for what is no part, or of another dtype; ValueError for other sizes or devices, or a negative beta.
     Source:  the threshold: Bellec, Salaj, Subramoney, Legenstein and Maass 2018, "Long short-term memory and learning-to-learn in
              networks of spiking neurons"; rates in place of spikes: this project.
     """
 
-    def __init__(self, drive: Affine, rate: Part, adaptation: Part, beta: float = 1.8) -> None:
+    def __init__(self, drive: Part, rate: Part, adaptation: Part, beta: float = 1.8) -> None:
         parts: list[tuple[str, Part]] = [("drive", drive), ("rate", rate), ("adaptation", adaptation)]
         for name, part in parts:
             if not isinstance(part, Part):
                 raise TypeError(f"`{name}` must be a ctrnn.Part, got {type(part).__name__}.")
-        super().__init__(drive.input_size, drive.hidden_size, 2 * drive.hidden_size)
+        inputs, hidden = read_sizes("drive", drive, rate=rate, adaptation=adaptation)
+        super().__init__(inputs, hidden, 2 * hidden)
         checks.same_settings(parts)
         self.drive, self.rate, self.adaptation = drive, rate, adaptation
         self.beta = checks.non_negative_number("beta", beta)
+        h = self.visible(self.initial_state(1))
+        with torch.no_grad():
+            for name, part in parts:
+                check_width(name, part(h.new_zeros(1, inputs), h), h)
 
     @property
     def formula(self) -> str:

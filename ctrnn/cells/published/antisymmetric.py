@@ -41,8 +41,7 @@ class _Antisymmetric(VectorField):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size)
-        checks.is_generator(generator)
-        checks.can_hold_weights(dtype, device)
+        checks.can_make_weights(dtype, device, generator)
         self.gamma = checks.non_negative_number("gamma", gamma)
 
         def normal(*shape: int) -> nn.Parameter:

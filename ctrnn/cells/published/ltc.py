@@ -48,6 +48,8 @@ class LTCField(VectorField):
                 f"`from_units` is wired {sources} x {units}, `from_inputs` to {reached} units; all three must be equal."
             )
         super().__init__(inputs, units if hidden_size is None else hidden_size, units)
+        checks.is_generator(generator)
+        checks.same_settings([("from_inputs", from_inputs), ("from_units", from_units)])
         self.from_inputs, self.from_units = from_inputs, from_units
         like = from_units.wiring[0]
         self.raw_capacitance = positive(uniform(like, 0.4, 0.6, generator))
@@ -91,8 +93,7 @@ def ltc(
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Source:  as `LTCField`.
     """
-    checks.is_generator(generator)
-    checks.can_hold_weights(dtype, device)
+    checks.can_make_weights(dtype, device, generator)
     units = checks.positive_size("hidden_size", hidden_size)
 
     def drawn(sources: int) -> Synapses:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.rates import SOFTPLUS
 
-__all__ = ["Synapses", "positive", "uniform"]
+__all__ = ["Synapses", "checked_wiring", "positive", "uniform"]
 
 
 class Synapses(nn.Module):
@@ -35,12 +35,8 @@ class Synapses(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        checks.is_generator(generator)
-        checks.can_hold_weights(dtype, device)
-        signs = checks.is_tensor("wiring", wiring)
-        if signs.dim() != 2 or not checks.holds(signs == signs.sign()):
-            raise ValueError("`wiring` must be (sources, units) of -1, 0 and 1.")
-        self.register_buffer("wiring", signs.to(dtype=dtype or torch.get_default_dtype(), device=device, copy=True))
+        checks.can_make_weights(dtype, device, generator)
+        self.register_buffer("wiring", checked_wiring(wiring, dtype, device))
         slope, centre = uniform(self.wiring, 3, 8, generator), uniform(self.wiring, 0.3, 0.8, generator)
         self.slope, self.offset = nn.Parameter(slope), nn.Parameter(-slope * centre)
         self.potential = nn.Parameter(self.wiring.clone())
@@ -53,6 +49,14 @@ class Synapses(nn.Module):
 
     def extra_repr(self) -> str:
         return " x ".join(map(str, self.wiring.shape))
+
+
+def checked_wiring(wiring: Tensor, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Tensor:
+    """A copy of a wiring, (sources, units) of -1, 0 and 1."""
+    signs = checks.is_tensor("wiring", wiring)
+    if signs.dim() != 2 or not checks.holds(signs == signs.sign()):
+        raise ValueError("`wiring` must be (sources, units) of -1, 0 and 1.")
+    return signs.to(dtype=dtype or torch.get_default_dtype(), device=device, copy=True)
 
 
 def positive(values: Tensor) -> nn.Parameter:

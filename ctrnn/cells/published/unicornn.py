@@ -46,8 +46,7 @@ class UnICORNNField(VectorField):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
-        checks.is_generator(generator)
-        checks.can_hold_weights(dtype, device)
+        checks.can_make_weights(dtype, device, generator)
         self.alpha = checks.non_negative_number("alpha", alpha)
 
         def uniform(low: float, high: float, *shape: int) -> nn.Parameter:

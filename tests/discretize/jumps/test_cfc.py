@@ -145,6 +145,13 @@ def test_networks_of_ones_own_have_the_settings_of_ncps():
     assert torch.equal(rnn.eval()(x)[0], rnn(x)[0])
 
 
+def test_a_wiring_of_truth_values_is_one_of_ones_and_zeros():
+    wiring, x = torch.rand(8, 5) < 0.5, torch.randn(4, 2, 3)
+    ours, others = (discretize.cfc(3, 5, layers=0, wiring=given) for given in (wiring, wiring.double()))
+    others.load_state_dict(ours.state_dict())
+    assert torch.equal(ours(x)[0], others(x)[0])
+
+
 def test_what_cannot_be_converted_is_refused_in_words():
     for module, error, words in (
         (nn.GRU(3, 5), TypeError, "`module` must be an LTC, CfC or CfCCell of ncps.torch, got GRU."),
@@ -161,5 +168,16 @@ def test_what_cannot_be_converted_is_refused_in_words():
         discretize.cfc(3, 5, activation="sin")
     with pytest.raises(ValueError, match=r"`wiring` must be \(8, 5\), with layers=0"):
         discretize.cfc(3, 5, wiring=torch.ones(8, 5))
-    with pytest.raises(ValueError, match="`activation` must be one of 'sigmoid', 'exponential'"):
-        discretize.Curve(3, "tanh")
+    for name in ("tanh", ["sigmoid"]):
+        with pytest.raises(ValueError, match="`activation` must be one of 'sigmoid', 'exponential'"):
+            discretize.Curve(3, name)
+    for settings, words in (
+        ({"unit": 3}, "no `unit`; did you mean `units`"),
+        ({"method": "rk4"}, "no `method`; it takes input_size"),
+    ):
+        with pytest.raises(TypeError, match=f"`cfc` takes {words}"):
+            discretize.cfc(3, 5, **settings)
+    with pytest.raises(TypeError, match=r"`wiring` must be a torch\.Tensor, got list"):
+        discretize.cfc(3, 5, wiring=[[1]])
+    with pytest.raises(ValueError, match="of -1, 0 and 1"):
+        discretize.cfc(3, 5, layers=0, wiring=torch.full((8, 5), 0.5))

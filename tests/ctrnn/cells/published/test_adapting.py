@@ -74,5 +74,12 @@ def test_what_makes_no_such_unit_is_refused():
         ctrnn.adaptive(3, 5, beta=-1.0)
     with pytest.raises(TypeError, match=r"`rate` must be a ctrnn\.Part, got float"):
         ctrnn.AdaptiveField(ctrnn.Affine(3, 5, 5), 0.5, ctrnn.FixedRate(0.1))
+    drive, still = ctrnn.Affine(3, 5, 5), ctrnn.FixedRate(0.1)
+    with pytest.raises(TypeError, match="`drive` must have `input_size` and `hidden_size`; FixedRate has not"):
+        ctrnn.AdaptiveField(still, still, still)
+    with pytest.raises(ValueError, match="`adaptation` has hidden_size 4, `drive` has 5"):
+        ctrnn.AdaptiveField(drive, still, ctrnn.GateRate(3, 4))
+    with pytest.raises(ValueError, match=r"`drive` gives values of shape \(1, 4\) for one sample of 5 units"):
+        ctrnn.AdaptiveField(ctrnn.Affine(3, 5, 4), still, still)
     with pytest.raises(ValueError, match="`epsilon` must be positive"):
         ctrnn.fitzhugh_nagumo(3, 5, epsilon=0.0)

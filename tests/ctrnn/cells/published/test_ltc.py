@@ -145,6 +145,10 @@ def test_what_is_no_liquid_time_constant_is_refused_in_words(monkeypatch):
         ctrnn.Synapses(torch.full((3, 3), 0.5))
     with pytest.raises(ValueError, match="`from_units` is wired 4 x 4, `from_inputs` to 3 units"):
         ctrnn.LTCField(ctrnn.Synapses(torch.ones(2, 3)), ctrnn.Synapses(torch.ones(4, 4)))
+    with pytest.raises(TypeError, match=r"`from_units` has parameters of torch\.float32"):
+        ctrnn.LTCField(ctrnn.Synapses(torch.ones(2, 3)), ctrnn.Synapses(torch.ones(3, 3), dtype=torch.float32))
+    with pytest.raises(TypeError, match=r"`generator` must be a torch\.Generator, got int"):
+        ctrnn.LTCField(ctrnn.Synapses(torch.ones(2, 3)), ctrnn.Synapses(torch.ones(3, 3)), generator=3)
     assert "Synapses(3 x 8)" in repr(ctrnn.ltc(3, 8, device="meta"))
     monkeypatch.setitem(sys.modules, "ncps.torch", None)
     with pytest.raises(ImportError, match="pip install ncps"):
