@@ -15,7 +15,7 @@ from ctrnn.inputs.hold import Hold
 from discretize.jumps.jump import Jump
 from discretize.jumps.rnn import JumpRNN, Jumps, JumpSettings
 from discretize.sequences.module import SequenceModule
-from discretize.sequences.ragged import Ragged
+from discretize.sequences.ragged import Ragged, gone_by
 
 __all__ = ["HeldJumpRNN"]
 
@@ -51,7 +51,7 @@ class HeldJumpRNN(JumpRNN):
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
         """As of a `JumpRNN`, up to a last observation of nothing, which moves no state."""
-        edges = torch.arange(len(xs) + 1, dtype=torch.float64) if edges is None else edges
+        edges = gone_by(xs, ragged) if edges is None else edges
         read = xs if ragged is None else xs * ragged.read.to(xs)[..., None]
         found = super()._jumps(torch.cat([read, torch.zeros_like(xs[:1])]), h, torch.cat([edges[:1], edges]), None)
         return Jumps(found.before[1:], found.after[:-1])

@@ -23,7 +23,7 @@ from discretize.integration.settings import Settings
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Start
-from discretize.sequences.ragged import Ragged
+from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
 from discretize.steps.step import Step
 
@@ -148,7 +148,7 @@ class JumpRNN(SequenceModule):
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
         self.stats = {"nfe": 0, "num_steps": 0}
-        edges = (torch.arange(len(xs) + 1, dtype=torch.float64) - 1).clamp(min=0) if edges is None else edges
+        edges = (gone_by(xs, ragged) - 1).clamp(min=0) if edges is None else edges
         # Dropout's masks are drawn once for the whole sequence.
         field, before, after = masked(with_computed_weights(self.field), (len(h),)), [], []
         for k, (x, length) in enumerate(zip(xs, edges.diff(dim=0), strict=True)):

@@ -138,11 +138,40 @@ def test_networks_of_ones_own_have_the_settings_of_ncps():
     theirs = CfCCell(3, 5, "no_gate", "gelu", 7, 2, 0.5)
     assert sum(p.numel() for p in rnn.parameters()) == sum(p.numel() for p in theirs.parameters())
     assert [type(part) for part in rnn.jump.backbone] == [type(part) for part in theirs.backbone]
+    assert repr(discretize.cfc(3, 5).jump) == repr(discretize.from_ncps(CfCCell(3, 5)).jump)
     copied = discretize.from_ncps(theirs)
     assert (copied.jump.dropout, copied.jump.layers, copied.jump.activation) == (0.5, 2, "gelu")
     x = torch.randn(4, 6, 3)
     assert not torch.equal(rnn(x)[0], rnn(x)[0])
     assert torch.equal(rnn.eval()(x)[0], rnn(x)[0])
+
+
+def test_weights_start_as_glorot_and_bengio_draw_them():
+    for name, weights in discretize.cfc(60, 90).jump.named_parameters():
+        if weights.dim() == 2 and "." in name.removeprefix("curve."):
+            assert_close(weights.abs().max().item(), (6 / sum(weights.shape)) ** 0.5, rtol=0.01, atol=0)
+
+
+@each("make", [LTC, CfC])
+def test_what_was_converted_trains_if_the_module_does(make):
+    assert discretize.from_ncps(make(3, 5)).training
+    assert not discretize.from_ncps(make(3, 5).eval()).training
+
+
+@each("ts", [None, torch.tensor([0.0, 0.5, 2.0, 2.5, 4.0, 5.0, 7.0])])
+@torch.no_grad()
+def test_states_after_a_jump_are_those_at_its_sample_and_stay_where_a_sequence_is_over(ts):
+    rnn, x = discretize.from_ncps(random_cell("default")), torch.randn(6, 2, 3)
+    before, after = rnn.jumps(x, ts=ts, lengths=[6, 2])
+    assert_close(
+        before, torch.where(torch.arange(6)[:, None, None] < torch.tensor([6, 2])[:, None], before, before[1]), **ROUNDING
+    )
+    assert torch.equal(after[2:, 1], before[1, 1].expand(4, -1))
+    h = torch.zeros(2, 20)
+    for k in range(2):
+        h = rnn.jump(x[k], torch.ones(2, 3), h)
+        assert_close(after[k], h, **ROUNDING)
+        h = before[k]
 
 
 def test_a_wiring_of_truth_values_is_one_of_ones_and_zeros():

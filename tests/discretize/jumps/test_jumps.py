@@ -101,6 +101,15 @@ def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
             assert_close(output[k, i], summed(seen[:, i : i + 1], ts[:, i : i + 1], k)[0], **NEAR)
         assert not output[n:, i].any()
         assert_close(h_n[0, i], output[n - 1, i])
+    for times in (ts, None):
+        for states in rnn.jumps(missing, ts=times, lengths=lengths, observed=observed):
+            for i, n in enumerate(lengths or []):
+                assert_close(
+                    states[n:, i],
+                    rnn.jumps(missing[:, i], ts=None if times is None else ts[:, i], observed=observed[:, i])
+                    .after[n - 1]
+                    .expand(TIME - n, -1),
+                )
     bayes = gru_ode_bayes(2, 3)
     unmoved = bayes.jumps(missing, ts=ts, observed=observed)
     assert_close(unmoved.before[2], unmoved.after[2])
