@@ -72,7 +72,8 @@ class _Antisymmetric(VectorField):
 class AntisymmetricField(_Antisymmetric):
     r"""tanh((W - W^T - gamma) h + V x + b).
 
-    W starts normal with variance 1/hidden, V with 1/input, and b is 0.
+    W starts normal with variance 1/hidden, V with 1/input, and b is 0: sums of so many terms have variance 1. That and the 0.01
+    are this project's.
 
     Args:    input_size, hidden_size; gamma: diffusion, >= 0; bias, dtype, device, generator as in torch.nn.
     Shape:   x (..., input), h (..., hidden) -> dh/dt (..., hidden).

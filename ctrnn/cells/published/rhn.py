@@ -27,12 +27,14 @@ __all__ = ["RHNField", "rhn"]
 class RHNField(VectorField):
     r"""s_L - h, where each of L layers moves s towards tanh(a_l) by its gate t_l; its leak is 1 - (1 - t_1) ... (1 - t_L).
 
-    The rows of each layer are those of a_l, then those of its gate, whose bias starts at `gate_bias`.
+    The rows of each layer are those of a_l, then those of its gate, whose bias starts at `gate_bias`: -2 in the authors' code for
+    words, -4 for characters. Theirs draws all else uniform on +-0.04, whatever the size; here it starts as in `Affine`.
 
     Args:    input_size, hidden_size; depth: L, at least 1; gate_bias; bias, dtype, device, generator as in torch.nn.
     Shape:   x (..., input), h (..., hidden) -> dh/dt (..., hidden).
     Raises:  TypeError, ValueError for a depth or a bias that is none.
-    Source:  Zilly, Srivastava, Koutnik and Schmidhuber 2017, "Recurrent highway networks"; as a field, this project.
+    Source:  Zilly, Srivastava, Koutnik and Schmidhuber 2017, "Recurrent highway networks", and the authors' code;
+             as a field, this project.
     """
 
     def __init__(

@@ -39,6 +39,16 @@ def test_the_best_predictors_lose_on_drawn_sequences_what_is_said(task):
         assert abs(float(right.mean()) - task.baseline_accuracies()[name]) < 4 * 0.5 / math.sqrt(len(seen) / 4)
 
 
+def test_every_look_sees_the_episode_on_equally_often_the_first_one_too():
+    task = Forecast(length=3)
+    changes, looks = matrices(task)
+    shares, rows = torch.linalg.eig(torch.linalg.solve(looks - changes, looks).T)
+    steady = rows[:, shares.real.argmax()].real
+    on = float(steady[1] / steady.sum())
+    seen = task.batch(10_000, generator(0)).xs[..., 1].double().mean(1)
+    assert_close(seen, torch.full_like(seen, on), rtol=0, atol=4 * math.sqrt(on * (1 - on) / 10_000))
+
+
 @each("change, look", [(0.5, 1.0), (0.2, 3.0), (4.0, 0.5)])
 def test_where_all_is_symmetric_losses_are_those_of_the_telegraph_process(change, look):
     def entropy(p):

@@ -28,7 +28,7 @@ def test_without_diffusion_an_undriven_state_of_two_units_keeps_its_energy():
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_weights_start_as_in_the_paper(gated):
+def test_sums_of_weights_start_with_variance_1(gated):
     field = ctrnn.antisymmetric(100, 400, gated=gated, generator=torch.Generator().manual_seed(0))
     assert_close(field.weight_h.std().item(), 400**-0.5, rtol=0.01, atol=0)  # of 160000 draws
     assert_close(field.weight_x.std().item(), 0.1, rtol=0.01, atol=0)

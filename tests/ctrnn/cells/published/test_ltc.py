@@ -88,6 +88,48 @@ def test_weights_that_stand_for_no_synapse_change_nothing_and_learn_nothing():
     assert torch.equal(field(x, h), before)
 
 
+@each("implicit", [False, True])
+def test_a_copy_is_one_and_learns_what_its_cell_learns(implicit):
+    cell = random_cell(output_mapping="linear", implicit_param_constraints=implicit)
+    field, x, h = ctrnn.from_ncps(cell), torch.randn(4, 3), torch.randn(4, 8)
+    before = field(x, h)
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.fill_(0.5)
+    assert torch.equal(field(x, h), before)
+    assert {name for name, p in field.named_parameters() if not p.requires_grad} == {"shift"}
+    signs = torch.eye(3)
+    synapses = ctrnn.Synapses(signs)
+    signs.zero_()
+    assert torch.equal(synapses.wiring, torch.eye(3))
+
+
+def test_weights_start_in_the_ranges_of_ncps():
+    field, ranges = ctrnn.ltc(200, 500, generator=torch.Generator().manual_seed(0)), LTCCell(FullyConnected(2), 1)._init_ranges
+    softplus = torch.nn.functional.softplus
+    drawn = {"cm": softplus(field.raw_capacitance), "gleak": softplus(field.raw_leak), "vleak": field.rest}
+    for kind, synapses in (("sensory_", field.from_inputs), ("", field.from_units)):
+        drawn[f"{kind}w"] = softplus(synapses.raw_weight)
+        drawn[f"{kind}sigma"], drawn[f"{kind}mu"] = synapses.slope, -synapses.offset / synapses.slope
+        assert torch.equal(synapses.potential, synapses.wiring)
+        assert_close((synapses.wiring == 1).double().mean().item(), 2 / 3, rtol=0, atol=0.01)  # of 100000, as ncps chooses
+        assert (synapses.wiring.abs() == 1).all()
+    assert drawn.keys() == ranges.keys()
+    for name, values in drawn.items():
+        low, high = ranges[name]
+        ends = torch.stack([values.min(), values.max(), values.mean()]).detach()
+        assert_close(ends, torch.tensor([low, high, (low + high) / 2]), rtol=0, atol=0.05 * (high - low))  # of 500 at least
+        assert low - 1e-12 <= ends[0]
+        assert ends[1] <= high + 1e-12
+
+
+def test_all_that_is_drawn_comes_from_the_generator():
+    before = torch.get_rng_state()
+    one, other = (ctrnn.ltc(3, 5, num_layers=2, generator=torch.Generator().manual_seed(3)).state_dict() for _ in range(2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
 def test_flow_is_what_drives_less_the_leak_and_gradients_are_its_own():
     field = ctrnn.ltc(2, 3)
     x, h = torch.randn(4, 2, requires_grad=True), torch.randn(4, 3, requires_grad=True)
@@ -140,6 +182,16 @@ def test_what_is_no_liquid_time_constant_is_refused_in_words(monkeypatch):
     with pytest.raises(ValueError, match="`w` that is not positive; call its `apply_weight_constraints"):
         ctrnn.from_ncps(cell)
     cell.apply_weight_constraints()
+    with torch.no_grad():
+        cell.cm[2] = 0.0
+    with pytest.raises(ValueError, match="`cm` that is not positive"):
+        ctrnn.from_ncps(cell)
+    with torch.no_grad():
+        cell.cm[2] = 0.5
+    wired = random_cell(AutoNCP(8, 2))
+    with torch.no_grad():
+        wired.w[wired.sparsity_mask == 0] = -1.0  # of no synapse
+    ctrnn.from_ncps(wired)
     assert float(torch.nn.functional.softplus(ctrnn.from_ncps(cell).from_units.raw_weight.detach())[0, 0]) < 1e-37
     with pytest.raises(ValueError, match="of -1, 0 and 1"):
         ctrnn.Synapses(torch.full((3, 3), 0.5))

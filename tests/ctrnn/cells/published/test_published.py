@@ -1,5 +1,6 @@
 """Published cells: their step on our fields against the papers' recurrences, written again in plain torch."""
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -236,6 +237,24 @@ def test_settings_reach_every_weight_and_what_is_no_field_is_refused(name, bias)
         make(3, 5, dtype=torch.int64)
     with pytest.raises(TypeError, match="`bias` must be True or False"):
         make(3, 5, bias=2)
+
+
+# What the papers' experiments or the authors' code set, and what is this project's: docs/cells.md.
+DEFAULTS = {
+    ctrnn.antisymmetric: ({"gamma": 0.01, "gated": False}, ctrnn.AntisymmetricField),
+    ctrnn.cornn: ({"gamma": 1.0, "epsilon": 1.0}, ctrnn.CoRNNField),
+    ctrnn.unicornn: ({"alpha": 1.0}, ctrnn.UnICORNNField),
+    ctrnn.rhn: ({"depth": 3, "gate_bias": -2.0}, ctrnn.RHNField),
+    ctrnn.adaptive: ({"alpha": 0.5, "rho": 0.05, "beta": 1.8}, ctrnn.AdaptiveField),
+    ctrnn.fitzhugh_nagumo: ({"a": 0.7, "b": 0.8, "epsilon": 0.08}, ctrnn.FitzHughNagumoField),
+}
+
+
+def test_fields_and_their_constructors_have_the_same_constants():
+    for make, (constants, kind) in DEFAULTS.items():
+        found, fields = (inspect.signature(each).parameters for each in (make, kind))
+        assert {name: found[name].default for name in constants} == constants
+        assert {name: fields[name].default for name in constants if name in fields}.items() <= constants.items()
 
 
 @each("name", CELLS)
