@@ -8,10 +8,12 @@ So the batch of step 700 is the same whether steps 0 to 699 were taken, skipped 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
-__all__ = ["generator"]
+__all__ = ["drawing", "generator"]
 
 
 def generator(seed: int, *names: str | int) -> torch.Generator:
@@ -26,3 +28,11 @@ def generator(seed: int, *names: str | int) -> torch.Generator:
             raise TypeError(f"a generator is named by whole numbers and words, got {word!r}.")
     digest = hashlib.sha256(repr((seed, *names)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+@contextmanager
+def drawing(generator: torch.Generator | None) -> Iterator[None]:
+    """Within it torch's own generator, from which modules of torch draw their weights, is a function of this one."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        yield

@@ -57,7 +57,8 @@ class JumpRNN(SequenceModule):
              atol, max_step, gradient as for `integrate`; batch_first: axes of x, output, observed and ts, as in torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, observed=None), as for `DiscreteRNN`. ts: the times of the
              observations, the first of them that of h_0; or one more, in front, for h_0. Without ts they are 0, 1, ....
-             observed: booleans like x, False where a value is missing, which then may be nan; all by default.
+             observed: booleans like x, False where a value is missing, which then may be nan; all by default, or x has twice as
+             many features, [values, 1 where seen, else 0], as cells without jumps read them.
              rnn.jumps(...) gives the states before and after; `rnn.stats` counts all solves of the last call.
     Shape:   as for `DiscreteRNN`.
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
@@ -122,8 +123,14 @@ class JumpRNN(SequenceModule):
         """[x, observed], with 0 for what was not seen."""
         if isinstance(x, PackedSequence):
             raise TypeError("`x` is a PackedSequence; give the padded batch and its `lengths`, beside `observed`.")
-        if checks.is_tensor("x", x).dim() == 0 or x.shape[-1] != self.jump.input_size:
-            raise ValueError(f"`x` has shape {tuple(x.shape)}, the jump reads {self.jump.input_size} values on the last axis.")
+        values = self.jump.input_size
+        if observed is None and checks.is_tensor("x", x).dim() and x.shape[-1] == 2 * values:
+            x, seen = x.chunk(2, -1)
+            observed = seen > 0
+            if bool((observed.to(seen) != seen).any()):
+                raise ValueError(f"`x` has {2 * values} features, of which the last {values} say what was seen: 1, or else 0.")
+        if checks.is_tensor("x", x).dim() == 0 or x.shape[-1] != values:
+            raise ValueError(f"`x` has shape {tuple(x.shape)}, the jump reads {values} values on the last axis.")
         if observed is None:
             return torch.cat([x, torch.ones_like(x)], -1)
         if checks.is_tensor("observed", observed).dtype != torch.bool or observed.shape != x.shape:
@@ -147,7 +154,7 @@ class JumpRNN(SequenceModule):
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
-        self.stats = {"nfe": 0, "num_steps": 0}
+        self.stats = {"nfe": 0, "num_steps": 0, "engine": "steps"}
         edges = (gone_by(xs, ragged) - 1).clamp(min=0) if edges is None else edges
         # Dropout's masks are drawn once for the whole sequence.
         field, before, after = masked(with_computed_weights(self.field), (len(h),)), [], []
@@ -175,7 +182,7 @@ class JumpRNN(SequenceModule):
         if isinstance(step, Step) and self.settings.max_step is None and self.settings.gradient is None:
             # One step, which `integrate` would take too, after checks that cost five times as much.
             following, cost = step.counted(field, field.project(h[:, :0]), h, (length[:, None] if length.dim() else length).to(h))
-            self.stats = {"nfe": self.stats["nfe"] + cost, "num_steps": self.stats["num_steps"] + 1}
+            self.stats |= {"nfe": self.stats["nfe"] + cost, "num_steps": self.stats["num_steps"] + 1}
             return following
         solved = integrate(field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
         self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}

@@ -19,7 +19,7 @@ __all__ = ["SequenceModel"]
 class SequenceModel(nn.Module):
     r"""A sequence of inputs -> a sequence of outputs, by any field under any step or solver.
 
-    Args:    rnn: a `DiscreteRNN`, `ContinuousRNN` or `Layers`, shared, not copied; output_size: numbers read out after every
+    Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`, shared; output_size: numbers read out after every
              sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
              read-out's weights, which start as those of torch.nn.Linear.
     Call:    model(xs, ts=None, lengths=None), both as for the rnn; xs in any dtype, read in the model's.

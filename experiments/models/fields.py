@@ -4,6 +4,7 @@ r"""Fields by name, as the experiments train them, and their initialization.
     mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo   ctrnn.cells.published
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
+    gru-d ode-rnn gru-ode-bayes cfc: models that jump at their samples                          jumps.py
 
     standard    weights as torch draws them; for the LSTM forget biases of 1, the paper's baseline
     chrono      gate biases for times T uniform on [t_min, t_max]; for leaky alpha = 1/T        sec. 2, eq. (16)
@@ -25,7 +26,7 @@ from experiments.registry import Registry
 from experiments.settings import check_whole
 from experiments.usage import UsageError
 
-__all__ = ["FIELDS", "TIMELESS", "FieldSettings", "built_field"]
+__all__ = ["FIELDS", "JUMPS", "TIMELESS", "FieldSettings", "built_field", "check_init"]
 
 if TYPE_CHECKING:
     import torch
@@ -116,14 +117,12 @@ def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
     """What makes a field of the user's: like `ctrnn.gated`, of which it need not take the keywords."""
 
     def build(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-        import torch  # noqa: PLC0415
+        from experiments.seeds import drawing  # noqa: PLC0415
 
         parameters = inspect.signature(make).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         given = {key: value for key, value in weights.items() if takes_any or key in parameters}
-        # What draws from torch's own generator is a function of the run's seed too.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=weights["generator"])))
+        with drawing(weights["generator"]):
             field = made(f"the field {name}", make, inputs, settings.hidden, **given)
         if not isinstance(field, ctrnn.VectorField):
             raise UsageError(f"the field {name} is a ctrnn.VectorField, or what makes one; got {type(field).__name__}.")
@@ -154,16 +153,17 @@ OWN: dict[str, Builder] = {
     "adaptive": _named("adaptive"),
     "fitzhugh-nagumo": _named("fitzhugh_nagumo"),
 }
-FIELDS = Registry("field", "ctrnn.fields", OWN)
+JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
+FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
 WITHOUT_GATES = ("plain", "leaky")
 # Without a time scale that chrono could set.
-TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc", "rhn", "fitzhugh-nagumo")
+TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc", "rhn", "fitzhugh-nagumo", *JUMPS)
 
 
 def built_field(
     name: str, input_size: int, settings: FieldSettings, generator: torch.Generator | None = None
 ) -> ctrnn.VectorField:
-    r"""The field of that name, in float32, drawn from the generator.
+    r"""The field of that name, in float32, drawn from the generator; a name of `JUMPS` is no field's.
 
     Raises:  UsageError for a name that no field has, for chrono where there is no time scale to set, and for numbers that the
              field refuses.
@@ -171,8 +171,7 @@ def built_field(
     import torch  # noqa: PLC0415
 
     build: Builder = FIELDS.named(name)
-    if name in TIMELESS and settings.init == "chrono":
-        raise UsageError(f"the field {name} has no time scale that chrono could set; leave --set init=chrono out.")
+    check_init(name, settings)
     try:
         weights: _Weights = {"dtype": torch.float32, "generator": generator}
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
@@ -186,3 +185,9 @@ def built_field(
         except TypeError as error:  # of a field of the user's
             raise UsageError(f"the field {name} has no time scale that chrono could set: {error}") from error
     return field
+
+
+def check_init(name: str, settings: FieldSettings) -> None:
+    """Raises: UsageError for chrono where there is no time scale to set."""
+    if name in TIMELESS and settings.init == "chrono":
+        raise UsageError(f"the field {name} has no time scale that chrono could set; leave --set init=chrono out.")

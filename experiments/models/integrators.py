@@ -19,7 +19,8 @@ __all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "integrator_name", "seq
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
-    from discretize import ContinuousRNN, DiscreteRNN, SequenceModel, Step
+    from discretize import JumpRNN, SequenceModel, Step
+    from discretize.sequences.module import SequenceModule
 
 EXACT = "exact"
 INTEGRATORS = {
@@ -48,7 +49,8 @@ class IntegratorSettings:
     r"""How finely a field is integrated, and when samples act.
 
     Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps;
-             hold: "forward" or "backward", for tasks whose samples have stamps: from these on, or up to them.
+             hold: "forward" or "backward", for tasks whose samples have stamps: from these on, or up to them; samples at which
+             the state jumps do not act for a while.
     Raises:  ValueError for tolerances and counts that are not above 0, and another word.
     """
 
@@ -82,19 +84,28 @@ def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | 
     """
     hold: Any = model.rnn.hold.direction
     settings = dataclasses.replace(settings or IntegratorSettings(), hold=hold)
-    return model.under(sequence_module(integrator, model.field, settings))
+    rnn = model.rnn if isinstance(model.rnn, discretize.JumpRNN) else model.field
+    return model.under(sequence_module(integrator, rnn, settings))
 
 
-def sequence_module(name: str, field: VectorField, settings: IntegratorSettings) -> DiscreteRNN | ContinuousRNN:
-    r"""The field under that integrator, on the field's own parameters.
+def sequence_module(name: str, field: VectorField | JumpRNN, settings: IntegratorSettings) -> SequenceModule:
+    r"""The field under that integrator, on the field's own parameters, or a model that jumps, under it in between.
 
-    Raises:  UsageError for a name that no integrator has, and for a method that no solver has.
+    Raises:  UsageError for a name that no integrator has, for a method that no solver has, and for several steps from jump to
+             jump.
     """
     check_word("integrator", name, INTEGRATORS)
     held: Any = {"hold": settings.hold, "open_interval": 1.0}  # as long as a sample takes without stamps
-    if name == EXACT:
-        try:
-            return discretize.ContinuousRNN(field, settings.method, settings.rtol, settings.atol, **held)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{error}") from error
-    return discretize.DiscreteRNN(field, getattr(discretize, INTEGRATORS[name])(), substeps=settings.substeps, **held)
+    exact = {"method": settings.method, "rtol": settings.rtol, "atol": settings.atol}
+    how: Any = exact if name == EXACT else {"method": getattr(discretize, INTEGRATORS[name])()}
+    try:
+        if isinstance(field, discretize.JumpRNN):
+            if settings.substeps != 1:
+                raise ValueError(f"`substeps` must be 1 where the state jumps at each sample, got {settings.substeps}.")
+            held = held if isinstance(field, discretize.HeldJumpRNN) else {}
+            return type(field)(field.field, field.jump, **how, **held)
+        if name == EXACT:
+            return discretize.ContinuousRNN(field, **how, **held)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{error}") from error
+    return discretize.DiscreteRNN(field, how["method"], substeps=settings.substeps, **held)

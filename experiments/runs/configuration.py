@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.models.fields import FIELDS, FieldSettings, built_field
+from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
+from experiments.models.jumps import jump_module
 from experiments.settings import LARGEST, assignments, check_one_of, check_whole, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
@@ -124,7 +125,8 @@ class Configuration:
         from experiments.seeds import generator  # noqa: PLC0415
 
         seed = self.training.seed
-        field = built_field(self.field, self.task.input_size, self.field_settings, generator(seed, "field"))
+        given = self.field, self.task.input_size, self.field_settings, generator(seed, "field")
+        field = jump_module(*given, self.task.masked) if self.field in JUMPS else built_field(*given)
         rnn = sequence_module(self.integrator, field, self.integrator_settings)
         return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from experiments.models.observed import OBSERVED
+from discretize import SequenceModel
+from experiments.models.observed import CLASSES, OBSERVED
 from experiments.runs.training import evaluate
 from experiments.seeds import generator
 from experiments.tasks.patients import VALUES, Patients
@@ -59,7 +60,7 @@ def observed_model(name: str, hidden: int, seed: int) -> nn.Module:
     """An untrained model, a function of its name, size and seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return OBSERVED[name](VALUES, hidden)
+        return SequenceModel(OBSERVED[name](VALUES, hidden), CLASSES)
 
 
 def train_epochs(model: nn.Module, task: Patients, seed: int = 0, settings: EpochSettings | None = None) -> EpochsTrained:

@@ -57,7 +57,7 @@ class Patients(ClassOfTheSequence):
              project's, of both sets, and scaled by "train".
     """
 
-    input_size, output_size = 2 * VALUES, 2
+    input_size, output_size, masked = 2 * VALUES, 2, True
     data: str = ""
     grid: float = 0.1
     clock_given: bool = True

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +60,12 @@ class Batch:
 
 
 class Task(ABC):
-    """A task; its subclasses are frozen dataclasses, and their fields are its settings."""
+    """A task; its subclasses are frozen dataclasses, and their fields are its settings.
+
+    masked: whether a sample is [values, 1 where seen, else 0], as many of each.
+    """
+
+    masked: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -17,8 +17,8 @@ import torch
 import torchdiffeq
 from torch import Tensor, nn
 
-from discretize import Euler, ode_rnn
-from experiments.models.observed import CLASSES, ObservedJumps
+from discretize import Euler, SequenceModel, ode_rnn
+from experiments.models.observed import CLASSES
 from experiments.seeds import generator
 from experiments.tasks.patients import VALUES, Patients
 
@@ -28,7 +28,7 @@ LOOSE = {"rtol": 1e-3, "atol": 1e-4}
 
 
 class ODERNNByHand(nn.Module):
-    r"""What `ObservedJumps(ode_rnn(values, hidden, units))` computes, called like it.
+    r"""What `SequenceModel(ode_rnn(values, hidden, units), CLASSES)` computes, called like it.
 
     Args:    values, hidden, units as for `ode_rnn`; settings: of `torchdiffeq.odeint`.
     Source:  Rubanova, Chen and Duvenaud 2019, algorithm 1.
@@ -80,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> None:
         ("dopri5", LOOSE, LOOSE),
     ]
     for name, own, by_hand in chosen:
-        ours = ObservedJumps(ode_rnn(VALUES, given.hidden, **own))
+        ours = SequenceModel(ode_rnn(VALUES, given.hidden, **own), CLASSES)
         theirs = ODERNNByHand(VALUES, given.hidden, **by_hand)
         found = epoch_seconds([ours, theirs], task, batches=given.batches)
         print(f"{name:<8} discretize.ode_rnn {found[0]:.1f} s, torchdiffeq {found[1]:.1f} s an epoch", flush=True)

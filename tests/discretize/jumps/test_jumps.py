@@ -110,6 +110,8 @@ def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
                     .after[n - 1]
                     .expand(TIME - n, -1),
                 )
+    beside = torch.cat([missing, observed.to(x)], -1)
+    assert_close(rnn(beside, ts=ts, lengths=lengths)[0], output, rtol=0, atol=0)
     bayes = gru_ode_bayes(2, 3)
     unmoved = bayes.jumps(missing, ts=ts, observed=observed)
     assert_close(unmoved.before[2], unmoved.after[2])
@@ -289,6 +291,7 @@ WRONG = {
     "a mask of numbers": (
         lambda: impulses()(torch.zeros(4, 1, 2), observed=torch.ones(4, 1, 2)), ValueError, "`observed` must hold booleans",
     ),
+    "half seen": (lambda: impulses()(torch.full((4, 1, 4), 0.5)), ValueError, "the last 2 say what was seen: 1, or"),
     "a pack": (lambda: impulses()(pack_sequence([torch.zeros(4, 2)])), TypeError, "give the padded batch and its `lengths`"),
     "no noise": (
         lambda: bayes_update(Normal(torch.zeros(2), 1.0), torch.zeros(2), 0.0), ValueError, "`deviation` must be",

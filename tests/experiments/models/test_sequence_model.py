@@ -5,15 +5,16 @@ import math
 
 import pytest
 import torch
+from datasets import make_patients
 from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from discretize import SequenceModel
-from experiments.models.fields import FIELDS, TIMELESS, FieldSettings, built_field
+from discretize import Euler, SequenceModel
+from experiments.models.fields import FIELDS, JUMPS, TIMELESS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module, under
-from experiments.runs.configuration import configuration_from_words
+from experiments.runs.configuration import configuration, configuration_from_words
 from experiments.seeds import generator
 from experiments.usage import UsageError
 
@@ -34,8 +35,28 @@ def test_any_field_under_any_integrator_learns(monkeypatch):
         model, task = configuration.untrained_model(), configuration.task
         batch = task.batch(3, generator(0))
         task.loss(model(batch.xs), batch).backward()
-        weights = [parameter for parameter in model.parameters() if parameter.numel()]
+        # What GRU-D does with values that are missing, and here none are.
+        weights = [parameter for name, parameter in model.named_parameters() if parameter.numel() and "fade_x" not in name]
         assert all(weight.grad is not None and bool(weight.grad.any()) for weight in weights)
+
+
+def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path):
+    make_patients(tmp_path, 20)
+    for name, words in itertools.product(JUMPS, (["forecast", "euler", "length=6"], ["physionet", "exact", f"data={tmp_path}"])):
+        task, integrator, setting = words
+        chosen = configuration_from_words(task, name, integrator, [setting, "hidden=3"])
+        model, values = chosen.untrained_model().double(), 2 if task == "forecast" else 41 * (1 + (name == "cfc"))
+        how = {"method": Euler()} if integrator == "euler" else {"rtol": 1e-3, "atol": 1e-5}
+        made = getattr(discretize, JUMPS[name])(values, 3)
+        how |= {"open_interval": 1.0} if name == "cfc" else {}
+        expected = type(made)(made.field, made.jump, **how)
+        expected.load_state_dict(model.rnn.state_dict())
+        batch = chosen.task.batch(4, generator(0))
+        parts = batch.xs.split(values, -1)
+        seen = {} if len(parts) == 1 else {"observed": parts[1] > 0}
+        given = {"ts": batch.ts, "lengths": batch.lengths}
+        assert_close(model(batch.xs, **given), model.read_out(expected(parts[0], **given, **seen)[0]))
+        assert under(model, integrator).rnn.jump is model.rnn.jump
 
 
 def test_every_integrator_runs():
@@ -90,7 +111,7 @@ def test_chrono_of_the_lstm_is_equation_16():
 def test_a_field_without_time_scales_has_no_chrono():
     for name in TIMELESS:
         with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
-            built_field(name, 2, FieldSettings(init="chrono", t_max=9.0))
+            configuration("recall", name, "euler", init="chrono", t_max=9.0).untrained_model()
 
 
 def test_the_weights_are_a_function_of_the_seed():

@@ -91,6 +91,7 @@ CONFIGURATIONS = {
     "adding": small("T=8", task="adding", field="leaky", integrator="exponential-euler"),
     "stamps": small("length=5", "hold=backward", task="forecast", field="gated-softplus", integrator="exponential-euler"),
     "substeps": small("substeps=3", field="gated-power", integrator="heun"),
+    "jumps": small("length=5", "rtol=0.01", task="forecast", field="gru-ode-bayes", integrator="exact"),
 }
 
 

@@ -1,0 +1,38 @@
+r"""Models that jump at their samples, by name; where a field is asked for, they are.
+
+    ode-rnn gru-ode-bayes gru-d     h jumps where something is seen, and runs by itself in between
+    cfc                             each sample puts h on a curve, which it follows until the next
+
+What moves them from sample to sample is the integrator; of gru-d and cfc that is time alone, and any integrator is exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import discretize
+from experiments.models.fields import JUMPS, FieldSettings, check_init
+
+__all__ = ["jump_module"]
+
+if TYPE_CHECKING:
+    import torch
+
+    from discretize import JumpRNN
+
+
+def jump_module(name: str, input_size: int, settings: FieldSettings, generator: torch.Generator, masked: bool = False) -> JumpRNN:
+    r"""The model of that name, in float32, drawn from the generator.
+
+    Args:    masked: whether half of the input says what of the other half was seen; cfc reads that as values like others.
+    Raises:  UsageError for chrono, as there is no time scale to set.
+    """
+    import torch  # noqa: PLC0415
+
+    from experiments.seeds import drawing  # noqa: PLC0415
+
+    check_init(name, settings)
+    make = getattr(discretize, JUMPS[name])
+    with drawing(generator):
+        rnn: JumpRNN = make(input_size // 2 if masked and make is not discretize.cfc else input_size, settings.hidden)
+    return rnn.to(torch.float32)
