@@ -37,6 +37,7 @@ ROOTS = {
         "DiscreteRNN",
         "ContinuousRNN",
         "Layers",
+        "Ensemble",
         "SequenceModel",
         "JumpRNN",
         "Jump",

@@ -44,9 +44,9 @@ class Attributes(NamedTuple):
     objects: tuple[Any, ...]
 
 
-def attributes_of(module: nn.Module) -> Attributes | str:
-    """What a module keeps; or why that cannot be told."""
-    return _walked(module, copied=True)
+def attributes_of(given: Any) -> Attributes | str:
+    """What a module, or anything else, keeps; or why that cannot be told."""
+    return _walked(given, copied=True)
 
 
 class GlobalReads:

@@ -149,7 +149,7 @@ class _Call:
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
         self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
         self.given = GivenProgram(kernel.program, kernel.products, self.weights)
-        at, dt_time, dt_batch = strides(self.dt)
+        at, _, dt_time, dt_batch = strides(self.dt)
         self.sequence = Sequence(
             time=len(xs),
             batch=len(h0),

@@ -22,6 +22,7 @@ from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import (
     autocast_reason,
     device_reason,
+    maps_networks,
     setting_reason,
     tensor_reason,
     tracing_reason,
@@ -54,6 +55,8 @@ def run(
         return None, {"engine": "steps", "engine_why": kind}
     name = STEPS[type(step)]
     engine, why = compiled_engine(kind, name, xs)
+    if engine is None and maps_networks():
+        return None, {"engine": "steps", "engine_why": why}
     states = run_engine(engine or torch_engine(kind), kind, name, stacked_weights(field), xs, h0, dt, substeps)
     return states, {"engine": "torch" if engine is None else "compiled", "engine_why": why}
 
@@ -85,7 +88,8 @@ def run_engine(
     Source:  this project.
     """
     inputs = CellInputs(xs, h0, dt, *weights)
-    if torch.is_grad_enabled() and any(isinstance(tensor, Tensor) and tensor.requires_grad for tensor in inputs):
+    learns = torch.is_grad_enabled() and any(isinstance(tensor, Tensor) and tensor.requires_grad for tensor in inputs)
+    if learns or maps_networks():
         states: Tensor = _Cells.apply(engine, kind, step, substeps, *inputs)[0]
         return states
     with torch.no_grad():
@@ -126,7 +130,7 @@ def _by_steps(kind: Kind, step: str, inputs: CellInputs) -> list[Tensor]:
 
 def _eligible_kind(field: VectorField, step: Step, given: list[Tensor], fused: bool) -> Kind | str:
     """What the field is to a kernel, or why the steps are taken one by one."""
-    if why := tracing_reason() or setting_reason(fused):
+    if why := tracing_reason(networks=True) or setting_reason(fused):
         return why
     if type(step) not in STEPS:
         return f"{type(step).__name__} is not Euler or ExponentialEuler itself"
@@ -162,9 +166,36 @@ class _Cells(torch.autograd.Function):
         inputs = inputs if ctx.number is None else inputs._replace(dt=ctx.number)
         found: Any
         if reference.needs_graph(grad):
-            again = partial(reference.cell_states, kind, step, substeps)
-            found = reference.gradients(lambda *given: again(CellInputs(*given)), inputs, needed, grad)
+            found = reference.gradients(partial(_states_by_steps, kind, step, substeps), inputs, needed, grad)
         else:
             with torch.autocast(grad.device.type, enabled=False):
                 found = engine.backward(kind, step, substeps, inputs, kept, grad, needed)
         return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
+
+    @staticmethod
+    def vmap(
+        info: Any, axes: tuple[Any, ...], engine: Any, kind: Kind, step: str, substeps: int, *inputs: Any
+    ) -> tuple[tuple[Tensor], tuple[int]]:
+        """Over the networks of an ensemble: all in one run of the kernel."""
+        given = CellInputs(*(t if axis is None else t.movedim(axis, 0) for t, axis in zip(inputs, axes[4:], strict=True)))
+        same = CellInputs(*axes[4:])._asdict()
+        every = {
+            name: t.expand(info.batch_size, *t.shape)
+            for name, t in given._asdict().items()
+            if t is not None and same[name] is None and name not in ("xs", "dt")
+        }
+        xs, h0, dt, *weights = given._replace(**every)
+        return (run_engine(engine, kind, step, StackedWeights(*weights), xs, h0, dt, substeps),), (0,)
+
+
+def _states_by_steps(kind: Kind, step: str, substeps: int, *given: Any) -> Tensor:
+    """Step by step, of one network or several."""
+    inputs = CellInputs(*given)
+    if inputs.weight_h.dim() == 2:
+        return reference.cell_states(kind, step, substeps, inputs)
+    shared = {"xs": inputs.xs.dim() < 4, "dt": not isinstance(inputs.dt, Tensor) or inputs.dt.dim() < 4}
+    axes = [None if tensor is None or shared.get(name) else 0 for name, tensor in inputs._asdict().items()]
+    states: Tensor = torch.func.vmap(lambda *one: reference.cell_states(kind, step, substeps, CellInputs(*one)), tuple(axes))(
+        *inputs
+    )
+    return states

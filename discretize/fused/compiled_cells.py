@@ -32,14 +32,13 @@ def forward(kind: Kind, step: str, substeps: int, inputs: CellInputs, keep: bool
     """The states after samples; and if `keep` what the backward pass reads. MemoryError where there is no room for it."""
     xs, h0, dt, weight_x, bias, weight_h, bias_h, rates = _contiguous(inputs)
     kernel = cells_library(kind, step, xs.dtype)
-    hidden = weight_h.shape[1]
-    steps, batch = len(xs) * substeps, xs.shape[1]
-    states = xs.new_empty(len(xs), batch, h0.shape[1])
+    networks, (steps, batch, hidden) = weight_h.shape[:-2], inputs.sizes(substeps)
+    states = xs.new_empty(*networks, *xs.shape[-3:-1], h0.shape[-1])
     rests = not (isinstance(inputs.dt, Tensor) and inputs.dt.requires_grad)  # of a step of no length only dt has a gradient
-    kept = xs.new_empty(steps, batch, kernel.ctrnn_cells_kept(hidden)) if keep else None
+    kept = xs.new_empty(*networks, steps, batch, kernel.ctrnn_cells_kept(hidden)) if keep else None
     ran_out = kernel.ctrnn_cells_forwards(
-        *(len(xs), batch, xs.shape[2], hidden, substeps),
-        *map(address, (xs, h0, weight_x, bias, weight_h, bias_h, rates)),
+        *_samples(inputs, substeps, xs),
+        *map(address, (h0, weight_x, bias, weight_h, bias_h, rates)),
         *(kind.exponent, *strides(dt), torch.get_num_threads(), rests),
         *(address(states), address(kept)),
     )
@@ -53,24 +52,32 @@ def backward(
 ) -> CellInputs:
     """From the cotangents of the states after samples those of the inputs."""
     xs, _, dt, *weights = _contiguous(inputs)
-    steps, batch = len(xs) * substeps, xs.shape[1]
-    of_xs = xs.new_empty(steps, batch, xs.shape[2]) if needed.xs else None
-    of_dt = xs.new_empty(steps, batch) if needed.dt else None
+    networks, (steps, batch, _) = inputs.weight_h.shape[:-2], inputs.sizes(substeps)
+    of_xs = xs.new_empty(*networks, steps, batch, xs.shape[-1]) if needed.xs else None
+    of_dt = xs.new_empty(*networks, steps, batch) if needed.dt else None
     of_weights = [None if tensor is None else torch.empty_like(tensor) for tensor in weights]
     of_h0, grad = torch.empty_like(inputs.h0, memory_format=torch.contiguous_format), grad.contiguous()
     ran_out = cells_library(kind, step, xs.dtype).ctrnn_cells_backwards(
-        *(len(xs), batch, xs.shape[2], inputs.weight_h.shape[1], substeps),
-        *map(address, (xs, *weights)),
+        *_samples(inputs, substeps, xs),
+        *map(address, weights),
         *(kind.exponent, *strides(dt), torch.get_num_threads()),
         *map(address, (kept[0], grad, of_xs, *of_weights, of_h0, of_dt)),
     )
     if ran_out:
         raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
-    if of_xs is not None and substeps > 1:
-        of_xs = of_xs.unflatten(0, (-1, substeps)).sum(1)
+    if of_xs is not None:
+        of_xs = of_xs.unflatten(-3, (-1, substeps)).sum(-3) if substeps > 1 else of_xs
+        of_xs = of_xs.sum_to_size(xs.shape)
     if of_dt is not None:
-        of_dt = of_dt.unflatten(0, (-1, substeps)).sum(1)[..., None].sum_to_size(dt.shape)
+        of_dt = of_dt.unflatten(-2, (-1, substeps)).sum(-2)[..., None].sum_to_size(dt.shape)
     return CellInputs(of_xs, of_h0, of_dt, *of_weights)
+
+
+def _samples(inputs: CellInputs, substeps: int, xs: Tensor) -> list[Any]:
+    """Of how many networks, sizes, and where the samples lie, of each network its own or the same for all."""
+    networks, (time, batch, features) = inputs.weight_h.shape[:-2].numel(), xs.shape[-3:]
+    apart = time * batch * features if xs.dim() > 3 else 0
+    return [networks, time, batch, features, inputs.weight_h.shape[-1], substeps, address(xs), apart]
 
 
 def _contiguous(inputs: CellInputs) -> list[Any]:
@@ -80,10 +87,11 @@ def _contiguous(inputs: CellInputs) -> list[Any]:
     return list(CellInputs(*laid_out)._replace(dt=dt))
 
 
-def strides(dt: Tensor) -> tuple[int, int, int]:
-    """The address of the step lengths, and their strides in time and over the batch; 0 where all are one."""
-    time, batch = (0, 0) if dt.dim() == 0 else (dt.stride(i) if dt.shape[i] > 1 else 0 for i in (0, 1))
-    return dt.data_ptr(), time, batch
+def strides(dt: Tensor) -> tuple[int, int, int, int]:
+    """The address of the step lengths, and their strides over networks, in time and over the batch; 0 where all are one."""
+    dt = dt if dt.dim() else dt[None, None, None]
+    network, time, batch = (dt.stride(i) if dt.dim() + i >= 0 and dt.shape[i] > 1 else 0 for i in (-4, -3, -2))
+    return dt.data_ptr(), network, time, batch
 
 
 def operator(kind: Kind, step: str, weights: StackedWeights, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:

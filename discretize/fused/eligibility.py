@@ -6,7 +6,9 @@ Kernels take plain tensors of one dtype on one device, where no autocast, tracin
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,8 @@ __all__ = [
     "autocast_reason",
     "device_reason",
     "is_plain",
+    "maps_networks",
+    "networks_mapped",
     "setting_reason",
     "tensor_reason",
     "tracing_reason",
@@ -50,13 +54,13 @@ def device_reason(like: Tensor) -> str | None:
     return f"compiled kernels are for float32 and float64 on the CPU, and this is {like.dtype} on {like.device}"
 
 
-def tracing_reason() -> str | None:
-    """Why single operations must be seen: tracing, functorch, or a dispatch mode."""
+def tracing_reason(networks: bool = False) -> str | None:
+    """Why single operations must be seen: tracing, functorch, or a dispatch mode; `networks`: those of an ensemble need not."""
     if torch.compiler.is_compiling():
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
         return "it is traced by torch.jit"
-    if why := transform_reason():
+    if not (networks and maps_networks()) and (why := transform_reason()):
         return why
     if getattr(torch._C, "_len_torch_dispatch_stack", int)():
         return "a dispatch mode looks at each operation"
@@ -98,6 +102,21 @@ def is_plain(tensor: Tensor) -> bool:
     return not _functorch_is_active() and not batched(tensor)
 
 
+@contextmanager
+def networks_mapped() -> Iterator[None]:
+    """The innermost transform, a vmap, is over an ensemble's networks, which kernels can take at once."""
+    token = _maps_networks.set(True)
+    try:
+        yield
+    finally:
+        _maps_networks.reset(token)
+
+
+def maps_networks() -> bool:
+    """Whether that is so, and there is no other transform, around it or within."""
+    return _maps_networks.get() and torch._C._functorch.maybe_current_level() == 1
+
+
 def _functorch_is_active() -> bool:
     # Private to torch, as the others asked for by `getattr`: without an answer, torch itself refuses what cannot be.
     return bool(getattr(torch._C, "_are_functorch_transforms_active", bool)())
@@ -113,3 +132,4 @@ def warn_once(why: str) -> str:
 
 
 _warned = False
+_maps_networks: ContextVar[bool] = ContextVar("_maps_networks", default=False)

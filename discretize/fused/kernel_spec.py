@@ -66,7 +66,7 @@ class StackedWeights(NamedTuple):
 
 class CellInputs(NamedTuple):
     """What an engine reads of a sequence, and `StackedWeights`; of gradients, None for those that nobody needs. Any: mostly
-    tensors."""
+    tensors. Kernels read several networks at once: weights and h0 then have a first axis for them, xs and dt if they differ."""
 
     xs: Any
     h0: Any
@@ -85,7 +85,7 @@ class CellInputs(NamedTuple):
 
     def sizes(self, substeps: int) -> tuple[int, int, int]:
         """Steps, batch, hidden."""
-        return len(self.xs) * substeps, self.xs.shape[1], self.weight_h.shape[1]
+        return self.xs.shape[-3] * substeps, self.xs.shape[-2], self.weight_h.shape[-1]
 
     def step_lengths(self, substeps: int, first: int, last: int) -> float | Tensor:
         """Of the steps of samples first to last: a number, or (steps, 1 or batch, 1)."""

@@ -58,11 +58,11 @@ class Report(Structure):
 def cells_library(kind: Kind, step: str, dtype: torch.dtype) -> ctypes.CDLL:
     """Raises `Unavailable`."""
     made = library(CELLS, _definitions(kind, dtype) | {"STEP": STEPS[step], "LEAK": STEPS[step]})
-    sizes: list[Any] = [c_size_t] * 5
-    rest: list[Any] = [c_double, c_void_p, c_size_t, c_size_t, c_size_t]
+    sizes: list[Any] = [*[c_size_t] * 6, c_void_p, c_size_t]
+    rest: list[Any] = [c_double, c_void_p, *[c_size_t] * 4]
     made.ctrnn_cells_kept.argtypes, made.ctrnn_cells_kept.restype = [c_size_t], c_size_t
-    made.ctrnn_cells_forwards.argtypes = [*sizes, *[c_void_p] * 7, *rest, c_size_t, *[c_void_p] * 2]
-    made.ctrnn_cells_backwards.argtypes = [*sizes, *[c_void_p] * 6, *rest, *[c_void_p] * 10]
+    made.ctrnn_cells_forwards.argtypes = [*sizes, *[c_void_p] * 6, *rest, c_size_t, *[c_void_p] * 2]
+    made.ctrnn_cells_backwards.argtypes = [*sizes, *[c_void_p] * 5, *rest, *[c_void_p] * 10]
     return made
 
 

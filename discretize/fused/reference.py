@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -119,14 +120,14 @@ def disagreement(library: ctypes.CDLL, kind: Kind, dtype: torch.dtype, ours: Res
              solve is nan.
     """
     if library not in _found:
-        # Whoever counts what the call saves (torch.utils.checkpoint) is not to count this.
-        uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
-        with torch.inference_mode(False), torch.autocast("cpu", enabled=False), uncounted:
-            _found[library] = _compared(_example(kind, dtype), ours, theirs)
+        # In a thread of its own: in no mode, transform or hook of torch that is on in this one.
+        with ThreadPoolExecutor(1) as thread:
+            _found[library] = thread.submit(_compared, kind, dtype, ours, theirs).result()
     return _found[library]
 
 
-def _compared(inputs: CellInputs, ours: Results, theirs: Results) -> str | None:
+def _compared(kind: Kind, dtype: torch.dtype, ours: Results, theirs: Results) -> str | None:
+    inputs = _example(kind, dtype)
     with torch.enable_grad():
         expected = theirs(CellInputs(*(x.requires_grad_() if isinstance(x, Tensor) else x for x in inputs)))
     with torch.no_grad():

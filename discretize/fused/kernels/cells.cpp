@@ -242,55 +242,99 @@ class Backwards {
 // How many numbers of a step and a sample `kept` has to hold.
 EXPORTED std::size_t ctrnn_cells_kept(std::size_t hidden) { return kept_of_a_step(Sizes(hidden)); }
 
-// x (time, batch, inputs), h0 (batch, state), w_x (columns, inputs), bias (columns,) or null, w (columns, hidden), bias_h and
-// rates (hidden,) or null, dt by strides; rest: samples whose dt is 0 are left out, and so is what is kept of them -> hs (time, batch, state), kept (time substeps, batch, ...) or null.
+namespace {
+
+// The numbers of network k, where those of all stand one after another; null where there are none.
+template <class Number> inline Number* of_network(Number* given, std::size_t k, std::size_t size) {
+    return given ? given + k * size : nullptr;
+}
+
+using Networks = std::vector<std::unique_ptr<Weights>>;
+
+}  // namespace
+
+// Of every network: x (time, batch, inputs), x_network numbers after that of the one before, h0 (batch, state), w_x (columns,
+// inputs), bias (columns,) or null, w (columns, hidden), bias_h and rates (hidden,) or null, dt by strides; rest: samples whose
+// dt is 0 are left out, and so is what is kept of them -> hs (time, batch, state), kept (time substeps, batch, ...) or null.
 // Returns 0, or 1 where memory ran out.
-EXPORTED int ctrnn_cells_forwards(std::size_t time, std::size_t batch, std::size_t inputs, std::size_t hidden,
-                                  std::size_t substeps, const real* x, const real* h0, const real* w_x, const real* bias,
-                                  const real* w, const real* bias_h, const real* rates, double exponent, const real* dt,
-                                  std::size_t dt_time, std::size_t dt_batch, std::size_t threads, std::size_t rest,
-                                  real* hs, real* kept) {
+EXPORTED int ctrnn_cells_forwards(std::size_t networks, std::size_t time, std::size_t batch, std::size_t inputs,
+                                  std::size_t hidden, std::size_t substeps, const real* x, std::size_t x_network,
+                                  const real* h0, const real* w_x, const real* bias, const real* w, const real* bias_h,
+                                  const real* rates, double exponent, const real* dt, std::size_t dt_network,
+                                  std::size_t dt_time, std::size_t dt_batch, std::size_t threads, std::size_t rest, real* hs,
+                                  real* kept) {
     try {
-        const Weights weights(Weights::FORTH, hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
-        const Run run{time, batch, substeps, time * substeps, x, h0, dt, dt_time, dt_batch};
-        in_large_pages(hs, time * batch * weights.n.width * sizeof(real));
-        in_large_pages(kept, run.steps * batch * kept_of_a_step(weights.n) * sizeof(real));
-        std::size_t rows = (batch + threads - 1) / threads;
-        rows = std::min((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
-        return !in_parallel((batch + rows - 1) / rows, threads, [&](std::size_t item) {
-            forwards(weights, run, item * rows, std::min(rows, batch - item * rows), rest, hs, kept);
+        const Sizes n(hidden, inputs);
+        const std::size_t steps = time * substeps, state = batch * n.width, keep = steps * batch * kept_of_a_step(n);
+        in_large_pages(hs, networks * time * state * sizeof(real));
+        in_large_pages(kept, networks * keep * sizeof(real));
+        Networks weights(networks);
+        const bool packed = in_parallel(networks, threads, [&](std::size_t k) {
+            weights[k] = std::make_unique<Weights>(
+                Weights::FORTH, hidden, w + k * n.columns * hidden, of_network(bias_h, k, hidden), of_network(rates, k, hidden),
+                exponent, inputs, w_x + k * n.columns * inputs, of_network(bias, k, n.columns));
+        });
+        if (!packed) return 1;
+        std::size_t rows = (networks * batch + threads - 1) / threads;
+        rows = std::min(std::min(rows, batch) + TILE_ROWS - 1, MOST_ROWS) / TILE_ROWS * TILE_ROWS;
+        const std::size_t parts = (batch + rows - 1) / rows;
+        return !in_parallel(networks * parts, threads, [&](std::size_t item) {
+            const std::size_t k = item / parts, first = item % parts * rows;
+            const Run run{time, batch, substeps, steps, x + k * x_network, h0 + k * state, dt + k * dt_network, dt_time, dt_batch};
+            forwards(*weights[k], run, first, std::min(rows, batch - first), rest, hs + k * time * state,
+                     of_network(kept, k, keep));
         });
     } catch (const std::bad_alloc&) {
         return 1;
     }
 }
 
-// The same but for h0, with what `forwards` kept, resting where of_dt is null, and of_hs (time, batch, state) -> of_x (time substeps, batch, inputs) or null, and the
-// gradients of w_x, bias or null, w, bias_h or null, rates or null, h0, and dt (time substeps, batch) or null.
-EXPORTED int ctrnn_cells_backwards(std::size_t time, std::size_t batch, std::size_t inputs, std::size_t hidden,
-                                   std::size_t substeps, const real* x, const real* w_x, const real* bias, const real* w,
-                                   const real* bias_h, const real* rates, double exponent, const real* dt,
-                                   std::size_t dt_time, std::size_t dt_batch, std::size_t threads, const real* kept,
-                                   const real* of_hs, real* of_x, real* of_w_x, real* of_bias, real* of_w,
-                                   real* of_bias_h, real* of_rates, real* of_h0, real* of_dt) {
+// The same but for h0, with what `forwards` kept, resting where of_dt is null, and of_hs (time, batch, state) -> of_x (time
+// substeps, batch, inputs) or null, and the gradients of w_x, bias or null, w, bias_h or null, rates or null, h0, and dt (time
+// substeps, batch) or null.
+EXPORTED int ctrnn_cells_backwards(std::size_t networks, std::size_t time, std::size_t batch, std::size_t inputs,
+                                   std::size_t hidden, std::size_t substeps, const real* x, std::size_t x_network,
+                                   const real* w_x, const real* bias, const real* w, const real* bias_h, const real* rates,
+                                   double exponent, const real* dt, std::size_t dt_network, std::size_t dt_time,
+                                   std::size_t dt_batch, std::size_t threads, const real* kept, const real* of_hs, real* of_x,
+                                   real* of_w_x, real* of_bias, real* of_w, real* of_bias_h, real* of_rates, real* of_h0,
+                                   real* of_dt) {
     try {
-        const Weights weights(Weights::BACK, hidden, w, bias_h, rates, exponent, inputs, w_x, bias);
-        const Run run{time, batch, substeps, time * substeps, x, nullptr, dt, dt_time, dt_batch};
-        const Gradients to{of_x, of_w_x, of_bias, of_w, of_bias_h, of_rates, of_h0, of_dt};
+        const Sizes n(hidden, inputs);
+        const std::size_t steps = time * substeps, state = batch * n.width, keep = steps * batch * kept_of_a_step(n);
         std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS));
-        if (weights.n.product * weights.n.units * sizeof(real) > LARGE) share = std::max<std::size_t>(share, batch < 64 ? 16 : 32);
+        if (n.product * n.units * sizeof(real) > LARGE) share = std::max<std::size_t>(share, batch < 64 ? 16 : 32);
         const std::size_t groups = (batch + share - 1) / share;
-        std::vector<std::unique_ptr<Sums>> sums(groups);
-        const bool enough = in_parallel(groups, threads, [&](std::size_t group) {
-            sums[group] = std::make_unique<Sums>(weights.n);
-            const std::size_t end = std::min(batch, (group + 1) * share);
-            for (std::size_t first = group * share; first < end; first += MOST_ROWS)
-                Backwards(weights, run, kept, of_hs, to, *sums[group], first, std::min(MOST_ROWS, end - first)).go();
+        Networks weights(networks);
+        std::vector<std::unique_ptr<Sums>> sums(networks * groups);
+        const auto gradients = [&](std::size_t k) {
+            return Gradients{of_network(of_x, k, steps * batch * inputs),
+                             of_w_x + k * n.columns * inputs,
+                             of_network(of_bias, k, n.columns),
+                             of_w + k * n.columns * hidden,
+                             of_network(of_bias_h, k, hidden),
+                             of_network(of_rates, k, hidden),
+                             of_h0 + k * state,
+                             of_network(of_dt, k, steps * batch)};
+        };
+        const bool packed = in_parallel(networks, threads, [&](std::size_t k) {
+            weights[k] = std::make_unique<Weights>(
+                Weights::BACK, hidden, w + k * n.columns * hidden, of_network(bias_h, k, hidden), of_network(rates, k, hidden),
+                exponent, inputs, w_x + k * n.columns * inputs, of_network(bias, k, n.columns));
         });
-        if (!enough) return 1;
-        for (std::size_t group = 1; group < groups; ++group) sums[0]->add(*sums[group]);
-        write(weights, *sums[0], to);
-        return 0;
+        const bool summed = packed && in_parallel(networks * groups, threads, [&](std::size_t item) {
+            const std::size_t k = item / groups, group = item % groups, end = std::min(batch, (group + 1) * share);
+            const Run run{time, batch, substeps, steps, x + k * x_network, nullptr, dt + k * dt_network, dt_time, dt_batch};
+            const Gradients to = gradients(k);
+            sums[item] = std::make_unique<Sums>(n);
+            for (std::size_t first = group * share; first < end; first += MOST_ROWS)
+                Backwards(*weights[k], run, kept + k * keep, of_hs + k * time * state, to, *sums[item], first,
+                          std::min(MOST_ROWS, end - first)).go();
+        });
+        return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
+            for (std::size_t group = 1; group < groups; ++group) sums[k * groups]->add(*sums[k * groups + group]);
+            write(*weights[k], *sums[k * groups], gradients(k));
+        }));
     } catch (const std::bad_alloc&) {
         return 1;
     }

@@ -1,0 +1,1 @@
+"""Many networks of one code, their weights stacked, in one call."""

@@ -1,0 +1,355 @@
+"""An ensemble against a loop over its modules: values, gradients, engines, and everything torch does to modules."""
+
+import copy
+import functools
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.func import vmap
+from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Layers, SequenceModel, ensemble
+
+ROUNDING = {"rtol": 0, "atol": 1e-12}
+ENGINES = ("compiled", "steps")  # the second where there is no compiler
+
+
+class Bump(ctrnn.VectorField):
+    """A field of one's own."""
+
+    def __init__(self, inputs, hidden):
+        super().__init__(inputs, hidden)
+        self.to_state, self.of_state = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden, bias=False)
+        self.register_buffer("ceiling", torch.rand(()) + 1)
+
+    def flow(self, projected, h):
+        return nn.functional.softplus(self.to_state(projected) + self.of_state(h)) * (self.ceiling - h) - h
+
+
+class Branching(Bump):
+    def flow(self, projected, h):
+        return super().flow(projected, h) if h.sum() < 100 else -h
+
+
+def layers(dropout=0.0):
+    rows = [[DiscreteRNN(ctrnn.lstm(width, 4)), DiscreteRNN(ctrnn.lstm(width, 4))] for width in (3, 8)]
+    return Layers(rows, dropout=dropout, pair=True)
+
+
+class Symmetric(nn.Module):
+    def forward(self, weight):
+        return weight + weight.mT
+
+
+def parametrized():
+    field = ctrnn.gated(3, 5)
+    nn.utils.parametrize.register_parametrization(field.candidate, "weight_h", Symmetric())
+    return DiscreteRNN(field)
+
+
+MODELS = {
+    "gated": lambda: DiscreteRNN(ctrnn.gated(3, 5)),
+    "one gate for all": lambda: DiscreteRNN(ctrnn.gated(3, 5, gate="global"), dt=0.3, substeps=2),
+    "slow forgetting": lambda: DiscreteRNN(ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(2.0)), discretize.ExponentialEuler(), dt=0.3),
+    "leaky": lambda: DiscreteRNN(ctrnn.leaky(3, 5, per_unit=True, bias=False)),
+    "gru": lambda: DiscreteRNN(ctrnn.gru(3, 5)),
+    "lstm": lambda: DiscreteRNN(ctrnn.lstm(3, 5), discretize.ExponentialEuler(), dt=0.5),
+    "batch first": lambda: DiscreteRNN(ctrnn.gated(3, 5), batch_first=True, hold="backward"),
+    "midpoint": lambda: DiscreteRNN(ctrnn.gated(3, 5), discretize.Midpoint()),
+    "implicit": lambda: DiscreteRNN(ctrnn.gated(3, 5), discretize.BackwardEuler()),
+    "dopri5": lambda: ContinuousRNN(ctrnn.gated(3, 5)),
+    "rk4": lambda: ContinuousRNN(ctrnn.gated(3, 5), method="rk4", path="linear"),
+    "own field": lambda: DiscreteRNN(Bump(3, 5), dt=0.1),
+    "own field solved": lambda: ContinuousRNN(Bump(3, 5)),
+    "branching": lambda: DiscreteRNN(Branching(3, 5)),
+    "layers": layers,
+    "model": lambda: SequenceModel(DiscreteRNN(ctrnn.gru(4, 5)), 2, encoder=nn.Linear(3, 4)),
+    "parametrized": parametrized,
+    "cell": lambda: DiscreteCell(ctrnn.gru(3, 5)),
+    "torch's own": lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh()),
+}
+ALONE = ("implicit", "dopri5", "own field solved", "branching")
+
+
+def networks_of(name, count=3):
+    torch.manual_seed(1)
+    return [MODELS[name]() for _ in range(count)]
+
+
+def outputs_of(name, x):
+    return x[0] if name == "cell" else x
+
+
+def looped(modules, *arguments, **keywords):
+    each = [tree_leaves(module(*arguments, **keywords)) for module in modules]
+    return [torch.stack(parts) for parts in zip(*each, strict=True)]
+
+
+def assert_same(found, expected, many, modules, **rounding):
+    """Outputs, and the gradients of a sum of them."""
+    found = tree_leaves(found)
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_close(mine, theirs, **rounding)
+    weights = [torch.randn_like(part) for part in expected]
+    for outputs in (found, expected):
+        sum((part * weight).sum() for part, weight in zip(outputs, weights, strict=True)).backward()
+    for name, parameter in many.stacked.named_parameters():
+        assert_close(parameter.grad, torch.stack([module.get_parameter(name).grad for module in modules]), **rounding)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_ensemble_is_the_loop_over_its_modules(name):
+    modules = networks_of(name)
+    many, x = ensemble(modules), outputs_of(name, torch.randn(7, 4, 3))
+    assert_same(many(x), looped(modules, x), many, modules, **ROUNDING)
+    assert ("one after another" in (many.stats["engine_why"] or "")) == (name in ALONE)
+
+
+@pytest.mark.parametrize("name", ["gated", "gru", "lstm", "layers", "model", "parametrized"])
+def test_sequences_of_named_fields_are_one_kernel_call(name):
+    modules = networks_of(name)
+    alone = modules[0]
+    alone(torch.randn(7, 4, 3))
+    many = ensemble(modules)
+    with torch.no_grad():
+        many(torch.randn(7, 4, 3))
+    assert many.stats["engine"] in ENGINES
+    assert many.stats["engine"] == getattr(alone, "rnn", alone).stats["engine"] or many.stats["engine"] == "steps"
+
+
+@pytest.mark.parametrize("name", ["gated", "lstm"])
+def test_a_kernel_gives_a_network_the_bits_that_it_has_alone(name):
+    modules = networks_of(name)
+    many, x = ensemble(modules), torch.randn(9, 21, 3)
+    if many(x) and many.stats["engine"] != "compiled":
+        pytest.skip(many.stats["engine_why"])
+    assert_same(many(x), looped(modules, x), many, modules, rtol=0, atol=0)
+
+
+@given(
+    count=st.integers(1, 5),
+    batch=st.integers(1, 20),
+    time=st.integers(1, 6),
+    name=st.sampled_from(["gated", "lstm", "gru"]),
+    own=st.booleans(),
+    threads=st.integers(1, 3),
+)
+def test_any_number_of_networks_samples_and_times(count, batch, time, name, own, threads):
+    torch.set_num_threads(threads)
+    modules = networks_of(name, count)
+    many, x = ensemble(modules), torch.randn(*([count] if own else []), time, batch, 3)
+    found = many(x, each="x") if own else many(x)
+    each = [module(sample) for module, sample in zip(modules, x if own else [x] * count, strict=True)]
+    assert_same(found, [torch.stack(parts) for parts in zip(*each, strict=True)], many, modules, **ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["gated", "gru", "midpoint", "dopri5"])
+@pytest.mark.parametrize("own", [(), ("x",), ("h_0",), ("x", "h_0", "ts")])
+def test_arguments_are_shared_or_of_each_network(name, own):
+    modules = networks_of(name)
+    many = ensemble(modules)
+    x, h_0, ts = torch.randn(6, 4, 3), torch.randn(1, 4, 5), torch.arange(6.0) * 0.7
+    given = {"x": x.requires_grad_(), "h_0": h_0.requires_grad_(), "ts": ts}
+    if name != "dopri5" and "ts" in own:
+        own = own[:2]  # times are looked at: networks then run one after another, see below
+    given |= {key: torch.stack([given[key].detach() + k for k in range(3)]).requires_grad_(key != "ts") for key in own}
+    mine = [{key: value[k] if key in own else value for key, value in given.items()} for k in range(3)]
+    found, expected = many(**given, each=own), [module(**one) for module, one in zip(modules, mine, strict=True)]
+    leaves = [given["x"], given["h_0"]]
+    gradients = []
+    for outputs in (found, [torch.stack(parts) for parts in zip(*expected, strict=True)]):
+        total = sum(part.square().sum() for part in outputs)
+        gradients.append([*outputs, *torch.autograd.grad(total, leaves)])
+    for ours, theirs in zip(*gradients, strict=True):
+        assert_close(ours, theirs, **ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["gated", "layers", "dopri5"])
+def test_each_network_goes_on_from_its_final_state(name):
+    many, x = ensemble(networks_of(name)), torch.randn(8, 4, 3)
+    if name == "layers":  # backwards the end comes first: no sequence can be cut
+        many = ensemble([Layers([DiscreteRNN(ctrnn.lstm(3, 4))], pair=True) for _ in range(3)])
+    whole, end = many(x)
+    first, middle = many(x[:5])
+    second, last = many(x[5:], middle, each="h_0")
+    assert_close(torch.cat([first, second], 1), whole, rtol=0, atol=1e-5 if name == "dopri5" else 1e-12)
+    assert_close(last, end, rtol=0, atol=1e-5 if name == "dopri5" else 1e-12)
+
+
+@pytest.mark.parametrize("extra", [{"lengths": [7, 2, 5, 1]}, {"ts": torch.arange(8.0) * 0.3}, {"reset": torch.eye(7, 4) > 0}])
+@pytest.mark.parametrize("name", ["gated", "midpoint", "dopri5", "layers"])
+def test_lengths_stamps_and_resets_are_for_all_networks(name, extra):
+    modules = networks_of(name)
+    many, x = ensemble(modules), torch.randn(7, 4, 3)
+    assert_same(many(x, **extra), looped(modules, x, **extra), many, modules, **ROUNDING)
+
+
+def test_gradients_are_derivatives_also_the_second():
+    many = ensemble([DiscreteRNN(ctrnn.gated(2, 3), dt=0.5) for _ in range(2)])
+    x, names = torch.randn(3, 2, 2, requires_grad=True), [name for name, _ in many.named_parameters()]
+
+    def output(x, *weights):
+        return torch.func.functional_call(many, dict(zip(names, weights, strict=True)), (x,))[0]
+
+    given = (x, *(parameter.detach().requires_grad_() for parameter in many.parameters()))
+    assert torch.autograd.gradcheck(output, given)
+    assert torch.autograd.gradgradcheck(output, given)
+
+
+def test_under_a_transform_of_its_own_an_ensemble_runs_by_steps():
+    many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
+    assert_close(vmap(lambda x: many(x[:, None])[0][:, :, 0], in_dims=1, out_dims=2)(x), many(x)[0], **ROUNDING)
+    weights = {name: weight.detach() for name, weight in many.named_parameters()}
+    gradient = torch.func.grad(lambda weights: torch.func.functional_call(many, weights, (x,))[0].square().sum())(weights)
+    many(x)[0].square().sum().backward()
+    for name, weight in many.named_parameters():
+        assert_close(gradient[name], weight.grad, **ROUNDING)
+
+
+@pytest.mark.parametrize("optimizer", [functools.partial(torch.optim.SGD, momentum=0.9), torch.optim.Adam, torch.optim.RMSprop])
+def test_an_optimizer_of_all_is_an_optimizer_of_each(optimizer):
+    modules, x = networks_of("model"), torch.randn(7, 4, 3)
+    many = ensemble(modules)
+    ours, theirs = optimizer(many.parameters(), lr=0.01), [optimizer(module.parameters(), lr=0.01) for module in modules]
+    for _ in range(4):
+        ours.zero_grad()
+        many(x).square().mean((1, 2, 3)).sum().backward()
+        norms = many.clip_grad_norm_(0.1)
+        ours.step()
+        for k, (module, one) in enumerate(zip(modules, theirs, strict=True)):
+            one.zero_grad()
+            module(x).square().mean().backward()
+            assert_close(norms[k], nn.utils.clip_grad_norm_(module.parameters(), 0.1), **ROUNDING)
+            one.step()
+    for mine, other in zip(many.separate(), modules, strict=True):
+        for name, parameter in other.named_parameters():
+            assert_close(mine.get_parameter(name), parameter, **ROUNDING)
+
+
+def test_networks_come_back_as_plain_modules_with_weights_of_their_own():
+    modules = networks_of("model")
+    many, x = ensemble(modules), torch.randn(5, 4, 3)
+    for mine, other in zip(many, modules, strict=True):
+        assert type(mine) is SequenceModel
+        assert_close(mine(x), other(x), rtol=0, atol=0)
+    assert_close(many[-1](x), modules[2](x), rtol=0, atol=0)
+    before = many(x)
+    with torch.no_grad():
+        many[0].read_out.weight.zero_()
+        modules[0].read_out.weight.zero_()
+    assert_close(many(x), before, rtol=0, atol=0)
+    assert all(parameter.is_leaf and parameter.requires_grad for parameter in many[0].parameters())
+    assert len(many) == 3
+
+
+def test_what_torch_does_to_modules_it_does_to_ensembles(tmp_path):
+    many, x = ensemble(networks_of("model")), torch.randn(5, 4, 3)
+    ctrnn.save(tmp_path / "many.safetensors", many)
+    other = ensemble(networks_of("model")[::-1])
+    other.load_state_dict(many.state_dict())
+    loaded = ctrnn.load(tmp_path / "many.safetensors")
+    for again in (copy.deepcopy(many), pickle.loads(pickle.dumps(many)), other, loaded):
+        assert_close(again(x), many(x), rtol=0, atol=0)
+    half = copy.deepcopy(many).float()
+    assert half(x.float()).dtype == torch.float32
+    assert copy.deepcopy(many).to("meta")(x.to("meta")).shape == (3, 5, 4, 2)
+    assert_close(half[1](x.float()), half(x.float())[1])
+
+
+def test_masks_are_drawn_for_each_network_and_not_in_evaluation():
+    part = lambda: ctrnn.Dropout(ctrnn.TanhCandidate(3, 5), 0.5)  # noqa: E731
+    make = lambda: DiscreteRNN(ctrnn.Relaxation(part(), ctrnn.GateRate(3, 5), ctrnn.LinearDecay()))  # noqa: E731
+    first = make()
+    many, x = ensemble([first, copy.deepcopy(first)]), torch.randn(5, 8, 3)
+    for drawn in (
+        many,
+        ensemble([layers(0.5), layers(0.5)]),
+        ensemble([DiscreteRNN(first.field, discretize.Zoneout(discretize.Euler(), 0.5))] * 2),
+    ):
+        mine, theirs = drawn(x)[0]
+        assert not torch.equal(mine, theirs)
+        assert "one after another" not in (drawn.stats["engine_why"] or "")
+        again = drawn(x)[0]
+        assert not torch.equal(again[0], mine)
+    mine, theirs = many.eval()(x)[0]
+    assert torch.equal(mine, theirs)
+    assert not many[0].training
+
+
+def test_one_network_is_an_ensemble_too():
+    modules = networks_of("gru", 1)
+    many, x = ensemble(modules), torch.randn(5, 4, 3)
+    assert_same(many(x), looped(modules, x), many, modules, **ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (
+            lambda: DiscreteRNN(ctrnn.gated(3, 6)),
+            r"`networks\[1\]` differs from `networks\[0\]` in `field.hidden_size`: it is 6, and it is 5",
+        ),
+        (lambda: DiscreteRNN(ctrnn.gru(3, 5)), "`field.candidate.__class__`: it is ResetCandidate, and it is TanhCandidate"),
+        (lambda: DiscreteRNN(ctrnn.gated(3, 5), dt=0.5), "`dt`: it is 0.5, and it is 1.0 there"),
+        (lambda: DiscreteRNN(ctrnn.gated(3, 5), discretize.Heun()), r"`step`: it is Heun\(\), and it is Euler\(\) there"),
+        (lambda: DiscreteRNN(ctrnn.gated(3, 5, bias=False)), "bias`"),
+        (lambda: DiscreteRNN(ctrnn.gated(3, 5)).float(), "torch.float32 of shape"),
+        (lambda: DiscreteRNN(ctrnn.gated(3, 5)).eval(), "`training`: it is False, and it is True"),
+        (lambda: DiscreteRNN(ctrnn.gated(3, 5)).requires_grad_(False), "frozen"),
+        (lambda: ContinuousRNN(ctrnn.gated(3, 5)), "`__class__`: it is ContinuousRNN, and it is DiscreteRNN"),
+        (parametrized, "candidate"),
+    ],
+)
+def test_modules_that_differ_are_refused_in_words(other, words):
+    with pytest.raises(ValueError, match=words):
+        ensemble([DiscreteRNN(ctrnn.gated(3, 5)), other()])
+
+
+def test_settings_of_solves_that_differ_are_named():
+    with pytest.raises(ValueError, match=r"`networks\[2\]` differs.*`settings.rtol`: it is 0.1, and it is 1e-05"):
+        ensemble([ContinuousRNN(ctrnn.gated(3, 5), rtol=rtol) for rtol in (1e-5, 1e-5, 0.1)])
+    atol = torch.full((5,), 1e-6)
+    with pytest.raises(ValueError, match=r"`settings.atol`: it is tensor"):
+        ensemble([ContinuousRNN(ctrnn.gated(3, 5), atol=each) for each in (atol, 2 * atol)])
+    ensemble([ContinuousRNN(ctrnn.gated(3, 5), atol=each) for each in (atol, atol.clone())])
+
+
+def test_calls_before_do_not_make_modules_differ():
+    modules = networks_of("gated")
+    modules[1](torch.randn(5, 4, 3))
+    assert len(ensemble(modules)) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda many, x: ensemble([]), ValueError, "`networks` is empty"),
+        (lambda many, x: ensemble(many[0]), TypeError, "`networks` must be a list of modules, got DiscreteRNN"),
+        (lambda many, x: ensemble([many[0], 3]), TypeError, r"`networks\[1\]` must be a torch.nn.Module, got int"),
+        (
+            lambda many, x: many(x, each="h"),
+            ValueError,
+            "`each` names 'h', which is no argument of the modules; these are x, h_0",
+        ),
+        (lambda many, x: many(x, each="x"), ValueError, r"`x` is named in `each`.*3 networks, got shape \(5, 4, 3\)"),
+        (lambda many, x: many(x[..., :2]), ValueError, "the field reads 3 input features"),
+        (lambda many, x: many(), TypeError, "needs `x`"),
+        (lambda many, x: many(x, hx=x), TypeError, "h_0"),
+        (lambda many, x: many(x.float()), TypeError, "`x` is torch.float32"),
+        (lambda many, x: many(nn.utils.rnn.pack_sequence([x[:, 0]])), TypeError, "PackedSequence"),
+        (lambda many, x: many[3], IndexError, "There are 3 networks, got 3"),
+        (lambda many, x: many[:2], TypeError, r"`separate\(\)` gives all"),
+        (lambda many, x: many.clip_grad_norm_(0), ValueError, "`max_norm` must be positive"),
+    ],
+)
+def test_wrong_calls_are_answered_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call(ensemble(networks_of("gated")), torch.randn(5, 4, 3))
