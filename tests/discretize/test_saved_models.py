@@ -121,6 +121,7 @@ def examples():
     yield discretize.SequenceModel(layers, 2, encoder=nn.Sequential(nn.Linear(5, 3), nn.LayerNorm(3), nn.Dropout(0.2), nn.GELU()))
     yield from (
         discretize.DiscreteCell(ctrnn.plain(3, 4)),
+        discretize.ensemble([discretize.DiscreteRNN(ctrnn.gated(3, 4)) for _ in range(2)]),
         discretize.ContinuousRNN(ctrnn.plain(3, 4), gradient=discretize.Adjoint()),
         discretize.ode_rnn(3, 4),
         discretize.gru_ode_bayes(3, 4),
