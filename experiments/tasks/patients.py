@@ -114,11 +114,13 @@ class Patients(ClassOfTheSequence):
 
 
 def auroc(scores: Tensor, labels: Tensor) -> float:
-    r"""Area under the receiver operating characteristic, from ranks; nan where only one class is there.
+    r"""Area under the receiver operating characteristic, from ranks; nan where only one class is there, or a score is nan.
 
     Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
     Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
     """
+    if bool(scores.isnan().any()):  # else the largest of all
+        return math.nan
     _, place, count = scores.unique(return_inverse=True, return_counts=True)
     ranks = (count.cumsum(0) - (count - 1) / 2.0).double()[place]  # those of a tie have their mean rank
     ones = int(labels.sum())

@@ -163,10 +163,8 @@ def test_what_was_converted_trains_if_the_module_does(make):
 def test_states_after_a_jump_are_those_at_its_sample_and_stay_where_a_sequence_is_over(ts):
     rnn, x = discretize.from_ncps(random_cell("default")), torch.randn(6, 2, 3)
     before, after = rnn.jumps(x, ts=ts, lengths=[6, 2])
-    assert_close(
-        before, torch.where(torch.arange(6)[:, None, None] < torch.tensor([6, 2])[:, None], before, before[1]), **ROUNDING
-    )
-    assert torch.equal(after[2:, 1], before[1, 1].expand(4, -1))
+    for states in (before, after):
+        assert_close(states[2:, 1], before[1, 1].expand(4, -1), **ROUNDING)
     h = torch.zeros(2, 20)
     for k in range(2):
         h = rnn.jump(x[k], torch.ones(2, 3), h)

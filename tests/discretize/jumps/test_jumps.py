@@ -102,14 +102,12 @@ def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
         assert not output[n:, i].any()
         assert_close(h_n[0, i], output[n - 1, i])
     for times in (ts, None):
-        for states in rnn.jumps(missing, ts=times, lengths=lengths, observed=observed):
-            for i, n in enumerate(lengths or []):
-                assert_close(
-                    states[n:, i],
-                    rnn.jumps(missing[:, i], ts=None if times is None else ts[:, i], observed=observed[:, i])
-                    .after[n - 1]
-                    .expand(TIME - n, -1),
-                )
+        given = rnn.jumps(missing, ts=times, lengths=lengths, observed=observed)
+        for i, n in enumerate(lengths or []):
+            own = None if times is None else times[:n, i]
+            end = rnn.jumps(missing[:n, i], ts=own, observed=observed[:n, i]).after[-1]
+            for states in given:  # where a sequence is over its clock stands still
+                assert_close(states[n:, i], end.expand(TIME - n, -1))
     beside = torch.cat([missing, observed.to(x)], -1)
     assert_close(rnn(beside, ts=ts, lengths=lengths)[0], output, rtol=0, atol=0)
     bayes = gru_ode_bayes(2, 3)
