@@ -142,6 +142,10 @@ def test_a_field_without_input_has_no_input_in_its_equations():
     assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
 
 
+def test_a_factor_of_1_is_not_written():
+    assert ctrnn.cornn(2, 3, epsilon=0.5).equations == ("dh/dt = z", "dz/dt = tanh(W h + U z + V x + b) - h - 0.5 z")
+
+
 def test_layers_have_letters_of_their_own():
     field = randomized(ctrnn.gated(2, 3, num_layers=2))
     x, state = torch.randn(2), torch.randn(6)

@@ -1,5 +1,6 @@
 """Figures of trajectories: what is drawn is what the trajectory holds, read back from the lines of the figure."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -41,6 +42,7 @@ def test_steps_drawn_are_those_counted():
     trajectory = solved(fused=False)
     for sample in (0, 1):
         (ax,) = trajectory.plot("steps", sample=sample).axes
+        assert ax.get_yscale() == "log"
         lengths, ends, _ = ax.patches[0].get_data()
         assert len(lengths) == trajectory.stats["accepted_steps_of_samples"][sample]
         assert_allclose([ends[0], ends[-1], lengths.sum()], [0, 12, 12])
@@ -78,6 +80,20 @@ def test_events_are_crosses_on_the_line():
     assert_allclose(speed, [[1, -2]], atol=1e-6)
     assert all((lines(ax)[k] == at).all(1).any() for k, at in enumerate((height, speed)))
 
+    copied = dataclasses.replace(fall, between=None, stats={"accepted_steps_of_samples": [5, 5]})  # one each, if none was cut
+    with pytest.raises(ValueError, match="not kept"):
+        copied.plot("steps")
+
+
+def test_of_many_units_the_first_ones_are_drawn_fewer_of_each_of_several_trajectories():
+    trajectory = solved(batch=1)
+    for figure, units in (
+        (trajectory.plot(), range(6)),
+        (discretize.plot({"one": trajectory, "two": trajectory}), [0, 1, 2] * 2),
+    ):
+        dots = lines(figure.axes[0], "o")
+        assert_array_equal([dot[:, 1] for dot in dots], [trajectory.hs[:, 0, unit].detach() for unit in units])
+
 
 def test_several_trajectories_share_colours_by_unit_and_have_dashes_of_their_own():
     field, xs = ctrnn.plain(1, 2), torch.ones(5, 1, 1)
@@ -114,6 +130,13 @@ def test_what_is_not_there_is_refused():
             trajectory.plot(**arguments)
     with pytest.raises(ValueError, match="not kept"):
         solved(method="rk4", max_step=0.5).plot("steps")
+    taken = {"accepted_steps_of_samples": [3, 5]}
+    copied = discretize.Trajectory(torch.arange(4.0), torch.zeros(4, 2, 1), taken)
+    assert len(copied.plot("steps", sample=0).axes[0].patches[0].get_data()[0]) == 3
+    with pytest.raises(ValueError, match="not kept"):  # more steps than times
+        copied.plot("steps", sample=1)
+    with pytest.raises(ValueError, match="among 0 to 0"):
+        discretize.plot({"wide": trajectory, "narrow": copied}, units=[5])
     with pytest.raises(TypeError, match="got Tensor"):
         discretize.plot(trajectory.hs)
 

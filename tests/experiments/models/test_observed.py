@@ -53,6 +53,29 @@ def test_models_are_functions_of_their_seed_and_no_output_depends_on_the_future(
         assert_close(outputs[0], outputs[1], rtol=0, atol=1e-12)
 
 
+@torch.no_grad()
+def test_between_stamps_states_forget_exponentially_and_the_first_sample_has_acted_for_an_hour():
+    x, seen, ts = torch.randn(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([[0.0], [2.5]])
+    held = OBSERVED["gated-backward"](3, 4)
+    h, field, read = torch.zeros(1, 4), held.field, torch.cat([x, seen], -1)
+    for sample, hours in zip(read, (1.0, 2.5), strict=True):
+        kept = torch.exp(-field.rate(sample, h) * hours)
+        h = kept * h + (1 - kept) * field.candidate(sample, h)
+    assert_close(held(read, ts=ts)[0][-1], h, rtol=0, atol=1e-14)
+    rnn = OBSERVED["gru-ode-bayes"](3, 4)
+    before, after = rnn.jumps(x, ts=ts)
+    h, nothing = after[0], x[0, :, :0]
+    kept = torch.exp(-rnn.field.rate(nothing, h) * 2.5)
+    assert_close(before[1], kept * h + (1 - kept) * rnn.field.candidate(nothing, h), rtol=0, atol=1e-14)
+
+
+def test_gradients_are_cut_to_the_largest_norm(folder):
+    model = observed_model("gru-backward", 3, 0)
+    before = [parameter.clone() for parameter in model.parameters()]
+    train_epochs(model, Patients(data=folder, grid=4.0), 0, EpochSettings(epochs=1, clip=0.0))
+    assert all(torch.equal(own, other) for own, other in zip(model.parameters(), before, strict=True))
+
+
 def test_the_weights_of_the_best_epoch_are_kept(folder):
     task = Patients(data=folder, grid=4.0)
     model = observed_model("gru-backward", 4, 0)

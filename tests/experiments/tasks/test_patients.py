@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 
+import numpy as np
 import pytest
 import torch
 from datasets import OUTCOMES_HEADER, folder_of, make_patients, patient_text, write_archive
@@ -34,6 +35,7 @@ def test_the_auroc_is_the_share_of_pairs_that_are_in_order():
         pairs = [(float(a), float(b)) for a, b in itertools.product(scores[labels == 1], scores[labels == 0])]
         assert auroc(scores, labels) == pytest.approx(sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), abs=1e-12)
     assert math.isnan(auroc(torch.rand(3), torch.ones(3).long()))
+    assert math.isnan(auroc(torch.tensor([1.0, math.nan]), torch.tensor([0, 1])))
 
 
 def test_each_patient_is_in_one_split_with_whether_he_died(folder):
@@ -82,6 +84,35 @@ def test_times_on_a_grid_are_rounded_and_what_falls_together_is_averaged(tmp_pat
     assert (records.xs[0][1:, :4].isnan()).all()
 
 
+def lone_values(folder, died=lambda k: k % 2, age="54"):
+    """A hundred patients; the k-th has one value, 10 k, at the minute k."""
+    rows = {k: [(f"{k // 60:02}:{k % 60:02}", "HR", 10 * k)] for k in range(1, 101)}
+    members = {f"set-a/{k}.txt": patient_text(k, row).replace("Age,54", f"Age,{age}") for k, row in rows.items()}
+    outcomes = OUTCOMES_HEADER + "".join(f"{k},1,1,1,1,{int(died(k))}\n" for k in rows)
+    folder.mkdir()
+    write_archive(folder, {"Outcomes-a.txt": outcomes, **members})
+    return Patients(data=str(folder), grid=0.0)
+
+
+def test_values_beyond_the_tails_of_train_are_clamped_to_them(tmp_path):
+    task = lone_values(tmp_path / "a")
+    found = {split: task.recorded(split) for split in ("train", "validation", "test")}
+    raw = {split: np.array([10 * round(60 * float(ts[-1])) for ts in records.ts]) for split, records in found.items()}
+    ends = np.quantile(raw["train"], [0.005, 0.995])
+    inside = raw["train"].clip(*ends)
+    for split, records in found.items():
+        values = torch.stack([x[-1, 4 + PARAMETERS.index("HR")] for x in records.xs]).numpy()
+        expected = (raw[split].clip(*ends) - inside.mean()) / inside.std()
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)  # kept in float32
+
+
+def test_patients_of_one_batch_have_similar_lengths_and_batches_come_in_any_order(folder):
+    batches = [batch.lengths for batch in Patients(data=folder).epoch(4, generator(0), together=100)]
+    in_order = sorted(batches, key=lambda lengths: (int(lengths.min()), int(lengths.max())))
+    assert all(one.max() <= other.min() for one, other in itertools.pairwise(in_order))
+    assert any(one is not other for one, other in zip(batches, in_order, strict=True))
+
+
 def test_an_epoch_reads_every_patient_once(folder):
     task = Patients(data=folder)
     read = sorted(int(n) for batch in task.epoch(5, generator(0), together=2) for n in batch.lengths)
@@ -126,6 +157,8 @@ def test_the_digest_is_of_what_the_files_say(tmp_path, folder):
     make_patients(tmp_path, PATIENTS + 1)
     assert Patients(data=str(tmp_path)).fingerprint() != Patients(data=folder).fingerprint()
     assert Patients(data=folder, grid=1.0).fingerprint() == Patients(data=folder).fingerprint()
+    said = [lone_values(tmp_path / "a"), lone_values(tmp_path / "b", age="55"), lone_values(tmp_path / "c", lambda k: k % 3 == 0)]
+    assert len({task.fingerprint() for task in said}) == 3
 
 
 @real_data
