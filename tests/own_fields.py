@@ -62,3 +62,30 @@ class Lorenz(ctrnn.VectorField):
     def flow(self, projected, h):
         x, y, z = h.unbind(-1)
         return 0.01 * torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -1)
+
+
+class Axes(ctrnn.VectorField):
+    """A sample's numbers in several axes: heads with weights of their own, what is read by columns, and all against all."""
+
+    def __init__(self, heads=2, depth=3):
+        super().__init__(2, heads * depth)
+        self.heads, self.depth = heads, depth
+        self.of_head = nn.Parameter(torch.rand(heads, depth, depth) - 0.5)
+        self.to_all, self.of_one = nn.Parameter(torch.rand(depth, depth) - 0.5), nn.Parameter(torch.rand(depth, 1))
+        self.pairs = nn.Parameter(torch.rand(heads * depth, heads * depth) - 0.5)
+        self.to_heads = nn.Linear(2, heads)
+
+    def project(self, x):
+        return self.to_heads(x)
+
+    def flow(self, projected, h):
+        parts = h.unflatten(-1, (self.heads, self.depth))
+        own = torch.einsum("...hi,hij->...hj", parts, self.of_head)
+        same = torch.tanh(parts @ self.to_all + own) * projected.unsqueeze(-1)
+        likeness = torch.softmax(parts @ parts.transpose(-1, -2), -1) @ same
+        first, *rest = parts.transpose(-1, -2).unbind(-2)
+        columns = torch.stack([first, *rest[::-1]], -1) + (parts - parts.mean(-1, keepdim=True)) / (1 + parts.var(-1, keepdim=True))
+        turned = parts.flip(-1) * torch.cat([parts[..., 1:], parts[..., :1] * (parts @ self.of_one)], -1).amax(-2, keepdim=True)
+        among = (torch.sigmoid(self.pairs * h.unsqueeze(-1)) * h.unsqueeze(-2)).sum(-2)
+        steps = torch.nn.functional.pad(parts[..., ::2].sum(-2, keepdim=True), (1, 0)).expand_as(parts)
+        return torch.tanh((likeness + columns + turned + steps).flatten(-2) + among) - h

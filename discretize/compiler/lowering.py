@@ -17,12 +17,14 @@ from discretize.compiler.operations.products import PRODUCTS
 from discretize.compiler.operations.reader import Reader
 from discretize.compiler.operations.sums import SUMS
 from discretize.compiler.recording import operation_name
+from discretize.compiler.values import Value
 from discretize.compiler.zones import SumOverSamples, Zones
 
 __all__ = ["is_known", "zones_of"]
 
 OPERATIONS = {**ARITHMETIC, **PRODUCTS, **SUMS, **LAYOUT}
 COUNTS = {"sum", "_to_copy"}  # in whole numbers
+VIEWS = {"view", "reshape", "_unsafe_view"}
 # Of the same names as what is read, and something else.
 OTHERS = {
     *(("view", "dtype"), ("div", "Tensor_mode"), ("div", "Scalar_mode"), ("round", "decimals")),
@@ -63,6 +65,23 @@ def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
         zones.after.add(node)
     else:
         zones.rows[node] = found
+        _note_order(zones, reader, node)
+
+
+def _note_order(zones: Zones, reader: Reader, node: Node) -> None:
+    """Where numbers of a sample lie along the batch's axis: in which order with the samples."""
+    if not isinstance(zones.rows[node], Value) or not reader.sizes() or reader.sizes()[reader.batch()] == 1:
+        return
+    read = node.all_input_nodes if node.target is not operator.getitem else node.all_input_nodes[0].all_input_nodes
+    sources = [source for source in read if isinstance(zones.rows.get(source), Value) and reader.sizes(source)]
+    if operation_name(node) in VIEWS:
+        sources = sources[:1]
+        found = {reader.outside(source) * reader.inside(source) // reader.outside(node) for source in sources}
+    else:
+        found = {reader.inside(source) for source in sources if reader.sizes(source)[reader.batch(source)] != 1}
+    if len(found) > 1:
+        raise reader.unknown("it mixes samples")
+    zones.inside[node] = found.pop() if found else 1
 
 
 def _result(reader: Reader, node: Node) -> Any:

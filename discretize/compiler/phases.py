@@ -2,7 +2,7 @@ r"""A sample's values in an order of phases, each done for all samples at hand b
 
     loop      functions of each unit, of one width: from memory to memory by way of registers
     affine    products with matrices, for many samples together
-    others    slices that are read where they lie, values one after the other, sums
+    others    slices that are read where they lie, values one after the other or in another order, sums
 
 What several loops need, or a product, lies in memory; what the derivative needs of a step, in what is kept of it.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from discretize.compiler.functions import CHEAP
-from discretize.compiler.values import READY, Value, ancestors
+from discretize.compiler.values import LAYOUTS, READY, Value, ancestors
 
 __all__ = ["Phase", "kept_values", "phases"]
 
@@ -44,7 +44,7 @@ def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Val
         if value in seen or value.operation in READY:
             continue
         seen.add(value)
-        if value in done and (value in compared or value.operation not in (*CHEAP, "slice", "cat")):
+        if value in done and (value in compared or value.operation not in (*CHEAP, *LAYOUTS)):
             found.add(value)
         else:
             waiting += value.of
@@ -52,7 +52,7 @@ def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Val
 
 
 def _read(value: Value) -> Value:
-    return _read(value.of[0]) if value.operation == "slice" else value
+    return _read(value.of[0]) if value.operation in ("slice", "strided") else value
 
 
 def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), stored: frozenset[Value] = frozenset()) -> list[Phase]:

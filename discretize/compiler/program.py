@@ -142,9 +142,8 @@ def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtyp
     nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
-    text = written(_row(read, following, field.state_size), gradients, list(read.sums.values()))
-    sums = tuple(each.shape for each in read.sums.values())
-    return Program(read.before_graph(), text, sums, after, tuple(constants.values()), (None,) * len(widths))
+    text = written(_row(read, following, field.state_size), gradients, read.pairs)
+    return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
 
 
 def _row(read: Zones, node: Any, width: int) -> Value:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from discretize.compiler.functions import FUNCTIONS, number
 from discretize.compiler.phases import Phase, kept_values, phases
 from discretize.compiler.values import Value, ancestors
-from discretize.compiler.zones import SumOverSamples
 
 __all__ = ["Written", "written"]
 
+Pair = tuple[Value, Value | None]  # whose sum over samples is sought, or that of the products of their units
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
 
 
@@ -70,6 +70,8 @@ class _Pass:
                 self._affine(value)
             elif value.operation == "cat":
                 self._cat(value)
+            elif value.operation == "strided":
+                self._strided(value)
             elif value.operation != "slice":
                 self._reduce(value)
 
@@ -141,19 +143,33 @@ class _Pass:
             at += part.width
         self.lines += ["for (std::size_t m = 0; m < rows; ++m) {", f"    real* to = {self._target(value)};", *lines, "}"]
 
+    def _strided(self, value: Value) -> None:
+        first, axes = value.settings
+        listed = ", ".join(f"{{{self.size(size)}, {self._step(stride)}}}" for size, stride in axes)
+        source, target = f"({self.address(value.of[0])}) + {self._step(first)}", self._target(value)
+        self.lines += [
+            "{",
+            f"    const Axis axes[] = {{{listed}}};",
+            f"    for (std::size_t m = 0; m < rows; ++m) strided({source}, {target}, axes, {len(axes)});",
+            "}",
+        ]
+
+    def _step(self, stride: int) -> str:
+        return f"{'-' if stride < 0 else ''}std::ptrdiff_t({self.size(abs(stride))})"
+
     def _reduce(self, value: Value) -> None:
-        source = value.of[0]
-        taken = f"{'sum' if value.operation == 'sum' else 'largest'}_of({self.address(source)}, {self.size(source.width)})"
-        self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) *({self._target(value)}) = {taken};")
+        to, source, sizes = self._target(value), self.address(value.of[0]), ", ".join(map(self.size, value.settings))
+        how = "sums_over" if value.operation == "sum" else "largest_over"
+        self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {how}({source}, {to}, {sizes});")
 
 
-def written(following: Value, gradients: dict[str, Value], sums: Sequence[SumOverSamples]) -> Written:
+def written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair]) -> Written:
     r"""The text of a step forwards and backwards.
 
     Args:    following: the state after the step; gradients: the cotangents by "h", and by "x" and "dt" where they are wanted;
              sums: over samples, for the gradients of weights.
     """
-    sides = [side for each in sums for side in (each.left, each.right) if side is not None]
+    sides = [side for pair in sums for side in pair if side is not None]
     ends = [*gradients.values(), *sides]
     kept = kept_values(ancestors([following]), ends)
     sizes: list[int] = []
@@ -162,7 +178,7 @@ def written(following: Value, gradients: dict[str, Value], sums: Sequence[SumOve
     forward.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {forward.copied(following, 'next[m]', following.width)}")
     backward = _backward(sizes, forward.kept, gradients, sums, ends)
     text = "\n".join([PREAMBLE, _structure("Forward", forward, FORWARD), backward, ""])
-    areas = [(1, each.left.width) if each.right is None else (each.left.width, each.right.width) for each in sums]
+    areas = [(1, left.width) if right is None else (left.width, right.width) for left, right in sums]
     return Written(text, sizes, [value.width for value in kept], areas)
 
 
@@ -181,34 +197,34 @@ BACKWARD = (
 
 
 def _backward(
-    sizes: list[int], kept: dict[Value, int], gradients: dict[str, Value], sums: Sequence[SumOverSamples], ends: list[Value]
+    sizes: list[int], kept: dict[Value, int], gradients: dict[str, Value], sums: Sequence[Pair], ends: list[Value]
 ) -> str:
     found = phases(ends, frozenset(kept))
     computed = {value for phase in found for value in phase.values if value.operation != "slice"}
-    operands = dict.fromkeys(side for each in sums if each.right is not None for side in (each.left, each.right))
+    operands = dict.fromkeys(side for left, right in sums if right is not None for side in (left, right))
     done = _Pass(sizes, kept)
     done.collected = {value: k for k, value in enumerate(operands) if value in computed}
     done.write(found)
     for k, value in enumerate(operands):
         if value not in done.collected:
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, f'c{k}[place + m]', value.width)}")
-    for k, each in enumerate(sums):
-        if each.right is None:
-            done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {_added(done, each.left, k)}")
+    for k, (left, right) in enumerate(sums):
+        if right is None:
+            done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {_added(done, left, k)}")
     for name, value in gradients.items():
         if name == "dt":
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) to_dt[m] = ({done.address(value)})[0];")
         else:
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, f'to_{name}[m]', value.width)}")
     outer = [
-        f"shared.outer(depth, padded({done.size(each.left.width)}), padded({done.size(each.right.width)}), c{a}[0], c{a}.stride, "
-        f"c{b}[0], c{b}.stride, sums[{k}].data(), padded({done.size(each.right.width)}));"
-        for k, each in enumerate(sums)
-        if each.right is not None
-        for a, b in [(list(operands).index(each.left), list(operands).index(each.right))]
+        f"shared.outer(depth, padded({done.size(left.width)}), padded({done.size(right.width)}), c{a}[0], c{a}.stride, "
+        f"c{b}[0], c{b}.stride, sums[{k}].data(), padded({done.size(right.width)}));"
+        for k, (left, right) in enumerate(sums)
+        if right is not None
+        for a, b in [(list(operands).index(left), list(operands).index(right))]
     ]
     members = [
-        f"std::vector<Numbers> sums{{{', '.join(_room(done, each) for each in sums)}}};",
+        f"std::vector<Numbers> sums{{{', '.join(_room(done, *pair) for pair in sums)}}};",
         "",
         "void sum_up(std::size_t depth) {",
         *(f"    {line}" for line in outer or ["(void)depth;"]),
@@ -222,9 +238,9 @@ def _added(done: _Pass, value: Value, k: int) -> str:
     return f"add_units(sums[{k}].data(), {done.address(value)}, {done.size(value.width)});"
 
 
-def _room(done: _Pass, each: SumOverSamples) -> str:
-    left = f"padded({done.size(each.left.width)})"
-    return f"Numbers({left} * padded({done.size(each.right.width)}))" if each.right else f"Numbers({left})"
+def _room(done: _Pass, left: Value, right: Value | None) -> str:
+    height = f"padded({done.size(left.width)})"
+    return f"Numbers({height} * padded({done.size(right.width)}))" if right else f"Numbers({height})"
 
 
 def _structure(

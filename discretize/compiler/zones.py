@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 
 from discretize.compiler.values import Value, Values
 
-__all__ = ["SumOverSamples", "Turned", "Unknown", "Zones"]
+__all__ = ["SumOverSamples", "Unknown", "Zones"]
 
 
 class Unknown(NotImplementedError):  # noqa: N818 - said of the operation, and callers go on without
@@ -27,18 +27,14 @@ class Unknown(NotImplementedError):  # noqa: N818 - said of the operation, and c
 
 @dataclass(frozen=True)
 class SumOverSamples:
-    """Of a value, of the shape of a sample; or of the products of each unit of one with each of another."""
+    r"""Of a value; or of the products of each unit of one with each of another, for several pairs.
 
-    left: Value
-    right: Value | None
+    shape: of the value, or of one pair's sum; pairs: "sum", of all of them, or "stack", one after the other.
+    """
+
+    pairs: tuple[tuple[Value, Value | None], ...]
     shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Turned:
-    """(units, samples): what may be multiplied with (samples, units)."""
-
-    value: Value
+    how: str = ""
 
 
 @dataclass
@@ -46,8 +42,9 @@ class Zones:
     r"""The three programs of a graph.
 
     dtype: of samples; rows: what a node is for each sample; vectors: nodes made before, and the shape in which they are read,
-    () as they are; matrices: likewise, and whether they are read turned; sums: nodes that stand for sums over samples; after:
-    those and what is made of them.
+    () as they are; matrices: likewise, whether they are read turned, and their place in a stack; sums: nodes that stand for
+    sums over samples; after: those and what is made of them; inside: where numbers of a sample lie along the batch's axis, how
+    many of them are further apart than the samples.
     """
 
     graph: Graph
@@ -55,30 +52,45 @@ class Zones:
     rows: dict[Node, Any] = field(default_factory=dict)
     values: Values = field(default_factory=Values)
     vectors: list[tuple[Node, tuple[int, ...]]] = field(default_factory=list)
-    matrices: list[tuple[Node, bool]] = field(default_factory=list)
+    matrices: list[tuple[Node, bool, int | None]] = field(default_factory=list)
     sums: dict[Node, SumOverSamples] = field(default_factory=dict)
     after: set[Node] = field(default_factory=set)
+    inside: dict[Node, int] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> list[tuple[Value, Value | None]]:
+        """Of all sums."""
+        return [pair for each in self.sums.values() for pair in each.pairs]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(each.shape for each in self.sums.values() for _ in each.pairs)
 
     def before_graph(self) -> torch.fx.GraphModule:
         """All placeholders -> the vectors, flat, and the matrices (depth, width)."""
         made = Graph()
         kept = _copier(made, self._placeholders(made))
-        vectors = [_in_shape(made, kept(node), shape, node.meta["val"].dim()) for node, shape in self.vectors]
-        matrices = [made.call_method("t", (kept(node),)) if turned else kept(node) for node, turned in self.matrices]
+        vectors = [made.call_method("expand", (kept(node), shape)) if shape else kept(node) for node, shape in self.vectors]
+        matrices = [_matrix(made, kept(node), turned, place) for node, turned, place in self.matrices]
         flat = [made.call_method("to", (made.call_method("reshape", (vector, -1)), self.dtype)) for vector in vectors]
         made.output((flat, [made.call_method("contiguous", (matrix,)) for matrix in matrices]))
         return torch.fx.GraphModule(torch.nn.Module(), made)
 
     def after_graph(self, wanted: Sequence[Node | None]) -> torch.fx.GraphModule:
-        """All placeholders, and the sums in their order -> the wanted nodes, None for those that are 0."""
+        """All placeholders, and the pairs' sums in their order -> the wanted nodes, None for those that are 0."""
         made = Graph()
         known = self._placeholders(made)
-        for place, node in enumerate(self.sums):
-            known[node] = made.placeholder(f"sum_over_samples_{place}")
+        found = iter([made.placeholder(f"sum_over_samples_{place}") for place in range(len(self.pairs))])
         for node, each in self.sums.items():
-            if each.right is None:  # the sum over a batch of one, for what else it does
-                one = made.call_method("reshape", (known[node], (1, *each.shape)))
+            one, *others = [next(found) for _ in each.pairs]
+            if not each.how:  # the sum over a batch of one, for what else it does
+                one = made.call_method("reshape", (one, each.shape))
                 known[node] = made.create_node("call_function", node.target, (one, *node.args[1:]), dict(node.kwargs))
+            elif each.how == "stack" or others:
+                stack = made.call_function(torch.stack, ([one, *others],))
+                known[node] = stack if each.how == "stack" else made.call_method("sum", (stack, 0))
+            else:
+                known[node] = one
         kept = _copier(made, known)
         made.output([None if node is None else kept(node) for node in wanted])
         return torch.fx.GraphModule(torch.nn.Module(), made)
@@ -100,8 +112,6 @@ def _copier(made: Graph, known: dict[Node, Node]) -> Callable[[Node], Node]:
     return kept
 
 
-def _in_shape(graph: Graph, node: Node, shape: tuple[int, ...], axes: int) -> Node:
-    """Expanded to a sample's shape, where it is not one number; axes of 1 before it are left out."""
-    for _ in range(axes - len(shape) if shape else 0):
-        node = graph.call_method("squeeze", (node, 0))
-    return graph.call_method("expand", (node, shape)) if shape else node
+def _matrix(graph: Graph, node: Node, turned: bool, place: int | None) -> Node:
+    one = node if place is None else graph.call_method("select", (node, 0, place))
+    return graph.call_method("t", (one,)) if turned else one

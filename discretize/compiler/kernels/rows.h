@@ -122,10 +122,42 @@ inline real sum_of(const real* from, std::size_t n) {
     return sum(total);
 }
 
-inline real largest_of(const real* from, std::size_t n) {
+inline real largest_of(const real* from, std::size_t n, std::size_t stride) {
     real found = from[0];
-    for (std::size_t i = 1; i < n; ++i) found = from[i] > found || from[i] != from[i] ? from[i] : found;
+    for (std::size_t i = 1; i < n; ++i, from += stride) found = from[stride] > found || from[stride] != from[stride] ? from[stride] : found;
     return found;
+}
+
+// Over the middle one of three axes.
+inline void sums_over(const real* from, real* to, std::size_t outer, std::size_t size, std::size_t inner) {
+    for (std::size_t o = 0; o < outer; ++o, from += size * inner, to += inner) {
+        if (inner == 1) to[0] = sum_of(from, size);
+        else
+            for (std::size_t i = 0; i < inner; i += LANES) {
+                vec total = {};
+                for (std::size_t k = 0; k < size; ++k) total += load(from + k * inner + i, inner - i);
+                store(to + i, total, inner - i);
+            }
+    }
+}
+
+inline void largest_over(const real* from, real* to, std::size_t outer, std::size_t size, std::size_t inner) {
+    for (std::size_t o = 0; o < outer; ++o)
+        for (std::size_t i = 0; i < inner; ++i) to[o * inner + i] = largest_of(from + o * size * inner + i, size, inner);
+}
+
+struct Axis {
+    std::size_t size;
+    std::ptrdiff_t stride;
+};
+
+// Numbers by steps along axes, the last one fastest, are written one after the other. Returns the place after them.
+inline real* strided(const real* from, real* to, const Axis* axis, std::size_t axes) {
+    const auto [size, stride] = *axis;
+    if (axes == 1 && stride == 1) copy(from, to, size);
+    else if (axes == 1) for (std::size_t i = 0; i < size; ++i) to[i] = from[std::ptrdiff_t(i) * stride];
+    else for (std::size_t i = 0; i < size; ++i) to = strided(from + std::ptrdiff_t(i) * stride, to, axis + 1, axes - 1);
+    return axes == 1 ? to + size : to;
 }
 
 // y_m += W a_m

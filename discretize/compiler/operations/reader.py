@@ -31,40 +31,57 @@ class Reader:
     @property
     def width(self) -> int:
         """How many numbers of a sample the result has."""
-        return prod(self.tail())
+        return prod(self.sizes())
 
     def unknown(self, why: str) -> Unknown:
         name = operation_name(self.node)
         return Unknown(f"its code uses {name}, and {why}: {source_line(self.node)}")
 
-    def tail(self, node: Node | None = None) -> tuple[int, ...]:
-        """The sizes beyond the batch, which must come first; of the result, or of another node."""
-        shape = (node or self.node).meta["val"].shape
-        if not shape:
-            return ()
-        first, *rest = shape
-        if not isinstance(first, torch.SymInt) or not first.node.expr.is_symbol or any(isinstance(n, torch.SymInt) for n in rest):
-            raise self.unknown(f"its result of shape {tuple(shape)} has the batch not as its first axis")
-        return tuple(rest)
+    def sizes(self, node: Node | None = None) -> tuple[int, ...]:
+        """Of a sample's numbers, in torch's axes: 1 where the batch is, or how many lie along that axis too."""
+        return tuple(size for size, _ in self._axes(node))
+
+    def batch(self, node: Node | None = None) -> int:
+        """In which axis the samples are."""
+        return [batch for _, batch in self._axes(node)].index(True)
+
+    def outside(self, node: Node) -> int:
+        """How many of a sample's numbers are in the axes before that of the batch."""
+        return prod(self.sizes(node)[: self.batch(node)])
+
+    def inside(self, node: Node) -> int:
+        """How many of a sample's numbers along the batch's own axis are further apart than the samples."""
+        return self.zones.inside.get(node, 1)
+
+    def _axes(self, node: Node | None) -> list[tuple[int, bool]]:
+        shape, found = (node or self.node).meta["val"].shape, list[tuple[int, bool]]()
+        for size in shape:
+            times, batch = size.node.expr.as_coeff_Mul() if isinstance(size, torch.SymInt) else (size, None)
+            if batch is not None and not batch.is_symbol:
+                raise self.unknown(f"its result of shape {tuple(shape)} is no batch of samples")
+            found.append((int(times), batch is not None))
+        if shape and sum(batch for _, batch in found) != 1:
+            raise self.unknown(f"its result of shape {tuple(shape)} has more or less than one axis of samples")
+        return found
 
     def own(self, given: Any) -> Any:
         """What each sample has of an argument; None where it is the same for all."""
         return self.zones.rows.get(given) if isinstance(given, Node) else None
 
     def value(self, given: Any, like: tuple[int, ...] | None = None) -> Value:
-        """An argument; what is made of weights in the shape `like`."""
+        """An argument; of the sizes `like` where it is more than one number."""
         if isinstance(given, Value):
             return given
         if isinstance(given, bool | int | float):
             return self.values.number(given)
         if not isinstance(given, Node):
             raise self.unknown(f"its argument {given} is no tensor and no number")
-        if given in self.zones.rows:
-            found = self.own(given)
-            if not isinstance(found, Value):
-                raise self.unknown("it mixes samples or changes the order of axes")
-            return found
-        return self._shared(given, like)
+        if given not in self.zones.rows:
+            return self._shared(given, like)
+        found = self.own(given)
+        if not isinstance(found, Value):
+            raise self.unknown("it mixes samples")
+        return found if like is None or found.width == 1 else self.values.broadcast(found, self.sizes(given), like)
 
     def _shared(self, given: Node, like: tuple[int, ...] | None) -> Value:
         tensor = given.meta["val"]
@@ -76,18 +93,16 @@ class Reader:
         width = prod(shape) if shape else tensor.numel()
         return self.values.make("shared", width=width, settings=(self.zones.vectors.index((given, shape)),))
 
-    def matrix(self, given: Node, turned: bool = False) -> int:
-        if (given, turned) not in self.zones.matrices:
-            self.zones.matrices.append((given, turned))
-        return self.zones.matrices.index((given, turned))
+    def matrix(self, given: Node, turned: bool = False, place: int | None = None) -> int:
+        """The number of a matrix, or of that in one place of a stack."""
+        if (given, turned, place) not in self.zones.matrices:
+            self.zones.matrices.append((given, turned, place))
+        return self.zones.matrices.index((given, turned, place))
 
     def by_unit(self, name: str, *arguments: Any) -> Value:
         """A function of the numbers of each unit."""
-        tail = self.tail()
-        values = [self.value(given, tail) for given in arguments]
-        if any(value.width not in (1, prod(tail)) for value in values):
-            raise self.unknown("it repeats some of a sample's numbers")
-        return self.values.make(name, values, prod(tail))
+        sizes = self.sizes()
+        return self.values.make(name, [self.value(given, sizes) for given in arguments], prod(sizes))
 
     def between(self, value: Value, first: int, last: int) -> Value:
         return self.values.slice(value, first, last - first)

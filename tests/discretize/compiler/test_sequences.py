@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_fields import Lorenz, Many, Own, Powers
+from own_fields import Axes, Lorenz, Many, Own, Powers
 from torch import nn
 from torch.nn.functional import leaky_relu, silu, softplus
 from torch.nn.utils import parametrizations
@@ -61,10 +61,10 @@ def test_states_and_gradients_are_those_of_the_steps_one_by_one(step, how):
         assert_close(mine, theirs, **EXACT)
 
 
-@each("field", [Many, pytest.param(Lorenz, marks=pytest.mark.slow)])
+@each("field", [Many, Axes, pytest.param(Lorenz, marks=pytest.mark.slow)])
 def test_every_kind_of_operation(field):
     torch.manual_seed(1)
-    made = field()
+    made = field().double()
     x, h_0 = torch.randn(4, 6, made.input_size), torch.randn(6, made.state_size)
     for mine, theirs in both(made, Euler(), x, h_0):
         assert_close(mine, theirs, **EXACT)
@@ -155,6 +155,9 @@ def test_a_state_that_rests_is_the_same_to_the_last_bit():
     assert torch.equal(states[0, 0], states[2, 0])
     assert not torch.equal(states[0, 1], states[2, 1])
     assert torch.equal(output[:2, 0], full[:2, 0])
+    x[1:3, 0] = math.nan  # of samples over which nothing moves
+    assert torch.equal(sequences.run(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:, 1], states[:, 1])
+    assert torch.equal(sequences.run(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:3, 0], states[:3, 0])
 
 
 def test_nan_stays_where_it_comes_from():
@@ -326,7 +329,8 @@ def test_a_number_that_changes_at_every_call_gets_no_kernel_of_its_own_each_time
     assert engines == ["steps"] * (written_kernels.LEAST_USE - 1) + ["compiled"]
 
 
-SPECIAL = [0.0, 1.0, -1.0, 0.5, -0.5, 1e-300, 2.5, -2.5, 40.0, -40.0, 720.0, -720.0, 1e200, -1e200, math.inf, -math.inf, math.nan]
+SPECIAL = [0.0, 1.0, -1.0, 0.5, -0.5, 1e-300, 1e-9, -3e-7, 2.5, -2.5, 40.0, -40.0, 720.0, -720.0, 1e200, -1e200]
+SPECIAL += [math.inf, -math.inf, math.nan]
 OF_ONE = [
     torch.tanh,
     torch.sigmoid,
@@ -431,15 +435,45 @@ def test_without_a_compiler_the_steps_are_taken_one_by_one(monkeypatch):
 UNARY = [torch.tanh, torch.sigmoid, torch.sin, softplus, silu, torch.relu, torch.square, torch.neg, lambda v: v.roll(1, -1)]
 BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: torch.where(a > b, a, torch.sigmoid(b))]
 BINARY += [lambda a, b: torch.cat([a[..., 2:], b[..., :2]], -1), lambda a, b: a * b.sum(-1, keepdim=True) / 7]
+
+
+def of_axes(function):
+    """A function of a sample's six numbers in two axes."""
+    return lambda v: function(v.unflatten(-1, (2, 3))).flatten(-2)
+
+
+UNARY += map(
+    of_axes,
+    [
+        lambda v: v.transpose(-1, -2),
+        lambda v: v - v.mean(-2, keepdim=True),
+        lambda v: torch.softmax(v, -1) * v.amax(-2, keepdim=True),
+        lambda v: v.flip(-1) / (1 + v.var(-1, keepdim=True)),
+        lambda v: torch.cat([v[..., 2:], v[..., :2].flip(-2)], -1),
+        lambda v: torch.tanh(v @ v.transpose(-1, -2)) @ v,
+        lambda v: torch.stack(v.unbind(-1), -2).roll((1, 1), (-1, -2)).transpose(-1, -2),
+        lambda v: nn.functional.pad(v[..., ::2], (0, 1)) + v[..., 1:2].expand_as(v),
+    ],
+)
 INSTRUCTIONS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=12)
 
 
 class Random(ctrnn.VectorField):
     def __init__(self, instructions):
-        super().__init__(2, 4)
+        super().__init__(2, 6)
         self.instructions = instructions
-        self.of_x, self.of_h = nn.Linear(2, 4), nn.ModuleList(nn.Linear(4, 4, bias=k % 2 > 0) for k in range(3))
-        self.vector, self.number = nn.Parameter(torch.linspace(-1, 1, 4)), nn.Parameter(torch.tensor(0.3))
+        self.of_x, self.of_h = nn.Linear(2, 6), nn.ModuleList(nn.Linear(6, 6, bias=k % 2 > 0) for k in range(3))
+        self.vector, self.number = nn.Parameter(torch.linspace(-1, 1, 6)), nn.Parameter(torch.tensor(0.3))
+        self.of_block, self.of_pair = nn.Parameter(torch.rand(2, 3, 3) - 0.5), nn.Parameter(torch.rand(6, 6) - 0.5)
+
+    def block_by_block(self, v):
+        return torch.einsum("...hi,hij->...hj", v.unflatten(-1, (2, 3)), self.of_block).flatten(-2)
+
+    def each_alike(self, v):
+        return (v.unflatten(-1, (2, 3)) @ self.of_block[0]).flatten(-2)
+
+    def all_against_all(self, v):
+        return (torch.sigmoid(self.of_pair * v.unsqueeze(-1)) * (1 - v).unsqueeze(-2)).sum(-2)
 
     def project(self, x):
         return self.of_x(x)
@@ -449,6 +483,7 @@ class Random(ctrnn.VectorField):
         for how, i, j in self.instructions:
             a, b = values[-1 - i % len(values)], values[-1 - j % len(values)]
             functions = [*BINARY, *UNARY, *self.of_h, lambda v: v * self.vector.exp(), lambda v: self.number - v]
+            functions += [self.block_by_block, self.each_alike, self.all_against_all]
             function = functions[how % len(functions)]
             values.append(function(a, b) if how % len(functions) < len(BINARY) else function(a))
         return torch.tanh(sum(values[-3:])) - h
@@ -457,7 +492,7 @@ class Random(ctrnn.VectorField):
 def check_random_field(instructions):
     torch.manual_seed(0)
     x = torch.randn(3, 3, 2)
-    for mine, theirs in both(Random(instructions), Euler(), x, torch.randn(3, 4)):
+    for mine, theirs in both(Random(instructions), Euler(), x, torch.randn(3, 6)):
         assert_close(mine, theirs, **EXACT)
 
 
