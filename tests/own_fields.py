@@ -84,7 +84,9 @@ class Axes(ctrnn.VectorField):
         same = torch.tanh(parts @ self.to_all + own) * projected.unsqueeze(-1)
         likeness = torch.softmax(parts @ parts.transpose(-1, -2), -1) @ same
         first, *rest = parts.transpose(-1, -2).unbind(-2)
-        columns = torch.stack([first, *rest[::-1]], -1) + (parts - parts.mean(-1, keepdim=True)) / (1 + parts.var(-1, keepdim=True))
+        columns = torch.stack([first, *rest[::-1]], -1) + (parts - parts.mean(-1, keepdim=True)) / (
+            1 + parts.var(-1, keepdim=True)
+        )
         turned = parts.flip(-1) * torch.cat([parts[..., 1:], parts[..., :1] * (parts @ self.of_one)], -1).amax(-2, keepdim=True)
         among = (torch.sigmoid(self.pairs * h.unsqueeze(-1)) * h.unsqueeze(-2)).sum(-2)
         steps = torch.nn.functional.pad(parts[..., ::2].sum(-2, keepdim=True), (1, 0)).expand_as(parts)

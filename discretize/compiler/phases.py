@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from discretize.compiler.functions import CHEAP
-from discretize.compiler.values import LAYOUTS, READY, Value, ancestors
+from discretize.compiler.values import GIVEN, LAYOUTS, READY, Value, ancestors
 
 __all__ = ["Phase", "kept_values", "phases"]
+
+WIDE = 8
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class Phase:
 def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Value]:
     """What to keep of a step forwards for the way back: what is not quickly computed again, nor given anyway.
 
-    And of what the largest was taken: computed again with another rounding, it would be equal to none of the units.
+    And of what the largest was taken: computed again with another rounding, it would be equal to none of the units. Functions of
+    far more numbers than a sample is given are computed again, for they would take more room than time.
     """
     order = list(forward)
+    most = WIDE * max(value.width for value in order if value.operation in GIVEN)
     done, found, seen = set(order), set[Value](), set[Value]()
     compared = {_read(value.of[0]) for value in order if value.operation == "amax"}
     waiting = list(backward)
@@ -44,7 +48,8 @@ def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Val
         if value in seen or value.operation in READY:
             continue
         seen.add(value)
-        if value in done and (value in compared or value.operation not in (*CHEAP, *LAYOUTS)):
+        again = value.operation in (*CHEAP, *LAYOUTS) or (value.by_unit and value.width > most)
+        if value in done and (value in compared or not again):
             found.add(value)
         else:
             waiting += value.of

@@ -155,6 +155,7 @@ struct Axis {
 inline real* strided(const real* from, real* to, const Axis* axis, std::size_t axes) {
     const auto [size, stride] = *axis;
     if (axes == 1 && stride == 1) copy(from, to, size);
+    else if (axes == 1 && stride == 0) for (std::size_t i = 0; i < size; i += LANES) store(to + i, splat(*from), size - i);
     else if (axes == 1) for (std::size_t i = 0; i < size; ++i) to[i] = from[std::ptrdiff_t(i) * stride];
     else for (std::size_t i = 0; i < size; ++i) to = strided(from + std::ptrdiff_t(i) * stride, to, axis + 1, axes - 1);
     return axes == 1 ? to + size : to;
