@@ -34,6 +34,13 @@ from discretize.analysis.stability import regions as regions, REGIONS as REGIONS
 from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep
 from discretize.analysis.refine import refine as refine, Refinement as Refinement
+from discretize.analysis.dynamics.systems import Flow as Flow, Map as Map
+from discretize.analysis.dynamics.fixed_points import fixed_points as fixed_points, FixedPoints as FixedPoints
+from discretize.analysis.dynamics.orbits import periodic_orbits as periodic_orbits, PeriodicOrbit as PeriodicOrbit
+from discretize.analysis.dynamics.branches import continuation as continuation, Branch as Branch, Bifurcation as Bifurcation
+from discretize.analysis.dynamics.exponents import lyapunov as lyapunov, LyapunovSpectrum as LyapunovSpectrum
+from discretize.analysis.dynamics.basins import basins as basins
+from discretize.analysis.dynamics.phase_plane import phase_plane as phase_plane
 from discretize.trajectory import Trajectory as Trajectory
 from discretize.analysis.plot import plot as plot
 from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError

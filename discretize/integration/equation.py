@@ -21,7 +21,7 @@ from ctrnn.fields.parts import affine
 from discretize.integration.events import Event
 from discretize.trajectory import Trajectory
 
-__all__ = ["BackwardField", "as_driven_field", "joined", "of_parts"]
+__all__ = ["BackwardField", "Equation", "as_driven_field", "joined", "of_parts"]
 
 Shapes = tuple[torch.Size, ...]
 

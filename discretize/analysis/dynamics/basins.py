@@ -1,0 +1,62 @@
+r"""Basins of attraction: which of some attractors each start ends on.
+
+A map is applied so many times, a flow solved for so long; a start belongs to the attractor whose points its end is near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.analysis.dynamics.fixed_points import check_starts
+from discretize.analysis.dynamics.orbits import PeriodicOrbit
+from discretize.analysis.dynamics.systems import Dynamics, Flow
+from discretize.integration.integrate import integrate
+from discretize.trajectory import Trajectory
+
+__all__ = ["basins", "run"]
+
+
+@torch.no_grad()
+def basins(
+    system: Dynamics,
+    starts: Tensor,
+    attractors: Sequence[Tensor | PeriodicOrbit],
+    p: Tensor | float | None = None,
+    *,
+    length: float,
+    tolerance: float = 1e-3,
+) -> Tensor:
+    r"""The index of the attractor that each start ends on; -1 where it is on none of them, or has left all bounds.
+
+    Args:    system: a `discretize.Flow` or `Map`; attractors: fixed points (state,), orbits, or points (k, state) on others;
+             p: the parameter, one or one for each start; length: time of a flow, applications of a map; tolerance: how near
+             counts, relative to 1 + |h|.
+    Shape:   starts (n, state) -> (n,), whole numbers.
+    Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved.
+    Source:  this project.
+    """
+    check_starts(system, starts)
+    end = run(system, starts, p, length, 1).hs[-1]
+    found = torch.full((len(starts),), -1, device=starts.device)
+    nearest = torch.full_like(end[:, 0], tolerance)
+    for k, attractor in enumerate(attractors):
+        points = attractor.hs if isinstance(attractor, PeriodicOrbit) else attractor.reshape(-1, starts.shape[-1])
+        off = (end[:, None] - points).abs().amax(-1) / (1 + points.abs().amax(-1))
+        here = off.amin(-1).nan_to_num(torch.inf)
+        found, nearest = torch.where(here < nearest, k, found), torch.minimum(nearest, here)
+    return found
+
+
+def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int) -> Trajectory:
+    """A trajectory: of a flow with so many pieces, of a map with all of its states."""
+    if not isinstance(system, Flow):
+        hs = [h0]
+        for _ in range(checks.positive_size("length", int(length))):
+            hs.append(system(hs[-1], p))
+        return Trajectory(torch.arange(len(hs), dtype=h0.dtype, device=h0.device), torch.stack(hs))
+    ts = torch.linspace(0, checks.positive_number("length", length), pieces + 1, dtype=h0.dtype, device=h0.device)
+    return integrate(lambda t, h: system(h, p), None, h0, ts)

@@ -1,0 +1,240 @@
+r"""Branches of fixed points over a parameter, by continuation along their arc length, with their bifurcations.
+
+    r(h, p) = 0,   t . (u - u_k) = s       u = (h, p), t the unit tangent at u_k, s the length of the step
+    fold, branch point                     lambda = 0 of a flow, 1 of a map; at a fold p turns back
+    Hopf                                   a pair of a flow on the imaginary axis
+    flip, Neimark-Sacker                   lambda = -1 of a map, a pair on the unit circle
+
+Growth rates in the order of their size are continuous in s, and so a bifurcation is a root of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.analysis.dynamics.fixed_points import check_starts
+from discretize.analysis.dynamics.roots import newton
+from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
+
+__all__ = ["Bifurcation", "Branch", "continuation"]
+
+EASY, STRAIGHT = 3, 0.9  # iterations of a corrector, and cosine between tangents, below and above which steps grow
+MOST_CORRECTIONS, SMALLEST = 8, 1e-8
+DEGENERATE = 1e-6  # smallest singular value, relative to 1 + the largest, of [dr/dh, dr/dp] at a branch point
+HALVINGS, UNEVEN = 6, 0.45  # of a step around a root, not in the middle, where by symmetry a branch point may be
+SAME = 1e-7  # distance, relative to 1 + |u|, of what passes at one place
+REAL = 1e-7  # imaginary part, of an eigenvalue that counts as real
+
+
+@dataclass(frozen=True, eq=False)
+class Bifurcation:
+    """Where stability changes: its kind, the parameter, the state (state,), and the eigenvalue that passes."""
+
+    kind: str
+    p: float
+    h: Tensor
+    eigenvalue: complex
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Fixed points along a branch, in order: p (n,), h (n, state), eigenvalues (n, state), growth (n,) of the fastest mode."""
+
+    p: Tensor
+    h: Tensor
+    eigenvalues: Tensor
+    growth: Tensor
+    bifurcations: tuple[Bifurcation, ...]
+
+    @property
+    def stable(self) -> Tensor:
+        """(n,)"""
+        return self.growth < 0
+
+
+@torch.no_grad()
+def continuation(
+    system: Dynamics,
+    h: Tensor,
+    p: float,
+    limits: tuple[float, float],
+    *,
+    direction: int = 1,
+    step: float = 0.05,
+    steps: int = 500,
+) -> Branch:
+    r"""Follow the fixed point near h from p, past folds, until p leaves the limits.
+
+    Args:    system: a `discretize.Flow` or `Map` with a parameter; for periodic orbits of a map, its iterate; h, p: where to
+             begin; direction: 1 towards larger p, -1 towards smaller; step: the longest step, along the branch in (h, p);
+             steps: how many at most.
+    Shape:   h (state,).
+    Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
+    Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems; this project for the roots.
+    """
+    check_starts(system, h.unsqueeze(0) if isinstance(h, Tensor) else h, "h")
+    checks.positive_number("step", step)
+    low, high = limits
+    if not low <= p <= high or direction not in (1, -1):
+        raise ValueError(f"`p` must be within `limits`, and `direction` 1 or -1; got {p}, {limits} and {direction}.")
+    curve = _Curve(system)
+    u, found = curve.onto(torch.cat([h, h.new_tensor([p])]), None, 0.0)
+    if not found:
+        raise ValueError(f"There is no fixed point near `h` at p = {p}; begin at one of `fixed_points`.")
+    points, bifurcations = [curve.described(u, _towards(curve, u, direction))], list[Bifurcation]()
+    length = step / 4
+    while len(points) <= steps and low <= float(points[-1].u[-1]) <= high:
+        stepped, length = _next(curve, points[-1], length, step)
+        if stepped is None:
+            break
+        bifurcations += [b for b in _passed(curve, points[-1], stepped) if low <= b.p <= high]
+        points.append(stepped)
+    if not low <= float(points[-1].u[-1]) <= high and len(points) > 1:
+        points[-1] = _at_the_end(curve, points[-2], points[-1], low if points[-1].u[-1] < low else high)
+    us, values = torch.stack([point.u for point in points]), torch.stack([point.eigenvalues for point in points])
+    return Branch(us[:, -1], us[:, :-1], values, system.growth(values).amax(-1), tuple(bifurcations))
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A point of the branch, its unit tangent, its eigenvalues and their growth rates, the largest first."""
+
+    u: Tensor
+    tangent: Tensor
+    eigenvalues: Tensor
+    rates: Tensor
+
+    @property
+    def tests(self) -> Tensor:
+        """What changes its sign at a bifurcation: the rates, and how fast p moves, which is 0 where it turns."""
+        return torch.cat([self.rates, self.tangent[-1:]])
+
+
+class _Curve:
+    """r(h, p) = 0 in u = (h, p)."""
+
+    def __init__(self, system: Dynamics) -> None:
+        self.system = system
+
+    def residual(self, u: Tensor) -> Tensor:
+        return self.system.residual(u[:, :-1], u[:, -1])
+
+    def matrix(self, u: Tensor) -> Tensor:
+        """[dr/dh, dr/dp]: (state + 1,) -> (state, state + 1)."""
+        one = torch.eye(len(u), dtype=u.dtype, device=u.device)
+        return derivative(self.residual, u[None], one[None])[1][0]
+
+    def onto(self, u: Tensor, tangent: Tensor | None, length: float) -> tuple[Tensor, bool]:
+        """The point of the branch on the plane across the tangent, that far from u; without one, at the same p."""
+        across = torch.zeros_like(u) if tangent is None else tangent
+        if tangent is None:
+            across[-1] = 1.0
+        guess = u + length * across
+
+        def off(v: Tensor) -> Tensor:
+            return torch.cat([self.residual(v), ((v - guess) @ across)[:, None]], 1)
+
+        def matrix(v: Tensor) -> Tensor:
+            return torch.cat([self.matrix(v[0]), across[None]])[None]
+
+        found, solved, self.iterations = newton(off, matrix, guess[None], MOST_CORRECTIONS if tangent is not None else 50)
+        return found[0], bool(solved[0])
+
+    def tangent(self, u: Tensor, before: Tensor) -> Tensor:
+        """The unit tangent that goes on in the direction of the one before."""
+        _, _, V = torch.linalg.svd(self.matrix(u))
+        return V[-1] if V[-1] @ before >= 0 else -V[-1]
+
+    def described(self, u: Tensor, tangent: Tensor) -> _Point:
+        values = torch.linalg.eigvals(jacobian(self.system, u[:-1], u[-1]))
+        rates = self.system.growth(values)
+        order = rates.argsort(descending=True)
+        return _Point(u, tangent, values[order], rates[order])
+
+
+def _towards(curve: _Curve, u: Tensor, direction: int) -> Tensor:
+    across = torch.zeros_like(u)
+    across[-1] = direction
+    return curve.tangent(u, across)
+
+
+def _next(curve: _Curve, point: _Point, length: float, longest: float) -> tuple[_Point | None, float]:
+    """The next point, and the length to try after it; none where even tiny steps fail."""
+    while length >= SMALLEST * longest:
+        u, found = curve.onto(point.u, point.tangent, length)
+        if found:
+            tangent = curve.tangent(u, point.tangent)
+            straight = float(tangent @ point.tangent)
+            if straight > STRAIGHT**2:
+                easy = curve.iterations <= EASY + 1 and straight > STRAIGHT
+                return curve.described(u, tangent), min(longest, 1.5 * length) if easy else length
+        length /= 2
+    return None, length
+
+
+def _passed(curve: _Curve, a: _Point, b: _Point) -> Iterator[Bifurcation]:
+    """The bifurcations between two neighbouring points, in the order of the branch."""
+    found = [_root(curve, a, b, k) for k in ((a.tests > 0) != (b.tests > 0)).nonzero()[:, 0].tolist()]
+    last: Tensor | None = None
+    for _, k, point in sorted(found, key=lambda one: one[:2]):
+        if last is None or bool((point.u - last).norm() > SAME * (1 + point.u.norm())):  # else the other of a pair
+            yield _named(curve, point, k)
+        last = point.u
+
+
+def _root(curve: _Curve, a: _Point, b: _Point, k: int) -> tuple[float, int, _Point]:
+    """How far along from a the test k is 0, and the point there."""
+    start = a
+    for _ in range(HALVINGS):
+        u, found = curve.onto(a.u, a.tangent, UNEVEN * float((b.u - a.u) @ a.tangent))
+        if not found:
+            break
+        middle = curve.described(u, curve.tangent(u, a.tangent))
+        a, b = (middle, b) if (middle.tests[k] > 0) == (a.tests[k] > 0) else (a, middle)
+    length = float((b.u - a.u) @ a.tangent)
+
+    def at(share: float) -> _Point:
+        guess = _between(a, b, share)
+        u, found = curve.onto(guess, a.tangent, 0.0)
+        # Where branches cross no correction is well defined, and the cubic is within rounding already.
+        near = found and bool((u - guess).norm() <= length**2)
+        u = u if near else guess
+        return curve.described(u, curve.tangent(u, a.tangent))
+
+    point = at(brentq(lambda share: float(at(share).tests[k]), 0.0, 1.0, xtol=1e-14, rtol=1e-14))
+    return float((point.u - start.u) @ start.tangent), k, point
+
+
+def _between(a: _Point, b: _Point, share: float) -> Tensor:
+    """Hermite's cubic through two points along their tangents."""
+    chord = b.u - a.u
+    bend = chord.norm() * (share * (1 - share) ** 2 * a.tangent - share**2 * (1 - share) * b.tangent)
+    return a.u + share**2 * (3 - 2 * share) * chord + bend
+
+
+def _named(curve: _Curve, point: _Point, k: int) -> Bifurcation:
+    if k == len(point.rates):  # p turns: what passes, or touches, is the mode that is nearest to doing so
+        k = int(point.rates.abs().argmin())
+    value = complex(point.eigenvalues[k])
+    if abs(value.imag) <= REAL * (1 + abs(value)):
+        value = complex(value.real)
+    kind = curve.system.kind(value)
+    if kind == "fold":
+        sizes = torch.linalg.svdvals(curve.matrix(point.u))
+        kind = "branch point" if sizes[-1] <= DEGENERATE * (1 + sizes[0]) else kind
+    return Bifurcation(kind, float(point.u[-1]), point.u[:-1], value)
+
+
+def _at_the_end(curve: _Curve, inside: _Point, outside: _Point, end: float) -> _Point:
+    """The last point, at the limit of p itself."""
+    share = (end - inside.u[-1]) / (outside.u[-1] - inside.u[-1])
+    u = inside.u + share * (outside.u - inside.u)
+    u[-1] = end
+    found, solved = curve.onto(u, None, 0.0)
+    return curve.described(found, outside.tangent) if solved else inside

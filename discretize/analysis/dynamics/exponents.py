@@ -1,0 +1,144 @@
+r"""Lyapunov exponents: the mean rates at which small differences grow, by QR along a trajectory.
+
+    Q R = (the derivative of an interval) Q        exponents = mean of log |R_ii| over all intervals, by their length
+
+An interval is one application of a map, or a stretch of time of a flow, solved with its tangents. Standard errors are those of
+means over blocks of intervals: neighbouring intervals are alike, distant blocks are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.analysis.dynamics.fixed_points import check_starts
+from discretize.analysis.dynamics.systems import Dynamics, Flow, derivative
+from discretize.integration.integrate import integrate
+
+__all__ = ["LyapunovSpectrum", "lyapunov"]
+
+BLOCKS = 16
+Interval = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class LyapunovSpectrum:
+    r"""Exponents, the largest first, per application of a map or per unit of time of a flow.
+
+    `errors`: their standard errors, from means over blocks of the run; `h`: the states at the end. A run that left all bounds
+    has nan.
+
+    Shape:   exponents and errors (n, count), h (n, state).
+    """
+
+    exponents: Tensor
+    errors: Tensor
+    h: Tensor
+
+    @property
+    def dimension(self) -> Tensor:
+        """(n,): Kaplan and Yorke's, j + (l_1 + ... + l_j) / |l_(j + 1)|, j the most exponents whose sum is not negative."""
+        sums = self.exponents.cumsum(-1)
+        j = (sums >= 0).sum(-1)
+        inside = (j > 0) & (j < self.exponents.shape[-1])
+        last = (j - 1).clamp(min=0).unsqueeze(-1)
+        following = self.exponents.gather(-1, j.clamp(max=self.exponents.shape[-1] - 1).unsqueeze(-1)).abs()
+        return torch.where(inside, j + (sums.gather(-1, last) / following).squeeze(-1), j.to(sums.dtype))
+
+
+@torch.no_grad()
+def lyapunov(
+    system: Dynamics,
+    h0: Tensor,
+    p: Tensor | float | None = None,
+    *,
+    intervals: int | None = None,
+    xs: Tensor | None = None,
+    transient: int | None = None,
+    count: int | None = None,
+    interval: float = 1.0,
+    rtol: float = 1e-6,
+    atol: float = 1e-8,
+) -> LyapunovSpectrum:
+    r"""The Lyapunov exponents along the trajectories from h0, all at once.
+
+    Args:    system: a `discretize.Flow` or `Map`; p: its parameter, one or one for each; intervals: how many are averaged, at
+             least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
+             intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
+             interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves.
+    Shape:   h0 (n, state), xs (time, n, input) or (time, 1, input) -> a `LyapunovSpectrum`.
+    Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved.
+    Source:  Benettin, Galgani, Giorgilli and Strelcyn 1980, Lyapunov characteristic exponents, part 2, Meccanica 15.
+    """
+    check_starts(system, h0, "h0")
+    if (intervals is None) == (xs is None):
+        raise ValueError("Give `intervals`, how many are averaged, or `xs`, whose inputs are read one an interval.")
+    given = checks.positive_size("intervals", intervals) if xs is None else len(xs)  # type: ignore[arg-type]
+    before = given // 10 if transient is None else checks.size("transient", transient)
+    total = given + before if xs is None else given
+    if total - before < BLOCKS:
+        raise ValueError(f"{total - before} intervals are left to average; give at least {BLOCKS}.")
+    units = h0.shape[-1]
+    k = units if count is None else min(checks.positive_size("count", count), units)
+    length = checks.positive_number("interval", interval) if isinstance(system, Flow) else 1.0
+    over = _solved(system, p, length, rtol, atol) if isinstance(system, Flow) else _stepped(system, p)
+    h, Q = h0, torch.eye(units, k, dtype=h0.dtype, device=h0.device).repeat(len(h0), 1, 1)
+    logs = []
+    for n in range(total):
+        h, moved = over(h, Q, None if xs is None else xs[n])
+        Q, stretched = _orthonormal(moved)
+        if n >= before:
+            logs.append(stretched.log() / length)
+    return _averaged(torch.stack(logs), h)
+
+
+def _averaged(rates: Tensor, h: Tensor) -> LyapunovSpectrum:
+    blocks = torch.stack([block.mean(0) for block in rates.tensor_split(BLOCKS)])
+    exponents, errors = rates.mean(0), blocks.std(0) / math.sqrt(BLOCKS)
+    order = exponents.argsort(-1, descending=True)
+    lost = ~torch.isfinite(h).all(-1, keepdim=True)
+    return LyapunovSpectrum(exponents.gather(-1, order).masked_fill(lost, torch.nan), errors.gather(-1, order), h)
+
+
+def _orthonormal(moved: Tensor) -> tuple[Tensor, Tensor]:
+    """Q and |R_ii|."""
+    if moved.shape[-1] == 1:  # without LAPACK, which takes its matrices one by one
+        size = moved.norm(dim=-2, keepdim=True)
+        return moved / size, size[..., 0]
+    Q, R = torch.linalg.qr(moved)
+    return Q, R.diagonal(dim1=-2, dim2=-1).abs()
+
+
+def _stepped(system: Dynamics, p: Tensor | float | None) -> Interval:
+    def over(h: Tensor, Q: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor]:
+        return _pushed(system, h, Q, p, x)
+
+    return over
+
+
+def _pushed(system: Dynamics, h: Tensor, Q: Tensor, p: Tensor | float | None, x: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The system at h, and its derivatives along the columns of Q."""
+    k = Q.shape[-1]
+    at = system.parameter(h, p).repeat(k)
+    given = None if x is None else x.expand(len(h), x.shape[-1]).repeat(k, 1)
+    return derivative(lambda u: system(u, at, given), h, Q)
+
+
+def _solved(system: Flow, p: Tensor | float | None, length: float, rtol: float, atol: float) -> Interval:
+    def over(h: Tensor, Q: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor]:
+        units = h.shape[-1]
+
+        def variational(t: Tensor, state: Tensor) -> Tensor:
+            slope, along = _pushed(system, state[:, :units], state[:, units:].reshape(Q.shape), p, x)
+            return torch.cat([slope, along.flatten(1)], 1)
+
+        ends = torch.tensor([0.0, length], dtype=h.dtype, device=h.device)
+        end = integrate(variational, None, torch.cat([h, Q.flatten(1)], 1), ends, rtol=rtol, atol=atol).hs[-1]
+        return end[:, :units], end[:, units:].reshape(Q.shape)
+
+    return over

@@ -1,0 +1,100 @@
+r"""Periodic orbits of maps, as fixed points of iterates, and the period that a trajectory settles into.
+
+h_(k + 1) = step(h_k), h_n = h_0, and no smaller n does        multipliers: eigenvalues of the product of the n Jacobians
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.analysis.dynamics.fixed_points import check_starts, fixed_points
+from discretize.analysis.dynamics.systems import Map
+
+__all__ = ["PeriodicOrbit", "periodic_orbits", "settled_periods"]
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodicOrbit:
+    r"""A periodic orbit: its states in the order of time, from the one whose first unit is least.
+
+    `growth`: of the fastest mode, per turn.
+
+    Shape:   hs (period, state), p (), multipliers (state,).
+    """
+
+    hs: Tensor
+    p: Tensor
+    multipliers: Tensor
+    growth: Tensor
+
+    @property
+    def period(self) -> int:
+        return len(self.hs)
+
+    @property
+    def stable(self) -> bool:
+        return bool(self.growth < 0)
+
+
+def periodic_orbits(
+    system: Map, most: int, starts: Tensor, p: Tensor | float | None = None, *, tolerance: float = 1e-6
+) -> list[PeriodicOrbit]:
+    r"""The orbits of least period 1, 2, ..., `most` that Newton's method finds, from every start at every parameter.
+
+    Args:    system: a `discretize.Map`; most: the longest period; starts, p, tolerance: as for `fixed_points`. Long unstable
+             orbits need many starts: one is found from where the iterate is nearly linear around it.
+    Shape:   starts (n, state), p a number or (m,).
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  this project.
+    """
+    check_starts(system, starts)
+    if not isinstance(system, Map):
+        raise TypeError("`system` is a flow; the periodic orbits found here are those of a discretize.Map.")
+    found: list[PeriodicOrbit] = []
+    for period in range(1, checks.positive_size("most", most) + 1):
+        points = fixed_points(system.iterated(period), starts, p, tolerance=tolerance)
+        fresh = [True] * len(points)
+        for k in range(len(points)):
+            if not fresh[k]:
+                continue
+            turn = _turn(system, points.h[k], points.p[k], period)
+            if any(_same(turn[n], turn[0], tolerance) for n in range(1, period)):
+                continue
+            for other in range(k + 1, len(points)):
+                if points.index[other] == points.index[k] and any(_same(h, points.h[other], tolerance) for h in turn):
+                    fresh[other] = False
+            first = int(turn[:, 0].detach().argmin())
+            found.append(PeriodicOrbit(turn.roll(-first, 0), points.p[k], points.eigenvalues[k], points.growth[k]))
+    return found
+
+
+def _turn(system: Map, h: Tensor, p: Tensor, period: int) -> Tensor:
+    turn = [h]
+    for _ in range(period - 1):
+        turn.append(system(turn[-1], p))
+    return torch.stack(turn)
+
+
+def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    # As fixed points of an iterate, whose tolerance they had, an orbit's points are known a little less well.
+    return bool((a - b).abs().max() <= 10 * tolerance * (1 + b.abs().max()))
+
+
+@torch.no_grad()
+def settled_periods(system: Map, h: Tensor, most: int, p: Tensor | float | None = None, *, tolerance: float = 1e-6) -> Tensor:
+    r"""The least period at which trajectories come back to h, which should be on what they settled into; 0: none up to `most`.
+
+    Shape:   h (n, state) -> (n,), whole numbers.
+    Source:  this project.
+    """
+    found = torch.zeros(len(h), dtype=torch.int64, device=h.device)
+    moved = h
+    for period in range(1, most + 1):
+        moved = system(moved, p)
+        back = (moved - h).abs().amax(-1) <= tolerance * (1 + h.abs().amax(-1))
+        found = torch.where((found == 0) & back, period, found)
+    return found

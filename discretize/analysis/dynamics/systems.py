@@ -1,0 +1,226 @@
+r"""Dynamical systems: a field whose input is held, as a flow or as the map that a step makes of it, at a parameter p.
+
+    Flow    dh/dt = F(x(p), h)             at rest where F = 0              stable where every Re lambda < 0
+    Map     h <- step(F, x(p), h, dt(p))   at rest where step(h) - h = 0    stable where every |lambda| < 1
+
+lambda are the eigenvalues of the Jacobian. The parameter is one number a sample: it moves the input, the length of the step,
+or weights. Bare functions f(x, h) serve as fields, and as maps; their input is the parameter itself where nothing else is said.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from ctrnn import VectorField, checks
+from ctrnn.fields.field import check_field, check_state
+from discretize.integration.equation import Equation
+from discretize.sequences.cell import checked_step
+from discretize.steps.step import Step, step_length
+
+__all__ = ["Dynamics", "Flow", "Map", "derivative", "jacobian"]
+
+Function = Callable[[Tensor, Tensor], Tensor]
+Weights = Callable[[Tensor], Mapping[str, Tensor]]
+
+
+class Dynamics(ABC):
+    r"""A flow or a map; called as system(h, p), it gives dh/dt or the next state.
+
+    Shape:   h (..., state); p None, a number or broadcast to (...) -> (..., state). x, where given, is the input in place of
+             the system's own, (..., input).
+    Raises:  TypeError, ValueError for states and inputs that do not fit the field.
+    Source:  this project.
+    """
+
+    def __init__(
+        self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None, weights: Weights | None
+    ) -> None:
+        if not callable(field):
+            check_field(field)
+        self.field, self.x, self.weights = field, x, weights
+        if x is None and isinstance(field, VectorField) and field.input_size:
+            raise ValueError(f"`x` is None, and the field has {field.input_size} inputs; give the input that is held.")
+        if weights is not None and not isinstance(field, VectorField):
+            raise TypeError("`weights` are those of a ctrnn.VectorField; a function has its parameter as its input.")
+
+    def __call__(self, h: Tensor, p: Tensor | float | None = None, x: Tensor | None = None) -> Tensor:
+        states, at = h.reshape(-1, h.shape[-1]), self.parameter(h, p).reshape(-1)
+        given = self._input(at, states) if x is None else x.expand(*h.shape[:-1], x.shape[-1]).reshape(len(states), -1)
+        move = self._move if self.weights is None else self._move_with_weights
+        return move(self._field_for(states), given, states, at).reshape(h.shape)
+
+    def parameter(self, h: Tensor, p: Tensor | float | None) -> Tensor:
+        """p for each sample, 0 where there is none: (...) for h (..., state)."""
+        return torch.as_tensor(0.0 if p is None else p, dtype=h.dtype, device=h.device).expand(h.shape[:-1])
+
+    def residual(self, h: Tensor, p: Tensor | float | None = None) -> Tensor:
+        """What is 0 at rest."""
+        return self(h, p)
+
+    @abstractmethod
+    def growth(self, eigenvalues: Tensor) -> Tensor:
+        """The rate at which a mode grows, below 0 where it is stable: (...) complex -> (...)."""
+
+    @abstractmethod
+    def kind(self, eigenvalue: complex) -> str:
+        """What happens to a point of rest as this eigenvalue passes into instability."""
+
+    @abstractmethod
+    def _move(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor: ...
+
+    def _one_by_one(self) -> bool:
+        return False
+
+    def _field_for(self, h: Tensor) -> VectorField:
+        if not isinstance(self.field, VectorField):
+            return Equation(self.field, h.shape[-1], None)
+        check_state(self.field, h)
+        return self.field
+
+    def _input(self, p: Tensor, h: Tensor) -> Tensor:
+        if self.x is None:
+            return h[..., :0] if isinstance(self.field, VectorField) else p.unsqueeze(-1)
+        x = checks.is_tensor("x", self.x(p) if callable(self.x) else self.x)
+        return x.expand(len(h), x.shape[-1])
+
+    def _move_with_weights(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
+        """Every sample with the weights of its own parameter."""
+        assert self.weights is not None
+        weights, inside = self.weights, _Inside(field, self._move)
+
+        def one(x: Tensor, h: Tensor, p: Tensor) -> Tensor:
+            placed = {f"field.{name}": value for name, value in weights(p).items()}
+            return functional_call(inside, placed, (x[None], h[None], p[None]))[0]
+
+        if self._one_by_one():  # iterations inside a step end by values, which vmap hides
+            return torch.stack([one(*sample) for sample in zip(x, h, p, strict=True)])
+        return vmap(one)(x, h, p)
+
+
+class Flow(Dynamics):
+    r"""dh/dt = F(x, h), the input held.
+
+    Args:    field: a `ctrnn.VectorField`, or a function f(x, h) -> dh/dt; x: the input, or a function of the parameter; not
+             given, a function's input is the parameter; weights: p -> {name: value}, parameters of the field that p moves.
+    Shape:   x (input,), or p (n,) -> (n, input). As `Dynamics`.
+    Source:  this project.
+    """
+
+    def __init__(
+        self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None = None, weights: Weights | None = None
+    ) -> None:
+        super().__init__(field, x, weights)
+
+    def stepped(self, step: Step, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
+        """The map that a step makes of it."""
+        return Map(self.field, step, self.x, dt, self.weights)
+
+    def growth(self, eigenvalues: Tensor) -> Tensor:
+        return eigenvalues.real
+
+    def kind(self, eigenvalue: complex) -> str:
+        return "Hopf" if eigenvalue.imag else "fold"
+
+    def _move(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
+        return field.flow(field.project(x), h)
+
+
+class Map(Dynamics):
+    r"""h <- step(F, x, h, dt), the input held; or a function itself.
+
+    Args:    as `Flow`, and step: None where the function f(x, h) is the map; dt: the length of the step, or a function of the
+             parameter; iterates: how many steps are one application.
+    Shape:   dt: p (n,) -> (n,). As `Dynamics`.
+    Source:  this project.
+    """
+
+    def __init__(
+        self,
+        field: VectorField | Function,
+        step: Step | None = None,
+        x: Tensor | Callable[[Tensor], Tensor] | None = None,
+        dt: float | Callable[[Tensor], Tensor] = 1.0,
+        weights: Weights | None = None,
+        iterates: int = 1,
+    ) -> None:
+        super().__init__(field, x, weights)
+        if step is None and isinstance(field, VectorField):
+            raise ValueError("`step` is None, and a field is no map; give a step map, such as discretize.Euler().")
+        self.step = None if step is None else checked_step(step)
+        self.dt, self.iterates = dt, checks.positive_size("iterates", iterates)
+
+    def residual(self, h: Tensor, p: Tensor | float | None = None) -> Tensor:
+        return self(h, p) - h
+
+    def iterated(self, times: int) -> Map:
+        """So many applications in one."""
+        found = copy.copy(self)
+        found.iterates = self.iterates * checks.positive_size("times", times)
+        return found
+
+    def growth(self, eigenvalues: Tensor) -> Tensor:
+        """Per application."""
+        return eigenvalues.abs().log()
+
+    def kind(self, eigenvalue: complex) -> str:
+        return "Neimark-Sacker" if eigenvalue.imag else "fold" if eigenvalue.real > 0 else "flip"
+
+    def _one_by_one(self) -> bool:
+        return self.step is not None and self.step.jacobians > 0
+
+    def _move(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
+        projected = field.project(x)
+        if callable(self.dt):  # unchecked where each sample has weights of its own, and vmap hides values
+            dt = step_length(self.dt(p), h) if self.weights is None else self.dt(p).unsqueeze(-1)
+        else:
+            dt = step_length(self.dt, h)
+        for _ in range(self.iterates):
+            h = field.flow(projected, h) if self.step is None else self.step.advance(field, projected, h, dt)
+        return h
+
+
+class _Inside(nn.Module):
+    """A module to put weights into, for `functional_call` swaps them while it calls one."""
+
+    def __init__(self, field: VectorField, move: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.field, self.move = field, move
+
+    def forward(self, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
+        return self.move(self.field, x, h, p)
+
+
+def derivative(f: Callable[[Tensor], Tensor], u: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+    r"""f(u) and its derivatives along directions, which are samples of one batch: one call for all.
+
+    In reverse mode twice, v -> v J and its derivative in v: the forward mode of torch.func, whose rules for such everyday
+    operations as subtraction are written in Python, takes ten times as long.
+
+    Shape:   u (n, unknowns), directions (n, unknowns, k), f (k n, unknowns) -> (k n, values), sample by sample; returns
+             (n, values) and (n, values, k).
+    """
+    k = directions.shape[-1]
+    further = torch.is_grad_enabled() and f(u.repeat(k, 1)).requires_grad
+    with torch.enable_grad():
+        copies = u.repeat(k, 1) if further and u.requires_grad else u.detach().repeat(k, 1).requires_grad_()
+        value = f(copies) + 0 * copies.sum(-1, keepdim=True)  # a function may not read all, or nothing, of u
+        v = torch.zeros_like(value, requires_grad=True)
+        (rows,) = torch.autograd.grad(value, copies, v, create_graph=True)
+        along = directions.movedim(-1, 0).reshape(copies.shape)
+        (moved,) = torch.autograd.grad(rows, v, along, create_graph=further)
+    value = value if further else value.detach()
+    return value[: len(u)], moved.reshape(k, len(u), -1).movedim(0, -1)
+
+
+def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:
+    """Of dh/dt or of the next state: h (..., state) -> (..., state, state)."""
+    states, units = h.reshape(-1, h.shape[-1]), h.shape[-1]
+    at = system.parameter(h, p).reshape(-1).repeat(units)
+    one = torch.eye(units, dtype=h.dtype, device=h.device).expand(len(states), units, units)
+    return derivative(lambda u: system(u, at), states, one)[1].reshape(*h.shape, units)

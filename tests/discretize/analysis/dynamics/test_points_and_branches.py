@@ -1,0 +1,192 @@
+"""Fixed points, periodic orbits and bifurcations: closed forms, SciPy, and parameters that textbooks print."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import Flow, Map, continuation, fixed_points, periodic_orbits
+
+LOGISTIC = Map(lambda r, h: r * h * (1 - h))
+STEPS = ("Euler", "ETDRK4", "ExponentialEuler", "BackwardEuler", "Trapezoid", "ExponentialRosenbrock", "FrozenTrapezoid")
+
+
+def brusselator(a):
+    def slope(b, h):
+        u, v = h.split(1, -1)
+        return torch.cat([a - (b + 1) * u + u**2 * v, b * u - u**2 * v], -1)
+
+    return Flow(slope)
+
+
+def delayed_logistic(r, h):
+    return torch.cat([r * h[:, :1] * (1 - h[:, 1:]), h[:, :1]], -1)
+
+
+class Own(ctrnn.VectorField):
+    """A module of one's own with parts: tanh(gain W h + x) - h."""
+
+    def __init__(self, units):
+        super().__init__(units, units)
+        self.mix = nn.Linear(units, units, bias=False)
+
+    def flow(self, projected, h):
+        return torch.tanh(self.mix(h) + projected) - h
+
+
+def test_the_logistic_map_rests_where_it_should_at_every_parameter():
+    found = fixed_points(LOGISTIC, torch.linspace(-1, 2, 15)[:, None], torch.tensor([2.5, 3.2, 0.7]))
+    assert found.index.tolist() == [0, 0, 1, 1, 2, 2]
+    for r, h, value, stable in zip(found.p, found.h[:, 0], found.eigenvalues[:, 0], found.stable, strict=True):
+        assert min(abs(h), abs(h - (1 - 1 / r))) < 1e-14
+        assert_close(value.real, r * (1 - 2 * h), rtol=0, atol=1e-13)
+        assert bool(stable) == (abs(float(r * (1 - 2 * h))) < 1)
+
+
+def test_a_network_rests_where_scipy_says_and_so_does_every_step_that_does_not_split():
+    field, x = Own(4), torch.randn(4)
+    with torch.no_grad():
+        field.mix.weight.mul_(3)
+    starts = torch.randn(60, 4)
+    flow = Flow(field, x)
+    found = fixed_points(flow, starts)
+
+    def slope(h):
+        return field(x, torch.from_numpy(h)).detach().numpy()
+
+    roots = [scipy.optimize.root(slope, start.numpy(), tol=1e-13) for start in starts]
+    points = {tuple(np.round(root.x, 6)) for root in roots if root.success and np.abs(slope(root.x)).max() < 1e-10}
+    assert len(found) >= len(points) >= 1
+    for point in points:
+        assert (found.h - torch.tensor(point)).abs().amax(-1).min() < 1e-5
+    for name in STEPS:
+        step = getattr(discretize, name)()
+        at = flow.stepped(step, 0.3)
+        assert_close(at(found.h), found.h, rtol=0, atol=1e-12)
+    # All that moves with it, from its definition: det (J - lambda) = 0 with J by autograd.
+    J = torch.autograd.functional.jacobian(lambda h: field(x, h), found.h[0].detach())
+    assert_close(found.jacobian[0], J)
+    moved = found.jacobian[0].to(torch.complex128) @ found.eigenvectors[0]
+    assert_close(moved, found.eigenvectors[0] * found.eigenvalues[0])
+
+
+@pytest.mark.parametrize("name", [None, "BackwardEuler", "Euler"])
+def test_fixed_points_have_the_derivatives_of_the_implicit_function_theorem(name):
+    field, x = Own(3), torch.randn(3, requires_grad=True)
+    flow = Flow(field, x)
+    system = flow if name is None else flow.stepped(getattr(discretize, name)(), 0.5)
+    starts = torch.zeros(1, 3)
+
+    def at(x, weight):
+        with torch.no_grad():
+            field.mix.weight.copy_(weight)
+        system.x = x
+        return fixed_points(system, starts).h[0]
+
+    (ours,) = torch.autograd.grad(at(x, field.mix.weight.detach().clone())[0], x)
+    h = fixed_points(flow, starts).h[0].detach()
+    slope = 1 - h**2  # of tanh at its argument, for h = tanh(...)
+    inverse = torch.linalg.inv(torch.eye(3) - slope[:, None] * field.mix.weight.detach())
+    assert_close(ours, (inverse * slope)[0], rtol=1e-10, atol=1e-12)
+
+
+def test_periods_of_the_logistic_map_at_4_are_counted_as_by_moebius():
+    found = periodic_orbits(LOGISTIC, 5, torch.linspace(0, 1, 300)[:, None], 4.0)
+    assert [sum(orbit.period == n for orbit in found) for n in range(1, 6)] == [2, 1, 2, 3, 6]
+    for orbit in found:
+        # All but 0 have the multiplier +-2^n, for the map is conjugate to a tent.
+        if orbit.hs[0, 0] > 1e-6:
+            assert abs(float(orbit.multipliers[0].abs()) - 2**orbit.period) < 1e-8
+        assert not orbit.stable
+
+
+@pytest.mark.parametrize(
+    ("system", "h", "p", "limits", "direction", "kind", "expected"),
+    [
+        (LOGISTIC, [0.3], 1.5, (1.2, 3.5), 1, "flip", [3.0]),
+        (LOGISTIC, [0.3], 1.5, (0.5, 3.5), -1, "branch point", [1.0]),
+        (brusselator(1.0), [1.0, 1.5], 1.5, (0.0, 4.0), 1, "Hopf", [2.0]),
+        (brusselator(0.7), [0.7, 1.5], 1.0, (0.0, 4.0), 1, "Hopf", [1 + 0.7**2]),
+        (Map(delayed_logistic), [0.3, 0.3], 1.5, (1.2, 2.5), 1, "Neimark-Sacker", [2.0]),
+        (Flow(lambda p, h: p - h**2), [1.0], 1.0, (-1, 1), -1, "fold", [0.0]),
+        (Map(lambda p, h: h + p - h**2), [0.5], 0.25, (-1, 0.5), -1, "fold", [0.0]),
+        (Flow(lambda p, h: torch.tanh(p * h) - h), [0.0], 0.5, (0, 2), 1, "branch point", [1.0]),
+        (Flow(lambda p, h: torch.tanh(p * h) - h), [0.9], 2.0, (0, 2), -1, "branch point", [1.0]),
+        # Cusp p = h^3 - h: two folds, passed one after the other, at h = -+ 1/sqrt 3.
+        (Flow(lambda p, h: p - h**3 + h), [-1.3], -0.9, (-1, 1), 1, "fold", [2 / 27**0.5, -2 / 27**0.5]),
+    ],
+)  # fmt: skip
+def test_bifurcations_are_where_closed_forms_say(system, h, p, limits, direction, kind, expected):
+    found = continuation(system, torch.tensor(h), p, limits, direction=direction)
+    assert [b.kind for b in found.bifurcations] == [kind] * len(expected)
+    for b, at in zip(found.bifurcations, expected, strict=True):
+        assert abs(b.p - at) < 1e-10
+        assert float(system.growth(torch.tensor(b.eigenvalue)).abs()) < 1e-7
+    assert system.residual(found.h, found.p).abs().max() < 1e-10
+
+
+def test_the_hopf_points_of_fitzhugh_and_nagumo_and_the_stable_part_outside():
+    a, b, rate = 0.7, 0.8, 0.08
+    flow = Flow(lambda I, h: torch.cat([h[:, :1] - h[:, :1] ** 3 / 3 - h[:, 1:] + I, rate * (h[:, :1] + a - b * h[:, 1:])], -1))
+    branch = continuation(flow, torch.tensor([-1.2, -0.6]), 0.0, (0.0, 2.0), step=0.1)
+    v = math.sqrt(1 - rate * b)  # where the trace 1 - v^2 - rate b is 0
+    first, second = ((w + a) / b - w + w**3 / 3 for w in (-v, v))
+    assert [x.kind for x in branch.bifurcations] == ["Hopf", "Hopf"]
+    assert abs(branch.bifurcations[0].p - first) < 1e-10
+    assert abs(branch.bifurcations[1].p - second) < 1e-10
+    assert (branch.stable == ~((branch.p > first) & (branch.p < second))).all()
+    assert float(branch.p[-1]) == 2.0
+
+
+def test_the_first_doublings_of_the_logistic_map_are_those_published():
+    for period, r, published, known_to in ((2, 3.3, 1 + math.sqrt(6), 1e-10), (4, 3.5, 3.544090, 5e-7)):
+        orbits = periodic_orbits(LOGISTIC, period, torch.linspace(0, 1, 30)[:, None], r)
+        orbit = next(orbit for orbit in orbits if orbit.period == period)
+        branch = continuation(LOGISTIC.iterated(period), orbit.hs[0], r, (r - 0.01, r + 0.3))
+        assert branch.bifurcations[0].kind == "flip"
+        assert abs(branch.bifurcations[0].p - published) < known_to
+
+
+@pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "BackwardEuler"])
+def test_a_step_length_and_a_gain_of_weights_are_parameters_too(name):
+    """Rotation and forgetting, h' = (-1 + i w) h: the eigenvalue of a step is known for both."""
+    field, step = Own(2), getattr(discretize, name)()
+    W = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    gained = Flow(field, torch.zeros(2), weights=lambda p: {"mix.weight": p * W})
+    dt = 0.5
+    found = fixed_points(gained.stepped(step, dt), torch.zeros(1, 2), torch.tensor([1.0, 2.0]))
+    for w, values in zip((1.0, 2.0), found.eigenvalues, strict=True):
+        z = torch.tensor(complex(-1, w) * dt)
+        # The leak of a field of one's own is not known, and so exponential Euler is Euler.
+        R = 1 / (1 - z) if name == "BackwardEuler" else 1 + z
+        assert_close(values.abs().max(), R.abs())
+    if name != "BackwardEuler":
+        branch = continuation(gained.stepped(step, dt), torch.zeros(2), 0.5, (0.0, 3.0), step=0.3)
+        assert [b.kind for b in branch.bifurcations] == ["Neimark-Sacker"]
+        assert abs(branch.bifurcations[0].p - math.sqrt(2 / dt - 1)) < 1e-10  # |1 + z| = 1
+        lengths = Map(field, step, torch.zeros(2), dt=lambda p: p, weights=lambda p: {"mix.weight": 2.0 * W})
+        branch = continuation(lengths, torch.zeros(2), 0.1, (0.05, 1.0))
+        assert abs(branch.bifurcations[0].p - 2 / 5) < 1e-10
+
+
+def test_what_does_not_fit_is_refused_in_words():
+    with pytest.raises(ValueError, match="give the input that is held"):
+        Flow(ctrnn.gru(2, 3))
+    with pytest.raises(ValueError, match="a field is no map"):
+        Map(ctrnn.gru(2, 3), x=torch.zeros(2))
+    with pytest.raises(TypeError, match=r"`system` must be a discretize\.Flow"):
+        fixed_points(ctrnn.gru(2, 3), torch.zeros(1, 3))
+    with pytest.raises(ValueError, match=r"states \(n, state\)"):
+        fixed_points(LOGISTIC, torch.zeros(3))
+    with pytest.raises(TypeError, match="is a flow"):
+        periodic_orbits(brusselator(1.0), 2, torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="no fixed point near"):
+        continuation(Flow(lambda p, h: p + h**2), torch.tensor([0.0]), 1.0, (0, 2))
+    with pytest.raises(TypeError, match="its parameter as its input"):
+        Flow(lambda p, h: h, weights=lambda p: {})

@@ -1,0 +1,123 @@
+"""Lyapunov exponents, basins and phase planes: closed forms, published exponents, and what is read back from figures."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import Flow, Map, basins, fixed_points, lyapunov, phase_plane
+
+
+def lorenz(_, h):
+    x, y, z = h.split(1, -1)
+    return torch.cat([10 * (y - x), x * (28 + -1 * z) - y, x * y - 8 / 3 * z], -1)
+
+
+def duffing(_, h):
+    return torch.cat([h[:, 1:], h[:, :1] - h[:, :1] ** 3 - 0.3 * h[:, 1:]], -1)
+
+
+def linear(_, h):
+    return h @ torch.tensor([[-0.3, 0.5, 0.0], [0.0, -1.0, 0.2], [0.0, 0.0, -2.0]]).T
+
+
+def within(found, expected, errors):
+    """Within five standard errors, and a standard error that is worth the name."""
+    assert ((found - expected).abs() <= 5 * errors + 1e-12).all(), (found, expected, errors)
+
+
+def test_exponents_of_linear_systems_are_their_eigenvalues():
+    flow, h0 = Flow(linear), torch.randn(2, 3)
+    expected = torch.tensor([-0.3, -1.0, -2.0]).expand(2, 3)
+    found = lyapunov(flow, h0, intervals=16, transient=12, interval=1.0, rtol=1e-5, atol=1e-7)
+    assert_close(found.exponents, expected, rtol=0, atol=1e-4)
+    # Euler's multiplier of lambda is 1 + lambda dt.
+    stepped = lyapunov(flow.stepped(discretize.Euler(), 0.25), h0, intervals=200, transient=60)
+    assert_close(stepped.exponents, (1 + 0.25 * expected).log(), rtol=0, atol=1e-6)
+    assert lyapunov(flow, h0, intervals=16, count=1).exponents.shape == (2, 1)
+
+
+def test_the_logistic_map_at_4_gains_a_bit_a_step():
+    found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.rand(200, 1), 4.0, intervals=2000)
+    within(found.exponents.mean(), torch.tensor(math.log(2)), found.exponents.std() / 200**0.5)
+
+
+def test_henons_exponents_are_those_published_and_sum_to_log_b():
+    henon = Map(lambda _, h: torch.cat([1 - 1.4 * h[:, :1] ** 2 + h[:, 1:], 0.3 * h[:, :1]], -1))
+    found = lyapunov(henon, 0.1 * torch.rand(64, 2), intervals=1000)
+    assert_close(found.exponents.sum(-1), torch.full((64,), math.log(0.3)), rtol=0, atol=1e-10)
+    mean, error = found.exponents.mean(0), found.exponents.std(0) / 8
+    within(mean, torch.tensor([0.41922, -1.62319]), error)  # Sprott 2003
+    assert_close(found.errors.mean(0), found.exponents.std(0), rtol=0.3, atol=0)  # of blocks in one run, and over runs
+    assert found.dimension.mean() == pytest.approx(1.258, abs=0.01)
+
+
+def test_lorenz_exponents_are_near_those_published():
+    starts = torch.randn(64, 3) + torch.tensor([1.0, 1.0, 20.0])
+    found = lyapunov(Flow(lorenz), starts, intervals=16, transient=6, interval=0.5, rtol=1e-4, atol=1e-5)
+    # What a volume loses is 10 + 1 + 8/3 at every time, to the tolerance of the solves.
+    assert_close(found.exponents.sum(-1), torch.full((64,), -(11 + 8 / 3)), rtol=2e-3, atol=0)
+    assert_close(found.exponents.mean(0), torch.tensor([0.906, 0.0, -14.57]), rtol=0, atol=0.12)
+
+
+@pytest.mark.slow
+def test_lorenz_exponents_are_those_published():
+    starts = torch.randn(128, 3) + torch.tensor([1.0, 1.0, 20.0])
+    found = lyapunov(Flow(lorenz), starts, intervals=64, transient=16, interval=1.0)
+    assert_close(found.exponents.mean(0), torch.tensor([0.906, 0.0, -14.572]), rtol=0, atol=0.01)
+    assert found.dimension.mean() == pytest.approx(2.062, abs=0.01)
+
+
+def test_a_driven_trajectory_has_the_exponent_of_its_own_inputs():
+    """h' = -x(t) h: the exponent is the mean of -x, and of log (1 - x dt) for Euler steps."""
+    xs = 0.1 + torch.rand(50, 3, 1)
+    flow, h0 = Flow(lambda x, h: -x * h), torch.ones(3, 1)
+    assert_close(lyapunov(flow, h0, xs=xs, transient=0).exponents, -xs.mean(0), rtol=0, atol=1e-5)
+    euler = lyapunov(flow.stepped(discretize.Euler(), 0.5), h0, xs=xs, transient=10)
+    assert_close(euler.exponents, (1 - 0.5 * xs[10:]).log().mean(0))
+
+
+def test_a_trained_cells_exponents_agree_with_autograd_along_its_inputs():
+    field, xs = ctrnn.gru(2, 4), torch.randn(30, 1, 2)
+    found = lyapunov(Map(field, discretize.ExponentialEuler(), torch.zeros(2)), torch.zeros(1, 4), xs=xs, transient=0)
+    h, product = torch.zeros(4), torch.eye(4)
+    for x in xs[:, 0]:
+        J = torch.autograd.functional.jacobian(lambda u, x=x: discretize.ExponentialEuler()(field, x, u, 1.0), h)
+        h, product = discretize.ExponentialEuler()(field, x, h, 1.0).detach(), J @ product
+    assert_close(found.exponents.sum(), torch.linalg.slogdet(product).logabsdet / 30)
+    assert_close(found.h[0], h)
+
+
+def test_runs_that_leave_all_bounds_have_no_exponent():
+    found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.tensor([[0.3], [0.3]]), torch.tensor([3.9, 4.5]), intervals=400)
+    assert torch.isfinite(found.exponents).flatten().tolist() == [True, False]
+
+
+def test_every_start_ends_in_the_basin_of_its_side():
+    flow = Flow(lambda _, h: h - h**3)
+    starts = torch.tensor([[-1.7], [-0.2], [0.4], [2.0]])
+    ends = basins(flow, starts, [torch.tensor([1.0]), torch.tensor([-1.0])], length=15.0)
+    assert ends.tolist() == [1, 1, 0, 0]
+    euler = flow.stepped(discretize.Euler(), 0.1)
+    assert basins(euler, starts, [torch.tensor([1.0]), torch.tensor([-1.0])], length=150).tolist() == [1, 1, 0, 0]
+    away = Map(lambda _, h: 2 * h)
+    assert basins(away, starts, [torch.tensor([0.0])], length=2000).tolist() == [-1] * 4
+
+
+def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
+    flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
+    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start, length=10.0, shade=True, points=30)
+    (ax,) = figure.axes
+    drawn = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
+    stable = fixed_points(flow, torch.tensor([[-0.9, 0.0], [0.9, 0.0]])).h
+    assert_close(torch.from_numpy(drawn["stable"]).sort(0).values, stable.sort(0).values)
+    assert_close(torch.from_numpy(drawn["unstable"]), torch.zeros(1, 2), rtol=0, atol=1e-12)
+    solved = discretize.integrate(duffing, None, start, torch.tensor([0.0, 10.0]))
+    assert_close(torch.from_numpy(drawn["trajectory"][-1]), solved.hs[-1, 0], rtol=0, atol=1e-3)
+    with pytest.raises(ValueError, match="of each of two units"):
+        phase_plane(flow, ((-2, 2),))
+    arrows = phase_plane(flow.stepped(discretize.Euler(), 0.3), ((-2, 2), (-2, 2)), points=20)
+    assert {line.get_label() for line in arrows.axes[0].get_lines()} == {"unstable"}
