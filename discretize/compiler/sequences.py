@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ctrnn import VectorField
 from discretize.compiler.attributes import Attributes, attributes_of
@@ -33,7 +33,15 @@ from discretize.compiler.written_kernels import (
 from discretize.fused import reference
 from discretize.fused.build import library
 from discretize.fused.compiled_cells import strides
-from discretize.fused.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, tracing_reason
+from discretize.fused.eligibility import (
+    autocast_reason,
+    device_reason,
+    maps_networks,
+    setting_reason,
+    tensor_reason,
+    tracing_reason,
+    whole,
+)
 from discretize.fused.libraries import REALS, address
 from discretize.steps.step import Step
 
@@ -70,20 +78,42 @@ def run(
     if isinstance(attributes, str):
         return None, {"engine": "steps", "engine_why": attributes}
     weights = attributes.tensors
-    wanted = {"x": xs.requires_grad, "dt": lengths is not None and lengths.requires_grad}
+    if maps_networks():
+        module = _first_network(module, weights)
+        attributes = attributes_of(module)
+        assert not isinstance(attributes, str)
+    wanted = {"x": whole(xs)[0].requires_grad, "dt": lengths is not None and whole(lengths)[0].requires_grad}
     kernel = tensor_reason([h0, *weights]) or _kernel(module, attributes, wanted, xs.dtype)
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights)):
-        states = _Steps.apply(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
-    else:
-        states = kernel.forward(_Call(kernel, substeps, True, xs, h0, dt, weights), keep=False)[0]
+    states = _states(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
     return states, {"engine": "compiled", "engine_why": None}
+
+
+def _states(kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
+    if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
+        states: Tensor = _Steps.apply(kernel, module, substeps, number, *inputs)[0]
+        return states
+    xs, h0, dt, *weights = inputs
+    return kernel.forward(_Call(kernel, substeps, True, xs, h0, number if dt is None else dt, weights), keep=False)[0]
+
+
+def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModule:
+    """A copy of the module of an ensemble's networks with the weights of the first, as it is alone."""
+    firsts = []
+    for weight in weights:
+        stacked, axis = whole(weight)
+        first = stacked.detach() if axis is None else stacked.detach().select(axis, 0).clone()
+        # All that learn as parameters: inside of a transform of torch no other tensor can be told to.
+        firsts.append(nn.Parameter(first, stacked.requires_grad) if first.is_floating_point() else first)
+    return with_weights(module, firsts)
 
 
 def _no_kernel(step: Step, given: list[Tensor], substeps: int, fused: bool) -> str | None:
     h0, xs, *_ = given
-    why = tracing_reason() or setting_reason(fused) or device_reason(h0) or tensor_reason(given) or autocast_reason(xs)
+    why = (
+        tracing_reason(networks=True) or setting_reason(fused) or device_reason(h0) or tensor_reason(given) or autocast_reason(xs)
+    )
     if why is None and (step.tangents or step.jacobians):
         why = f"{type(step).__name__} takes derivatives of the field"
     if why is None and len(xs) * substeps < LEAST_STEPS:
@@ -109,80 +139,89 @@ class _Kernel:
         source = written_source(HERE / "steps.cpp", program, flags=("-O1",))
         self.library = library(source, {"REAL": REALS[dtype]})
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
-        self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_void_p, c_void_p]
-        self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_void_p, POINTER(Gradients)]
+        self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, c_void_p]
+        self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, POINTER(Gradients)]
         self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
 
     def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """The states after samples, (time, batch, state), and what the backward pass reads."""
-        states = call.xs.new_empty(len(call.xs), *call.h0.shape)
-        steps = len(call.xs) * call.substeps
-        kept = call.xs.new_empty(steps, len(call.h0), self.library.ctrnn_steps_kept(call.sequence)) if keep else None
-        if self.library.ctrnn_steps_forwards(call.sequence, states.data_ptr(), address(kept)):
-            raise MemoryError(
-                f"There is no memory for {steps} steps of {len(call.h0)} samples; take shorter pieces or smaller batches."
-            )
+        """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
+        (time, batch, _), steps = call.xs.shape[-3:], call.steps
+        states = call.xs.new_empty(*call.networks, time, *call.h0.shape[-2:])
+        width = self.library.ctrnn_steps_kept(call.sequences)
+        kept = call.xs.new_empty(*call.networks, steps, batch, width) if keep else None
+        if self.library.ctrnn_steps_forwards(call.sequences, call.count, states.data_ptr(), address(kept)):
+            raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")
         return states, kept
 
     def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
-        grad, (time, batch) = grad.contiguous(), call.xs.shape[:2]
-        steps = time * call.substeps
-        of_x = call.xs.new_empty(steps, batch, call.xs.shape[2]) if needed[0] else None
-        of_dt = call.xs.new_empty(steps, batch) if needed[2] else None
-        of_h0, sums = torch.empty_like(call.h0), Sums(self.program, call.xs)
-        to = Gradients(*map(address, (grad, of_x, of_h0, of_dt)), ctypes.pointer(sums.structure))
-        if self.library.ctrnn_steps_backwards(call.sequence, kept.data_ptr(), to):
+        grad, (_, batch, inputs), steps = grad.contiguous(), call.xs.shape[-3:], call.steps
+        of_x = call.xs.new_empty(*call.networks, steps, batch, inputs) if needed[0] else None
+        of_dt = call.xs.new_empty(*call.networks, steps, batch) if needed[2] else None
+        of_h0, sums = torch.empty_like(call.h0), Sums(self.program, call.xs, *call.networks)
+        rows = zip(*(_parts(tensor, call.count) for tensor in (grad, of_x, of_h0, of_dt)), sums.structures, strict=True)
+        to = (Gradients * call.count)(*(Gradients(*places, ctypes.pointer(each)) for *places, each in rows))
+        if self.library.ctrnn_steps_backwards(call.sequences, call.count, kept.data_ptr(), to):
             raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
-        if of_x is not None and call.substeps > 1:
-            of_x = of_x.unflatten(0, (-1, call.substeps)).sum(1)
+        if of_x is not None:
+            of_x = of_x.unflatten(-3, (-1, call.substeps)).sum(-3) if call.substeps > 1 else of_x
+            of_x = of_x.sum_to_size(call.xs.shape)
         if of_dt is not None:
-            of_dt = of_dt.unflatten(0, (-1, call.substeps)).sum(1)[..., None].sum_to_size(call.dt.shape)
+            of_dt = of_dt.unflatten(-2, (-1, call.substeps)).sum(-2)[..., None].sum_to_size(call.dt.shape)
         return [of_x, of_h0, of_dt, *sums.gradients(call.weights)]
 
 
 class _Call:
-    """The numbers of a call, laid out as the kernel reads them."""
+    """The numbers of a call, laid out as the kernel reads them; of several networks h0 and weights have a first axis for them,
+    and xs and dt if they differ."""
 
     def __init__(self, kernel: _Kernel, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
         self.substeps, self.weights = substeps, [weight.detach() for weight in weights]
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
         self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
-        self.given = GivenProgram(kernel.program, kernel.products, self.weights)
-        at, _, dt_time, dt_batch = strides(self.dt)
-        self.sequence = Sequence(
-            time=len(xs),
-            batch=len(h0),
-            inputs=xs.shape[-1],
-            state=h0.shape[-1],
-            substeps=substeps,
-            threads=torch.get_num_threads(),
-            rests=rests,
-            x=address(self.xs),
-            h0=address(self.h0),
-            dt=at,
-            dt_time=dt_time,
-            dt_batch=dt_batch,
-            program=ctypes.pointer(self.given.structure),
+        self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
+        self.given = GivenProgram(kernel.program, kernel.products, self.weights, *self.networks)
+        at, dt_network, dt_time, dt_batch = strides(self.dt)
+        samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
+        places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)
+        size, sizes = self.dt.element_size(), (*xs.shape[-3:], h0.shape[-1], substeps, torch.get_num_threads(), rests)
+        self.sequences = (Sequence * self.count)(
+            *(
+                Sequence(*sizes, x, h, at + k * dt_network * size, dt_time, dt_batch, ctypes.pointer(program))
+                for k, (x, h, program) in enumerate(places)
+            )
         )
+
+
+def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
+    """Where each of so many equal parts of a tensor lies."""
+    if tensor is None:
+        return [None] * count
+    assert tensor.is_contiguous()
+    return [tensor.data_ptr() + k * (tensor.numel() // count) * tensor.element_size() for k in range(count)]
 
 
 class _Steps(torch.autograd.Function):
     """A kernel, the step that it stands for, and the inputs -> the states after samples."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
+    def forward(kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
         xs, h0, dt, *weights = inputs
-        needed = ctx.needs_input_grad[4:]
-        call = _Call(kernel, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
-        states, kept = kernel.forward(call, keep=any(needed))
-        ctx.settings = kernel, module, substeps, number
-        ctx.save_for_backward(*inputs, kept)
-        return states
+        rests = dt is None or not dt.requires_grad
+        return kernel.forward(_Call(kernel, substeps, rests, xs, h0, number if dt is None else dt, weights), keep=True)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.settings = inputs[:4]
+        ctx.set_materialize_grads(False)  # what is kept would get gradients full of zeros
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[4:], output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         (kernel, module, substeps, number), needed = ctx.settings, ctx.needs_input_grad[4:]
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         *inputs, kept = ctx.saved_tensors
         found: Any
         if reference.needs_graph(grad):
@@ -194,9 +233,24 @@ class _Steps(torch.autograd.Function):
                 found = kernel.backward(call, kept, grad, needed[:3])
         return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
 
+    @staticmethod
+    def vmap(
+        info: Any, axes: tuple[Any, ...], kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any
+    ) -> tuple[tuple[Tensor], tuple[int]]:
+        """Over the networks of an ensemble: all in one run of the kernel."""
+        given = [t if axis is None else t.movedim(axis, 0) for t, axis in zip(inputs, axes[4:], strict=True)]
+        for k, axis in enumerate(axes[4:]):
+            if axis is None and k not in (0, 2):  # samples and step lengths may be shared
+                given[k] = given[k].expand(info.batch_size, *given[k].shape)
+        return (_states(kernel, module, substeps, number, *given),), (0,)
+
 
 def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor, h0: Tensor, dt: Any, *weights: Tensor) -> Tensor:
     """The same states step by step, which autograd differentiates."""
+    if h0.dim() > 2:
+        axes = (0 if xs.dim() > 3 else None, 0, 0 if dt is not None and dt.dim() > 3 else None, *[0] * len(weights))
+        every: Tensor = torch.func.vmap(partial(_states_by_steps, module, substeps, number), axes)(xs, h0, dt, *weights)
+        return every
     step, h, states = with_weights(module, weights), h0, []
     lengths = [xs.new_full((1, 1), number)] * len(xs) if dt is None else list(dt.unbind(0))
     for x, length in zip(xs.unbind(0), lengths, strict=True):
@@ -219,7 +273,7 @@ def _disagreement(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> st
         *(weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)),
     ]
     sought, answers = [tensor for tensor in given if tensor.requires_grad], []
-    for states in (_Steps.apply(kernel, module, 1, None, *given), _states_by_steps(module, 1, None, *given)):
+    for states in (_Steps.apply(kernel, module, 1, None, *given)[0], _states_by_steps(module, 1, None, *given)):
         gradients = torch.autograd.grad((states * weight).sum(), sought, allow_unused=True, materialize_grads=True)
         answers.append([states.detach(), *gradients])
     for mine, theirs in zip(*answers, strict=True):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discretize.compiler.attributes import Attributes, GlobalReads
 from discretize.compiler.program import FlowModule, Program, StepModule, program_of
@@ -181,49 +182,79 @@ def products(dtype: torch.dtype) -> dict[str, int]:
 
 
 class GivenProgram:
-    """A program with the numbers of its weights, laid out as kernels read them."""
+    """A program with the numbers of its weights, laid out as kernels read them; of `networks`, if given, each with its own."""
 
-    def __init__(self, program: Program, products: Mapping[str, int], weights: Sequence[Tensor]) -> None:
+    def __init__(
+        self, program: Program, products: Mapping[str, int], weights: Sequence[Tensor], networks: int | None = None
+    ) -> None:
         with torch.no_grad():
-            vectors, matrices = program.before(*weights, *program.nobody, *program.constants)
-        columns = [matrix if matrix.dim() == 2 else matrix[:, None] for matrix in matrices]
-        text = program.written
+            vectors, matrices = _of_networks(program.before, program, weights, (), networks)
+        columns = [matrix if matrix.dim() == 2 + (networks is not None) else matrix[..., None] for matrix in matrices]
+        text, count = program.written, networks or 1
         numbers = {
             "size": text.sizes,
             "kept_widths": text.kept,
-            "vector_widths": [vector.numel() for vector in vectors],
-            "depths": [matrix.shape[0] for matrix in columns],
-            "widths": [matrix.shape[1] for matrix in columns],
-            "vector": [vector.data_ptr() for vector in vectors],
-            "matrix": [matrix.data_ptr() for matrix in columns],
+            "vector_widths": [vector.numel() // count for vector in vectors],
+            "depths": [matrix.shape[-2] for matrix in columns],
+            "widths": [matrix.shape[-1] for matrix in columns],
         }
         arrays = {name: _array(given) for name, given in numbers.items()}
-        self.alive = vectors, matrices, arrays
-        self.structure = ProgramStructure(
-            sizes=len(text.sizes),
-            kept_values=len(text.kept),
-            vectors=len(vectors),
-            matrices=len(matrices),
-            **{name: array.ctypes.data for name, array in arrays.items()},
-            **products,
+        places = {"vector": _addresses(vectors, count), "matrix": _addresses(columns, count)}
+        self.alive = vectors, matrices, arrays, places
+        shared = {name: array.ctypes.data for name, array in arrays.items()}
+        lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices))
+        self.structures = (ProgramStructure * count)(
+            *(
+                ProgramStructure(*lengths, **shared, **{name: array[k].ctypes.data for name, array in places.items()}, **products)
+                for k in range(count)
+            )
         )
+        self.structure = self.structures[0]
 
 
 class Sums:
-    """Room for a program's sums over samples, and the weights' gradients that they make."""
+    """Room for a program's sums over samples, and the weights' gradients that they make; of `networks`, if given."""
 
-    def __init__(self, program: Program, like: Tensor) -> None:
-        self.program, self.tensors = program, [like.new_empty(shape) for shape in program.sums]
+    def __init__(self, program: Program, like: Tensor, networks: int | None = None) -> None:
+        self.program, self.networks = program, networks
+        first = () if networks is None else (networks,)
+        self.tensors = [like.new_empty(*first, *shape) for shape in program.sums]
         heights, widths = (_array([size[side] for size in program.written.sums]) for side in (0, 1))
-        self.alive = heights, widths, _array([tensor.data_ptr() for tensor in self.tensors])
-        self.structure = SumsStructure(len(self.tensors), *(array.ctypes.data for array in self.alive))
+        places = _addresses(self.tensors, networks or 1)
+        self.alive = heights, widths, places
+        sizes = len(self.tensors), heights.ctypes.data, widths.ctypes.data
+        self.structures = (SumsStructure * len(places))(*(SumsStructure(*sizes, row.ctypes.data) for row in places))
+        self.structure = self.structures[0]
 
     def gradients(self, weights: Sequence[Tensor]) -> list[Tensor | None]:
         with torch.no_grad():
-            found: list[Tensor | None] = self.program.after(
-                *weights, *self.program.nobody, *self.program.constants, *self.tensors
-            )
+            found: list[Tensor | None] = _of_networks(self.program.after, self.program, weights, self.tensors, self.networks)
         return found
+
+
+def _of_networks(
+    graph: Callable[..., Any], program: Program, weights: Sequence[Tensor], sums: Sequence[Tensor], networks: int | None
+) -> Any:
+    """What a graph of a program gives, for all networks at once."""
+    if networks is None:
+        return graph(*weights, *program.nobody, *program.constants, *sums)
+    structures = list[Any]()
+
+    def one(weights: Sequence[Tensor], sums: Sequence[Tensor], _: Tensor) -> list[Tensor]:
+        leaves, structure = tree_flatten(graph(*weights, *program.nobody, *program.constants, *sums))
+        structures.append((structure, [leaf is not None for leaf in leaves]))
+        return [leaf for leaf in leaves if leaf is not None]
+
+    found = iter(torch.func.vmap(one)(list(weights), list(sums), torch.empty(networks)))
+    structure, there = structures[0]
+    return tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
+
+
+def _addresses(tensors: Sequence[Tensor], networks: int) -> np.ndarray:
+    """Where the numbers of each network lie, (networks, tensors)."""
+    first = [tensor.data_ptr() for tensor in tensors]
+    apart = [tensor.numel() // networks * tensor.element_size() for tensor in tensors]
+    return np.array(first, np.uint64) + np.arange(networks, dtype=np.uint64)[:, None] * np.array(apart, np.uint64)
 
 
 def _array(numbers: Any) -> np.ndarray:

@@ -27,6 +27,7 @@ __all__ = [
     "tracing_reason",
     "transform_reason",
     "warn_once",
+    "whole",
 ]
 
 VARIABLE = "CTRNN_FUSED"
@@ -115,6 +116,13 @@ def networks_mapped() -> Iterator[None]:
 def maps_networks() -> bool:
     """Whether that is so, and there is no other transform, around it or within."""
     return _maps_networks.get() and torch._C._functorch.maybe_current_level() == 1
+
+
+def whole(tensor: Tensor) -> tuple[Tensor, int | None]:
+    """Inside of that vmap: what the tensor of a network is a part of, and the axis of networks; itself where all share it."""
+    if not torch._C._functorch.is_batchedtensor(tensor):
+        return tensor, None
+    return torch._C._functorch.get_unwrapped(tensor), torch._C._functorch.maybe_get_bdim(tensor)
 
 
 def _functorch_is_active() -> bool:

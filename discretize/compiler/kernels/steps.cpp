@@ -154,6 +154,18 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
     for (std::size_t m = 0; m < rows; ++m) std::memcpy(to.h0 + (first + m) * p.state, of_h[m], p.state * sizeof(real));
 }
 
+// The runs of all networks, their weights laid out.
+struct Networks {
+    std::vector<std::unique_ptr<Run>> runs;
+    bool enough;
+
+    Networks(const CtrnnSequence* p, std::size_t networks) : runs(networks) {
+        enough = in_parallel(networks, p->threads, [&](std::size_t k) { runs[k] = std::make_unique<Run>(p[k]); });
+    }
+    const Run& operator[](std::size_t k) const { return *runs[k]; }
+    std::size_t kept() const { return runs[0]->steps * runs[0]->given.batch * runs[0]->kept; }  // of one network
+};
+
 }  // namespace
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -165,45 +177,53 @@ EXPORTED std::size_t ctrnn_steps_kept(const CtrnnSequence* p) {
     return kept;
 }
 
-// -> hs (time, batch, state), kept (time substeps, batch, ...) or null. Returns 0, or 1 where memory ran out.
-EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, real* hs, real* kept) {
+// Of every network, p[k] the k-th of so many -> hs (time, batch, state), kept (time substeps, batch, ...) or null. Sizes and
+// threads are those of the first. Returns 0, or 1 where memory ran out.
+EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, real* hs, real* kept) {
     try {
-        const Run run(*p);
-        in_large_pages(hs, p->time * p->batch * p->state * sizeof(real));
-        in_large_pages(kept, kept ? run.steps * p->batch * run.kept * sizeof(real) : 0);
-        std::size_t rows = (p->batch + p->threads - 1) / p->threads;
+        const Networks runs(p, networks);
+        if (!runs.enough) return 1;
+        const std::size_t batch = p->batch, threads = p->threads, states = p->time * batch * p->state, keep = runs.kept();
+        in_large_pages(hs, networks * states * sizeof(real));
+        in_large_pages(kept, kept ? networks * keep * sizeof(real) : 0);
+        std::size_t rows = std::min((networks * batch + threads - 1) / threads, batch);
         rows = std::min((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
-        return !in_parallel((p->batch + rows - 1) / rows, p->threads, [&](std::size_t item) {
-            forwards(run, item * rows, std::min(rows, p->batch - item * rows), hs, kept);
+        const std::size_t parts = (batch + rows - 1) / rows;
+        return !in_parallel(networks * parts, threads, [&](std::size_t item) {
+            const std::size_t k = item / parts, first = item % parts * rows;
+            forwards(runs[k], first, std::min(rows, batch - first), hs + k * states, kept ? kept + k * keep : nullptr);
         });
     } catch (const std::bad_alloc&) {
         return 1;
     }
 }
 
-// With what `forwards` kept -> the gradients. Returns likewise.
-EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, const real* kept, const CtrnnGradients* to) {
+// With what `forwards` kept -> the gradients, to[k] those of network k. Returns likewise.
+EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks, const real* kept, const CtrnnGradients* to) {
     try {
-        const Run run(*p);
-        std::size_t share = 8 * ((p->batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS)), weights = 0;
-        for (const Packed& matrix : run.shared.matrices) weights += matrix.width * matrix.depth * sizeof(real);
-        if (weights > LARGE) share = std::max<std::size_t>(share, p->batch < 64 ? 16 : 32);
-        const std::size_t groups = (p->batch + share - 1) / share, most = std::min(MOST_ROWS, share);
+        const Networks runs(p, networks);
+        if (!runs.enough) return 1;
+        const std::size_t batch = p->batch, threads = p->threads, keep = runs.kept();
+        std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS)), weights = 0;
+        for (const Packed& matrix : runs[0].shared.matrices) weights += matrix.width * matrix.depth * sizeof(real);
+        if (weights > LARGE) share = std::max<std::size_t>(share, batch < 64 ? 16 : 32);
+        const std::size_t groups = (batch + share - 1) / share, most = std::min(MOST_ROWS, share);
         const std::size_t together = std::max<std::size_t>(1, TOGETHER / most) * most;
-        std::vector<std::vector<Numbers>> sums(groups);
-        const bool enough = in_parallel(groups, p->threads, [&](std::size_t group) {
-            Backward step_of(run.shared, most, together / most);
-            const std::size_t end = std::min(p->batch, (group + 1) * share);
+        std::vector<std::vector<Numbers>> sums(networks * groups);
+        const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
+            const std::size_t k = item / groups, group = item % groups, end = std::min(batch, (group + 1) * share);
+            Backward step_of(runs[k].shared, most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
-                backwards(run, kept, *to, step_of, together, first, std::min(most, end - first));
-            sums[group] = std::move(step_of.sums);
+                backwards(runs[k], kept + k * keep, to[k], step_of, together, first, std::min(most, end - first));
+            sums[item] = std::move(step_of.sums);
         });
-        if (!enough) return 1;
-        for (std::size_t group = 1; group < groups; ++group)
-            for (std::size_t k = 0; k < sums[0].size(); ++k)
-                add_to(sums[0][k].data(), sums[group][k].data(), sums[0][k].size());
-        to->sums->write(sums[0]);
-        return 0;
+        return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
+            std::vector<Numbers>& total = sums[k * groups];
+            for (std::size_t group = 1; group < groups; ++group)
+                for (std::size_t i = 0; i < total.size(); ++i)
+                    add_to(total[i].data(), sums[k * groups + group][i].data(), total[i].size());
+            to[k].sums->write(total);
+        }));
     } catch (const std::bad_alloc&) {
         return 1;
     }

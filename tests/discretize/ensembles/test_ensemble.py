@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 import pickle
 
 import pytest
@@ -134,21 +135,70 @@ def test_a_kernel_gives_a_network_the_bits_that_it_has_alone(name):
     assert_same(many(x), looped(modules, x), many, modules, rtol=0, atol=0)
 
 
+LONG = {
+    "own field": MODELS["own field"],
+    "midpoint": MODELS["midpoint"],
+    "published": lambda: DiscreteRNN(ctrnn.cornn(3, 4), dt=0.1, substeps=2),
+    "parametrized": lambda: SequenceModel(DiscreteRNN(parametrized().field, discretize.Heun(), dt=0.3), 2),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_sequences_of_any_field_are_one_call_of_a_written_kernel(name):
+    torch.manual_seed(1)
+    modules, x = [LONG[name]() for _ in range(3)], torch.randn(100, 9, 3)
+    alone = looped(modules, x)
+    stats = getattr(modules[0], "rnn", modules[0]).stats
+    if stats["engine"] != "compiled":
+        pytest.skip(stats["engine_why"])
+    many, rounding = ensemble(modules), {"rtol": 0, "atol": 1e-10}  # sums of a hundred steps
+    assert_same(many(x), alone, many, modules, **rounding)
+    assert many.stats == {"engine": "compiled", "engine_why": None}
+    with torch.no_grad():
+        for mine, theirs in zip(tree_leaves(many(x)), alone, strict=True):
+            assert_close(mine, theirs, **rounding)
+    xs = torch.stack([x, 2 * x, -x]).requires_grad_()
+    key = next(iter(inspect.signature(many.stacked.forward).parameters))
+    of_own = torch.autograd.grad(sum(part.square().sum() for part in tree_leaves(many(xs, each=key))), xs)[0]
+    for k, module in enumerate(modules):
+        sample = xs[k].detach().requires_grad_()
+        expected = torch.autograd.grad(sum(part.square().sum() for part in tree_leaves(module(sample))), sample)[0]
+        assert_close(of_own[k], expected, **rounding)
+
+
+def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_shared_inputs():
+    torch.manual_seed(1)
+    modules = [DiscreteRNN(Bump(2, 3), dt=0.1) for _ in range(2)]
+    many, x = ensemble(modules), torch.randn(100, 1, 2, requires_grad=True)
+    ts = (torch.arange(101.0) * 0.05).requires_grad_()
+
+    def double(call):
+        output = call(x, ts=ts)
+        first = torch.autograd.grad(output.square().sum(), (x, ts), create_graph=True)
+        return [output, *first, *torch.autograd.grad(sum(part.square().sum() for part in first), (x, ts))]
+
+    found = double(lambda x, ts: many(x, ts=ts)[0])
+    assert many.stats["engine"] in ENGINES
+    expected = double(lambda x, ts: torch.stack([module(x, ts=ts)[0] for module in modules]))
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
 @given(
     count=st.integers(1, 5),
     batch=st.integers(1, 20),
     time=st.integers(1, 6),
-    name=st.sampled_from(["gated", "lstm", "gru"]),
+    name=st.sampled_from(["gated", "lstm", "gru", "own field"]),
     own=st.booleans(),
     threads=st.integers(1, 3),
 )
 def test_any_number_of_networks_samples_and_times(count, batch, time, name, own, threads):
     torch.set_num_threads(threads)
-    modules = networks_of(name, count)
+    modules, time = networks_of(name, count), 100 if name == "own field" else time
     many, x = ensemble(modules), torch.randn(*([count] if own else []), time, batch, 3)
     found = many(x, each="x") if own else many(x)
     each = [module(sample) for module, sample in zip(modules, x if own else [x] * count, strict=True)]
-    assert_same(found, [torch.stack(parts) for parts in zip(*each, strict=True)], many, modules, **ROUNDING)
+    assert_same(found, [torch.stack(parts) for parts in zip(*each, strict=True)], many, modules, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["gated", "gru", "midpoint", "dopri5"])
