@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import ctrnn
 import discretize
 from experiments.bench.peers.engines import ENGINES, cell_engine
-from experiments.bench.rows import FORWARD, WORKS, Row
+from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row
 from experiments.bench.session import Job, Session
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "CellSizes",
     "cell_candidates",
     "cell_rows",
+    "ensemble_rows",
     "layer_rows",
     "samples",
 ]
@@ -142,6 +143,40 @@ def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
             _packed_candidate(f"{name} by `discretize.from_torch`", ours.stats["engine"], ours, packed),
         ]
         yield from session.rows("layers", f"{name}, {sizes}", list(_jobs(found, packed.data)), PATIENCE)
+
+
+def ensemble_rows(session: Session, sizes: CellSizes, networks: int) -> Iterator[Row]:
+    """Networks of one size that read the same samples: one after another, and by `discretize.ensemble`."""
+    x = samples(sizes, session.device)
+    cotangent = torch.randn(networks, sizes.time, sizes.batch, sizes.hidden, device=x.device)
+    jobs = []
+    if "torch" in session.peers:
+        theirs = [nn.GRU(sizes.inputs, sizes.hidden).to(x.device) for _ in range(networks)]
+        jobs += list(_looped("torch.nn.GRU in a loop", theirs, x, cotangent))
+    for name in ("gated", "GRU", "gated, in code of one's own"):
+        make, step = FIELDS[name]
+        each: list[Modules] = [{"GRU": nn.GRU(sizes.inputs, sizes.hidden)} for _ in range(networks)]
+        ours = [discretize.DiscreteRNN(make(sizes, modules).to(x.device), step) for modules in each]
+        many = discretize.ensemble(ours)
+        many(x)
+        facts, parameters = {"engine": many.stats["engine"]}, list(many.parameters())
+        whole = CellCandidate(f"{name} in one call", "", lambda x, many=many: many(x)[0], parameters)  # type: ignore[misc]
+        jobs += list(_looped(f"{name} in a loop", ours, x, cotangent))
+        jobs.append(Job(whole.name, FORWARD, partial(whole.forward, x), facts))
+        jobs.append(Job(whole.name, BACKWARD, partial(_gradients, whole, x, cotangent), facts))
+    yield from session.rows("ensembles", f"{networks} networks, {sizes}", jobs, 4 * PATIENCE)
+
+
+def _looped(name: str, modules: Sequence[nn.Module], x: Tensor, cotangent: Tensor) -> Iterator[Job]:
+    each = [CellCandidate(name, "", lambda x, m=module: m(x)[0], list(module.parameters())) for module in modules]  # type: ignore[misc]
+    pairs = list(zip(each, cotangent.unbind(), strict=True))
+    yield Job(name, FORWARD, lambda: [one.forward(x) for one in each])
+    yield Job(name, BACKWARD, lambda: [_gradients(one, x, given) for one, given in pairs])
+
+
+def _gradients(candidate: CellCandidate, x: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+    """To the parameters."""
+    return torch.autograd.grad(candidate.run(x), candidate.parameters, cotangent)
 
 
 def _packed_candidate(name: str, engine: str, module: nn.Module, packed: PackedSequence) -> CellCandidate:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from discretize import KernelWarning, SolverWarning
-from experiments.bench.cells import cell_rows, layer_rows
+from experiments.bench.cells import cell_rows, ensemble_rows, layer_rows
 from experiments.bench.first_use import first_rows
 from experiments.bench.growth import cell_growth, solve_growth
 from experiments.bench.memory import memory_rows
@@ -82,6 +82,8 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
         yield from cell_rows(session, sizes, fields)
     for sizes in scale.layers:
         yield from layer_rows(session, sizes)
+    for sizes in scale.ensembles:
+        yield from ensemble_rows(session, sizes, scale.networks)
 
     found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
     yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)

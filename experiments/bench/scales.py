@@ -16,12 +16,13 @@ OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; layers: sizes; a solve: time, batch, hidden; sweeps around their bases; the
-    batch with a stiff sample; lengths for memory, and long ones for this project's solves alone."""
+    """Cells: sizes and the fields compared there; layers, ensembles: sizes; a solve: time, batch, hidden; sweeps around their
+    bases; the batch with a stiff sample; lengths for memory, and long ones for this project's solves alone."""
 
     rounds: int
     cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
     layers: tuple[CellSizes, ...]
+    ensembles: tuple[CellSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -38,6 +39,7 @@ class Scale:
     first_calls: tuple[str, ...] = ("cell", "solve")
     first_rounds: int = 2
     own_solves: tuple[str, ...] = OWN  # fields that kernels know by their code alone
+    networks: int = 64  # of an ensemble
     few: bool = False  # no more than one measurement of memory: each takes a process and seconds
 
 
@@ -46,6 +48,7 @@ SMOKE = Scale(
     rounds=1,
     cells=((CellSizes(6, 2, 2, 4), ("gated", "LSTM")),),
     layers=(CellSizes(6, 2, 2, 4),),
+    ensembles=(CellSizes(6, 2, 2, 4),), networks=2,
     solve=(3, 2, 4), methods=("tsit5",), peer_solves=("torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5"),
     cell_base=CellSizes(6, 2, 2, 4), cell_sweeps=(Sweep("time", (4, 8)),),
     solve_base={"time": 2, "batch": 2, "hidden": 4}, solve_sweeps=(Sweep("error", (1e-3, 1e-5)),),
@@ -57,6 +60,7 @@ SMALL = Scale(
     rounds=3,
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ("gated",))),
     layers=(CellSizes(100, 32, 64, 64),),
+    ensembles=(CellSizes(100, 8, 10, 32),),
     solve=(30, 32, 64), methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
     cell_base=CellSizes(100, 32, 10, 64),
@@ -71,6 +75,7 @@ FULL = Scale(
     rounds=3,
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ALL), (CellSizes(200, 128, 10, 512), ALL)),
     layers=tuple(CellSizes(time, 32, hidden, hidden) for time in (100, 400) for hidden in (64, 128)),
+    ensembles=tuple(CellSizes(time, batch, 10, 32) for time in (100, 500) for batch in (8, 32)),
     solve=(100, 32, 64), methods=("tsit5", "dopri8", "dopri5"), peer_solves=("torchdiffeq", "torchode", "diffrax"),
     cell_base=CellSizes(200, 32, 10, 64),
     cell_sweeps=(

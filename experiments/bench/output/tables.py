@@ -16,6 +16,7 @@ from experiments.reports.spreads import markdown
 __all__ = ["PARTS", "document", "machine", "part_of"]
 
 NONE = "–"
+LOOPED = " in a loop"
 Values = Sequence[float | None]
 
 
@@ -76,6 +77,21 @@ def _layers(rows: pd.DataFrame) -> Iterator[str]:
                 line += [_seconds(_median(at[work])), _ratio(at[work], first[work])]
             lines.append(line)
     yield markdown(["sizes", "module", "forward", "ratio", "with backward", "ratio"], lines)
+
+
+def _ensembles(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each field and size: seconds in a loop and in one call, and the ratio; beside torch's in a loop."""
+    if rows.empty:
+        return
+    lines = []
+    for (problem, work), same in rows.groupby(["problem", "work"], sort=False):
+        values = dict(zip(same["candidate"], same["values"], strict=True))
+        for name, loop in values.items():
+            if name.endswith(LOOPED):
+                own = values.get(name.removesuffix(LOOPED) + " in one call")
+                called = [NONE, NONE] if own is None else [_seconds(_median(own)), _ratio(loop, own)]
+                lines.append([problem, work, name.removesuffix(LOOPED), _seconds(_median(loop)), *called])
+    yield markdown(["sizes", "work", "network", "a loop", "one call", "times faster"], lines)
 
 
 def _solves(rows: pd.DataFrame) -> Iterator[str]:
@@ -178,6 +194,7 @@ def _spread(values: Values) -> str:
 PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
     "layers": ("Layers, in both directions, packed", _layers),
+    "ensembles": ("Many networks", _ensembles),
     "solves": ("Exact solves", _solves),
     "growth": ("How cost grows", _growth),
     "stiff": ("One stiff sample", _stiff),
