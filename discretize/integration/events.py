@@ -4,11 +4,13 @@ r"""Events: where a function of time and state crosses zero along a solve, sampl
 
 Between two requested times the solve is made without them first; g is looked at on the ends of its steps and between them, and
 a change of sign is narrowed down on the steps' own continuation, which is as accurate as the solve. Then it is solved to these
-times, which carry their gradients.
+times, which carry their gradients. Where events stop samples it is looked at by and by, in windows that double: what comes after
+a stop may be far, or no solution at all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from scipy.optimize import elementwise
 from torch import Tensor
 
 from ctrnn import checks
+from discretize.errors import SolverError
 from discretize.gradients.detached import once_only
 from discretize.integration.between import StatesBetween
 from discretize.solvers.statistics import SolverStats, added
@@ -28,6 +31,8 @@ __all__ = ["Event", "EventSolve", "EventTimes", "checked_events"]
 
 PER_STEP = 4  # looks at g on each step
 MOST_STOPS = 10_000  # of a sample between two requested times
+WINDOW = 16  # the first window is that part of the whole time
+BEFORE_FAILURE = 1 - 2**-10  # of the way to where a solve fails, up to which it is looked at again
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ class EventSolve:
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.status = ["completed"] * len(h0)
         self.stats = SolverStats(max(1, len(h0))).stats("")
+        length = max((self.times[-1] - self.times[0]).tolist(), default=0.0)
+        self.window = length / WINDOW if length and any(event.stops for event in events) else math.inf
 
     def run(self) -> Trajectory:
         hs = [self.h]
@@ -138,19 +145,45 @@ class EventSolve:
 
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:
         """What each sample crosses on its way, in time, up to what stops it."""
-        with torch.no_grad():
-            look = _Look(self._solved(self.h.detach(), torch.stack([self.t, goal]).detach()))
-            every = [crossing for number, event in enumerate(self.events) for crossing in self._of(look, number, event)]
         mine: list[list[_Crossing]] = [[] for _ in self.status]
-        for crossing in sorted(every):
-            already = mine[crossing.sample]
-            if not (already and self.events[already[-1].event].stops):
-                already.append(crossing)
+        h, t, goal, just = self.h.detach(), self.t.detach(), goal.detach(), self.just
+        with torch.no_grad():
+            while bool((t < goal).any()):
+                look, failure = self._look(h, t, torch.minimum(goal, t + self.window))
+                every = [crossing for number in range(len(self.events)) for crossing in self._of(look, number, just == number)]
+                for crossing in sorted(every):
+                    if not self._stopped(mine[crossing.sample]):
+                        mine[crossing.sample].append(crossing)
+                if failure and (failure.sample is None or not self._stopped(mine[failure.sample])):
+                    raise failure
+                h, t, just = look.end, look.goal, np.full_like(just, -1)
+                self.window *= 2
+                goal = torch.where(torch.tensor([self._stopped(each) for each in mine]), t, goal)
         return mine
 
-    def _of(self, look: _Look, number: int, event: Event) -> list[_Crossing]:
+    def _stopped(self, mine: list[_Crossing]) -> bool:
+        """Whether what a sample crossed last stops it."""
+        return bool(mine) and self.events[mine[-1].event].stops
+
+    def _look(self, h: Tensor, t: Tensor, goal: Tensor) -> tuple[_Look, SolverError | None]:
+        """A solve to there; where it fails, and events may stop it before, up to shortly before that, and the failure."""
+        try:
+            return _Look(self._solved(h, torch.stack([t, goal]))), None
+        except SolverError as error:
+            if error.time is None or error.sample is None or math.isinf(self.window):
+                raise
+            start = float(t[error.sample])
+            before = start + BEFORE_FAILURE * (error.time - start)
+            if not before > start:
+                raise
+            nearer, earlier = self._look(h, t, goal.clamp(max=before).maximum(t))
+            return nearer, earlier or error
+
+    def _of(self, look: _Look, number: int, just: np.ndarray) -> list[_Crossing]:
+        """Where an event crosses zero; `just`: of which samples it is the one that has just reset them."""
+        event = self.events[number]
         signs = np.sign(look.on_grid(event))
-        signs[0, self.just == number] = 0
+        signs[0, just] = 0
         for row in range(len(signs) - 2, -1, -1):  # where it is 0 it has the sign that it goes to
             signs[row] = np.where(signs[row] == 0, signs[row + 1], signs[row])
         before, after = signs[:-1], signs[1:]
@@ -172,7 +205,11 @@ class EventSolve:
             for place, crossing in enumerate(mine, 1):
                 self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))
         self.h, self.t, self.just[:] = hs[-1], times[-1], -1
-        stopped = [mine[-1] for mine in crossings if mine and self.events[mine[-1].event].stops]
+        stopped = [mine[-1] for mine in crossings if self._stopped(mine)]
+        if stopped:
+            # It is about as far to the next stop.
+            gone = max(crossing.time - float(times[0, crossing.sample].detach()) for crossing in stopped)
+            self.window = max(gone, self.window / 4)
         for number, event in enumerate(self.events):
             if here := [crossing for crossing in stopped if crossing.event == number]:
                 self._stop(number, event, here)
@@ -183,8 +220,7 @@ class EventSolve:
         rows = max(map(len, times)) + 2
         columns = []
         for sample, (mine, crossed) in enumerate(zip(crossings, times, strict=True)):
-            stopped = bool(mine) and self.events[mine[-1].event].stops
-            last = crossed[-1] if stopped else goal[sample]
+            last = crossed[-1] if self._stopped(mine) else goal[sample]
             columns.append(torch.stack([self.t[sample], *crossed, *[last] * (rows - 1 - len(crossed))]))
         return torch.stack(columns, 1)
 
@@ -265,6 +301,7 @@ class _Look:
         most = max(map(len, columns))
         self.times = np.stack([np.append(column, np.full(most - len(column), column[-1])) for column in columns], 1)
         self.states, self.start = self.between(torch.from_numpy(self.times)), start
+        self.end, self.goal = solved.hs[-1], solved.ts[-1]
 
     def on_grid(self, event: Event) -> np.ndarray:
         """g, (rows, batch)."""

@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, Event, integrate
+from discretize import Adjoint, Event, SolverError, integrate
 from discretize.integration import events
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
@@ -300,3 +300,22 @@ def test_steps_and_calls_are_counted_from_stop_to_stop():
     assert whole["num_steps"] == max(whole["steps_of_samples"]) == whole["num_accepted_steps"] + whole["num_rejected_steps"]
     assert whole["num_accepted_steps"] > free["num_accepted_steps"]
     assert whole["nfe_samples"] >= whole["nfe"] > free["nfe"]
+
+
+def test_what_comes_after_the_end_of_a_sample_is_not_solved():
+    def growing(t, h):  # h = 1 / (1 / h0 - t), until then, beside where it is to end
+        return torch.stack([h[:, 0] ** 2, 0 * h[:, 1]], 1)
+
+    end = Event(lambda t, h: h[:, 0] - h[:, 1], terminal=True)
+    found = integrate(growing, None, starts([1.0, 5.0], [0.5, 4.0]), [0.0, 0.5, 3.0], events=end, **TIGHT)
+    assert_close(found.events[0].times, torch.tensor([0.8, 1.75]), rtol=0, atol=1e-8)
+    assert_close(found.hs[2], starts([5.0, 5.0], [4.0, 4.0]), rtol=0, atol=1e-7)
+    with pytest.raises(SolverError, match=r"t = 2, sample 1, .* grows without bound"):
+        integrate(growing, None, starts([1.0, 5.0], [0.5, -1.0]), [0.0, 3.0], events=end)
+
+
+def test_an_end_that_is_far_costs_little_where_an_event_comes_soon():
+    down = Event(lambda t, h: h[:, 0] - 0.5, terminal=True)
+    near, far = (integrate(swinging, None, starts([1.0, 0.0]), [0.0, end], events=down) for end in (16.0, 160.0))
+    assert far.stats["num_steps"] < 5 * near.stats["num_steps"]
+    assert_close(far.events[0].times, torch.tensor([math.pi / 3]), rtol=0, atol=1e-5)
