@@ -51,6 +51,10 @@ class Ensemble(nn.Module):
         self._count = len(modules)
 
     def forward(self, *arguments: Any, each: str | Iterable[str] = (), **keywords: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
+
+            return run_uncompiled(Ensemble.forward, self, *arguments, each=each, **keywords)
         call = _Call(self, arguments, keywords, [each] if isinstance(each, str) else list(each))
         self._why = self._alone()
         if self._why is None:

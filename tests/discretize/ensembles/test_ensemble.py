@@ -334,6 +334,20 @@ def test_masks_are_drawn_for_each_network_and_not_in_evaluation():
     assert not many[0].training
 
 
+def test_torch_compile_runs_an_ensemble_as_it_is():
+    many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
+    assert_close(torch.compile(many, backend="eager")(x), many(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["gated", "own field"])
+def test_with_kernels_turned_off_networks_step_together(name, monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    modules, x = networks_of(name), torch.randn(100, 4, 3)
+    many = ensemble(modules)
+    assert_same(many(x), looped(modules, x), many, modules, rtol=0, atol=1e-10)
+    assert many.stats == {"engine": "steps", "engine_why": "CTRNN_FUSED is 0"}
+
+
 def test_one_network_is_an_ensemble_too():
     modules = networks_of("gru", 1)
     many, x = ensemble(modules), torch.randn(5, 4, 3)
