@@ -11,6 +11,12 @@ settings.register_profile("default", max_examples=40, deadline=None, derandomize
 settings.load_profile("default")
 
 
+def pytest_configure(config):
+    # The same kernels, built in half the time; the long tests have them as users do. Workers are given the variable.
+    if config.option.markexpr == "not slow" and not hasattr(config, "workerinput"):
+        os.environ["CTRNN_CXXFLAGS"] = f"-O1 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
+
+
 def pytest_collection():
     gc.disable()  # what is imported stays: to look it through again and again is a fifth of the time that collection takes
 
