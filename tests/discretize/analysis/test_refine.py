@@ -38,7 +38,7 @@ def test_a_fast_model_is_not_and_says_how_many_steps_would_make_it_one():
 @pytest.mark.parametrize("name", problems.thinned(["Euler", "ETD2", "RungeKutta4", "Trapezoid"], ["ETD2", "RungeKutta4"]))
 def test_the_observed_order_is_the_declared_one(name):
     torch.manual_seed(1)
-    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), problems.STEPS[name], dt=0.5), torch.randn(10, 2, 2), rtol=1e-11,
+    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), problems.STEPS[name], dt=0.5), torch.randn(4, 2, 2), rtol=1e-11,
                    atol=1e-12)  # fmt: skip
     assert found.order == problems.STEPS[name].order
     assert found.orders[-1] == pytest.approx(found.order, abs=0.2)
@@ -89,7 +89,7 @@ def test_a_model_that_has_left_all_bounds_is_told_so():
 
 def test_float32_is_refined_down_to_its_rounding():
     torch.set_default_dtype(torch.float32)
-    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), discretize.RungeKutta4()), torch.randn(20, 2, 2), halvings=5)
+    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), discretize.RungeKutta4()), torch.randn(8, 2, 2), halvings=5)
     assert found.converges
     assert found.verdict.startswith("Yes")
 
@@ -115,7 +115,7 @@ def test_a_step_that_does_not_have_its_order_is_not_called_an_ode():
         def advance(self, field, projected, h, dt):
             return h + 0.5 * dt * field.flow(projected, h)
 
-    found = refine(slow(Wrong(), 0.5), torch.randn(30, 3, 2))
+    found = refine(slow(Wrong(), 0.5), torch.randn(10, 3, 2))
     assert not found.converges
     assert found.verdict.startswith("Not known")
     assert math.isfinite(found.share)

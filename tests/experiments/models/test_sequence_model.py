@@ -157,7 +157,7 @@ def test_outputs_are_read_from_the_visible_state():
 def test_weights_move_between_integrators():
     model = configuration_from_words("recall", "gated", "euler", ["hidden=4"]).untrained_model().double()
     exact = under(model, "exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
-    fine = under(model, "runge-kutta4", IntegratorSettings(substeps=20))
+    fine = under(model, "runge-kutta4", IntegratorSettings(substeps=10))
     xs = torch.randn(5, 2, 10)
     assert_close(exact(xs), fine(xs), rtol=0, atol=1e-6)
     assert not torch.allclose(exact(xs), model(xs), atol=1e-3)
