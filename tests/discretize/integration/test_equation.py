@@ -13,6 +13,7 @@ from ctrnn import ControlledField, DerivativePath, TimePath
 from discretize import Adjoint, Checkpointed, ContinuousRNN, ExponentialEuler, SolverError, integrate
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+FINE = {"method": "dopri8", **TIGHT}  # a third of the steps where the method is not what is tested
 NEAR = {"rtol": 0, "atol": 1e-7}  # a hundred tolerances
 TIMES = torch.linspace(0.0, 3.0, 7, dtype=torch.float64)
 
@@ -57,7 +58,7 @@ def test_methods_of_fixed_steps_take_it_too(method):
 @each("gradient, ts", [(None, TIMES.flip(0)[::3]), (Checkpointed(1), TIMES[::3]), (Adjoint(), TIMES.flip(0)[::3])])
 def test_a_modules_parameters_have_their_gradients(gradient, ts):
     equation, h0 = Pulled(), torch.ones(1, 1, requires_grad=True)
-    end = integrate(equation, None, h0, ts, gradient=gradient, **TIGHT).hs[-1]
+    end = integrate(equation, None, h0, ts, gradient=gradient, **FINE).hs[-1]
     span = float(ts[-1] - ts[0])
     to_rate, to_h0 = torch.autograd.grad(end.sum(), (equation.rate, h0))
     size = math.exp(-2.0 * span)
@@ -67,7 +68,7 @@ def test_a_modules_parameters_have_their_gradients(gradient, ts):
 
 def test_several_tensors_are_one_state_and_come_back_in_their_shapes():
     q, p = torch.randn(3, 2), torch.randn(3, 1, 2)
-    solved = integrate(lambda t, h: (h[1][:, 0], -h[0][:, None]), None, (q, p), TIMES, **TIGHT)
+    solved = integrate(lambda t, h: (h[1][:, 0], -h[0][:, None]), None, (q, p), TIMES, **FINE)
     found, momentum = solved.parts
     assert_close(found[-1], q * math.cos(3) + p[:, 0] * math.sin(3), **NEAR)
     assert_close(momentum[-1], (p[:, 0] * math.cos(3) - q * math.sin(3))[:, None], **NEAR)
@@ -94,8 +95,8 @@ each_path = pytest.mark.parametrize("name", PATHS)
 @each("speed", [None, lambda t: 1 + 0.5 * torch.sin(t)])
 def test_backwards_a_solve_goes_the_way_it_came(name, speed):
     field, path = ctrnn.gru(2, 3), PATHS[name](torch.randn(5, 2, 2))
-    there = integrate(field, path, torch.randn(2, 3), TIMES, speed=speed, **TIGHT)
-    back = integrate(field, path, there.hs[-1].detach(), TIMES.flip(0), speed=speed, **TIGHT)
+    there = integrate(field, path, torch.randn(2, 3), TIMES, speed=speed, **FINE)
+    back = integrate(field, path, there.hs[-1].detach(), TIMES.flip(0), speed=speed, **FINE)
     # What forgets at up to 1 a unit of time is driven apart, backwards, by up to e^3.
     assert_close(back.hs, there.hs.flip(0), rtol=0, atol=1e-6)
     assert_close(back.ts, TIMES.flip(0))
@@ -126,8 +127,8 @@ def test_a_failure_says_the_users_time_and_so_do_the_counts():
 @each_path
 def test_one_path_is_read_by_many_as_if_repeated(name):
     field, xs, h0 = ctrnn.gated(2, 3), torch.randn(5, 1, 2), torch.randn(4, 3)
-    one = integrate(field, PATHS[name](xs), h0, TIMES, **TIGHT)
-    many = integrate(field, PATHS[name](xs.expand(-1, 4, -1).contiguous()), h0, TIMES, **TIGHT)
+    one = integrate(field, PATHS[name](xs), h0, TIMES, **FINE)
+    many = integrate(field, PATHS[name](xs.expand(-1, 4, -1).contiguous()), h0, TIMES, **FINE)
     assert_close(one.hs, many.hs, **NEAR)
     assert one.stats["engine"] == many.stats["engine"]
     wanted = [*field.parameters()]
@@ -138,26 +139,26 @@ def test_one_path_is_read_by_many_as_if_repeated(name):
 def test_one_path_of_times_of_its_own_is_read_by_many():
     field, xs, h0, ts = ctrnn.gated(2, 3), torch.randn(5, 1, 2), torch.randn(4, 3), torch.arange(5.0)[:, None]
     for kind in (ctrnn.HeldPath, ctrnn.LinearPath):
-        one = integrate(field, kind(xs, ts), h0, ts.expand(-1, 4), **TIGHT)
-        assert_close(one.hs, integrate(field, kind(xs, ts[:, 0]), h0, ts[:, 0], **TIGHT).hs, **NEAR)
+        one = integrate(field, kind(xs, ts), h0, ts.expand(-1, 4), **FINE)
+        assert_close(one.hs, integrate(field, kind(xs, ts[:, 0]), h0, ts[:, 0], **FINE).hs, **NEAR)
 
 
 def test_a_field_without_input_needs_no_path():
     field, h0 = ctrnn.gated(0, 3), torch.randn(2, 3)
-    solved = integrate(field, None, h0, TIMES, **TIGHT)
+    solved = integrate(field, None, h0, TIMES, **FINE)
     fed = ctrnn.gated(1, 3)
     fed.load_state_dict(
         {k: torch.zeros_like(fed.state_dict()[k]) if "weight_x" in k else v for k, v in field.state_dict().items()}
     )
-    assert_close(solved.hs, integrate(fed, ctrnn.HeldPath(torch.ones(3, 2, 1)), h0, TIMES, **TIGHT).hs, **NEAR)
+    assert_close(solved.hs, integrate(fed, ctrnn.HeldPath(torch.ones(3, 2, 1)), h0, TIMES, **FINE).hs, **NEAR)
     stepped = integrate(field, None, h0, TIMES, method=ExponentialEuler(), max_step=5e-3)
     assert_close(stepped.hs, solved.hs, rtol=0, atol=5e-3)
 
 
 def test_time_is_an_input_like_any():
     field, h0 = ctrnn.gated(1, 3), torch.randn(2, 3)
-    by_time = integrate(field, TimePath((0.0, 3.0), batch=2), h0, TIMES, **TIGHT)
-    by_function = integrate(field, ctrnn.FunctionPath(lambda t: t.expand(2, 1), (0.0, 3.0), 1), h0, TIMES, **TIGHT)
+    by_time = integrate(field, TimePath((0.0, 3.0), batch=2), h0, TIMES, **FINE)
+    by_function = integrate(field, ctrnn.FunctionPath(lambda t: t.expand(2, 1), (0.0, 3.0), 1), h0, TIMES, **FINE)
     assert_close(by_time.hs, by_function.hs, **NEAR)
     path = TimePath((0.0, 3.0), batch=2)
     assert_close(path(torch.tensor([0.5, 2.0])), torch.tensor([0.5, 2.0])[:, None, None].expand(-1, 2, 1))
@@ -168,14 +169,14 @@ def test_time_is_an_input_like_any():
 def test_a_controlled_equation_hangs_on_where_its_path_leads_and_not_on_its_clock(kind):
     xs = torch.randn(4, 2, 1)
     field = ControlledField(lambda h: h[..., None], 1, 1)  # dh = h dx: h0 exp(x(t) - x(0))
-    solved = integrate(field, DerivativePath(kind(xs)), torch.ones(2, 1), torch.arange(4.0), **TIGHT)
+    solved = integrate(field, DerivativePath(kind(xs)), torch.ones(2, 1), torch.arange(4.0), **FINE)
     assert_close(solved.hs, (xs - xs[0]).exp(), **NEAR)
     net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 6))
     deep, h0 = ControlledField(net, 2, 3), torch.randn(2, 3)
     path, warp = kind(torch.randn(3, 2, 2)), ctrnn.SmoothWarp.random(2.0, 3.0, generator=torch.Generator().manual_seed(0))
     ends = torch.tensor([0.0, 2.0])
-    straight = integrate(deep, DerivativePath(path), h0, ends, **TIGHT).hs[-1]
-    assert_close(integrate(deep, DerivativePath(ctrnn.WarpedPath(path, warp)), h0, ends, **TIGHT).hs[-1], straight, **NEAR)
+    straight = integrate(deep, DerivativePath(path), h0, ends, **FINE).hs[-1]
+    assert_close(integrate(deep, DerivativePath(ctrnn.WarpedPath(path, warp)), h0, ends, **FINE).hs[-1], straight, **NEAR)
 
 
 PARTS = (torch.zeros(1, 3), torch.zeros(1, 2))
