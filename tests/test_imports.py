@@ -199,7 +199,9 @@ def test_importing_the_packages_loads_no_library_until_a_name_is_used():
     run_python(
         f"import importlib, sys\nfor name in {names}:\n    importlib.import_module(name)\n"
         f"    loaded = [heavy for heavy in {HEAVY} if heavy in sys.modules]\n    assert not loaded, (name, loaded)\n"
-        "import ctrnn\nctrnn.plain\nassert 'torch' in sys.modules"
+        "import ctrnn, discretize\nctrnn.plain\nassert 'torch' in sys.modules\nimport torch\n"
+        "discretize.DiscreteRNN(ctrnn.plain(1, 1))(torch.ones(2, 1, 1))\ndiscretize.Trajectory\n"
+        "assert 'matplotlib' not in sys.modules"  # nor does solving need figures
     )
 
 
