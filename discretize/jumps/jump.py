@@ -49,8 +49,7 @@ class CellJump(Jump):
         self.cell, self.input_size, self.state_size = cell, cell.field.input_size // 2, cell.field.state_size
 
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
-        following: Tensor = self.cell(torch.cat([x, observed], -1), h)
-        return following
+        return self.cell.following(torch.cat([x, observed], -1), h)
 
 
 class GRUBayes(Jump):

@@ -5,6 +5,8 @@ h(t_k-) :  dh/dt = F(h) from h(t_k-1)          h(t_k) = jump(x_k, observed_k, h(
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
@@ -158,13 +160,14 @@ class JumpRNN(SequenceModule):
         edges = (gone_by(xs, ragged) - 1).clamp(min=0) if edges is None else edges
         # Dropout's masks are drawn once for the whole sequence.
         field, before, after = masked(with_computed_weights(self.field), (len(h),)), [], []
-        for k, (x, length) in enumerate(zip(xs, edges.diff(dim=0), strict=True)):
-            h = self._between(field, h, length)
+        values, observed = xs.chunk(2, -1)
+        seen = observed.any(-1, keepdim=True)
+        seen = seen if ragged is None else seen & ragged.read[..., None]
+        going = self._between(field, h, edges.diff(dim=0))
+        for x, mask, any_seen, between in zip(values, observed, seen, going, strict=True):
+            h = between(h)
             before.append(h)
-            values, observed = x.chunk(2, -1)
-            seen = observed.any(-1, keepdim=True)
-            seen = seen if ragged is None else seen & ragged.read[k][:, None]
-            h = torch.where(seen, self._jumped(values, observed, h), h)
+            h = torch.where(any_seen, self._jumped(x, mask, h), h)
             after.append(h)
         return Jumps(torch.stack(before), torch.stack(after))
 
@@ -174,22 +177,36 @@ class JumpRNN(SequenceModule):
             raise ValueError(f"The jump gives {tuple(following.shape)} for a state of shape {tuple(h.shape)}; it must be like h.")
         return following
 
-    def _between(self, field: VectorField, h: Tensor, length: Tensor) -> Tensor:
-        """The state when a time has gone by, () or (batch,)."""
-        if not bool(length.detach().any()):
-            return h
-        step = self.settings.method
+    def _between(self, field: VectorField, h: Tensor, lengths: Tensor) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Maps of the state when each of the times has gone by, (time,) or (time, batch)."""
+        own = lengths.dim() > 1
+        passes = (lengths.detach().any(-1) if own else lengths.detach().bool()).tolist()
+        step, run, times = self.settings.method, partial(self._solved, field), lengths
         if isinstance(step, Step) and self.settings.max_step is None and self.settings.gradient is None:
             # One step, which `integrate` would take too, after checks that cost five times as much.
-            following, cost = step.counted(field, field.project(h[:, :0]), h, (length[:, None] if length.dim() else length).to(h))
-            self.stats |= {"nfe": self.stats["nfe"] + cost, "num_steps": self.stats["num_steps"] + 1}
-            return following
+            run, times = (
+                partial(self._stepped, step, field, field.project(h[:, :0])),
+                (lengths[..., None] if own else lengths).to(h),
+            )
+        return (partial(run, time) if some else _same for some, time in zip(passes, times, strict=True))
+
+    def _stepped(self, step: Step, field: VectorField, projected: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        following, cost = step.counted(field, projected, h, dt)
+        self.stats["nfe"] += cost
+        self.stats["num_steps"] += 1
+        return following
+
+    def _solved(self, field: VectorField, length: Tensor, h: Tensor) -> Tensor:
         solved = integrate(field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
         self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
         return solved.hs[-1]
 
     def extra_repr(self) -> str:
         return f"method={self.settings.method!r}, batch_first={self.batch_first}"
+
+
+def _same(h: Tensor) -> Tensor:
+    return h
 
 
 class _Reader(VectorField):

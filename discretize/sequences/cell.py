@@ -55,7 +55,11 @@ class DiscreteCell(nn.Module):
             checks.is_finite("h", h)
         if torch.compiler.is_exporting():
             check_exported(self.step)
-        length = self.dt if dt is None else step_length(dt, h)
+        return self.following(x, h, self.dt if dt is None else step_length(dt, h))
+
+    def following(self, x: Tensor, h: Tensor, length: float | Tensor | None = None) -> Tensor:
+        """What a call gives, for whoever has checked x and h: a batch, with a length as steps take it."""
+        length = self.dt if length is None else length
         field = masked(with_computed_weights(self.field), tuple(x.shape[:-1]))
         projected = field.project(x)
         following = self.step.advance(field, projected, h, length)
