@@ -35,6 +35,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "own_maps",
         "own_power_maps",
         "own_unit_maps",
+        "own_flips",
         "own_decay",
         "own_networks",
         "own_memory",

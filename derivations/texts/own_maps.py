@@ -40,7 +40,7 @@ from derivations.prover.statements import Equal, Rounds
 from derivations.twins import step_maps
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
 
-__all__ = ["FROZEN", "OWN", "frozen_step", "dt", "entries", "f", "g", "h", "r", "u", "y", "z"]
+__all__ = ["FROZEN", "NAMES", "OWN", "frozen_step", "dt", "entries", "f", "g", "h", "r", "u", "y", "z"]
 
 OWN = "this project"
 dt = symbols.dt
