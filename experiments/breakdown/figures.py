@@ -7,17 +7,25 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 
 from experiments.breakdown.maps import FAMILIES
 from experiments.reports import plots
-from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PURPLE
+from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, INK, MUTED, ORANGE, PAPER, PURPLE
 
-__all__ = ["by_family", "growths", "played", "region_bars"]
+__all__ = ["by_family", "chart", "growths", "played", "region_bars"]
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, INK)
 LINES = (*DASHES, (0, (7, 1.5, 1, 1.5, 1, 1.5)))
+NAMES = {"ExponentialEuler": "Exponential Euler", "ExponentialRosenbrock": "Exp. Rosenbrock", "BackwardEuler": "Backward Euler",
+         "FrozenBackwardEuler": "Frozen backward", "FrozenTrapezoid": "Frozen trapezoid", "StrangSplitting": "Strang",
+         "RungeKutta4": "Runge-Kutta 4"}  # fmt: skip
 REGION_COLOURS = {"monotone": GREEN, "overshooting": ORANGE, "marginal": INK, "divergent": PURPLE}
+# Rest is the paper itself: what is coloured is what the equation does not do.
+FATE_COLOURS = (PAPER, BLUE, GREEN, ORANGE, GRID)
 REGION_HATCHES = {"monotone": "", "overshooting": "///", "marginal": "", "divergent": "xxx"}
 
 
@@ -142,3 +150,43 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
         axes[-1].set_xlabel("steps")
         axes[-1].legend(loc="lower left", ncols=2, handlelength=1.6)
         return figure
+
+
+def chart(pictures: Mapping[str, np.ndarray], g_dt: np.ndarray, w: np.ndarray, fates: Sequence[str]) -> Figure:
+    """Small panels of the plane of g dt and w, coloured by fate: (w, g dt), indices into `fates`."""
+    with plots.style():
+        columns = 4
+        rows = math.ceil(len(pictures) / columns)
+        figure = Figure(figsize=(1.5 * plots.WIDTH, 0.6 + 1.32 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for ax, (name, found) in zip(axes, pictures.items(), strict=False):
+            _cells(ax, found, g_dt, w)
+            ax.set_title(NAMES.get(name, name), fontsize=9, pad=2)
+            ax.set(xscale="log", xlim=(g_dt[0], g_dt[-1]), ylim=(w[0], w[-1]))
+            plots.log_ticks(ax.xaxis, (0.1, 1, 10))
+            ax.axvline(1, color=MUTED, linewidth=0.6, linestyle=DASHES[3])
+        for ax in axes[len(pictures) :]:
+            ax.set_visible(False)
+        figure.supxlabel("g dt", fontsize=10)
+        figure.supylabel("w", fontsize=10)
+        handles = [
+            Patch(facecolor=colour, edgecolor=MUTED, linewidth=0.6, label=fate)
+            for fate, colour in zip(fates, FATE_COLOURS, strict=True)
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=5, handlelength=1.2, columnspacing=1.2)
+        return figure
+
+
+def _cells(ax: Axes, found: np.ndarray, g_dt: np.ndarray, w: np.ndarray) -> None:
+    """Each colour as one outline, of the stretches of each row that have it: a small file, in the page's own colours."""
+    edges, half = np.concatenate([g_dt[:1], np.sqrt(g_dt[:-1] * g_dt[1:]), g_dt[-1:]]), (w[1] - w[0]) / 2
+    outlines: dict[int, list[Path]] = {}
+    for level, row in zip(w, found, strict=True):
+        starts = np.flatnonzero(np.diff(row, prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(row)], strict=True):
+            left, right, low, high = edges[start], edges[end], level - half, level + half
+            corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
+            outlines.setdefault(int(row[start]), []).append(Path(corners, closed=True))
+    for fate, parts in outlines.items():
+        if fate:
+            ax.add_patch(PathPatch(Path.make_compound_path(*parts), facecolor=FATE_COLOURS[fate], linewidth=0))

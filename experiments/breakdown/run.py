@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
+from experiments.breakdown.chart import chart_section
 from experiments.breakdown.cost import cost_section
 from experiments.breakdown.held import held_section
 from experiments.breakdown.networks import networks_section
@@ -27,6 +28,7 @@ __all__ = ["PARTS", "run"]
 PARTS: tuple[tuple[str, SectionMaker], ...] = (
     ("One unit, held target", held_section),
     ("One unit, power decay", power_section),
+    ("One unit, what becomes of it", chart_section),
     ("Networks of several units", networks_section),
     ("A recording played faster and faster", recorded_section),
     ("What accuracy costs", cost_section),

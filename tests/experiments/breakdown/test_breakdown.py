@@ -15,7 +15,7 @@ import torch
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import cost, held, maps, networks, one_unit, power, recorded, rows, run
+from experiments.breakdown import chart, cost, held, maps, networks, one_unit, power, recorded, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
 
@@ -138,6 +138,39 @@ def test_a_line_of_the_csv_keeps_every_digit():
     assert read[0]["field"] == "plain, power decay"
 
 
+@pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenTrapezoid"])
+def test_fates_on_the_chart_are_those_of_counted_values(name):
+    g, w = np.meshgrid([0.2, 0.4, 0.6, 0.9, 1.3, 2.5], [-28.0, -16.0, -8.0, -2.0, 0.5])
+    found, exponent = chart.fates(maps.MAPS[name], torch.tensor(g.ravel()), torch.tensor(w.ravel()))
+    counted = chart.expected(chart.count_values(chart.GATES[name](g.ravel()), w.ravel()))
+    # One may be a cycle that takes longer to die out than the chart waits.
+    assert (found.numpy() == counted).sum() >= len(counted) - 1
+    assert {chart.FATES[k] for k in found.tolist()} >= {"rest", "2-cycle", "chaos"}
+    assert exponent[found == chart.CHAOS].min() > 0
+
+
+def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic():
+    g, w = torch.tensor([0.4, 0.4]), torch.tensor([-28.0, -16.0])
+    assert (chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.CHAOS).all()
+    for name in ("BackwardEuler", "Trapezoid"):
+        assert (chart.fates(maps.MAPS[name], g, w)[0] == chart.REST).all()
+    flow = discretize.Flow(chart.Unit(), torch.tensor([-28.0, chart.THETA]))
+    rest = discretize.fixed_points(flow, torch.linspace(-1, 1, 9)[:, None])
+    assert (len(rest), rest.stable.tolist()) == (1, [True])
+
+
+@pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenBackwardEuler"])
+def test_flips_on_the_chart_are_where_the_ledger_says(name):
+    """w sech^2 = -(2 - G) / G, by continuation in w at g dt = 0.7."""
+    unit = discretize.Flow(chart.Unit(), lambda w: torch.stack([w, torch.full_like(w, chart.THETA)], -1))
+    branch = discretize.continuation(
+        unit.stepped(maps.MAPS[name], 0.7), torch.zeros(1), 0.0, (-30.0, 0.0), direction=-1, step=0.5
+    )
+    (flip,) = [b for b in branch.bifurcations if b.kind == "flip"]
+    G = float(chart.GATES[name](np.array(0.7)))
+    assert flip.p * (1 - float(flip.h) ** 2) == pytest.approx(-(2 - G) / G, abs=1e-8)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The parts that take seconds, in this process: another has all to import. The slow test runs what the command does."""
@@ -211,6 +244,6 @@ def test_the_whole_atlas_of_a_short_recording_passes_its_checks(tmp_path):
     assert command_line.main(["breakdown", "--out", str(tmp_path / "atlas"), "--input", str(path), "--rate", "10"]) == 0
     parts = {row["part"] for row in csv.DictReader(io.StringIO((tmp_path / "atlas" / "breakdown.csv").read_text()))}
     assert parts == {
-        "one unit, held target", "one unit, power decay", "networks", "several units", "recording, accelerating",
-        "recording, steady", "cost",
+        "one unit, chart", "one unit, held target", "one unit, power decay", "networks", "several units",
+        "recording, accelerating", "recording, steady", "cost",
     }  # fmt: skip

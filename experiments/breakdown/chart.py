@@ -1,0 +1,166 @@
+r"""What becomes of one unit whose recurrence is negative, by every map: rest, cycles, chaos or divergence.
+
+    dh/dt = g (tanh(w (h - theta)) - h)        at rest for every g, w and theta; for w < 0 at one point, from every start
+    Euler: h + G (tanh(w (h - theta)) - h)     a flip where 1 - G + G w sech^2 = -1, then cycles, and chaos, G = g dt below 1 too
+
+theta is the state at which the unit turns: with theta = 0 the map is odd, and its cycles are 2-cycles only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+import ctrnn
+import discretize
+from discretize import Step
+from discretize.analysis.dynamics.orbits import settled_periods
+from experiments.breakdown import figures
+from experiments.breakdown.maps import MAPS
+from experiments.breakdown.rows import frame
+from experiments.data.recording import Recording
+from experiments.interruption import checkpoint
+from experiments.reports.section import Section
+
+__all__ = ["FATES", "G_DT", "THETA", "W", "Unit", "chart_section", "count_values", "fates"]
+
+FATES = ("rest", "2-cycle", "longer cycle", "chaos", "divergence")
+REST, TWO, LONGER, CHAOS, DIVERGENCE = range(len(FATES))
+THETA, START = 0.8, 0.1
+G_DT = torch.logspace(-1, 1, 40, dtype=torch.float64)
+W = torch.linspace(-30, 2, 33, dtype=torch.float64)
+SETTLE, LONGEST, AVERAGED = 400, 64, 300  # steps before a period is looked for, the longest one, steps of an exponent
+FAR, NEAR, CHAOTIC = 1e3, 1e-5, 0.01
+COARSE = 4  # every so many points of the grid are counted by brute force
+AGREEING = 0.95  # of them; near a bifurcation 400 steps need not settle what 20,000 do
+COUNTED = ("Euler", "ExponentialEuler", "FrozenBackwardEuler", "FrozenTrapezoid")
+GATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Euler": lambda y: y,
+    "ExponentialEuler": lambda y: -np.expm1(-y),
+    "FrozenBackwardEuler": lambda y: y / (1 + y),
+    "FrozenTrapezoid": lambda y: y / (1 + y / 2),
+}
+
+
+class Unit(ctrnn.VectorField):
+    """tanh(w (h - theta)) - h, its input [w, theta]; the rate is in the length of the step."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        w, theta = projected.split(1, -1)
+        return torch.tanh(w * (h - theta)) - h
+
+    def leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        return torch.ones_like(h)
+
+
+def stepped(step: Step, g_dt: Tensor, w: Tensor) -> discretize.Map:
+    """The map at all points of a plane, which its samples are: g_dt and w (n,)."""
+    x = torch.stack([w, torch.full_like(w, THETA)], -1)
+    return discretize.Map(Unit(), step, lambda p: x[p.long()], lambda p: g_dt[p.long()])
+
+
+@torch.no_grad()
+def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """An index into `FATES` for each point, and the exponent a step where no period was found, nan elsewhere: (n,), (n,)."""
+    system, point = stepped(step, g_dt, w), torch.arange(len(w), dtype=torch.float64)
+    h = torch.full((len(w), 1), START, dtype=torch.float64)
+    for _ in range(SETTLE):
+        h = _kept_in_sight(system(h, point))
+    lost = ~(h.abs() < FAR)[:, 0]
+    period = settled_periods(system, h, LONGEST, point, tolerance=NEAR)
+    found = torch.where(period == 1, REST, torch.where(period == 2, TWO, LONGER))
+    exponent, open_ = torch.full_like(w, torch.nan), ((period == 0) & ~lost).nonzero()[:, 0]
+    if len(open_):
+        run = discretize.lyapunov(system, h[open_], point[open_], intervals=AVERAGED, transient=0)
+        exponent[open_] = run.exponents[:, 0]
+        lost[open_] = torch.isnan(exponent[open_])
+        found[open_] = torch.where(exponent[open_] > CHAOTIC, CHAOS, LONGER)
+        # What a slow rest or 2-cycle has not reached in `SETTLE` steps it has nearly.
+        slow = settled_periods(system, run.h, 2, point[open_], tolerance=1e-2)
+        found[open_] = torch.where((slow > 0) & (exponent[open_] <= CHAOTIC), slow - 1, found[open_])
+    return found.masked_fill(lost, DIVERGENCE), exponent
+
+
+def _kept_in_sight(h: Tensor) -> Tensor:
+    """What has left stays outside, and is a number: implicit steps refuse others."""
+    return torch.where(h.abs() < FAR, h, FAR)
+
+
+def count_values(gate: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """How many values a long run of h + G (tanh(w (h - theta)) - h) takes, by counting them; 0 beyond all bounds."""
+    h = np.full_like(w, START)
+    with np.errstate(all="ignore"):
+        for _ in range(20_000):
+            h = h + gate * (np.tanh(w * (h - THETA)) - h)
+        seen = []
+        for _ in range(256):
+            h = h + gate * (np.tanh(w * (h - THETA)) - h)
+            seen.append(h)
+    values = np.sort(np.stack(seen), 0)
+    return np.where(np.abs(h) < FAR, 1 + (np.diff(values, axis=0) > 1e-6).sum(0), 0)
+
+
+def expected(values: np.ndarray) -> np.ndarray:
+    """The fate by the number of values; more than `LONGEST` are chaos, or a cycle nobody would see."""
+    return np.select([values == 0, values == 1, values == 2, values <= LONGEST], [DIVERGENCE, REST, TWO, LONGER], CHAOS)
+
+
+@torch.no_grad()
+def chart_section(recording: Recording, say: Callable[[str], None]) -> Section:
+    """The plane of g dt and w for every map, and its check by counting."""
+    g_dt, w = G_DT.repeat(len(W)), W.repeat_interleave(len(G_DT))
+    found, rates = {}, {}
+    say(f"  map, share of the plane: {', '.join(FATES)}; largest exponent a step, at G < 1 or g dt < 1")
+    for name, step in MAPS.items():
+        checkpoint()
+        found[name], rates[name] = fates(step, g_dt, w)
+        shares = [float((found[name] == k).double().mean()) for k in range(len(FATES))]
+        below = rates[name][(g_dt < 1) | torch.tensor(name == "ExponentialEuler")]
+        say(f"  {name:<22}" + "".join(f"{share:>7.1%}" for share in shares) + f"{float(below.nan_to_num(-9).max()):>9.3f}")
+    agreement = {name: _agreement(name, found[name]) for name in COUNTED}
+    say(f"  counted by brute force, the share that agrees: {', '.join(f'{k} {v:.1%}' for k, v in agreement.items())}")
+    chaotic = (found["Euler"] == CHAOS) & (g_dt < 1)
+    pictures = {"the equation": np.zeros((len(W), len(G_DT)), dtype=int)}
+    pictures |= {name: fate.reshape(len(W), -1).numpy() for name, fate in found.items()}
+    return Section.from_template(
+        "breakdown/chart.html.jinja",
+        "chart",
+        figures={"chart": figures.chart(pictures, G_DT.numpy(), W.numpy(), FATES)},
+        numbers={"rows": _rows(found, rates, g_dt, w)},
+        failures=list(_failures(found, agreement, chaotic)),
+        shares=[
+            [name, *(f"{float((fate == k).double().mean()):.1%}" for k in range(len(FATES)))] for name, fate in found.items()
+        ],
+        fates=FATES, theta=THETA, agreement=min(agreement.values()),
+        counted=len(W[::COARSE]) * len(G_DT[::COARSE]) * len(COUNTED),
+        largest=float(rates["Euler"][chaotic].max()) if chaotic.any() else 0.0,
+        least_g=float(g_dt[chaotic].min()) if chaotic.any() else 1.0,
+    )  # fmt: skip
+
+
+def _agreement(name: str, found: Tensor) -> float:
+    g, w = np.meshgrid(G_DT.numpy()[::COARSE], W.numpy()[::COARSE])
+    ours = found.reshape(len(W), -1)[::COARSE, ::COARSE].numpy()
+    return float((expected(count_values(GATES[name](g), w)) == ours).mean())
+
+
+def _failures(found: dict[str, Tensor], agreement: dict[str, float], chaotic: Tensor) -> list[str]:
+    failures = [f"{name}: {v:.1%} of points agree with a count of periods." for name, v in agreement.items() if v < AGREEING]
+    if not chaotic.any():
+        failures.append("Euler shows no chaos for g dt < 1, where the ledger's flips lead to it.")
+    return failures
+
+
+def _rows(found: dict[str, Tensor], rates: dict[str, Tensor], g_dt: Tensor, w: Tensor) -> pd.DataFrame:
+    fields = [f"w = {value:g}" for value in w.tolist()]
+    return pd.concat(
+        frame("one unit, chart", fields, name, g_dt.numpy(), "exponent a step", rates[name].numpy(), [FATES[k] for k in fate])
+        for name, fate in found.items()
+    )
