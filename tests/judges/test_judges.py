@@ -1,0 +1,48 @@
+"""Solver tests that nobody here wrote, by their adapters, and problems of others beside CVODE."""
+
+import importlib.util
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from scipy import integrate as scipy_integrate
+
+HERE = Path(__file__).parent
+TOLERANCES = 10
+
+
+def test_functions_of_numpy_are_solved_with_their_derivatives(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    from as_scipy import solve_ivp  # noqa: PLC0415 - beside this file
+
+    for method in ("RK45", "Radau"):
+        found = solve_ivp(lambda t, y: [-(y[0] ** 2)], [0.0, 2.0], [1.0], method=method, dense_output=True, rtol=1e-6, atol=1e-6)
+        assert found.y[0, -1] == pytest.approx(1 / 3, abs=1e-5)
+        assert found.sol(1.0)[0] == pytest.approx(1 / 2, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_scipys_own_quick_tests_of_solve_ivp_pass():
+    file = Path(scipy_integrate.__file__).parent / "_ivp" / "tests" / "test_ivp.py"
+    if not file.exists():
+        pytest.skip("this SciPy was installed without its tests; fetch test_ivp.py and call tests/judges/run.py")
+    quick = "t_eval_dense or no_integration or zero_ or args_single"
+    run = [sys.executable, str(HERE / "run.py"), "scipy", str(file), "-k", quick]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.slow
+def test_problems_of_others_are_solved_as_by_cvode(monkeypatch):
+    if missing := [name for name in ("sksundae", "diffeqzoo", "dysts") if importlib.util.find_spec(name) is None]:
+        pytest.skip(f"{', '.join(missing)} not installed; the extra has them: pip install -c constraints.txt '.[judges]'")
+    monkeypatch.syspath_prepend(str(HERE))
+    import zoo  # noqa: PLC0415 - beside this file, and its packages are an extra
+
+    torch.set_default_dtype(torch.float64)
+    for problem in itertools.chain(zoo.problems(), zoo.attractors()):
+        if problem.name not in zoo.FARTHER:
+            assert zoo.solved(problem, 1e-6, zoo.reference(problem)).error < TOLERANCES, problem.name
