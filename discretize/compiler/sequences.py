@@ -20,18 +20,18 @@ from ctrnn import VectorField
 from discretize.compiler.attributes import Attributes, attributes_of
 from discretize.compiler.program import Program, StepModule, weights_of, with_weights
 from discretize.compiler.written_kernels import (
+    DRIVERS,
     HERE,
     ROUNDING,
     GivenProgram,
     ProgramStructure,
     Sums,
     SumsStructure,
+    functions_of,
     kernel_of,
-    products,
-    written_source,
 )
 from discretize.fused import reference
-from discretize.fused.build import library
+from discretize.fused.build import Source, library
 from discretize.fused.compiled_cells import strides
 from discretize.fused.eligibility import (
     autocast_reason,
@@ -47,6 +47,7 @@ from discretize.steps.step import Step
 
 __all__ = ["LEAST_STEPS", "run"]
 
+STEPS = Source(HERE / "steps.cpp", DRIVERS)
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
 
 
@@ -134,10 +135,8 @@ class _Kernel:
     """A program and its library."""
 
     def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
-        self.program, self.moves, self.products = program, moves, products(dtype)
-        # -O1: no loops are left to unroll, and everything is written in vectors; it compiles in half the time.
-        source = written_source(HERE / "steps.cpp", program, flags=("-O1",))
-        self.library = library(source, {"REAL": REALS[dtype]})
+        self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
+        self.library = library(STEPS, {"REAL": REALS[dtype]})
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
         self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, c_void_p]
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, POINTER(Gradients)]
@@ -180,7 +179,7 @@ class _Call:
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
         self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
         self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
-        self.given = GivenProgram(kernel.program, kernel.products, self.weights, *self.networks)
+        self.given = GivenProgram(kernel.program, kernel.functions, self.weights, *self.networks)
         at, dt_network, dt_time, dt_batch = strides(self.dt)
         samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
         places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)

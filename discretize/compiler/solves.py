@@ -18,15 +18,16 @@ from ctrnn.inputs.segment_input import SegmentInput
 from discretize.compiler.attributes import attributes_of
 from discretize.compiler.program import FlowModule, Program, weights_of, with_weights
 from discretize.compiler.written_kernels import (
+    DRIVERS,
     HERE,
     ROUNDING,
     GivenProgram,
     ProgramStructure,
     Sums,
+    functions_of,
     kernel_of,
-    products,
-    written_source,
 )
+from discretize.fused.build import Source
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason
 from discretize.fused.kernel_run import (
     ALL_STEPS,
@@ -46,7 +47,7 @@ from discretize.solvers.segments import Chain, chain_of
 __all__ = ["LEAST_SEGMENTS", "solve"]
 
 LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
-HEADERS = (HERE / "written_model.h", KERNELS / "tableau.h")
+SOLVES = Source(KERNELS / "solves.cpp", (*DRIVERS, HERE / "written_model.h", KERNELS / "tableau.h"))
 
 
 class ModelStructure(Structure):
@@ -70,9 +71,8 @@ class _Kernel:
     """A program and its library."""
 
     def __init__(self, program: Program, dtype: torch.dtype, moves: bool) -> None:
-        self.program, self.dtype, self.moves, self.products = program, dtype, moves, products(dtype)
-        source = written_source(KERNELS / "solves.cpp", program, HEADERS)
-        self.library = made_solves_library(source, {"REAL": REALS[dtype], "WRITTEN": 1})
+        self.program, self.dtype, self.moves, self.functions = program, dtype, moves, functions_of(program, dtype)
+        self.library = made_solves_library(SOLVES, {"REAL": REALS[dtype], "WRITTEN": 1})
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class _Model:
         return self.kernel.library
 
     def given(self, weights: Sequence[Any]) -> GivenModel:
-        given = GivenProgram(self.kernel.program, self.kernel.products, weights)
+        given = GivenProgram(self.kernel.program, self.kernel.functions, weights)
         structure = ModelStructure(self.module.field.state_size, self.module.columns, ctypes.pointer(given.structure))
         return GivenModel(structure, given)
 

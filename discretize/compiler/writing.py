@@ -1,4 +1,4 @@
-r"""Phases written out in C++, for kernels/steps.cpp: the forward and the backward pass of one step.
+r"""Phases written out in C++, for kernels/program.cpp: the forward and the backward pass of one step.
 
 Sizes are numbered, not written out: fields that differ in their sizes only have the same text, and the same library.
 """
@@ -217,21 +217,16 @@ def _backward(
         else:
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, f'to_{name}[m]', value.width)}")
     outer = [
-        f"shared.outer(depth, padded({done.size(left.width)}), padded({done.size(right.width)}), c{a}[0], c{a}.stride, "
+        f"shared.program.outer(depth, padded({done.size(left.width)}), padded({done.size(right.width)}), c{a}[0], c{a}.stride, "
         f"c{b}[0], c{b}.stride, sums[{k}].data(), padded({done.size(right.width)}));"
         for k, (left, right) in enumerate(sums)
         if right is not None
         for a, b in [(list(operands).index(left), list(operands).index(right))]
     ]
-    members = [
-        f"std::vector<Numbers> sums{{{', '.join(_room(done, *pair) for pair in sums)}}};",
-        "",
-        "void sum_up(std::size_t depth) {",
-        *(f"    {line}" for line in outer or ["(void)depth;"]),
-        "}",
-    ]
+    sum_up = ["void sum_up(std::size_t depth) override {", *(f"    {line}" for line in outer or ["(void)depth;"]), "}"]
+    made = [f"sums.emplace_back({_room(done, *pair)});" for pair in sums]
     rows = [(f"c{k}", f"together * rows, padded({done.size(value.width)}) + LANES") for k, value in enumerate(operands)]
-    return _structure("Backward", done, BACKWARD, rows, members, "std::size_t together")
+    return _structure("Backward", done, BACKWARD, ", std::size_t together", rows, made, sum_up)
 
 
 def _added(done: _Pass, value: Value, k: int) -> str:
@@ -240,26 +235,33 @@ def _added(done: _Pass, value: Value, k: int) -> str:
 
 def _room(done: _Pass, left: Value, right: Value | None) -> str:
     height = f"padded({done.size(left.width)})"
-    return f"Numbers({height} * padded({done.size(right.width)}))" if right else f"Numbers({height})"
+    return f"{height} * padded({done.size(right.width)})" if right else height
 
 
 def _structure(
-    name: str, done: _Pass, signature: str, more: Sequence[tuple[str, str]] = (), members: Sequence[str] = (), argument: str = ""
+    name: str,
+    done: _Pass,
+    signature: str,
+    arguments: str = "",
+    more: Sequence[tuple[str, str]] = (),
+    made: Sequence[str] = (),
+    others: Sequence[str] = (),
 ) -> str:
     rows = [(f"b{k}", f"rows, padded({done.size(value.width)}) + LANES") for value, k in done.buffers.items()]
     rows += more
-    made = "".join(f", {row}({sizes})" for row, sizes in rows)
     lines = [
-        f"struct {name} {{",
+        f"struct Written{name} final : {name} {{",
         "    const Shared& shared;",
         "    const std::size_t* size;",
         *(f"    Rows {row};" for row, _ in rows),
-        *(f"    {line}" for line in members),
         "",
-        f"    {name}(const Shared& shared, std::size_t rows{', ' + argument if argument else ''})",
-        f"        : shared(shared), size(shared.size.data()){made} {{}}",
+        f"    Written{name}(const Shared& shared, std::size_t rows{arguments})",
+        f"        : shared(shared), size(shared.size.data()){''.join(f', {row}({sizes})' for row, sizes in rows)} {{",
+        *(f"        {line}" for line in made),
+        "    }",
         "",
-        f"    {signature} {{",
+        *(f"    {line}" for line in others),
+        f"    {signature} override {{",
         *(f"        {line}" for line in done.lines),
         "    }",
         "};",

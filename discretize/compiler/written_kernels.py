@@ -26,6 +26,7 @@ from discretize.fused.eligibility import warn_once
 from discretize.fused.libraries import KERNELS, REALS
 
 __all__ = [
+    "DRIVERS",
     "HERE",
     "ROUNDING",
     "GivenProgram",
@@ -33,12 +34,12 @@ __all__ = [
     "Sums",
     "SumsStructure",
     "kernel_of",
-    "products",
-    "written_source",
+    "functions_of",
 ]
 
 HERE = Path(__file__).parent / "kernels"
-INCLUDES = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "parallel.h", "simd.h")))
+ROWS = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "scratch.h", "simd.h")))
+DRIVERS = (*ROWS, KERNELS / "parallel.h")
 PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 MOST_KEPT = 256  # kernels that a process remembers
@@ -54,7 +55,7 @@ class ProgramStructure(Structure):
     _fields_ = [
         *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices")),
         *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
-        *((name, c_void_p) for name in ("multiply", "outer")),
+        *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward")),
     ]
 
 
@@ -140,9 +141,10 @@ def _attempt(
     reads = GlobalReads()
 
     def made() -> Kernel | str:
-        with torch.autograd.set_detect_anomaly(False), reads.noted():
+        with torch.autograd.set_detect_anomaly(False):
             program = program_of(module, wanted, dtype)
-        _check_batch_of_one(module, dtype)
+            with reads.noted():  # not of the recording, which would take three times as long
+                _check_batch_of_one(module, dtype)
         return make(program)
 
     try:
@@ -163,29 +165,29 @@ def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> 
     """Code is recorded for batches of two or more. Raises `Unknown` where it gives a sample other numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
     samples = [torch.rand((3, width), generator=dice, dtype=dtype) + 0.1 for width in module.samples.values()]
+    together = module(*(sample.requires_grad_() for sample in samples))
+    if together.requires_grad:  # backward, too, for what that code reads
+        torch.autograd.grad(together.sum(), samples, allow_unused=True)
     with torch.no_grad():
-        together = module(*samples)
         alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
     if not torch.allclose(together, alone, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True):
         raise Unknown("its code treats a sample alone otherwise than among others")
 
 
-def written_source(path: Path, program: Program, more: tuple[Path, ...] = (), flags: tuple[str, ...] = ()) -> Source:
-    """A file of C++ with the program that it includes; `more`: further headers."""
-    return Source(path, (*INCLUDES, *more), (("program.h", program.written.text),), flags)
-
-
-def products(dtype: torch.dtype) -> dict[str, int]:
-    """The addresses of the functions in kernels/shared_products.cpp. Raises `Unavailable`."""
-    found = library(PRODUCTS, {"REAL": REALS[dtype]})
-    return {name: ctypes.cast(found[f"ctrnn_{name}"], c_void_p).value or 0 for name in ("multiply", "outer")}
+def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
+    """The addresses of products and of a program's passes. Raises `Unavailable`."""
+    # -O1: no loops are left to unroll, and everything is written in vectors; it compiles in half the time.
+    written = Source(HERE / "program.cpp", ROWS, (("program.h", program.written.text),), ("-O1",))
+    names = {PRODUCTS: ("multiply", "outer"), written: ("forward", "backward")}
+    found = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
+    return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 
 
 class GivenProgram:
     """A program with the numbers of its weights, laid out as kernels read them; of `networks`, if given, each with its own."""
 
     def __init__(
-        self, program: Program, products: Mapping[str, int], weights: Sequence[Tensor], networks: int | None = None
+        self, program: Program, functions: dict[str, int], weights: Sequence[Tensor], networks: int | None = None
     ) -> None:
         with torch.no_grad():
             vectors, matrices = _of_networks(program.before, program, weights, (), networks)
@@ -201,11 +203,13 @@ class GivenProgram:
         arrays = {name: _array(given) for name, given in numbers.items()}
         places = {"vector": _addresses(vectors, count), "matrix": _addresses(columns, count)}
         self.alive = vectors, matrices, arrays, places
-        shared = {name: array.ctypes.data for name, array in arrays.items()}
+        shared = functions | {name: array.ctypes.data for name, array in arrays.items()}
         lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices))
         self.structures = (ProgramStructure * count)(
             *(
-                ProgramStructure(*lengths, **shared, **{name: array[k].ctypes.data for name, array in places.items()}, **products)
+                ProgramStructure(
+                    *lengths, **shared, **{name: array[k].ctypes.data for name, array in places.items()}, **functions
+                )
                 for k in range(count)
             )
         )

@@ -20,7 +20,7 @@ from discretize.fused.kernel_spec import Kind
 __all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", "made_solves_library", "named_solves_library"]
 
 KERNELS = Path(__file__).parent / "kernels"
-SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "simd.h")
+SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "scratch.h", "simd.h")
 CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
 SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "tableau.h")))
 

@@ -2,15 +2,35 @@
 #pragma once
 
 #include <cmath>
+#include <memory>
 
 #include "packed.h"
-#include "parallel.h"
+#include "scratch.h"
 
 constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leave the nearer caches
 
 // Of shared_products.cpp.
 using Multiply = void (*)(std::size_t, const Packed*, const real* const*, real* const*);
 using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::size_t, const real*, std::size_t, real*, std::size_t);
+
+struct Shared;
+
+// The passes of a program over rows, which it makes for drivers: steps.cpp, solves.cpp. Written out, in a library of its own.
+struct Forward {
+    virtual ~Forward() = default;
+    virtual void run(std::size_t rows, const real* const* x, const real* const* h, const real* dt, real* const* kept,
+                     real* const* next) = 0;
+};
+
+struct Backward {
+    std::vector<Numbers> sums;  // over samples, so far
+
+    virtual ~Backward() = default;
+    virtual void run(std::size_t rows, std::size_t place, const real* const* x, const real* const* h, const real* dt,
+                     const real* const* kept, const real* const* cotangent, real* const* to_h, real* const* to_x,
+                     real* to_dt) = 0;
+    virtual void sum_up(std::size_t depth) = 0;
+};
 
 extern "C" {
 
@@ -21,6 +41,8 @@ struct CtrnnProgram {
     const real *const *vector, *const *matrix;
     Multiply multiply;
     Outer outer;
+    Forward* (*forward)(const Shared&, std::size_t rows);
+    Backward* (*backward)(const Shared&, std::size_t rows, std::size_t together);
 };
 
 // Where sums over samples go, (height, width) each.
@@ -42,8 +64,7 @@ struct CtrnnSums {
 inline std::size_t roomy(std::size_t width) { return padded(width) + LANES; }
 
 struct Shared {
-    Multiply multiply;
-    Outer outer;
+    const CtrnnProgram program;
     std::vector<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
     std::size_t total;                    // numbers that are kept of a row
     std::vector<Numbers> vectors;         // padded
@@ -51,7 +72,7 @@ struct Shared {
 
     // `first`: numbers before those that are kept.
     Shared(const CtrnnProgram& p, std::size_t first)
-        : multiply(p.multiply), outer(p.outer), size(p.size, p.size + p.sizes), total(first) {
+        : program(p), size(p.size, p.size + p.sizes), total(first) {
         for (std::size_t k = 0; k < p.kept_values; ++k) kept.push_back(total), total += padded(p.kept_widths[k]);
         total += LANES;  // read beyond the last of them
         for (std::size_t k = 0; k < p.vectors; ++k) {
@@ -65,6 +86,13 @@ struct Shared {
                 return column < width ? from[row * width + column] : real(0);
             });
         }
+    }
+
+    std::unique_ptr<Forward> forward(std::size_t rows) const { return std::unique_ptr<Forward>(program.forward(*this, rows)); }
+
+    // `together`: so many times the rows are summed at a time.
+    std::unique_ptr<Backward> backward(std::size_t rows, std::size_t together) const {
+        return std::unique_ptr<Backward>(program.backward(*this, rows, together));
     }
 };
 
@@ -166,5 +194,5 @@ template <class From, class To> inline void product(const Shared& shared, std::s
     const real* a[MOST_ROWS];
     real* y[MOST_ROWS];
     for (std::size_t m = 0; m < rows; ++m) a[m] = from(m), y[m] = to(m);
-    shared.multiply(rows, &shared.matrices[matrix], a, y);
+    shared.program.multiply(rows, &shared.matrices[matrix], a, y);
 }

@@ -1,4 +1,4 @@
-// A step map of any field over a whole sequence, and back: the step is written out in program.h.
+// A step map of any field over a whole sequence, and back: the step is written out, in a library of its own.
 //
 // As kernels/cells.cpp: one thread takes some of the samples through all times; where dt is 0 a sample rests. Gradients of
 // weights are sums over samples and steps, summed for every group of samples over a few steps at a time, and over the groups at
@@ -6,7 +6,8 @@
 
 #include <memory>
 
-#include "program.h"
+#include "parallel.h"
+#include "rows.h"
 
 namespace {
 
@@ -79,7 +80,7 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
     const CtrnnSequence& p = run.given;
     Rows h(rows, roomy(p.state)), x(rows, roomy(p.inputs)), next(rows, roomy(p.state));
     Rows scratch(kept ? 0 : rows, run.kept);
-    Forward step_of(run.shared, rows);
+    const auto step_of = run.shared.forward(rows);
     Live live;
     std::vector<real*> after;
     for (std::size_t m = 0; m < rows; ++m) std::memcpy(h[m], p.h0 + (first + m) * p.state, p.state * sizeof(real));
@@ -95,7 +96,7 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
             live.add(m, dt, x[m], h[m], keep);
             after.push_back(next[m]);
         }
-        step_of.run(live.rows.size(), live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), after.data());
+        step_of->run(live.rows.size(), live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), after.data());
         for (std::size_t m : live.rows) std::swap(h.at[m], next.at[m]);
         if ((step + 1) % p.substeps) continue;
         real* to = hs + (step / p.substeps * p.batch + first) * p.state;
@@ -212,10 +213,10 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks,
         std::vector<std::vector<Numbers>> sums(networks * groups);
         const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
             const std::size_t k = item / groups, group = item % groups, end = std::min(batch, (group + 1) * share);
-            Backward step_of(runs[k].shared, most, together / most);
+            const auto step_of = runs[k].shared.backward(most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
-                backwards(runs[k], kept + k * keep, to[k], step_of, together, first, std::min(most, end - first));
-            sums[item] = std::move(step_of.sums);
+                backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, std::min(most, end - first));
+            sums[item] = std::move(step_of->sums);
         });
         return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
             std::vector<Numbers>& total = sums[k * groups];

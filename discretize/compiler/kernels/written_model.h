@@ -1,7 +1,8 @@
-// A field whose `flow` is written out in program.h, as a solver reads it: x is the projected input, and there is no dt.
+// A field whose `flow` is written out, in a library of its own, as a solver reads it: x is the projected input, and there is no dt.
 #pragma once
 
-#include "program.h"
+#include "parallel.h"
+#include "rows.h"
 
 extern "C" {
 
@@ -34,14 +35,14 @@ class Evaluator {
     Rows x;  // (stages rows): what was read
 
     Evaluator(const Model& model, std::size_t rows, std::size_t stages)
-        : x(stages * rows, roomy(model.columns)), model(model), together(rows), dt(rows), step_of(model.shared, rows) {}
+        : x(stages * rows, roomy(model.columns)), model(model), together(rows), dt(rows), step_of(model.shared.forward(rows)) {}
 
     void read(std::size_t stage, std::size_t row, const real* projected) {
         std::memcpy(x[stage * together + row], projected, model.columns * sizeof(real));
     }
 
     void evaluate(std::size_t stage, std::size_t rows, real* const* h, real* const* kept, real* const* slope) {
-        step_of.run(rows, at(stage), h, dt.data(), kept, slope);
+        step_of->run(rows, at(stage), h, dt.data(), kept, slope);
     }
 
     real* const* at(std::size_t stage) const { return x.at.data() + stage * together; }
@@ -50,36 +51,36 @@ class Evaluator {
     const Model& model;
     const std::size_t together;
     std::vector<real> dt;  // nobody's
-    Forward step_of;
+    std::unique_ptr<Forward> step_of;
 };
 
 class Pullback {
   public:
     Pullback(const Model& model, std::size_t rows, std::size_t stages)
-        : of_x(rows, roomy(model.columns)), dt(rows), step_of(model.shared, rows, stages) {}
+        : of_x(rows, roomy(model.columns)), dt(rows), step_of(model.shared.backward(rows, stages)) {}
 
     // The cotangents of a stage's slopes -> of_h, written over, and give(m, those of the projected input).
     template <class Give>
     void back(const Evaluator& read, std::size_t stage, std::size_t rows, real* const* h, real* const* kept,
               real* const* of_slope, real* const* of_h, Give give) {
-        step_of.run(rows, stage * rows, read.at(stage), h, dt.data(), kept, of_slope, of_h, of_x.at.data(), nullptr);
+        step_of->run(rows, stage * rows, read.at(stage), h, dt.data(), kept, of_slope, of_h, of_x.at.data(), nullptr);
         for (std::size_t m = 0; m < rows; ++m) give(m, of_x[m]);
     }
 
     // What the stages so far add to the weights' gradients.
-    void sum_up(std::size_t depth, Rows&) { step_of.sum_up(depth); }
+    void sum_up(std::size_t depth, Rows&) { step_of->sum_up(depth); }
 
     void add(const Pullback& other) {
-        for (std::size_t k = 0; k < step_of.sums.size(); ++k)
-            add_to(step_of.sums[k].data(), other.step_of.sums[k].data(), step_of.sums[k].size());
+        for (std::size_t k = 0; k < step_of->sums.size(); ++k)
+            add_to(step_of->sums[k].data(), other.step_of->sums[k].data(), step_of->sums[k].size());
     }
 
     void write(const CtrnnSums& to) const {
-        to.write(step_of.sums);
+        to.write(step_of->sums);
     }
 
   private:
     Rows of_x;
     std::vector<real> dt;
-    Backward step_of;
+    std::unique_ptr<Backward> step_of;
 };

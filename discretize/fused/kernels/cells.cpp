@@ -9,6 +9,7 @@
 
 #include "field.h"
 #include "parallel.h"
+#include "scratch.h"
 
 static_assert(LEAK == STEP, "the exponential step, and it alone, asks for the leak");
 

@@ -3,6 +3,7 @@
 
 #include "field.h"
 #include "parallel.h"
+#include "scratch.h"
 
 static_assert(LEAK == 0, "an exact solve does not ask for the leak");
 

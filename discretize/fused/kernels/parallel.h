@@ -39,24 +39,6 @@ template <class Work> bool in_parallel(std::size_t items, std::size_t threads, W
     return enough;
 }
 
-// Rows of scratch, all 0. Each begins an odd number of cache lines after the last: at a power of two they would all meet in
-// the same few places of the cache.
-struct Rows {
-    static std::size_t apart(std::size_t width) {
-        constexpr std::size_t LINE = 64 / sizeof(real);
-        return ((width + LINE - 1) / LINE | 1) * LINE;
-    }
-
-    std::size_t stride;
-    Numbers values;
-    std::vector<real*> at;
-
-    Rows(std::size_t rows, std::size_t width) : stride(apart(width)), values(rows * stride), at(rows) {
-        for (std::size_t m = 0; m < rows; ++m) at[m] = values.data() + m * stride;
-    }
-    real* operator[](std::size_t m) { return at[m]; }
-};
-
 // Large memory that is about to be written for the first time comes in large pages where the system has them: a fault for
 // every 4 KiB costs more than the work on them.
 inline void in_large_pages(void* memory, std::size_t bytes) {

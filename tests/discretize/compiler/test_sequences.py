@@ -273,17 +273,27 @@ def test_tensors_are_read_at_every_call_wherever_they_are_kept():
             field.layers[0].weight.add_(0.1)
 
 
-FACTOR = 1.0
+FACTOR, SLOPE = 1.0, 1.0
+
+
+class Sloped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return SLOPE * grad
 
 
 class ReadingGlobals(Own):
     def flow(self, projected, h):
-        return -FACTOR * h
+        return -FACTOR * Sloped.apply(h)
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.0])
-def test_globals_may_change(factor, monkeypatch):
-    monkeypatch.setitem(globals(), "FACTOR", factor)
+@each(("name", "value"), [("FACTOR", 1.0), ("FACTOR", 2.0), ("SLOPE", 3.0)])
+def test_globals_may_change(name, value, monkeypatch):
+    monkeypatch.setitem(globals(), name, value)
     for mine, theirs in both(ReadingGlobals(), Euler(), torch.randn(4, 2, 3), torch.randn(2, 10)):
         assert_close(mine, theirs, **EXACT)
 

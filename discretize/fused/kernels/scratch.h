@@ -1,0 +1,24 @@
+// Memory for what is computed for each of several samples.
+#pragma once
+
+#include <vector>
+
+#include "simd.h"
+
+// Rows of scratch, all 0. Each begins an odd number of cache lines after the last: at a power of two they would all meet in
+// the same few places of the cache.
+struct Rows {
+    static std::size_t apart(std::size_t width) {
+        constexpr std::size_t LINE = 64 / sizeof(real);
+        return ((width + LINE - 1) / LINE | 1) * LINE;
+    }
+
+    std::size_t stride;
+    Numbers values;
+    std::vector<real*> at;
+
+    Rows(std::size_t rows, std::size_t width) : stride(apart(width)), values(rows * stride), at(rows) {
+        for (std::size_t m = 0; m < rows; ++m) at[m] = values.data() + m * stride;
+    }
+    real* operator[](std::size_t m) { return at[m]; }
+};
