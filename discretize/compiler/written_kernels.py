@@ -207,9 +207,7 @@ class GivenProgram:
         lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices))
         self.structures = (ProgramStructure * count)(
             *(
-                ProgramStructure(
-                    *lengths, **shared, **{name: array[k].ctypes.data for name, array in places.items()}, **functions
-                )
+                ProgramStructure(*lengths, **shared, **{name: array[k].ctypes.data for name, array in places.items()})
                 for k in range(count)
             )
         )
