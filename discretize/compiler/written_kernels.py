@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discretize.compiler.attributes import Attributes, GlobalReads
-from discretize.compiler.program import FlowModule, Program, StepModule, program_of
+from discretize.compiler.program import FlowModule, Program, StepModule, program_of, weights_of, with_weights
 from discretize.compiler.zones import Unknown
 from discretize.fused.build import Source, Unavailable, library
 from discretize.fused.eligibility import warn_once
@@ -165,6 +165,8 @@ def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> 
     """Code is recorded for batches of two or more. Raises `Unknown` where it gives a sample other numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
     samples = [torch.rand((3, width), generator=dice, dtype=dtype) + 0.1 for width in module.samples.values()]
+    # Copies: under inference_mode weights may be such that autograd refuses.
+    module = with_weights(module, [w.detach().clone().requires_grad_(w.requires_grad) for w in weights_of(module)])
     together = module(*(sample.requires_grad_() for sample in samples))
     if together.requires_grad:  # backward, too, for what that code reads
         torch.autograd.grad(together.sum(), samples, allow_unused=True)

@@ -143,7 +143,9 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    "name", ["own field", "parametrized", *(pytest.param(n, marks=pytest.mark.slow) for n in ("midpoint", "published"))]
+)
 def test_long_sequences_of_any_field_are_one_call_of_a_written_kernel(name):
     torch.manual_seed(1)
     modules, x = [LONG[name]() for _ in range(3)], torch.randn(100, 9, 3)
@@ -201,8 +203,10 @@ def test_any_number_of_networks_samples_and_times(count, batch, time, name, own,
     assert_same(found, [torch.stack(parts) for parts in zip(*each, strict=True)], many, modules, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gated", "gru", "midpoint", "dopri5"])
-@pytest.mark.parametrize("own", [(), ("x",), ("h_0",), ("x", "h_0", "ts")])
+@pytest.mark.parametrize("name", ["gated", pytest.param("gru", marks=pytest.mark.slow), "midpoint", "dopri5"])
+@pytest.mark.parametrize(
+    "own", [(), *(pytest.param((name,), marks=pytest.mark.slow) for name in ("x", "h_0")), ("x", "h_0", "ts")]
+)
 def test_arguments_are_shared_or_of_each_network(name, own):
     modules = networks_of(name)
     many = ensemble(modules)

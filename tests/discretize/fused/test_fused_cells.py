@@ -193,9 +193,10 @@ def test_float32_is_as_close_to_float64_as_the_steps_are(name, step, engine):
         return states_and_gradients(rnn, tensors, lambda rnn, x, h: rnn(x, h))
 
     true, stepped, fused = run(torch.float64, False), run(torch.float32, False), run(torch.float32, True)
+    largest = max(exact.abs().max() for exact in true)  # a gradient of one number is a sum of such, and may nearly cancel
     for exact, before, now in zip(true, stepped, fused, strict=True):
         assert now.dtype == torch.float32
-        allowed = 4 * (before - exact).abs().max() + 4 * torch.finfo(torch.float32).eps * exact.abs().max()
+        allowed = 4 * (before - exact).abs().max() + 4 * torch.finfo(torch.float32).eps * largest
         assert (now - exact).abs().max() <= allowed
 
 

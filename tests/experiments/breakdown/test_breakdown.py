@@ -149,7 +149,9 @@ def test_fates_on_the_chart_are_those_of_counted_values(name):
     assert exponent[found == chart.CHAOS].min() > 0
 
 
-def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic():
+def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic(monkeypatch):
+    monkeypatch.setattr(chart, "SETTLE", 100)
+    monkeypatch.setattr(chart, "LONGEST", 8)
     g, w = torch.tensor([0.4, 0.4]), torch.tensor([-28.0, -16.0])
     assert (chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.CHAOS).all()
     for name in ("BackwardEuler", "Trapezoid"):
