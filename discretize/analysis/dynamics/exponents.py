@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import HeldPath, VectorField, checks
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.systems import Dynamics, Flow, derivative
 from discretize.integration.integrate import integrate
@@ -131,14 +131,25 @@ def _pushed(system: Dynamics, h: Tensor, Q: Tensor, p: Tensor | float | None, x:
 
 def _solved(system: Flow, p: Tensor | float | None, length: float, rtol: float, atol: float) -> Interval:
     def over(h: Tensor, Q: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor]:
-        units = h.shape[-1]
-
-        def variational(t: Tensor, state: Tensor) -> Tensor:
-            slope, along = _pushed(system, state[:, :units], state[:, units:].reshape(Q.shape), p, x)
-            return torch.cat([slope, along.flatten(1)], 1)
-
+        units, at = h.shape[-1], system.parameter(h, p).unsqueeze(-1)
+        given = at if x is None else torch.cat([at, x.expand(len(h), x.shape[-1])], 1)
         ends = torch.tensor([0.0, length], dtype=h.dtype, device=h.device)
-        end = integrate(variational, None, torch.cat([h, Q.flatten(1)], 1), ends, rtol=rtol, atol=atol).hs[-1]
+        path, state = HeldPath(given.expand(1, *given.shape), ends), torch.cat([h, Q.flatten(1)], 1)
+        end = integrate(_Variational(system, given.shape[1], *Q.shape[1:]), path, state, ends, rtol=rtol, atol=atol).hs[-1]
         return end[:, :units], end[:, units:].reshape(Q.shape)
 
     return over
+
+
+class _Variational(VectorField):
+    """A flow and its derivatives along the columns of Q; its input is the flow's parameter, then its own if it has any."""
+
+    def __init__(self, system: Flow, inputs: int, units: int, count: int) -> None:
+        super().__init__(inputs, units * (1 + count))
+        self.system, self.units, self.count = system, units, count
+
+    def flow(self, given: Tensor, state: Tensor) -> Tensor:
+        h, Q = state[:, : self.units], state[:, self.units :].unflatten(-1, (self.units, self.count))
+        x = given[:, 1:] if given.shape[-1] > 1 else None
+        slope, along = _pushed(self.system, h, Q, given[:, 0], x)
+        return torch.cat([slope, along.flatten(1)], 1)

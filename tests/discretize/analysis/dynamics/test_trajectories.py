@@ -81,6 +81,18 @@ def test_a_driven_trajectory_has_the_exponent_of_its_own_inputs():
     assert_close(euler.exponents, (1 - 0.5 * xs[10:]).log().mean(0))
 
 
+def test_samples_that_take_many_steps_are_solved_on_alone(monkeypatch):
+    """Turning at w and shrinking at d: both exponents are -d, however fast it turns."""
+    monkeypatch.setattr("discretize.solvers.adaptive.WORTH_LEAVING_OUT", 8)
+    d = torch.linspace(0.1, 1, 16).unsqueeze(-1)
+    x = torch.cat([torch.where(torch.arange(16)[:, None] % 8 == 0, 25.0, 1.0), d], 1)
+    flow = Flow(lambda x, h: x[:, :1] * torch.stack([-h[:, 1], h[:, 0]], 1) - x[:, 1:] * h)
+    for given in ({"xs": x.expand(16, 16, 2)}, {"p": torch.arange(16.0), "intervals": 16}):
+        system = flow if "xs" in given else Flow(flow.field, lambda p: x[p.long()])
+        found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.1, rtol=1e-5, **given)
+        assert_close(found.exponents, -d.expand(16, 2), rtol=0, atol=1e-3)
+
+
 def test_a_trained_cells_exponents_agree_with_autograd_along_its_inputs():
     field, xs = ctrnn.gru(2, 4), torch.randn(30, 1, 2)
     found = lyapunov(Map(field, discretize.ExponentialEuler(), torch.zeros(2)), torch.zeros(1, 4), xs=xs, transient=0)
