@@ -91,3 +91,14 @@ class Axes(ctrnn.VectorField):
         among = (torch.sigmoid(self.pairs * h.unsqueeze(-1)) * h.unsqueeze(-2)).sum(-2)
         steps = torch.nn.functional.pad(parts[..., ::2].sum(-2, keepdim=True), (1, 0)).expand_as(parts)
         return torch.tanh((likeness + columns + turned + steps).flatten(-2) + among) - h
+
+
+class Constant(ctrnn.VectorField):
+    """A slope that reads nothing at all."""
+
+    def __init__(self):
+        super().__init__(1, 3)
+        self.slope = nn.Parameter(torch.linspace(-1, 1, 3))
+
+    def flow(self, projected, h):
+        return self.slope.expand_as(h)

@@ -69,7 +69,7 @@ def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
 
 
 def _note_order(zones: Zones, reader: Reader, node: Node) -> None:
-    """Where numbers of a sample lie along the batch's axis: in which order with the samples."""
+    """Where numbers of a sample lie along the batch's axis, in which order they do, to refuse other orders beside it."""
     if not isinstance(zones.rows[node], Value) or not reader.sizes() or reader.sizes()[reader.batch()] == 1:
         return
     read = node.all_input_nodes if node.target is not operator.getitem else node.all_input_nodes[0].all_input_nodes

@@ -17,7 +17,7 @@ from discretize.compiler.values import GIVEN, LAYOUTS, READY, Value, ancestors
 
 __all__ = ["Phase", "kept_values", "phases"]
 
-WIDE = 8
+WIDE = 8  # times what a sample is given
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Val
     far more numbers than a sample is given are computed again, for they would take more room than time.
     """
     order = list(forward)
-    most = WIDE * max(value.width for value in order if value.operation in GIVEN)
+    most = WIDE * max((value.width for value in order if value.operation in GIVEN), default=1)
     done, found, seen = set(order), set[Value](), set[Value]()
     compared = {_read(value.of[0]) for value in order if value.operation == "amax"}
     waiting = list(backward)

@@ -29,7 +29,7 @@ class Unknown(NotImplementedError):  # noqa: N818 - said of the operation, and c
 class SumOverSamples:
     r"""Of a value; or of the products of each unit of one with each of another, for several pairs.
 
-    shape: of the value, or of one pair's sum; pairs: "sum", of all of them, or "stack", one after the other.
+    shape: of the value, or of one pair's sum; how: what the pairs' sums make, their "sum" or a "stack" of them.
     """
 
     pairs: tuple[tuple[Value, Value | None], ...]

@@ -26,6 +26,7 @@ struct Backward {
     std::vector<Numbers> sums;  // over samples, so far
 
     virtual ~Backward() = default;
+    // What is to be summed over samples is collected from row `place` on, until it is summed up to a depth of so many rows.
     virtual void run(std::size_t rows, std::size_t place, const real* const* x, const real* const* h, const real* dt,
                      const real* const* kept, const real* const* cotangent, real* const* to_h, real* const* to_x,
                      real* to_dt) = 0;
@@ -152,7 +153,10 @@ inline real sum_of(const real* from, std::size_t n) {
 
 inline real largest_of(const real* from, std::size_t n, std::size_t stride) {
     real found = from[0];
-    for (std::size_t i = 1; i < n; ++i, from += stride) found = from[stride] > found || from[stride] != from[stride] ? from[stride] : found;
+    for (std::size_t i = 1; i < n; ++i) {
+        const real next = from[i * stride];
+        found = next > found || next != next ? next : found;
+    }
     return found;
 }
 

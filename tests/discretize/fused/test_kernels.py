@@ -167,14 +167,14 @@ print("all of it ran")
 
 
 OF_OWN_FIELDS = f"""
-import sys, torch, discretize
+import sys, torch, ctrnn, discretize
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from own_fields import Many, Own
-from discretize.compiler import sequences
+from own_fields import Axes, Many, Own
+from discretize.compiler import sequences, solves
 torch.manual_seed(0)
 torch.set_num_threads(2)
-sequences.LEAST_STEPS = 1
-for field in (Many(), Own(2, 11, torch.float32)):
+sequences.LEAST_STEPS = solves.LEAST_SEGMENTS = 1
+for field in (Many(), Own(2, 11, torch.float32), Axes(3, 5), ctrnn.ltc(2, 5)):
     for batch, time in ((1, 1), (5, 3), (70, 4)):
         x = torch.randn(time, batch, field.input_size, dtype=field.dtype or torch.float64)
         for step in (discretize.Euler(), discretize.ExponentialEuler()):
@@ -182,6 +182,9 @@ for field in (Many(), Own(2, 11, torch.float32)):
             edges = torch.rand(time + 1, batch, dtype=torch.float64).cumsum(0).requires_grad_()
             rnn(x.requires_grad_(), ts=edges)[0].sum().backward()
             assert rnn.stats["engine"] == "compiled", rnn.stats
+        solved = discretize.ContinuousRNN(field, rtol=1e-3, atol=1e-3)
+        solved(x.requires_grad_())[0].sum().backward()
+        assert solved.stats["engine"] == "compiled", solved.stats
 print("all of it ran")
 """
 
