@@ -1,0 +1,126 @@
+r"""How far back a network remembers: what the state, and a loss, still know of an earlier sample.
+
+    state_jacobians    || dh_T / dh_k ||, or || dh_k / dh_0 ||     of states with respect to earlier ones
+    input_gradients    || dL / dx_k ||                             of a loss of each sequence, with respect to its samples
+
+Both hold for stepped and for solved networks. How they fall is a `decay_law`, see decay_laws.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from discretize.sequences.continuous import ContinuousRNN
+from discretize.sequences.rnn import DiscreteRNN
+
+__all__ = ["input_gradients", "state_jacobians"]
+
+ORDERS = ("fro", 2)
+
+
+def state_jacobians(
+    rnn: DiscreteRNN | ContinuousRNN,
+    xs: Tensor,
+    h0: Tensor | None = None,
+    ts: Tensor | None = None,
+    *,
+    fixed: str = "end",
+    order: str | int = "fro",
+) -> Tensor:
+    r"""Norms of derivatives of states with respect to earlier ones, along each sequence.
+
+    h_k is the whole state after k samples, h_0 the start. The matrices are products of the derivatives of the steps, or of
+    the solves, from one sample to the next; solves end at samples here.
+
+    Args:    rnn: a `DiscreteRNN` or `ContinuousRNN`; xs: sequences; h0: states to start from, 0 if not given; ts: edges of
+             the samples; fixed: "end", dh_T/dh_k for k = 0, ..., T, what the last state knows; or "start", dh_k/dh_0, what is
+             still known of the start; order: of the norm, "fro", the root of the sum of squares, or 2, the largest singular
+             value.
+    Shape:   xs (time, batch, input), (batch, time, ..) if batch-first; h0 (batch, state); ts (time + 1,)
+             -> (time + 1, batch), time first.
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  Ohno and Kumagai 2021, secs. IV and V.
+    """
+    if not isinstance(rnn, DiscreteRNN | ContinuousRNN):
+        raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}.")
+    checks.one_of("fixed", fixed, ("end", "start"))
+    if order not in ORDERS or isinstance(order, bool):
+        raise ValueError(f"`order` must be 'fro' or 2, got {order!r}.")
+    xs = _sequences(xs).detach()
+    xs = xs.transpose(0, 1) if rnn.batch_first else xs
+    edges = torch.arange(len(xs) + 1.0, dtype=torch.float64, device=xs.device) if ts is None else checks.is_tensor("ts", ts)
+    if edges.shape != (len(xs) + 1,):
+        raise ValueError(f"`ts` must be {len(xs) + 1} edges, (time + 1,), for {len(xs)} samples; got shape {tuple(edges.shape)}.")
+    expected = (xs.shape[1], rnn.field.state_size)
+    h0 = rnn.field.initial_state(xs.shape[1]) if h0 is None else checks.is_tensor("h0", h0).detach()
+    if h0.shape != expected:
+        raise ValueError(f"`h0` must be (batch, state) = {expected}, got shape {tuple(h0.shape)}.")
+    states = _states(rnn, xs, h0, edges)
+    product = torch.eye(rnn.field.state_size, dtype=states.dtype, device=states.device).expand(xs.shape[1], -1, -1)
+    order_of_time = range(len(xs)) if fixed == "start" else range(len(xs) - 1, -1, -1)
+    norms = [torch.linalg.matrix_norm(product, order)]
+    for k in order_of_time:
+        local = _jacobian(rnn, xs[k], states[k], edges[k : k + 2])
+        product = local @ product if fixed == "start" else product @ local
+        norms.append(torch.linalg.matrix_norm(product, order))
+    return torch.stack(norms if fixed == "start" else norms[::-1])
+
+
+def input_gradients(
+    model: nn.Module, xs: Tensor, loss: Callable[[Tensor], Tensor], ts: Tensor | None = None, lengths: Tensor | None = None
+) -> Tensor:
+    r"""Euclidean norms of dL/dx_k, along each sequence.
+
+    Args:    model: called model(xs), with `ts` and `lengths` where given, such as a `SequenceModel`; loss: of the model's
+             outputs, a number for each sequence, (batch,), or their sum; xs: sequences.
+    Shape:   xs (time, batch, features) -> (time, batch); axes as xs has them.
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  Ohno and Kumagai 2021, figures 1, 2 and 4.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+    xs = _sequences(xs).detach().requires_grad_()
+    given: dict[str, Any] = {name: value for name, value in {"ts": ts, "lengths": lengths}.items() if value is not None}
+    with torch.enable_grad():
+        losses = loss(model(xs, **given))
+        if not isinstance(losses, Tensor) or losses.dim() > 1:
+            came = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
+            raise ValueError(f"`loss` must give a number for each sequence, (batch,), or their sum, got {came}.")
+        (gradient,) = torch.autograd.grad(losses.sum(), xs)
+    return gradient.norm(dim=-1)
+
+
+def _sequences(xs: object) -> Tensor:
+    found = checks.is_tensor("xs", xs)
+    if found.dim() != 3 or 0 in found.shape or not found.is_floating_point():
+        came = f"{found.dtype}, {tuple(found.shape)}"
+        raise ValueError(f"`xs` must be floating point, (time, batch, features), none of them 0; got {came}.")
+    return found
+
+
+@torch.no_grad()
+def _states(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor, edges: Tensor) -> Tensor:
+    """(time + 1, batch, state): sample by sample, as the output of a network is its visible units only."""
+    states = [h0]
+    for k, x in enumerate(xs):
+        states.append(_after(rnn, x, states[-1], edges[k : k + 2]))
+    return torch.stack(states)
+
+
+def _jacobian(rnn: DiscreteRNN | ContinuousRNN, x: Tensor, h: Tensor, edges: Tensor) -> Tensor:
+    """Of the state after a sample by that before it, (batch, state, state): each sequence once for every unit."""
+    batch, size = h.shape
+    before = h.repeat_interleave(size, 0).requires_grad_()
+    with torch.enable_grad():
+        after = _after(rnn, x.repeat_interleave(size, 0), before, edges).unflatten(0, (batch, size))
+        (rows,) = torch.autograd.grad(after.diagonal(dim1=1, dim2=2).sum(), before)
+    return rows.unflatten(0, (batch, size))
+
+
+def _after(rnn: DiscreteRNN | ContinuousRNN, x: Tensor, h: Tensor, edges: Tensor) -> Tensor:
+    return rnn(x[:, None] if rnn.batch_first else x[None], h[None], ts=edges)[1][0]

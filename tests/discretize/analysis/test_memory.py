@@ -1,0 +1,131 @@
+"""Derivatives of states and losses with respect to what came earlier: closed forms, and autograd over the whole sequence."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteRNN, decay_law, input_gradients, state_jacobians
+
+ALPHA = 0.2
+
+
+def forgetting(r, size=1, alpha=ALPHA):
+    """dh/dt = -alpha |h|^r h: nothing drives it."""
+    field = ctrnn.leaky(1, size, alpha=alpha, decay=ctrnn.PowerDecay(r))
+    for parameter in field.candidate.parameters():
+        torch.nn.init.zeros_(parameter)
+    return field
+
+
+def after(h, s, r):
+    return h * (1 + r * ALPHA * s * h**r) ** (-1 / r) if r else h * torch.exp(-ALPHA * s)
+
+
+def derivative(h, s, r):
+    return (1 + r * ALPHA * s * h**r) ** (-(r + 1) / r) if r else torch.exp(-ALPHA * s) + 0 * h
+
+
+@pytest.mark.parametrize("r", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("solved", [False, True], ids=["splitting", "solved"])
+def test_without_input_they_are_the_closed_forms(r, solved):
+    field, h0, time = forgetting(r), torch.tensor([[0.9], [0.3]]), 40
+    rnn = ContinuousRNN(field, rtol=1e-9, atol=1e-12) if solved else DiscreteRNN(field, discretize.Splitting())
+    xs, since = torch.zeros(time, 2, 1), torch.arange(time + 1.0)[:, None]
+    until = time - since
+    kept = state_jacobians(rnn, xs, h0, fixed="start")
+    known = state_jacobians(rnn, xs, h0, order=2)
+    assert_close(kept, derivative(h0.T, since, r), atol=1e-7, rtol=0)
+    assert_close(known, derivative(after(h0.T, since, r), until, r), atol=1e-7, rtol=0)
+    assert decay_law(kept[:, 0]).bend == pytest.approx(r / (r + 1), abs=0.01)
+    assert decay_law(known[:, 0].flip(0)).bend == pytest.approx(-r / (r + 1), abs=0.01)
+
+
+@pytest.mark.parametrize("field", [ctrnn.lstm(2, 3), ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(2.0))], ids=["lstm", "gated"])
+@pytest.mark.parametrize("fixed", ["end", "start"])
+def test_they_are_those_of_autograd_over_the_sequence(field, fixed):
+    rnn, xs, ts = DiscreteRNN(field.double(), batch_first=True), torch.randn(2, 5, 2), torch.arange(6.0) ** 1.1
+    h0 = torch.randn(2, field.state_size)
+    found = state_jacobians(rnn, xs, h0, ts, fixed=fixed)
+    for k in range(6):
+        first, last = (k, 5) if fixed == "end" else (0, k)
+        for b in range(2):
+            x, start = xs[b : b + 1], h0[b : b + 1]
+            if first:
+                start = rnn(x[:, :first], start, ts=ts[: first + 1])[1][0].detach()
+            if first == last:
+                whole = torch.eye(field.state_size)
+            else:
+                ends = rnn, x[:, first:last], ts[first : last + 1]
+                whole = torch.autograd.functional.jacobian(lambda h, e=ends: e[0](e[1], h, ts=e[2])[1][0, 0], start)[:, 0]
+            assert_close(found[k, b], torch.linalg.matrix_norm(whole), msg=f"{k}, {b}")
+
+
+def test_under_input_a_unit_alone_forgets_by_what_it_has_been():
+    """exp(-alpha (r + 1) int |h|^r), exponential once the state fluctuates around the same size."""
+    r, fine, time = 2.0, 20, 150
+    field = forgetting(r)
+    torch.nn.init.constant_(field.candidate.weight_x, 1.0)
+    rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-9)
+    xs = torch.randn(time, 40, 1) * 2
+    kept = state_jacobians(rnn, xs, fixed="start")
+    hs, _ = rnn(xs[:, :4].repeat_interleave(fine, 0), ts=torch.arange(time * fine + 1.0) / fine)
+    sizes = torch.cat([torch.zeros(1, 4, 1), hs])[..., 0].abs() ** r
+    integral = torch.cat([torch.zeros(1, 4), torch.cumulative_trapezoid(sizes, dx=1 / fine, dim=0)])[::fine]
+    assert_close(kept[:, :4], torch.exp(-ALPHA * (r + 1) * integral), rtol=1e-3, atol=1e-9)
+    still = state_jacobians(rnn, 0 * xs, hs[-1, :1].expand(40, 1), fixed="start")
+    driven, silent = decay_law(kept[30:]), decay_law(still)
+    assert driven.name == "exponential", driven
+    assert (silent.name, silent.bend) == ("polynomial", pytest.approx(r / (r + 1), abs=0.01)), silent
+
+
+def test_at_rest_a_power_decay_forgets_nothing_and_the_weights_decide():
+    field = forgetting(2.0, size=2)
+    with torch.no_grad():
+        field.candidate.weight_h.copy_(torch.tensor([[0.5, 1.0], [-1.0, 0.5]]))  # eigenvalues 0.5 +- i
+    grown = state_jacobians(ContinuousRNN(field, rtol=1e-9, atol=1e-12), torch.zeros(30, 1, 1), fixed="start", order=2)
+    assert_close(grown[:, 0], torch.exp(ALPHA * 0.5 * torch.arange(31.0)), rtol=1e-6, atol=0)
+    assert decay_law(grown).name == "growing"
+
+
+@pytest.mark.parametrize("rnn", [DiscreteRNN, ContinuousRNN])
+def test_input_gradients_are_those_of_each_sequence(rnn):
+    torch.manual_seed(1)
+    model = discretize.SequenceModel(rnn(ctrnn.gru(2, 4, dtype=torch.float64)), 3).double()
+    xs, targets, lengths = torch.randn(6, 4, 2), torch.tensor([0, 1, 2, 0]), torch.tensor([6, 4, 6, 2])
+
+    def losses(outputs):
+        return torch.nn.functional.cross_entropy(outputs[lengths - 1, torch.arange(4)], targets, reduction="none")
+
+    norms = input_gradients(model, xs, losses, lengths=lengths)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    for b, length in enumerate(lengths):
+        x = xs[:length, b : b + 1].clone().requires_grad_()
+        torch.nn.functional.cross_entropy(model(x)[-1], targets[b : b + 1]).backward()
+        assert_close(norms[:length, b], x.grad[:, 0].norm(dim=-1), rtol=1e-6, atol=1e-9)
+        assert not norms[length:, b].any()
+    assert xs.grad is None
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda rnn, xs: state_jacobians(torch.nn.GRU(1, 1), xs), "DiscreteRNN or ContinuousRNN, got GRU"),
+        (lambda rnn, xs: state_jacobians(rnn, xs[0]), r"\(time, batch, features\)"),
+        (lambda rnn, xs: state_jacobians(rnn, xs, fixed="middle"), "fixed"),
+        (lambda rnn, xs: state_jacobians(rnn, xs, order=1), "'fro' or 2"),
+        (lambda rnn, xs: state_jacobians(rnn, xs, ts=torch.arange(3.0)), r"6 edges, \(time \+ 1,\), for 5 samples"),
+        (lambda rnn, xs: state_jacobians(rnn, xs, torch.zeros(3, 1)), r"\(2, 1\), got shape \(3, 1\)"),
+        (lambda rnn, xs: input_gradients(print, xs, torch.sum), "torch.nn.Module, got builtin"),
+        (
+            lambda rnn, xs: input_gradients(torch.nn.Linear(1, 1).double(), xs, lambda y: y),
+            r"\(batch,\), or their sum, got shape",
+        ),
+        (lambda rnn, xs: input_gradients(torch.nn.Linear(1, 1).double(), xs, lambda y: 1.0), "got float"),
+        (lambda rnn, xs: input_gradients(rnn, xs.long(), torch.sum), "floating point"),
+    ],
+)
+def test_what_does_not_fit_is_said(call, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        call(DiscreteRNN(forgetting(2.0)), torch.zeros(5, 2, 1))
