@@ -76,7 +76,7 @@ def test_each_sample_keeps_its_own_mask_where_a_solver_leaves_others_out():
 
 @each("method", ["dopri5", "rodas5p", Heun()])
 def test_a_solve_with_dropout_has_an_answer_and_the_right_gradient(method):
-    field, x = ctrnn.draw_masks(dropped(), 2), torch.randn(3, 2, 3, requires_grad=True)
+    field, x = ctrnn.draw_masks(dropped(hidden=2), 2), torch.randn(2, 2, 3, requires_grad=True)
     rnn = ContinuousRNN(field, method=method, rtol=1e-5, atol=1e-5, max_step=0.5)
     names = [name for name, _ in rnn.named_parameters()]
 

@@ -129,7 +129,8 @@ def test_euler_on_the_unit_grid_is_the_unrolled_cell():
     for name, make in NAMED.items():
         field, xs = make(2, 3), recording()
         h0 = torch.randn(3, field.state_size)
-        expected = unroll(DiscreteCell(field, allow_overshoot=True), xs, h0).hs
+        # A kernel for two of them only: what kernels compute is compared in tests of their own, and each takes a second to build.
+        expected = unroll(DiscreteCell(field, allow_overshoot=True), xs, h0, fused=name in ("gated power 2", "lstm")).hs
         for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}):
             solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
             assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13, msg=name)  # rounding, which |h|^3 h makes grow
@@ -235,7 +236,7 @@ def test_fields_with_a_corner_are_warp_invariant_too(name):
         assert deviation(NAMED[name](2, 3), path, warp, 1e-9) < 1e-6 / 1e-9, warp
 
 
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 26), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [[12], pytest.param([*range(12), *range(13, 26)], marks=pytest.mark.slow)])
 def test_warp_invariance_holds_at_hundreds_of_random_speeds(seeds):
     fields = [NAMED[name](2, 2) for name in SMOOTH]
     worst = 0.0
@@ -354,7 +355,7 @@ def test_the_gradient_at_the_zero_state_under_slow_forgetting_is_finite():
 @each("start", [0.0, 1e4])
 def test_float32_is_solved_to_its_own_accuracy_wherever_the_clock_stands(start):
     xs = recording(20)
-    field = ctrnn.gru(2, 3)
+    field = ctrnn.gated(2, 3)
     ts = start + torch.arange(20.0)
     with torch.no_grad():
         exact = integrate(field, ctrnn.LinearPath(xs, ts), torch.zeros(3, 3), ts, **TIGHT).hs

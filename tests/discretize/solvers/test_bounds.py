@@ -104,7 +104,7 @@ def test_a_field_on_whose_jump_the_state_slides_is_said_to_jump(units, monkeypat
 
 @pytest.mark.parametrize(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
 def test_tolerances_near_the_rounding_are_warned_of(dtype, low, high):
-    field, path = ctrnn.plain(1, 2, dtype=dtype), ctrnn.HeldPath(torch.randn(1, 1, 1, dtype=dtype))
+    field, path = ctrnn.gated(1, 2, dtype=dtype), ctrnn.HeldPath(torch.randn(1, 1, 1, dtype=dtype))
     with torch.no_grad():
         with pytest.warns(SolverWarning, match="near the rounding of"):
             integrate(field, path, torch.zeros(1, 2, dtype=dtype), torch.tensor([0.0, 1e-3]), rtol=low, atol=low)
