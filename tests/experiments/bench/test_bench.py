@@ -31,10 +31,10 @@ from experiments.usage import UsageError
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _few_objects():
     """Garbage is collected before every run: not among all that other files have made, which takes most of their time."""
-    gc.freeze()  # and so it stays: `unfreeze` would give back what others have frozen, too
+    gc.freeze()  # before each test: `interleaved` gives back what others have frozen, too
 
 
 class Clock:

@@ -78,8 +78,15 @@ def shorten_training(patch):
     patch.setattr(trained, "LIMIT", trained.memoryless())
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _few_sequences():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trained, "SEQUENCES", 10)
+        yield
+
+
 @pytest.fixture(scope="module")
-def briefly():
+def briefly(_few_sequences):
     """Both models after a few steps."""
     with pytest.MonkeyPatch.context() as patch:
         shorten_training(patch)

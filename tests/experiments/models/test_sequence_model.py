@@ -29,8 +29,8 @@ def test_every_step_map_has_its_name():
 
 @pytest.mark.filterwarnings("ignore::discretize.StepWarning")  # a gate without bound, before it has learned
 def test_any_field_under_any_integrator_learns(monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
     for field, integrator in itertools.product(FIELDS, ["euler", "exponential-euler", "exact"]):
-        monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
         configuration = configuration_from_words("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
         model, task = configuration.untrained_model(), configuration.task
         batch = task.batch(3, generator(0))
@@ -40,7 +40,8 @@ def test_any_field_under_any_integrator_learns(monkeypatch):
         assert all(weight.grad is not None and bool(weight.grad.any()) for weight in weights)
 
 
-def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path):
+def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")  # the same names and weights, and nothing to build
     make_patients(tmp_path, 20)
     for name, words in itertools.product(JUMPS, (["forecast", "euler", "length=6"], ["physionet", "exact", f"data={tmp_path}"])):
         task, integrator, setting = words
@@ -59,7 +60,8 @@ def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path):
         assert under(model, integrator).rnn.jump is model.rnn.jump
 
 
-def test_every_integrator_runs():
+def test_every_integrator_runs(monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")
     for integrator in INTEGRATORS:
         model = configuration_from_words("adding", "gated", integrator, ["hidden=3", "T=4"]).untrained_model()
         assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
