@@ -12,6 +12,7 @@ yet; so a forecast must be made from what came before.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,7 @@ class Forecast(ClassAtEverySample):
         often = torch.tensor([1 - self._seen_on(), self._seen_on()], dtype=torch.float64)[:, None]
         # t = -log(1 - u) / slowest, so that what is integrated over u from 0 to 1 is bounded.
         slowest = torch.linalg.eigvals(losses).real.min()
-        nodes, weights = (torch.from_numpy(each) for each in np.polynomial.legendre.leggauss(NODES))
+        nodes, weights = (torch.from_numpy(each) for each in _rule())
         u = (nodes + 1) / 2
         density = torch.linalg.matrix_exp(losses * (torch.log1p(-u) / slowest)[:, None, None]) @ looks
         known = often * density * (weights / 2 / (slowest * (1 - u)))[:, None, None]
@@ -99,3 +100,9 @@ class Forecast(ClassAtEverySample):
             "next time unknown": (often * torch.linalg.solve(losses, looks)).tolist(),
             "next time known": known.flatten(0, 1).tolist(),
         }
+
+
+@functools.cache
+def _rule() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [-1, 1]: those of 400 are an eigenvalue problem, most of the time that baselines take."""
+    return np.polynomial.legendre.leggauss(NODES)
