@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import itertools
 import pickle
 
 import pytest
@@ -57,8 +58,9 @@ def parametrized():
 
 MODELS = {
     "gated": lambda: DiscreteRNN(ctrnn.gated(3, 5)),
-    "one gate for all": lambda: DiscreteRNN(ctrnn.gated(3, 5, gate="global"), dt=0.3, substeps=2),
-    "slow forgetting": lambda: DiscreteRNN(ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(2.0)), discretize.ExponentialEuler(), dt=0.3),
+    "one gate for all": lambda: DiscreteRNN(
+        ctrnn.gated(3, 5, gate="global", decay=ctrnn.PowerDecay(2.0)), discretize.ExponentialEuler(), dt=0.3, substeps=2
+    ),
     "leaky": lambda: DiscreteRNN(ctrnn.leaky(3, 5, per_unit=True, bias=False)),
     "gru": lambda: DiscreteRNN(ctrnn.gru(3, 5)),
     "lstm": lambda: DiscreteRNN(ctrnn.lstm(3, 5), discretize.ExponentialEuler(), dt=0.5),
@@ -238,10 +240,19 @@ def test_each_network_goes_on_from_its_final_state(name):
     assert_close(last, end, rtol=0, atol=1e-5 if name == "dopri5" else 1e-12)
 
 
-@pytest.mark.parametrize("extra", [{"lengths": [7, 2, 5, 1]}, {"ts": torch.arange(8.0) * 0.3}, {"reset": torch.eye(7, 4) > 0}])
-@pytest.mark.parametrize("name", ["gated", "midpoint", "dopri5", "layers"])
-def test_lengths_stamps_and_resets_are_for_all_networks(name, extra):
-    modules = networks_of(name)
+EXTRAS = {"lengths": [7, 2, 5, 1], "ts": torch.arange(8.0) * 0.3, "reset": torch.eye(7, 4) > 0}
+EVERY_DAY = {*(("gated", key) for key in EXTRAS), ("midpoint", "lengths"), ("dopri5", "ts"), ("layers", "reset")}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        pytest.param(*pair, marks=[] if pair in EVERY_DAY else pytest.mark.slow)
+        for pair in itertools.product(("gated", "midpoint", "dopri5", "layers"), EXTRAS)
+    ],
+)
+def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
+    extra, modules = {key: EXTRAS[key]}, networks_of(name)
     many, x = ensemble(modules), torch.randn(7, 4, 3)
     assert_same(many(x, **extra), looped(modules, x, **extra), many, modules, **ROUNDING)
 

@@ -106,7 +106,7 @@ def test_forward_the_open_interval_is_the_last_samples_of_each_sequence(name, le
 
 @each("direction", ["forward", "backward"])
 def test_a_held_path_takes_stamps_in_either_direction(direction):
-    field, ts = ctrnn.gru(2, 3), clocks()[:, 0]
+    field, ts = ctrnn.gated(2, 3), clocks()[:, 0]
     x = torch.randn(TIME, BATCH, 2)
     path = ctrnn.HeldPath(x, ts, hold=direction, open_interval=0.4)
     edges = started(ts) if direction == "backward" else torch.cat([ts, ts[-1:] + 0.4])
