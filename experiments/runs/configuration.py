@@ -39,13 +39,14 @@ class TrainingSettings:
 
     Args:    steps: batches in all; batch: sequences in one; seed: of weights and data;
              optimizer: "rmsprop", with a moving average of 0.9, or "adam"; rate: at which learning starts;
-             schedule: "constant" or "plateau", halved at every evaluation that is no new lowest; clip: largest norm of the
-             gradient, None for no bound;
+             schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; or "halved-twice", after a half
+             and three quarters of the steps; clip: largest norm of the gradient, None for no bound; keep: the weights that are
+             tested, "last" ones, or "best", those with the lowest loss of all evaluations;
              evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
              checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
              threads: of torch, None for as many as it takes.
     Raises:  ValueError for numbers that train nothing.
-    Source:  Tallec and Ollivier 2018, sec. 3.
+    Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
 
     steps: int = 1000
@@ -53,8 +54,9 @@ class TrainingSettings:
     seed: int = 0
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     rate: float = 1e-3
-    schedule: Literal["constant", "plateau"] = "constant"
+    schedule: Literal["constant", "plateau", "halved-twice"] = "constant"
     clip: float | None = None
+    keep: Literal["last", "best"] = "last"
     evaluate_every: int = 100
     evaluation: int = 1000
     checkpoint_every: int = 100
@@ -72,7 +74,10 @@ class TrainingSettings:
             if value is not None and not 0 < value < LARGEST_NUMBER:
                 raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
         check_one_of("optimizer", self.optimizer, ("rmsprop", "adam"))
-        check_one_of("schedule", self.schedule, ("constant", "plateau"))
+        check_one_of("schedule", self.schedule, ("constant", "plateau", "halved-twice"))
+        check_one_of("keep", self.keep, ("last", "best"))
+        if self.keep == "best" and self.evaluate_every > self.steps:
+            raise ValueError(f"`keep` is best, and there is no evaluation in {self.steps} steps; `evaluate_every` is too large.")
 
 
 RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of their runs has them

@@ -44,7 +44,7 @@ def load(folder: Path) -> tuple[SequenceModel, Configuration]:
         raise UsageError(f"{folder} holds no trained model: there is no {missing}.")
     model = configuration.untrained_model()
     with refused_misfits(folder):
-        model.load_state_dict(state["model"])
+        model.load_state_dict(state["kept"] if "kept" in state else state["model"])
     return model, configuration
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from discretize import SequenceModel, SolverError, StepError
 from experiments.interruption import deferred
@@ -84,6 +84,7 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
                 if progress is not None:
                     progress(run.step, loss, rate)
             record.save(run.state())
+        run.choose()
         measures = run.measured("test")
         about = {
             "seconds": run.seconds,
@@ -130,6 +131,7 @@ class _Training:
         self.optimizer = _optimizer(self.settings, self.parameters)
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, float] = {}
+        self.kept: dict[str, Tensor] | None = None  # weights at the lowest evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend
         self.resumed = False
 
@@ -145,6 +147,9 @@ class _Training:
         _refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
+        if self.settings.schedule == "halved-twice":
+            quarter = 4 * self.step // self.settings.steps
+            self.rate = self.settings.rate / (1, 1, 2, 4)[quarter]
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
         self.optimizer.step()
@@ -176,9 +181,16 @@ class _Training:
         found = self.measured("validation")
         if found["loss"] < self.best.get("loss", math.inf):
             self.best = {"step": self.step, **found}
+            if self.settings.keep == "best":
+                self.kept = {name: weights.clone() for name, weights in self.model.state_dict().items()}
         elif self.settings.schedule == "plateau":
             self.rate /= 2
         return found
+
+    def choose(self) -> None:
+        """Put the weights that are kept in the model's place, once training is over."""
+        if self.kept is not None:
+            self.model.load_state_dict(self.kept)
 
     def _count_calls(self) -> None:
         """Calls of the model by steps of training: the same ones are looked at, however often the run is interrupted."""
@@ -199,6 +211,7 @@ class _Training:
             "step": self.step,
             "seconds": self.seconds,
             "model": dict(self.model.state_dict()),
+            **({} if self.kept is None else {"kept": self.kept}),
             "optimizer": self.optimizer.state_dict(),
             "schedule": {"rate": self.rate},
             "best": self.best,
@@ -213,6 +226,7 @@ class _Training:
         with refused_misfits(folder):
             self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
             self.model.load_state_dict(state["model"])
+            self.kept = state.get("kept")
             self.optimizer.load_state_dict(state["optimizer"])
             self.rate = state["schedule"]["rate"]
         if self.watch is not None:
@@ -249,6 +263,7 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
         return None
     run = _Training(configuration)
     run.load(state, folder)
+    run.choose()
     return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True)
 
 

@@ -174,7 +174,7 @@ from discretize.compiler import sequences, solves
 torch.manual_seed(0)
 torch.set_num_threads(2)
 sequences.LEAST_STEPS = solves.LEAST_SEGMENTS = 1
-for field in (Many(), Own(2, 11, torch.float32), Axes(3, 4), ctrnn.ltc(2, 5)):
+for field in (Many(), Own(2, 11, torch.float32), Axes(), ctrnn.ltc(2, 5)):
     for batch, time in ((1, 1), (5, 3), (70, 4)):
         x = torch.randn(time, batch, field.input_size, dtype=field.dtype or torch.float64)
         for step in (discretize.Euler(), discretize.ExponentialEuler()):

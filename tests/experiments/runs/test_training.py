@@ -85,6 +85,7 @@ def assert_same_run(folder, other):
 CONFIGURATIONS = {
     "plateau": small("schedule=plateau", "evaluate_every=2", "rate=1"),
     "adam": small("optimizer=adam", "clip=0.1"),
+    "best": small("keep=best", "evaluate_every=3", "rate=0.3", "seed=1"),
     "set": small("batches=4"),
     "exact": small(integrator="exact"),
     "variable": small("warping=variable", "padded=true", field="lstm"),
@@ -95,7 +96,7 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", thinned(CONFIGURATIONS, ("plateau", "set", "exact")))
+@pytest.mark.parametrize("name", thinned(CONFIGURATIONS, ("plateau", "best", "exact")))
 def test_an_interrupted_run_ends_on_the_bits_of_one_that_was_not(name, tmp_path):
     configuration = CONFIGURATIONS[name]
     train(configuration, tmp_path / "whole")
@@ -153,6 +154,30 @@ def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest(tmp_path)
             rate, lowest = (rate / 2 if halved[-1] else rate), min(lowest, float(row["evaluation_loss"]))
     assert rate < 1
     assert halved[0] is False
+
+
+def test_rates_are_halved_after_half_and_three_quarters_of_the_steps(tmp_path):
+    train(small("schedule=halved-twice", "rate=0.2"), tmp_path)
+    assert [float(row["rate"]) for row in table(tmp_path)] == [0.2] * 6 + [0.1] * 3 + [0.05] * 3
+
+
+def test_the_best_weights_are_kept_tested_and_loaded(tmp_path):
+    configuration = CONFIGURATIONS["best"]
+    outcome = train(configuration, tmp_path / "whole")
+    rows = {int(row["step"]): float(row["evaluation_loss"]) for row in table(tmp_path / "whole") if row["evaluation_loss"]}
+    best = min(rows, key=rows.get)
+    assert best < 12, "the run must go on to worse weights"
+    assert read_result(tmp_path / "whole")["best"]["step"] == best
+    until_then = replace(configuration.training, keep="last", steps=best)
+    expected = train(replace(configuration, training=until_then), tmp_path / "until then")
+    loaded, _ = load(tmp_path / "whole")
+    again = train(configuration, tmp_path / "whole")
+    for name, value in expected.model.state_dict().items():
+        for model in (outcome.model, loaded, again.model):
+            assert torch.equal(model.state_dict()[name], value), name
+    assert outcome.measures == expected.measures == again.measures
+    with pytest.raises(UsageError, match="there is no evaluation in 12 steps"):
+        small("keep=best", "evaluate_every=13")
 
 
 def test_a_constant_rate_stays_whatever_the_evaluations_find(tmp_path):
