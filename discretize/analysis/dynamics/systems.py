@@ -215,7 +215,7 @@ def derivative(f: Callable[[Tensor], Tensor], u: Tensor, directions: Tensor) -> 
         along = directions.movedim(-1, 0).reshape(copies.shape)
         (moved,) = torch.autograd.grad(rows, v, along, create_graph=further)
     value = value if further else value.detach()
-    return value[: len(u)], moved.reshape(k, len(u), -1).movedim(0, -1)
+    return value[: len(u)], moved.reshape(k, len(u), value.shape[-1]).movedim(0, -1)
 
 
 def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:

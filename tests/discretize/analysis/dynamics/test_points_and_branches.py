@@ -49,6 +49,11 @@ def test_the_logistic_map_rests_where_it_should_at_every_parameter():
         assert bool(stable) == (abs(float(r * (1 - 2 * h))) < 1)
 
 
+def test_a_system_that_never_rests_has_no_fixed_points():
+    for system in (Flow(lambda _, h: 1 + h**2), Map(lambda _, h: h + 1 + h**2)):
+        assert len(fixed_points(system, torch.linspace(-1, 1, 5)[:, None])) == 0
+
+
 def test_a_network_rests_where_scipy_says_and_so_does_every_step_that_does_not_split():
     field, x = Own(4), torch.randn(4)
     with torch.no_grad():
