@@ -55,6 +55,8 @@ class Ensemble(nn.Module):
             from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
 
             return run_uncompiled(Ensemble.forward, self, *arguments, each=each, **keywords)
+        if not isinstance(each, Iterable):
+            raise TypeError(f'`each` must be names of arguments, as in `each="x"`, got {each!r}.')
         call = _Call(self, arguments, keywords, [each] if isinstance(each, str) else list(each))
         self._why = self._alone()
         if self._why is None:

@@ -418,6 +418,7 @@ def test_calls_before_do_not_make_modules_differ():
             ValueError,
             "`each` names 'h', which is no argument of the modules; these are x, h_0",
         ),
+        (lambda many, x: many(x, each=True), TypeError, "`each` must be names of arguments"),
         (lambda many, x: many(x, each="x"), ValueError, r"`x` is named in `each`.*3 networks, got shape \(5, 4, 3\)"),
         (lambda many, x: many(x[..., :2]), ValueError, "the field reads 3 input features"),
         (lambda many, x: many(), TypeError, "needs `x`"),
