@@ -1,8 +1,10 @@
 """Small files in the formats of the real data sets, and the real ones where CTRNN_DATA names their folder."""
 
+import gzip
 import io
 import lzma
 import os
+import struct
 import tarfile
 from pathlib import Path
 
@@ -59,6 +61,28 @@ def make_har(folder, **changed):
     path = folder / "uci_har_inertial_float32.npz"
     np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
     return path
+
+
+IDX_TYPES = {"uint8": 8, "int8": 9, "int16": 11, "int32": 12, "float32": 13, "float64": 14}
+
+
+def idx_bytes(array, kind=None, sizes=None):
+    """An array as an idx file has it; `kind` and `sizes` are what the file says in place of what is so."""
+    sizes = array.shape if sizes is None else sizes
+    kind = IDX_TYPES[array.dtype.name] if kind is None else kind
+    return (
+        struct.pack(f">BBBB{len(sizes)}I", 0, 0, kind, len(sizes), *sizes) + array.astype(array.dtype.newbyteorder(">")).tobytes()
+    )
+
+
+def make_mnist(folder, train=24, test=10):
+    """The four files, packed; image k begins with the pixels k // 256 and k % 256."""
+    draw = np.random.default_rng(3)
+    for name, count in (("train", train), ("t10k", test)):
+        images = draw.integers(0, 256, (count, 28, 28), dtype="u1")
+        images[:, 0, :2] = [divmod(k, 256) for k in range(count)]
+        for kind, array in (("images-idx3", images), ("labels-idx1", draw.integers(0, 10, count, dtype="u1"))):
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(idx_bytes(array), mtime=0))
 
 
 def patient_text(record, rows, weight=-1):

@@ -10,6 +10,7 @@ import io
 import lzma
 import math
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +26,33 @@ MEMORY = 128 << 20  # for unpacking; `xz -9` asks for 65 MiB
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
+class GzipUnpacker:
+    """One member of a .gz file, piece by piece, with the methods of `lzma.LZMADecompressor`."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        self._pending = False
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    @property
+    def needs_input(self) -> bool:
+        return not (self._pending or self._stream.unconsumed_tail)
+
+    def decompress(self, packed: bytes, size: int) -> bytes:
+        data = self._stream.decompress(self._stream.unconsumed_tail + packed, size)
+        self._pending = len(data) == size  # then zlib may hold more back than it shows
+        return data
+
+
 class LimitedFile:
-    r"""The bytes of a file, or those packed in it if its name ends in .xz, read once from front to end.
+    r"""The bytes of a file, or those packed in it if its name ends in .xz or .gz, read once from front to end.
 
     Args:    path: the file; most: bytes, unpacked, after which it is refused; `left` are those still allowed.
     Raises:  UsageError for a file that cannot be read or unpacked, is cut off, or holds more.
@@ -35,7 +61,7 @@ class LimitedFile:
     def __init__(self, path: Path, most: int) -> None:
         self.path, self.left = path, most
         self._most = most
-        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY) if path.suffix == ".xz" else None
+        self._unpacker = _unpacker(path.suffix)
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise UsageError(f"{path}: cannot be read (not a file).")
         try:
@@ -55,8 +81,9 @@ class LimitedFile:
             data = self._file.read(size) if self._unpacker is None else self._unpacked(self._unpacker, size)
         except OSError as error:
             raise self._unreadable(error) from None
-        except lzma.LZMAError as error:
-            raise UsageError(f"{self.path}: cannot be unpacked, it is damaged or not an .xz file ({error}).") from None
+        except (lzma.LZMAError, zlib.error) as error:
+            kind = f"{self.path.suffix} file ({error})"
+            raise UsageError(f"{self.path}: cannot be unpacked, it is damaged or not an {kind}.") from None
         self.left -= len(data)
         if self.left < 0:
             raise UsageError(f"{self.path}: more than {self._most:,} bytes in it; this is not the file it is named after.")
@@ -76,7 +103,7 @@ class LimitedFile:
         """All that is left of it."""
         return b"".join(iter(lambda: self.read(PIECE), b""))
 
-    def _unpacked(self, unpacker: lzma.LZMADecompressor, size: int) -> bytes:
+    def _unpacked(self, unpacker: Unpacker, size: int) -> bytes:
         while not unpacker.eof:
             packed = self._file.read(PIECE) if unpacker.needs_input else b""
             if unpacker.needs_input and not packed:
@@ -89,6 +116,15 @@ class LimitedFile:
 
     def _unreadable(self, error: OSError) -> UsageError:
         return UsageError(f"{self.path}: cannot be read ({error.strerror or error}).")
+
+
+Unpacker = lzma.LZMADecompressor | GzipUnpacker
+
+
+def _unpacker(suffix: str) -> Unpacker | None:
+    if suffix == ".gz":
+        return GzipUnpacker()
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY) if suffix == ".xz" else None
 
 
 def lines(data: bytes, name: object) -> Iterator[tuple[str, str]]:
