@@ -19,7 +19,7 @@ from discretize import SequenceModel
 from experiments.models.observed import CLASSES, OBSERVED
 from experiments.runs.training import evaluate
 from experiments.seeds import generator
-from experiments.tasks.patients import VALUES, Patients
+from experiments.tasks.recorded.patients import VALUES, Patients
 
 __all__ = ["EpochSettings", "EpochsTrained", "observed_model", "train_epochs"]
 

@@ -20,11 +20,11 @@ OWN = {
     "variable-copy": "experiments.tasks.copying:VariableCopy",
     "adding": "experiments.tasks.adding:Adding",
     "clocked-recall": "experiments.tasks.clocked:ClockedRecall",
-    "har": "experiments.tasks.recordings:HAR",
-    "vowels": "experiments.tasks.recordings:Vowels",
+    "har": "experiments.tasks.recorded.har:HAR",
+    "vowels": "experiments.tasks.recorded.vowels:Vowels",
     "forecast": "experiments.tasks.forecast:Forecast",
     "recall-any-warp": "experiments.tasks.recall:AnyWarp",
-    "physionet": "experiments.tasks.patients:Patients",
+    "physionet": "experiments.tasks.recorded.patients:Patients",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from discretize import Euler, SequenceModel, ode_rnn
 from experiments.models.observed import CLASSES
 from experiments.seeds import generator
-from experiments.tasks.patients import VALUES, Patients
+from experiments.tasks.recorded.patients import VALUES, Patients
 
 __all__ = ["ODERNNByHand", "epoch_seconds"]
 

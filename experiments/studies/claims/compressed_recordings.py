@@ -29,7 +29,7 @@ from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, is_righ
 from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-from experiments.tasks.recordings import Recorded
+from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["DATA", "SOURCES", "CompressedRecordings"]
 

@@ -12,7 +12,7 @@ from experiments.models.observed import CLASSES, OBSERVED
 from experiments.runs import patients
 from experiments.runs.patients import EpochSettings, observed_model, train_epochs
 from experiments.runs.training import evaluate
-from experiments.tasks.patients import VALUES, Patients
+from experiments.tasks.recorded.patients import VALUES, Patients
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
 from experiments.seeds import generator
-from experiments.tasks.patients import VALUES, Patients, auroc
+from experiments.tasks.recorded.patients import VALUES, Patients, auroc
 from experiments.usage import UsageError
 
 real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")

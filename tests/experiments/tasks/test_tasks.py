@@ -23,7 +23,9 @@ from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.copying import Copy, VariableCopy
 from experiments.tasks.forecast import Forecast
 from experiments.tasks.recall import Recall
-from experiments.tasks.recordings import HAR, HELD_OUT, Vowels, played
+from experiments.tasks.recorded.har import HAR, HELD_OUT
+from experiments.tasks.recorded.recordings import played
+from experiments.tasks.recorded.vowels import Vowels
 from experiments.tasks.registry import TASKS, task_named
 from experiments.tasks.repeated_text import DECLARATION, RepeatText
 from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence, NumbersAtTheEnd

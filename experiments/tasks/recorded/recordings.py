@@ -1,4 +1,4 @@
-r"""Recorded sequences and their class: activities from a phone (UCI HAR), speakers from a vowel (JapaneseVowels).
+r"""Recorded sequences and their class: what these tasks have in common.
 
     speed c      the mean of c samples after one another is one sample; what is left over at the end is dropped
     speed 1/c    every sample c times
@@ -7,39 +7,27 @@ r"""Recorded sequences and their class: activities from a phone (UCI HAR), speak
 
 Means and not every c-th sample: what is faster than the new rate would be folded into slow waves by leaving samples out, and
 the mean keeps the integral of what a field reads over that time.
-
-Features are standardized by mean and deviation of "train", which is the originals' training split without "validation".
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
-from experiments.data.japanese_vowels import DIMENSIONS, SPEAKERS, read_japanese_vowels
-from experiments.data.uci_har import ACTIVITIES, CHANNELS, WINDOW, read_uci_har
-from experiments.digests import digest
 from experiments.seeds import generator as generator_of
-from experiments.settings import check_one_of
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
 from experiments.usage import UsageError
 
-__all__ = ["HAR", "HELD_OUT", "Recorded", "Sequences", "Vowels", "played", "thinned"]
+__all__ = ["Recorded", "Sequences", "played", "scale_of", "thinned"]
 
-HELD_OUT = (27, 28, 29, 30)  # of the 21 people of the training split
-EVERY = 5  # series of the vowels' training split of which the last is held out: 6 of the 30 of each speaker
-MOVING = 3  # of `ACTIVITIES` the first ones
-SHORTEST = 7  # frames of a vowel, in both splits
 MOST_REPEATS = 1000
 
 
@@ -56,8 +44,8 @@ class Sequences:
 class Recorded(ClassOfTheSequence):
     r"""The class of a recorded sequence, played at some speed.
 
-    Args:    data: the folder with the files; speed: a whole number, or one over a whole number; clock_given: whether
-             batches say how long their samples last; kept: share of the samples that are not lost.
+    Args:    data: the folder with the files; speed: a whole number, or one over a whole number;
+             clock_given: whether batches say how long their samples last; kept: share of the samples not lost.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  this project.
     """
@@ -127,48 +115,6 @@ class Recorded(ClassOfTheSequence):
         return Batch(xs, found.labels[which], ts=self.speed * ts if self.clock_given else None, lengths=lengths)
 
 
-@dataclass(frozen=True)
-class HAR(Recorded):
-    r"""UCI HAR: what a person does, by a window of 128 samples.
-
-    Args:    classes: "six" activities, or whether one is "moving": the three kinds of walking are 1, the rest is 0.
-    Source:  Anguita et al. 2012. "validation" are the people `HELD_OUT` of the training split; "test" is the originals', of
-             other people again.
-    """
-
-    input_size, shortest = len(CHANNELS), WINDOW
-    classes: Literal["six", "moving"] = "six"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_one_of("classes", self.classes, ("six", "moving"))
-
-    @property
-    def output_size(self) -> int:
-        return len(ACTIVITIES) if self.classes == "six" else 2
-
-    def read(self) -> tuple[dict[str, Sequences], str]:
-        return _har(self.data)
-
-    def recorded(self, split: str) -> Sequences:
-        found = super().recorded(split)
-        return found if self.classes == "six" else Sequences(found.xs, (found.labels < MOVING).long())
-
-
-@dataclass(frozen=True)
-class Vowels(Recorded):
-    r"""JapaneseVowels: who of nine speaks, by 7 to 29 frames.
-
-    Source:  Kudo, Toyama and Shimbo 1999. "validation" is every fifth series of the training split, as it has the same nine
-             speakers; "test" is the originals'.
-    """
-
-    input_size, output_size, shortest = DIMENSIONS, len(SPEAKERS), SHORTEST
-
-    def read(self) -> tuple[dict[str, Sequences], str]:
-        return _vowels(self.data)
-
-
 def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Tensor | None]:
     """Sequences (time, batch, feature) and their lengths, `speed` times as fast."""
     if speed <= 1:
@@ -187,50 +133,9 @@ def thinned(xs: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return xs.gather(0, order[..., None].expand(-1, -1, xs.shape[-1])), order.double(), lengths
 
 
-@functools.cache
-def _har(folder: str) -> tuple[dict[str, Sequences], str]:
-    """The splits, and the digest of the files."""
-    given, test = read_uci_har(folder, "train"), read_uci_har(folder, "test")
-    held = torch.isin(given.subjects, torch.tensor(HELD_OUT))
-    if not 0 < int(held.sum()) < len(held):
-        raise UsageError(f"{folder}: of the people {HELD_OUT} and of others there must be windows in the training split.")
-    train = given.xs[:, ~held]
-    mean, deviation = _scale(train.flatten(0, 1), folder)
-    splits = {
-        "train": Sequences((train - mean) / deviation, given.labels[~held]),
-        "validation": Sequences((given.xs[:, held] - mean) / deviation, given.labels[held]),
-        "test": Sequences((test.xs - mean) / deviation, test.labels),
-    }
-    read = [given.xs, given.labels, given.subjects, test.xs, test.labels]
-    return splits, digest({"read": read})
-
-
-@functools.cache
-def _vowels(folder: str) -> tuple[dict[str, Sequences], str]:
-    """The splits, and the digest of the files."""
-    given = read_japanese_vowels(folder, "train")
-    parts = {
-        "train": [pair for k, pair in enumerate(given) if k % EVERY != EVERY - 1],
-        "validation": given[EVERY - 1 :: EVERY],
-        "test": read_japanese_vowels(folder, "test"),
-    }
-    if not parts["validation"]:
-        raise UsageError(f"{folder}: {len(given)} series in the training split; every fifth is held out, so 5 are needed.")
-    if any(len(xs) < SHORTEST for series in parts.values() for xs, _ in series):
-        raise UsageError(f"{folder}: a series has fewer than {SHORTEST} frames; these data have at least as many.")
-    mean, deviation = _scale(torch.cat([xs for xs, _ in parts["train"]]), folder)
-    splits = {split: _padded([((xs - mean) / deviation, label) for xs, label in series]) for split, series in parts.items()}
-    return splits, digest({"read": [given, parts["test"]]})
-
-
-def _scale(samples: Tensor, folder: str) -> tuple[Tensor, Tensor]:
+def scale_of(samples: Tensor, folder: str) -> tuple[Tensor, Tensor]:
     """Mean and deviation of each feature, over samples (n, feature)."""
     deviation, mean = torch.std_mean(samples.double(), dim=0, correction=0)
     if not bool((deviation > 0).all()):
         raise UsageError(f"{folder}: feature {int(deviation.argmin())} is the same in every sample of the training split.")
     return mean.to(samples), deviation.to(samples)
-
-
-def _padded(series: list[tuple[Tensor, int]]) -> Sequences:
-    xs = [xs for xs, _ in series]
-    return Sequences(pad_sequence(xs), torch.tensor([label for _, label in series]), torch.tensor([len(x) for x in xs]))

@@ -1,0 +1,1 @@
+"""Tasks on recorded sequences, from a folder that the user names."""

@@ -1,0 +1,73 @@
+r"""Activities from a phone (UCI HAR), by windows of 128 samples.
+
+    classes    walking  up  down  sitting  standing  laying
+    six           0      1    2      3        4        5
+    moving        1      1    1      0        0        0
+
+Features are standardized by mean and deviation of "train", the originals' training split without "validation".
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from experiments.data.uci_har import CHANNELS, WINDOW, read_uci_har
+from experiments.digests import digest
+from experiments.settings import check_one_of
+from experiments.tasks.recorded.recordings import Recorded, Sequences, scale_of
+from experiments.usage import UsageError
+
+__all__ = ["HAR", "HELD_OUT"]
+
+HELD_OUT = (27, 28, 29, 30)  # of the 21 people of the training split
+CLASSES = {"six": (0, 1, 2, 3, 4, 5), "moving": (1, 1, 1, 0, 0, 0)}  # `ACTIVITIES`
+
+
+@dataclass(frozen=True)
+class HAR(Recorded):
+    r"""UCI HAR: what a person does, by a window of 128 samples.
+
+    Args:    classes: "six" activities, or whether one is "moving".
+    Source:  Anguita et al. 2012. "validation" are the people `HELD_OUT` of the training split; "test" is the originals', of
+             other people again.
+    """
+
+    input_size, shortest = len(CHANNELS), WINDOW
+    classes: Literal["six", "moving"] = "six"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of("classes", self.classes, tuple(CLASSES))
+
+    @property
+    def output_size(self) -> int:
+        return max(CLASSES[self.classes]) + 1
+
+    def read(self) -> tuple[dict[str, Sequences], str]:
+        return _har(self.data)
+
+    def recorded(self, split: str) -> Sequences:
+        found = super().recorded(split)
+        return Sequences(found.xs, torch.tensor(CLASSES[self.classes])[found.labels])
+
+
+@functools.cache
+def _har(folder: str) -> tuple[dict[str, Sequences], str]:
+    """The splits, and the digest of the files."""
+    given, test = read_uci_har(folder, "train"), read_uci_har(folder, "test")
+    held = torch.isin(given.subjects, torch.tensor(HELD_OUT))
+    if not 0 < int(held.sum()) < len(held):
+        raise UsageError(f"{folder}: of the people {HELD_OUT} and of others there must be windows in the training split.")
+    train = given.xs[:, ~held]
+    mean, deviation = scale_of(train.flatten(0, 1), folder)
+    splits = {
+        "train": Sequences((train - mean) / deviation, given.labels[~held]),
+        "validation": Sequences((given.xs[:, held] - mean) / deviation, given.labels[held]),
+        "test": Sequences((test.xs - mean) / deviation, test.labels),
+    }
+    read = [given.xs, given.labels, given.subjects, test.xs, test.labels]
+    return splits, digest({"read": read})
