@@ -22,6 +22,7 @@ OWN = {
     "clocked-recall": "experiments.tasks.clocked:ClockedRecall",
     "har": "experiments.tasks.recorded.har:HAR",
     "vowels": "experiments.tasks.recorded.vowels:Vowels",
+    "pixels": "experiments.tasks.recorded.pixels:Pixels",
     "forecast": "experiments.tasks.forecast:Forecast",
     "recall-any-warp": "experiments.tasks.recall:AnyWarp",
     "physionet": "experiments.tasks.recorded.patients:Patients",

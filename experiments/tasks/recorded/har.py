@@ -3,6 +3,7 @@ r"""Activities from a phone (UCI HAR), by windows of 128 samples.
     classes    walking  up  down  sitting  standing  laying
     six           0      1    2      3        4        5
     moving        1      1    1      0        0        0
+    fastgrnn      1      0    1      0        1        0      as in the works on FastGRNN and on slow forgetting
 
 Features are standardized by mean and deviation of "train", the originals' training split without "validation".
 """
@@ -15,6 +16,7 @@ from typing import Literal
 
 import torch
 
+from experiments.data.stand_in import STAND_IN, windows
 from experiments.data.uci_har import CHANNELS, WINDOW, read_uci_har
 from experiments.digests import digest
 from experiments.settings import check_one_of
@@ -24,20 +26,23 @@ from experiments.usage import UsageError
 __all__ = ["HAR", "HELD_OUT"]
 
 HELD_OUT = (27, 28, 29, 30)  # of the 21 people of the training split
-CLASSES = {"six": (0, 1, 2, 3, 4, 5), "moving": (1, 1, 1, 0, 0, 0)}  # `ACTIVITIES`
+# Of `ACTIVITIES`, in their order.
+CLASSES = {"six": (0, 1, 2, 3, 4, 5), "moving": (1, 1, 1, 0, 0, 0), "fastgrnn": (1, 0, 1, 0, 1, 0)}
 
 
 @dataclass(frozen=True)
 class HAR(Recorded):
     r"""UCI HAR: what a person does, by a window of 128 samples.
 
-    Args:    classes: "six" activities, or whether one is "moving".
+    Args:    classes: "six" activities, or whether one is "moving", or the two classes of "fastgrnn": standing, walking and
+             walking down are 1, the rest is 0; which of them is 1 is not printed.
     Source:  Anguita et al. 2012. "validation" are the people `HELD_OUT` of the training split; "test" is the originals', of
-             other people again.
+             other people again. The two classes: Kusupati et al. 2018, FastGRNN, "HAR-2", as the authors describe their data
+             sets in github.com/microsoft/EdgeML, Algorithms/FastGRNN.md; Ohno and Kumagai 2021, sec. VI-C, follow them.
     """
 
-    input_size, shortest = len(CHANNELS), WINDOW
-    classes: Literal["six", "moving"] = "six"
+    input_size, shortest, built_in = len(CHANNELS), WINDOW, True
+    classes: Literal["six", "moving", "fastgrnn"] = "six"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,7 +63,8 @@ class HAR(Recorded):
 @functools.cache
 def _har(folder: str) -> tuple[dict[str, Sequences], str]:
     """The splits, and the digest of the files."""
-    given, test = read_uci_har(folder, "train"), read_uci_har(folder, "test")
+    read_split = windows if folder == STAND_IN else functools.partial(read_uci_har, folder)
+    given, test = read_split("train"), read_split("test")
     held = torch.isin(given.subjects, torch.tensor(HELD_OUT))
     if not 0 < int(held.sum()) < len(held):
         raise UsageError(f"{folder}: of the people {HELD_OUT} and of others there must be windows in the training split.")

@@ -15,12 +15,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
+from experiments.data.stand_in import STAND_IN
 from experiments.seeds import generator as generator_of
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
@@ -44,12 +46,13 @@ class Sequences:
 class Recorded(ClassOfTheSequence):
     r"""The class of a recorded sequence, played at some speed.
 
-    Args:    data: the folder with the files; speed: a whole number, or one over a whole number;
-             clock_given: whether batches say how long their samples last; kept: share of the samples not lost.
+    Args:    data: the folder with the files, or "stand-in" where one is built in; speed: a whole number, or one over a whole
+             number; clock_given: whether batches say how long their samples last; kept: share of the samples not lost.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  this project.
     """
 
+    built_in: ClassVar[bool] = False  # whether there is a stand-in
     data: str = ""
     speed: float = 1.0
     clock_given: bool = False
@@ -57,7 +60,8 @@ class Recorded(ClassOfTheSequence):
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str) or not self.data:
-            raise ValueError(f"`data` must name the folder with the recordings, got {self.data!r}.")
+            hint = f" For a first try, data={STAND_IN} is made here." if self.built_in else ""
+            raise ValueError(f"`data` must name the folder with the recordings, got {self.data!r}.{hint}")
         checks.is_flag("clock_given", self.clock_given)
         if not 0 < self.kept <= 1:
             raise ValueError(f"`kept` must be a share above 0 and up to 1, got {self.kept}.")
@@ -84,6 +88,10 @@ class Recorded(ClassOfTheSequence):
         """A split at its own speed."""
         return self.read()[0][split]
 
+    def numbers(self, xs: Tensor) -> Tensor:
+        """Samples as a model reads them, of those that are kept in memory."""
+        return xs.to(torch.get_default_dtype())
+
     def fingerprint(self) -> str:
         return self.read()[1]
 
@@ -105,7 +113,7 @@ class Recorded(ClassOfTheSequence):
     def _batch(self, split: str, which: Tensor) -> Batch:
         found = self.recorded(split)
         lengths = None if found.lengths is None else found.lengths[which]
-        xs = found.xs[: None if lengths is None else int(lengths.max()), which].to(torch.get_default_dtype())
+        xs = self.numbers(found.xs[: None if lengths is None else int(lengths.max()), which])
         xs, lengths = played(xs, lengths, self.speed)
         ts = torch.arange(len(xs) + 1, dtype=torch.float64)
         if self.kept < 1:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from experiments.data.uci_har import ACTIVITIES
 from experiments.seeds import generator
 from experiments.tasks.adding import Adding
 from experiments.tasks.clocked import ClockedRecall
@@ -24,6 +25,7 @@ from experiments.tasks.copying import Copy, VariableCopy
 from experiments.tasks.forecast import Forecast
 from experiments.tasks.recall import Recall
 from experiments.tasks.recorded.har import HAR, HELD_OUT
+from experiments.tasks.recorded.pixels import Pixels
 from experiments.tasks.recorded.recordings import played
 from experiments.tasks.recorded.vowels import Vowels
 from experiments.tasks.registry import TASKS, task_named
@@ -173,8 +175,13 @@ def test_settings_that_make_no_task_are_refused():
         (Copy, {"letters": 1}, "`letters` must be at least 2"),
         (VariableCopy, {"count": 0}, "`count` must be at least 1"),
         (Adding, {"T": 1}, "`T` must be at least 2, got 1: a mark stands in each half"),
-        (HAR, {}, "`data` must name the folder with the recordings, got ''"),
-        (HAR, {"data": "d", "classes": "two"}, "`classes` must be 'six' or 'moving'"),
+        (HAR, {}, "`data` must name the folder with the recordings, got ''. For a first try, data=stand-in is made here."),
+        (Vowels, {}, "`data` must name the folder with the recordings, got ''"),
+        (Pixels, {"data": "d", "order": "columns"}, "`order` must be 'rows' or 'permuted', got 'columns'"),
+        (Pixels, {"data": "d", "side": 27}, "`side` must be 28, 14 or 7, got 27"),
+        (Pixels, {"data": "d", "permutation": -1}, "`permutation` must be at least 0, got -1"),
+        (Pixels, {"data": "d", "side": 7, "speed": 50}, "`speed` must be at most 49"),
+        (HAR, {"data": "d", "classes": "two"}, "`classes` must be 'six' or 'moving' or 'fastgrnn', got 'two'"),
         (HAR, {"data": "d", "kept": 0.0}, "`kept` must be a share above 0 and up to 1, got 0.0"),
         (HAR, {"data": "d", "speed": 0.0}, "`speed` must be positive"),
         (HAR, {"data": "d", "speed": 1.5}, "`speed` must be a whole number, or one over one"),
@@ -614,12 +621,16 @@ def test_a_recorded_split_is_gone_through_in_order_and_drawn_from(har_folder):
     assert drawn.targets.tolist() == whole.targets[rows].tolist()
 
 
-def test_walking_is_moving_and_the_rest_is_not(har_folder):
+def test_activities_are_six_classes_or_two(har_folder):
     for split in ("train", "validation", "test"):
         (six,) = HAR(data=har_folder).evaluation(split, 99, 99, seed=0)
         (two,) = HAR(data=har_folder, classes="moving").evaluation(split, 99, 99, seed=0)
         assert two.targets.tolist() == [int(y in (0, 1, 2)) for y in six.targets.tolist()]
-    assert (HAR(data=har_folder).output_size, HAR(data=har_folder, classes="moving").output_size) == (6, 2)
+        (cited,) = HAR(data=har_folder, classes="fastgrnn").evaluation(split, 99, 99, seed=0)
+        first = {"STANDING", "WALKING", "WALKING_DOWNSTAIRS"}
+        assert cited.targets.tolist() == [int(ACTIVITIES[y] in first) for y in six.targets.tolist()]
+        assert torch.equal(cited.xs, six.xs)
+    assert [HAR(data=har_folder, classes=words).output_size for words in ("six", "moving", "fastgrnn")] == [6, 2, 2]
 
 
 def test_a_faster_window_is_of_means_and_a_slower_one_of_repeats(har_folder):
