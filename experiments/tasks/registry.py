@@ -19,6 +19,7 @@ OWN = {
     "copy": "experiments.tasks.copying:Copy",
     "variable-copy": "experiments.tasks.copying:VariableCopy",
     "adding": "experiments.tasks.adding:Adding",
+    "two-sequence": "experiments.tasks.two_sequence:TwoSequence",
     "clocked-recall": "experiments.tasks.clocked:ClockedRecall",
     "har": "experiments.tasks.recorded.har:HAR",
     "vowels": "experiments.tasks.recorded.vowels:Vowels",

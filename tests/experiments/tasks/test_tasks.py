@@ -31,6 +31,7 @@ from experiments.tasks.recorded.vowels import Vowels
 from experiments.tasks.registry import TASKS, task_named
 from experiments.tasks.repeated_text import DECLARATION, RepeatText
 from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence, NumbersAtTheEnd
+from experiments.tasks.two_sequence import TwoSequence
 from experiments.usage import UsageError
 
 EXACT = {"rtol": 0, "atol": 0}
@@ -41,6 +42,7 @@ SYNTHETIC = [
     Copy(T=20),
     VariableCopy(T=20),
     Adding(T=20),
+    TwoSequence(T=20, signal=3),
     Forecast(length=20),
 ]
 real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
@@ -181,6 +183,11 @@ def test_settings_that_make_no_task_are_refused():
         (Pixels, {"data": "d", "side": 27}, "`side` must be 28, 14 or 7, got 27"),
         (Pixels, {"data": "d", "permutation": -1}, "`permutation` must be at least 0, got -1"),
         (Pixels, {"data": "d", "side": 7, "speed": 50}, "`speed` must be at most 49"),
+        (TwoSequence, {"T": 0}, "`T` must be at least 1, got 0"),
+        (TwoSequence, {"signal": 0}, "`signal` must be at least 1, got 0"),
+        (TwoSequence, {"signal": 301}, "`signal` must be at most `T` = 300, got 301"),
+        (TwoSequence, {"deviation": 0.0}, "`deviation` must be positive"),
+        (TwoSequence, {"deviation": 1e7}, "`deviation` must be from 1e-6 to 1e6, beside a signal of 1, got 10000000.0"),
         (HAR, {"data": "d", "classes": "two"}, "`classes` must be 'six' or 'moving' or 'fastgrnn', got 'two'"),
         (HAR, {"data": "d", "kept": 0.0}, "`kept` must be a share above 0 and up to 1, got 0.0"),
         (HAR, {"data": "d", "speed": 0.0}, "`speed` must be positive"),
