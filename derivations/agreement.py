@@ -70,6 +70,7 @@ def _named() -> Iterator[tuple[str, VectorField, SymbolicField, Match]]:
         yield f"gated, {rate}", ctrnn.gated(1, 2, rate=rate, **float64), fields.gated(rate=rate), _gated
     yield "gru", ctrnn.gru(1, 2, **float64), fields.gru(), _gru
     yield "lstm", ctrnn.lstm(1, 2, **float64), fields.lstm(), _lstm
+    yield "lstm, |c|^2 c", ctrnn.lstm(1, 2, decay=ctrnn.PowerDecay(2.0), **float64), fields.lstm(decay=twin), _lstm
 
 
 def _candidate(p: Parameters) -> dict[str, ImmutableDenseMatrix]:

@@ -89,7 +89,7 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
 
 
 def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell]:
-    if isinstance(field, LSTMField):
+    if isinstance(field, LSTMField) and type(field.decay) is LinearDecay:
         return nn.LSTMCell
     if isinstance(field, Relaxation) and type(field.decay) is LinearDecay:
         candidate, rate = field.candidate, field.rate

@@ -9,7 +9,7 @@ r"""Named fields: a table of parts.
     lstm     (not of this form, see lstm.py)                   eqs. (11)-(15)
 
 `gated` takes rates without an upper bound in place of the sigmoid: softplus and exponential, see rates.py.
-`leaky` and `gated` take another decay: with `PowerDecay(r)` they forget slowly, Ohno and Kumagai 2021, eq. (22).
+All but `plain` take another decay: with `PowerDecay(r)` they forget slowly, Ohno and Kumagai 2021, eq. (22), the LSTM in c.
 With `num_layers` above 1 each gives a `Stack` of such fields, every one with weights of its own, see stack.py.
 """
 
@@ -138,30 +138,45 @@ GATED: dict[str, tuple[bool, Callable[..., Relaxation | NetworkGated]]] = {
 GATES = {activation.name: gates for activation, (_, *gates) in RATES.items()}
 
 
-def gru(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> Relaxation | Stack:
+def gru(
+    input_size: int,
+    hidden_size: int,
+    *,
+    decay: Decay | None = None,
+    num_layers: int = 1,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation | Stack:
     r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`.
 
     The rate g is 1 - z for torch's z, which multiplies the old state; `from_torch` turns the signs.
 
-    Args:    input_size, hidden_size: features and units; num_layers: above 1, a `Stack` of so many;
-             bias, dtype, device, generator as in torch.nn.
+    Args:    input_size, hidden_size: features and units; decay: linear if not given;
+             num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
-    Source:  torch.nn.GRUCell's equations; Tallec and Ollivier 2018, eq. (10).
+    Source:  torch.nn.GRUCell's equations; Tallec and Ollivier 2018, eq. (10); with `PowerDecay`, after Ohno and Kumagai 2021,
+             eqs. (6) and (22).
     """
 
     def build(read: int) -> Relaxation:
         candidate, rate = ResetCandidate(read, hidden_size, **settings), GateRate(read, hidden_size, **settings)
-        return Relaxation(candidate, rate, LinearDecay())
+        return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
 
     return layered(build, input_size, hidden_size, num_layers)
 
 
-def lstm(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> LSTMField | Stack:
+def lstm(
+    input_size: int,
+    hidden_size: int,
+    *,
+    decay: Decay | None = None,
+    num_layers: int = 1,
+    **settings: Unpack[WeightSettings],
+) -> LSTMField | Stack:
     r"""dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h; its unit Euler step is `torch.nn.LSTM`.
 
-    Args:    input_size, hidden_size: features and visible units; num_layers: above 1, a `Stack` of so many;
-             bias, dtype, device, generator as in torch.nn.
+    Args:    input_size, hidden_size: features and visible units; decay: of c, linear if not given;
+             num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), [h, c] (..., 2 hidden) -> (..., 2 hidden).
-    Source:  Tallec and Ollivier 2018, eqs. (11)-(15).
+    Source:  Tallec and Ollivier 2018, eqs. (11)-(15); with `PowerDecay`, dc/dt = i g - (1 - f) |c|^r c, this project.
     """
-    return layered(lambda read: LSTMField(read, hidden_size, **settings), input_size, hidden_size, num_layers)
+    return layered(lambda read: LSTMField(read, hidden_size, decay=decay, **settings), input_size, hidden_size, num_layers)

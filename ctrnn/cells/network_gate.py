@@ -65,6 +65,13 @@ class NetworkGated(VectorField):
         speed = self.rate.flow(to_rate, self.network.visible(other))
         return torch.cat([speed * self.decay.leak(own), self.network.leak(to_network, other)], -1)
 
+    def flow_without_leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        to_candidate, to_rate, to_network = self._split(projected)
+        own, other = self._states(h)
+        speed = self.rate.flow(to_rate, self.network.visible(other))
+        pulled = (speed * self.candidate.flow(to_candidate, own)).expand_as(own)
+        return torch.cat([pulled, self.network.flow_without_leak(to_network, other)], -1)
+
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         _, to_rate, to_network = self._split(projected)
         (own, other), (_, other_at) = self._states(h), self._states(at)

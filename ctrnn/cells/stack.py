@@ -57,6 +57,9 @@ class Stack(VectorField):
         flows, leaks = zip(*(field.flow_and_leak(read, own) for field, read, own in self._read(projected, h)), strict=True)
         return _joined(flows), _joined(leaks)
 
+    def flow_without_leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        return _joined([field.flow_without_leak(read, own) for field, read, own in self._read(projected, h)])
+
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         layers = zip(self._read(projected, at), self.states(h), strict=True)
         return _joined([field.forget(read, own, own_at, dt) for (field, read, own_at), own in layers])

@@ -65,6 +65,8 @@ def _leak(field: VectorField) -> Tensor:
         return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
     if type(field).leak is VectorField.leak:
         raise TypeError(f"`field` is a {type(field).__name__} that does not say its `leak`, and so no forgetting time.")
+    if isinstance(field, LSTMField):
+        state = torch.cat([h, torch.ones_like(h)], -1)
     leak = remembered(field, field.leak(field.project(x), state))
     if not checks.holds((leak != 0).any()):
         raise TypeError(

@@ -3,8 +3,8 @@ r"""A recurrent cell is a vector field: dh/dt = field(x, h).
     field(x, h) = field.flow(field.project(x), h)
 
 `project` is what can be computed for a whole input sequence at once, `flow` is the rest; `leak` is the L >= 0 in
-dh/dt = (something) - L h, and `forget` the solution of dh/dt = -L h; `jacobian` is dF_i/dh_k, for implicit methods. The
-state is one tensor, the visible units first: cat([h, rest], -1). Checks of what is passed with a field stand below it.
+dh/dt = N - L h, `flow_without_leak` that N, and `forget` the solution of dh/dt = -L h; `jacobian` is dF_i/dh_k, for implicit
+methods. The state is one tensor, the visible units first: cat([h, rest], -1). Checks of what is passed with a field stand below.
 """
 
 from __future__ import annotations
@@ -92,12 +92,20 @@ class VectorField(nn.Module, ABC):
         """dh/dt from the projected input and the state: (..., projected), (..., state) -> (..., state)."""
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        """L >= 0, elementwise, such that dh/dt = (something) - L h: (..., state), per unit of time; 0 if not known."""
+        """L >= 0, elementwise, such that dh/dt = N - L h: (..., state), per unit of time; 0 if not known."""
         return torch.zeros_like(h)
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """`flow` and `leak` in one, for fields that get them from the same gates."""
         return self.flow(projected, h), self.leak(projected, h)
+
+    def flow_without_leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        """N = dh/dt + L h, what is not forgetting: (..., state), per unit of time.
+
+        Here the sum, in which L h cancels; fields with a decay leave it out.
+        """
+        slope, leak = self.flow_and_leak(projected, h)
+        return slope + leak * h
 
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         """h after dt of dh/dt = -L h on its own, with the gates as they are at the state `at`: (..., state) -> (..., state).

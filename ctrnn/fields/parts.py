@@ -48,7 +48,7 @@ def read_sizes(name: str, part: nn.Module, **others: nn.Module) -> tuple[int, in
         raise TypeError(f"`{name}` must have `input_size` and `hidden_size`; {type(part).__name__} has not.")
     for other, given in others.items():
         for size, own in zip(("input_size", "hidden_size"), sizes, strict=True):
-            if (found := getattr(given, size, own)) != own:
+            if (found := getattr(given, size, None)) not in (own, None):
                 raise ValueError(f"`{other}` has {size} {found}, `{name}` has {own}; they read the same x and h.")
     return sizes  # type: ignore[return-value]
 

@@ -15,7 +15,7 @@ from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
 from ctrnn.formulas import formula_of, renamed
 
-__all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
+__all__ = ["Relaxation", "check_part", "relaxation_formula", "softplus_clock"]
 
 
 class Relaxation(VectorField):
@@ -33,10 +33,9 @@ class Relaxation(VectorField):
 
     def __init__(self, candidate: Part, rate: Part, decay: Decay) -> None:
         parts: list[tuple[str, nn.Module, type]] = [("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)]
-        for name, part, kind in parts:
-            if not isinstance(part, kind):
-                raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {_described(name, part)}.")
-        super().__init__(*read_sizes("candidate", candidate, rate=rate))
+        for part in parts:
+            check_part(*part)
+        super().__init__(*read_sizes("candidate", candidate, rate=rate, decay=decay))
         self.candidate, self.rate, self.decay = candidate, rate, decay
         checks.same_settings((name, part) for name, part, _ in parts)
         self._check_widths()
@@ -66,6 +65,10 @@ class Relaxation(VectorField):
         rate, decay_leak = self.rate.flow(to_rate, h), self.decay.leak(h)
         return rate * (self.candidate.flow(to_candidate, h) - self.decay(h)), rate * decay_leak
 
+    def flow_without_leak(self, projected: Tensor, h: Tensor) -> Tensor:
+        to_candidate, to_rate = self._split(projected)
+        return (self.rate.flow(to_rate, h) * self.candidate.flow(to_candidate, h)).expand_as(h)
+
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         return self.decay.after(h, dt * self._rate(projected, at))
 
@@ -79,6 +82,12 @@ class Relaxation(VectorField):
     def _split(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         candidate, rate = projected.split([self.candidate.projected_size, self.rate.projected_size], -1)
         return candidate, rate
+
+
+def check_part(name: str, part: object, kind: type) -> None:
+    """At the entrance of a field that is made of parts."""
+    if not isinstance(part, kind):
+        raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {_described(name, part)}.")
 
 
 def _described(name: str, part: object) -> str:
@@ -112,7 +121,7 @@ def softplus_clock(field: Relaxation) -> Relaxation:
     """
     if not isinstance(field, Relaxation):
         raise TypeError(f"`field` must be a ctrnn.Relaxation, rate * (candidate - decay), got {type(field).__name__}.")
-    linear = isinstance(field.decay, LinearDecay) or (isinstance(field.decay, PowerDecay) and field.decay.exponent == 0)
+    linear = isinstance(field.decay, LinearDecay) or (isinstance(field.decay, PowerDecay) and field.decay.is_linear)
     if not linear:
         raise ValueError(f"`field` forgets by {field.decay!r}; sigma(z) = 1 - e^-softplus(z) is about the decay h.")
     return Relaxation(field.candidate, _as_softplus(field.rate), field.decay)

@@ -269,8 +269,8 @@ def gru(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
     )
 
 
-def lstm(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
-    r"""dc/dt = (f - 1) c + i g and dh/dt = o tanh(f c + i g) - h, on the state [h, c].
+def lstm(input_size: int = 1, hidden_size: int = 2, *, decay: Decay = linear_decay) -> SymbolicField:
+    r"""dc/dt = i g - (1 - f) decay(c) and dh/dt = o tanh(c + dc/dt) - h, on the state [h, c].
 
     Source:  Tallec and Ollivier 2018, eqs. (11)-(15), read as a unit Euler step; that reading is this project's.
     """
@@ -279,8 +279,8 @@ def lstm(input_size: int = 1, hidden_size: int = 2) -> SymbolicField:
     i, f, o = (letters.affine(f"W_x{k}", f"W_h{k}", f"b_{k}").applyfunc(sigma) for k in "ifo")
     g = letters.affine("W_xc", "W_hc", "b_c").applyfunc(tanh)
     units = range(hidden_size)
-    dc = [(f[k] - 1) * cells[k] + i[k] * g[k] for k in units]
-    dh = [o[k] * tanh(f[k] * cells[k] + i[k] * g[k]) - letters.h[k] for k in units]
+    dc = [(f[k] - 1) * decay(cells[k]) + i[k] * g[k] for k in units]
+    dh = [o[k] * tanh(cells[k] - decay(cells[k]) + f[k] * decay(cells[k]) + i[k] * g[k]) - letters.h[k] for k in units]
     return letters.field("lstm", "tallec-ollivier-2018", ImmutableDenseMatrix([*dh, *dc]), rest=cells)
 
 

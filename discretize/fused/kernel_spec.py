@@ -30,6 +30,7 @@ from ctrnn.fields.relaxation import Relaxation
 __all__ = ["CellInputs", "Kind", "StackedWeights", "kind_of", "stacked_weights"]
 
 
+DECAYS = (LinearDecay, PowerDecay)
 CANDIDATES: dict[type[nn.Module], str] = {TanhCandidate: "tanh", ReluCandidate: "relu", ResetCandidate: "reset"}
 
 
@@ -97,25 +98,35 @@ class CellInputs(NamedTuple):
 def kind_of(field: VectorField) -> Kind | str:
     """What kernel a field needs, or why there is none."""
     if type(field) is LSTMField:
-        return _unknown_part([("field", field, LSTMField), ("gates", field.gates, Affine)]) or Kind(
-            "lstm", "constant", False, 0.0
-        )
+        known: list[Any] = [("field", field, LSTMField), ("gates", field.gates, Affine), ("decay", field.decay, DECAYS)]
+        if why := _unknown_part(known) or _unknown_exponent(field.decay):
+            return why
+        if _exponent(field.decay):
+            return "the LSTM's kernel is for the decay c"
+        return Kind("lstm", "constant", False, 0.0)
     if type(field) is not Relaxation:
         return f"{type(field).__name__} is not one of the named fields"
     parts: list[tuple[str, nn.Module, type | tuple[type, ...]]] = [
         ("field", field, Relaxation),
         ("candidate", field.candidate, tuple(CANDIDATES)),
         ("rate", field.rate, (FixedRate, *chain.from_iterable(RATES.values()))),
-        ("decay", field.decay, (LinearDecay, PowerDecay)),
+        ("decay", field.decay, DECAYS),
     ]
     if type(field.candidate) is ResetCandidate:
         parts += [("candidate", field.candidate.reset, Affine), ("candidate", field.candidate.pull, Affine)]
-    if why := _unknown_part(parts):
+    if why := _unknown_part(parts) or _unknown_exponent(field.decay):
         return why
     rate, shared = (field.rate.activation.name, field.rate.shared) if isinstance(field.rate, Gate) else ("constant", False)
     candidate = CANDIDATES[type(field.candidate)]
-    exponent = field.decay.exponent if isinstance(field.decay, PowerDecay) else 0.0
-    return Kind(candidate, rate, shared, exponent)
+    return Kind(candidate, rate, shared, _exponent(field.decay))
+
+
+def _unknown_exponent(decay: nn.Module) -> str | None:
+    return "its decay has an exponent that is learned" if isinstance(decay, PowerDecay) and decay.learnable else None
+
+
+def _exponent(decay: nn.Module) -> float:
+    return float(decay.exponent) if isinstance(decay, PowerDecay) else 0.0
 
 
 def _unknown_part(parts: list[tuple[str, nn.Module, type | tuple[type, ...]]]) -> str | None:

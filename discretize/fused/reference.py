@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, logsigmoid
 
-from ctrnn import VectorField
+from ctrnn import PowerDecay, VectorField
 from discretize.fused.eligibility import is_plain
 from discretize.fused.kernel_spec import CellInputs, Kind
 from discretize.steps.phi import phi
@@ -100,11 +100,8 @@ def _flow_and_leak(
         a, z = (projected + linear(h, weight_h)).split([hidden, len(weight_h) - hidden], -1)
         target = torch.relu(a) if kind.candidate == "relu" else torch.tanh(a)
     rate = _rate(kind.rate, z) if rates is None else rates
-    leak = torch.ones_like(h)
-    if kind.exponent:
-        at_rest = h == 0  # with the subgradient 0 of |h|^r there, as `PowerDecay`
-        leak = torch.where(at_rest, torch.zeros_like(h), torch.where(at_rest, leak, h).abs() ** kind.exponent)
-    return rate * (target - leak * h), rate * leak
+    decay = PowerDecay(kind.exponent)
+    return rate * (target - decay(h)), rate * decay.leak(h)
 
 
 def _rate(name: str, z: Tensor) -> Tensor:

@@ -31,8 +31,7 @@ class Splitting(Step):
     evaluations = 1
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        slope, leak = field.flow_and_leak(projected, h)
-        return field.forget(projected, h, h, dt) + dt * (slope + leak * h)
+        return field.forget(projected, h, h, dt) + dt * field.flow_without_leak(projected, h)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         z, leak = mode(z, leak)
@@ -51,8 +50,7 @@ class StrangSplitting(Step):
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         middle = Splitting().advance(field, projected, h, dt / 2)
-        slope, leak = field.flow_and_leak(projected, middle)
-        driven = field.forget(projected, h, middle, dt / 2) + dt * (slope + leak * middle)
+        driven = field.forget(projected, h, middle, dt / 2) + dt * field.flow_without_leak(projected, middle)
         return field.forget(projected, driven, middle, dt / 2)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:

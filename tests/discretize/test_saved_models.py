@@ -37,8 +37,8 @@ FIELDS = st.one_of(
         ctrnn.gated, gate=st.sampled_from(["unit", "global", "network"]), decay=DECAYS, num_layers=LAYERS,
         rate=st.sampled_from(["sigmoid", "softplus", "exponential"]),
     ),
-    named(ctrnn.gru, num_layers=LAYERS),
-    named(ctrnn.lstm, num_layers=LAYERS),
+    named(ctrnn.gru, decay=DECAYS, num_layers=LAYERS),
+    named(ctrnn.lstm, decay=DECAYS, num_layers=LAYERS),
 )  # fmt: skip
 STEPS = [getattr(discretize, name) for name in discretize.__all__ if name != "Zoneout"]
 STEPS = [kind() for kind in STEPS if inspect.isclass(kind) and issubclass(kind, discretize.Step) and not inspect.isabstract(kind)]
@@ -118,6 +118,8 @@ def examples():
         ctrnn.NetworkGated(candidate, ctrnn.GateRate(3, 4), ctrnn.LinearDecay(), ctrnn.gru(3, 4)),
         ctrnn.gru(3, 4, num_layers=2),
     )
+    yield ctrnn.gru(3, 4, decay=ctrnn.PowerDecay(0.5, learnable=True), num_layers=2)
+    yield ctrnn.lstm(3, 4, decay=ctrnn.PowerDecay(torch.tensor([0.5, 1.0, 2.0, 4.0]), learnable=True, hidden_size=4))
     yield discretize.SequenceModel(layers, 2, encoder=nn.Sequential(nn.Linear(5, 3), nn.LayerNorm(3), nn.Dropout(0.2), nn.GELU()))
     yield from (
         discretize.DiscreteCell(ctrnn.plain(3, 4)),

@@ -249,9 +249,10 @@ inline void flow_vjp(const Weights& w, const real* kept, const real* h, const re
             vec leaking = load(of_leak + i);
             of_rate += leaking * forgetting;
             if (POWER) {
-                // r |h|^r / h, and 0 at 0
-                vec slope = forgetting * w.exponent / (state == real(0) ? splat(1) : state);
-                of_state += leaking * rate * slope;
+                // r |h|^r / h, and 0 at 0; for r < 1 below the smallest normal number too, where that may overflow
+                const real least = w.exponent < real(1) ? std::numeric_limits<real>::min() : std::numeric_limits<real>::denorm_min();
+                vec slope = forgetting * w.exponent / (absolute(state) < least ? splat(1) : state);
+                of_state += absolute(state) < least ? splat(0) : leaking * rate * slope;
             }
         }
         store(dh + i, load(dh + i) + of_state);

@@ -203,10 +203,17 @@ inline vec logarithm(vec x) {
     return steps * LN2 + (fraction + steps * LN2_REST);
 }
 
+// log x for x > 0, also below the smallest normal number
+inline vec logarithm_of_any(vec x) {
+    constexpr real UP = real(18446744073709551616.0), LOG_UP = real(44.361419555836499802);  // 2^64
+    constexpr real LEAST = std::numeric_limits<real>::min();
+    return logarithm(x < LEAST ? x * UP : x) - (x < LEAST ? splat(LOG_UP) : splat(0));
+}
+
 // |h|^r for r > 0, 0 at 0
 inline vec power(vec h, real r) {
     vec size = absolute(h);
-    vec value = r == real(2) ? size * size : r == real(1) ? size : exponential(logarithm(size) * r);
+    vec value = r == real(2) ? size * size : r == real(1) ? size : exponential(logarithm_of_any(size) * r);
     value = size < std::numeric_limits<real>::infinity() ? value : size;  // infinite and nan as they are
     return size == real(0) ? splat(0) : value;
 }

@@ -222,7 +222,9 @@ def _carried(kind: Kind, step: str, h: Tensor, u: Tensor, leak: Tensor | None, p
     carried = torch.addcmul(h.new_ones(()), M, leak, value=-(kind.exponent + 1))
     if step == "euler":
         return carried
-    bend = torch.where(h == 0, 0.0, kind.exponent * leak / h)  # dl/dh, 0 at rest as in `PowerDecay`
+    # dl/dh, 0 at rest as in `PowerDecay`, for r < 1 also where it may overflow.
+    at_rest = h.abs() < torch.finfo(h.dtype).tiny if kind.exponent < 1 else h == 0
+    bend = torch.where(at_rest, 0.0, kind.exponent * leak / h)
     return carried.sub_(pull * u.square() * phi_1_slope(u * leak) * bend)
 
 

@@ -25,7 +25,8 @@ def gate_values(field: VectorField, xs: Tensor, states: Tensor) -> Tensor:
     """g along a run, 1 - f for the LSTM: xs (time, batch, input), states (time + 1, batch, state) -> (time, batch, hidden)."""
     before = states[:-1]
     if isinstance(field, LSTMField):
-        return field.leak(field.project(xs), before)[..., field.hidden_size :]
+        _, f, _, _ = field.gates(xs, field.visible(before)).chunk(4, -1)
+        return torch.sigmoid(-f)
     if not isinstance(field, Relaxation):
         raise TypeError(f"a {type(field).__name__} has no gate that could be read as a clock.")
     return field.rate(xs, before).expand_as(before)
@@ -33,7 +34,7 @@ def gate_values(field: VectorField, xs: Tensor, states: Tensor) -> Tensor:
 
 def elapsed_time(field: VectorField, g: Tensor) -> Tensor:
     """The time that a sample lets pass on the clock of a unit's gate."""
-    if isinstance(field, Relaxation) and isinstance(field.decay, PowerDecay):
+    if isinstance(field, Relaxation | LSTMField) and isinstance(field.decay, PowerDecay):
         return g
     return -torch.log1p(-g.clamp(max=1 - torch.finfo(g.dtype).eps))
 

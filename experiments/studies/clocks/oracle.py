@@ -85,7 +85,7 @@ class OracleCell(nn.Module):
     def _lstm(self, projected: Tensor, step: Tensor, state: Tensor) -> Tensor:
         hidden, cell = state.chunk(2, -1)
         i, f, g, o = self.field.gates.flow(projected, hidden).chunk(4, -1)  # type: ignore[union-attr,operator]
-        cell = (1 - step * (1 - f.sigmoid())) * cell + step * i.sigmoid() * g.tanh()
+        cell = cell + step * (i.sigmoid() * g.tanh() - (1 - f.sigmoid()) * self.field.decay(cell))  # type: ignore[operator]
         return torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
 
 

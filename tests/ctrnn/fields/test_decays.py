@@ -113,6 +113,58 @@ def test_an_exponent_that_is_no_exponent_is_refused(exponent, error, message):
 def test_the_exponent_can_be_read_off():
     assert repr(ctrnn.PowerDecay(2)) == "PowerDecay(2)"
     assert ctrnn.PowerDecay(2).exponent == 2.0
+    learned = ctrnn.PowerDecay(2, learnable=True, hidden_size=3)
+    assert repr(learned) == "PowerDecay(learnable=True, hidden_size=3)"
+    assert_close(learned.exponent, torch.full((3,), 2.0), rtol=1e-15, atol=0)
+    assert ctrnn.gated(2, 3, decay=learned).equations[0] == "dh/dt = g * (tanh(Wx x + Wh h + b) - |h|^r h)"
+
+
+@each("size", [None, 4])
+def test_a_learned_exponent_stays_above_0_however_long_it_is_pushed_down(size):
+    decay, h = ctrnn.PowerDecay(0.3, learnable=True, hidden_size=size), torch.linspace(-2, 2, 4)
+    optimizer = torch.optim.SGD(decay.parameters(), lr=1.0)
+    for _ in range(50):
+        optimizer.zero_grad()
+        decay.exponent.sum().backward()
+        optimizer.step()
+    assert bool((decay.exponent > 0).all())
+    assert_close(decay(h), ctrnn.PowerDecay(decay.exponent.min().item())(h), rtol=1e-13, atol=0)
+
+
+def test_a_learned_exponent_is_the_fixed_one_and_each_unit_has_its_own():
+    h, starts = torch.randn(6, 3), torch.tensor([0.5, 1.0, 3.0])
+    learned = ctrnn.PowerDecay(starts, learnable=True, hidden_size=3)
+    for unit, r in enumerate(starts.tolist()):
+        fixed, own = ctrnn.PowerDecay(r), h[:, unit]
+        for ours, theirs in ((learned(h), fixed(own)), (learned.leak(h), fixed.leak(own))):
+            assert_close(ours[:, unit], theirs, rtol=1e-13, atol=0)  # a logarithm and its inverse
+        assert_close(learned.after(h, torch.tensor(3.0))[:, unit], fixed.after(own, torch.tensor(3.0)), rtol=1e-13, atol=0)
+
+
+def test_the_gradient_to_a_learned_exponent_is_that_of_finite_differences():
+    decay, h = ctrnn.PowerDecay(0.8, learnable=True), torch.tensor([-2.0, -0.3, 0.5, 1.7], requires_grad=True)
+
+    def all_of_it(argument, h):
+        return torch.func.functional_call(decay, {"exponent_argument": argument}, (h,))
+
+    assert torch.autograd.gradcheck(all_of_it, (decay.exponent_argument, h))
+
+
+def test_a_learned_exponent_has_the_dtype_and_the_device_it_is_given():
+    decay = ctrnn.PowerDecay(1.0, learnable=True, dtype=torch.float32, device="meta")
+    assert (decay.exponent_argument.dtype, decay.exponent_argument.device.type) == (torch.float32, "meta")
+    assert ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True), dtype=torch.float64).dtype == torch.float64
+
+
+def test_an_exponent_for_other_units_is_refused():
+    message = "`decay` has hidden_size 4, `candidate` has 3; they read the same x and h."
+    with pytest.raises(ValueError, match=message):
+        ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True, hidden_size=4))
+    with pytest.raises(ValueError, match="`hidden_size` is for exponents that are learned"):
+        ctrnn.PowerDecay(1.0, hidden_size=4)
+    for wrong in (0.0, torch.tensor([1.0, -1.0])):
+        with pytest.raises(ValueError, match="`exponent` must be positive and finite where it is learned"):
+            ctrnn.PowerDecay(wrong, learnable=True, hidden_size=2)
 
 
 @each("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))])

@@ -575,3 +575,28 @@ def test_every_named_field_but_the_network_gate_has_a_fused_form(engine):
         rnn = DiscreteRNN(field(2, 3), allow_overshoot=True)
         rnn(torch.randn(4, 3, 2))
         assert rnn.stats["engine"] == ("steps" if name == "gated network" else engine), name
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_gradients_under_the_power_decay_are_those_of_the_steps_where_states_are_almost_nothing(step, engine):
+    field, x = made("tanh, constants, 0.5", hidden=6), torch.zeros(3, 1, 2)
+    with torch.no_grad():
+        for parameter in field.candidate.parameters():
+            parameter.zero_()  # else the second step is far from 0
+    found = []
+    for fused in (True, False):
+        h_0 = torch.tensor([[0.0, -0.0, 5e-324, -1e-310, 1e-300, -0.7]], requires_grad=True)
+        rnn = DiscreteRNN(field, STEPS[step], dt=0.4, fused=fused)
+        found.append(torch.autograd.grad(rnn(x, h_0)[0].sum(), h_0)[0])
+    assert rnn.stats["engine"] == "steps"
+    assert bool(found[0].isfinite().all())
+    assert_close(found[0], found[1], rtol=1e-12, atol=0)  # sums in another order
+
+
+def test_the_kernels_leave_decays_that_they_do_not_know_to_others():
+    learned = ctrnn.PowerDecay(2.0, learnable=True)
+    assert kind_of(ctrnn.gated(2, 3, decay=learned)) == "its decay has an exponent that is learned"
+    assert kind_of(ctrnn.lstm(2, 3, decay=learned)) == "its decay has an exponent that is learned"
+    assert kind_of(ctrnn.lstm(2, 3, decay=ctrnn.PowerDecay(2.0))) == "the LSTM's kernel is for the decay c"
+    assert kind_of(ctrnn.lstm(2, 3, decay=ctrnn.PowerDecay(0.0))) == kind_of(ctrnn.lstm(2, 3))
+    assert kind_of(ctrnn.gru(2, 3, decay=ctrnn.PowerDecay(2.0))).exponent == 2.0

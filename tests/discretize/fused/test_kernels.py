@@ -99,7 +99,8 @@ def test_the_slope_of_the_mean_decay_does_not_cancel(probe, real):
 @pytest.mark.parametrize("real", REALS)
 def test_powers_lose_no_more_than_their_logarithm_is_long(probe, real):
     for r in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0):
-        x, got = values(probe, real, "power_", BOTH_SIGNS[np.abs(BOTH_SIGNS) > 1e-9], r)
+        subnormal = float(np.finfo(REALS[real][0]).tiny) * np.array([0.5, -1e-3])
+        x, got = values(probe, real, "power_", np.append(BOTH_SIGNS[np.abs(BOTH_SIGNS) > 1e-9], subnormal), r)
         with mpmath.workdps(60):
             exact = [abs(mpmath.mpf(float(v))) ** mpmath.mpf(r) for v in x]
             lost = units_in_the_last_place(real, got, exact)
