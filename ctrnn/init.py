@@ -1,4 +1,4 @@
-r"""Initialization of time scales by biases: each unit starts to forget in T samples of its own, T drawn at random.
+r"""Initialization: biases by which each unit forgets in T samples, T drawn at random or given, and recurrent weights.
 
     sigmoid gate        sigma(b) = 1/T             b = -log(T - 1)          T > 1
     forget gate         sigma(b) = 1 - 1/T         b = log(T - 1)           the LSTM's f, with b_i = -b_f; torch's z of the GRU
@@ -12,6 +12,8 @@ candidate the state falls to 1/e in T; `ctrnn.timescales` gives T back. The disc
 steps the bias is that of the softplus rate, since sigma(b) = 1 - e^-softplus(b): `chrono_(ctrnn.softplus_clock(field), ...)`
 sets it, for both readings share their weights. With inputs and states that are centred, but not zero, sigma(b) is the
 median of a gate, not its mean.
+
+`recurrent_normal_` draws recurrent weights, from a normal distribution with the standard deviation gain/sqrt(hidden).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["chrono_", "gate_bias_", "slow_decay_"]
+__all__ = ["chrono_", "gate_bias_", "initial_rate_", "recurrent_normal_", "slow_decay_"]
 
 M = TypeVar("M", bound=nn.Module | Tensor)
 Draw = Callable[[int], Tensor]  # n -> n time scales, float64
@@ -69,6 +71,61 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     Source:  Tallec and Ollivier 2018, sec. 2 and eq. (16), with u + 1 = T; rates of any size: this project, result 2.
     """
     return _initialize(module, _uniform(*_range(t_min, t_max), generator))
+
+
+@answered
+def initial_rate_(module: M, alpha: float) -> M:
+    r"""Set the gates' biases and learned constants so that every unit starts with the rate alpha; in place.
+
+    For a sequence of T samples alpha = c/T, such as 25/T. All of a module is set that `chrono_` sets, of which this is the
+    case t_min = t_max = 1/alpha.
+
+    Args:    module: as for `chrono_`; alpha: per sample, between 0 and 1.
+    Returns: the module.
+    Raises:  as `chrono_`; ValueError for an alpha that is not between 0 and 1.
+    Source:  Ohno and Kumagai 2021, sec. VI, for the leaky cell; Tallec and Ollivier 2018, sec. 2, for gates.
+    """
+    rate = checks.finite_number("alpha", alpha)
+    if not 0 < rate < 1:
+        raise ValueError(f"`alpha` must be strictly between 0 and 1, a rate per sample, got {rate:g}.")
+    return _initialize(module, lambda n: torch.full((n,), 1 / rate, dtype=torch.float64))
+
+
+@answered
+@torch.no_grad()
+def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generator | None = None) -> M:
+    r"""Draw all recurrent weights, those of h, from a normal distribution of mean 0 and standard deviation gain/sqrt(hidden).
+
+    The eigenvalues of such a matrix lie in a disc of radius gain, so that with a small gain the state at first forgets as if
+    there were no recurrence. Weights of x and biases stay as they are.
+
+    Args:    module: a field, or what contains one, with recurrent weights `weight_h`; or a recurrent module of torch.nn;
+             gain: at least 0; generator: torch's own of the weights' device if not given.
+    Returns: the module.
+    Raises:  TypeError for a module without recurrent weights; ValueError for a gain that is none.
+    Source:  Ohno and Kumagai 2021, sec. VI, with the gain 0.1.
+    """
+    scale = checks.non_negative_number("gain", gain)
+    checks.is_generator(generator)
+    owners = module.modules() if isinstance(module, nn.Module) else ()
+    recurrent = [(owner, name) for owner in owners for name in _recurrent_weights(owner)]
+    if not recurrent:
+        raise TypeError(f"`module` must be a field or module with recurrent weights, got {type(module).__name__}, without.")
+    for owner, name in recurrent:
+        weight = getattr(owner, name)
+        drawn = torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator)
+        if parametrize.is_parametrized(owner, name):
+            setattr(owner, name, drawn)
+        else:
+            weight.copy_(drawn)
+    return module
+
+
+def _recurrent_weights(owner: nn.Module) -> list[str]:
+    """The names of its own, those that are parametrized too."""
+    parametrized = dict(owner.named_children()).get("parametrizations", nn.ModuleDict())
+    names = [*dict(owner.named_parameters(recurse=False)), *dict(parametrized.named_children())]
+    return [name for name in names if name == "weight_h" or name.startswith("weight_hh")]
 
 
 @answered

@@ -10,7 +10,7 @@ import torch
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import sigmoid_leaky
+from problems import NAMED_FIELDS, sigmoid_leaky
 from scipy import stats
 from torch import nn
 from torch.nn.utils import parametrize
@@ -422,3 +422,40 @@ def test_slow_decay_sets_whole_time_scales_in_fields_and_in_torchs_modules():
         assert_close(T, T.round(), rtol=1e-10, atol=0)
         assert T.round().min() >= 2
         assert T.max() < 1001
+
+
+@pytest.mark.parametrize(
+    "name", ["leaky", "leaky per unit", "gated global", "gated softplus", "gated exponential", "gru", "lstm"]
+)
+def test_every_unit_starts_with_the_rate_that_is_given(name):
+    field = ctrnn.init.initial_rate_(NAMED_FIELDS[name](3, 5), 25 / 300)
+    assert_close(ctrnn.timescales(field), torch.full((5,), 12.0), rtol=1e-12, atol=0)  # an inverse and its function
+
+
+@each("alpha", [0.0, 1.0, -0.1, float("nan")])
+def test_a_rate_that_no_gate_has_is_refused(alpha):
+    with pytest.raises(ValueError, match="`alpha` must be"):
+        ctrnn.init.initial_rate_(ctrnn.gru(2, 3), alpha)
+
+
+def test_recurrent_weights_are_normal_and_no_others_are_touched():
+    for module in (ctrnn.gru(3, 200), ctrnn.lstm(3, 200, num_layers=2), nn.GRU(3, 200, num_layers=2)):
+        before = {name: value.detach().clone() for name, value in module.named_parameters()}
+        assert ctrnn.init.recurrent_normal_(module, generator=torch.Generator().manual_seed(0)) is module
+        for name, value in module.named_parameters():
+            if "weight_h" in name:
+                deviations = value.detach() * 200**0.5 / 0.1
+                # The mean of 40,000 numbers and more is known to 1/200, their spread to 1/282; five times that.
+                assert abs(float(deviations.mean())) < 5 / 200
+                assert abs(float(deviations.std()) - 1) < 5 / 282
+                assert abs(float((deviations.abs() < 1).double().mean()) - 0.6827) < 5 * 0.4654 / 200
+            else:
+                assert_close(value.detach(), before[name], rtol=0, atol=0)
+
+
+def test_recurrent_weights_that_there_are_not_are_refused():
+    for module in (nn.Linear(2, 3), None):
+        with pytest.raises(TypeError, match="`module` must be a field or module with recurrent weights"):
+            ctrnn.init.recurrent_normal_(module)
+    with pytest.raises(ValueError, match="`gain` must be"):
+        ctrnn.init.recurrent_normal_(ctrnn.gru(2, 3), -1.0)
