@@ -1,13 +1,17 @@
 r"""Fields by name, as the experiments train them, and their initialization.
 
-    plain leaky gated gated-global gated-softplus gated-exponential gated-power gru lstm        ctrnn.cells.named
+    plain leaky gated gated-global gated-softplus gated-exponential gru lstm                    ctrnn.cells.named
+    leaky-power gated-power gru-power lstm-power: with the decay |h|^r h, of the LSTM in c      Ohno and Kumagai 2021, eq. (22)
     mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo   ctrnn.cells.published
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
+    leaky-power has one alpha = sigma(a) for all, and so has leaky with one_alpha=true          Ohno and Kumagai 2021, eq. (2)
     gru-d ode-rnn gru-ode-bayes cfc: models that jump at their samples                          jumps.py
 
     standard    weights as torch draws them; for the LSTM forget biases of 1, the paper's baseline
     chrono      gate biases for times T uniform on [t_min, t_max]; for leaky alpha = 1/T        sec. 2, eq. (16)
+    constant    gate biases for the rate alpha, that at which leaky starts without chrono       Ohno and Kumagai 2021, sec. VI
+    and recurrent weights normal, with standard deviation recurrent_gain/sqrt(hidden), if that is given
 
 What is heavy is imported when a field is built, so that names and settings are read at once.
 """
@@ -17,7 +21,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 import ctrnn
@@ -41,18 +45,24 @@ SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the we
 class FieldSettings:
     r"""How large a field is and where it starts.
 
-    Args:    hidden: units; init: "standard" or "chrono"; t_max, t_min: the times that chrono expects, in samples;
-             alpha: rate at which leaky starts without chrono; exponent: r of gated-power.
+    Args:    hidden: units; init: "standard", "chrono" or "constant"; t_max, t_min: the times that chrono expects, in samples;
+             alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power
+             decay; exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit";
+             one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the
+             paper, None for those that the field is made with.
     Raises:  ValueError for numbers that make no field.
-    Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22), for the exponent.
+    Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
 
     hidden: int = 64
-    init: Literal["standard", "chrono"] = "standard"
+    init: Literal["standard", "chrono", "constant"] = "standard"
     t_max: float | None = None
     t_min: float = 2.0
     alpha: float = 0.1
     exponent: float = 2.0
+    exponents: Literal["fixed", "learned", "per-unit"] = "fixed"
+    one_alpha: bool = False
+    recurrent_gain: float | None = None
 
     def __post_init__(self) -> None:
         check_whole("hidden", self.hidden, most=MOST_UNITS)
@@ -67,6 +77,10 @@ class FieldSettings:
             )
         if not 0 <= self.exponent < math.inf:
             raise ValueError(f"`exponent` must be at least 0, got {self.exponent:g}.")
+        if self.exponents != "fixed" and self.exponent == 0:
+            raise ValueError("`exponent` is 0, and one that is learned starts above it, such as 0.1.")
+        if self.recurrent_gain is not None and not 0 <= self.recurrent_gain < math.inf:
+            raise ValueError(f"`recurrent_gain` must be at least 0, got {self.recurrent_gain:g}.")
         if self.init == "chrono" and self.t_max is None:
             raise ValueError("`init` is chrono, which needs `t_max`, the longest time to be remembered, in samples.")
 
@@ -81,25 +95,45 @@ def _named(kind: str, **options: str | bool) -> Builder:
     return lambda inputs, settings, weights: getattr(ctrnn, kind)(inputs, settings.hidden, **options, **weights)
 
 
-def _leaky(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+def _leaky(inputs: int, settings: FieldSettings, weights: _Weights, decay: ctrnn.Decay | None = None) -> ctrnn.VectorField:
     import torch  # noqa: PLC0415
 
     candidate = ctrnn.TanhCandidate(inputs, settings.hidden, **weights)
-    alphas = torch.full((settings.hidden,), settings.alpha, dtype=torch.float64)
+    alphas = torch.full(() if settings.one_alpha else (settings.hidden,), settings.alpha, dtype=torch.float64)
     if settings.init == "chrono" and settings.t_max is not None:
         times = torch.empty_like(alphas).uniform_(settings.t_min, settings.t_max, generator=weights["generator"])
         alphas = 1 / times
-    return ctrnn.Relaxation(candidate, ctrnn.SigmoidConstantRate(alphas, dtype=weights["dtype"]), ctrnn.LinearDecay())
+    rate = ctrnn.SigmoidConstantRate(alphas, dtype=weights["dtype"])
+    return ctrnn.Relaxation(candidate, rate, decay or ctrnn.LinearDecay())
+
+
+def _power_decay(settings: FieldSettings, weights: _Weights) -> ctrnn.PowerDecay:
+    if settings.exponents == "fixed":
+        return ctrnn.PowerDecay(settings.exponent)
+    units = settings.hidden if settings.exponents == "per-unit" else None
+    return ctrnn.PowerDecay(settings.exponent, learnable=True, hidden_size=units, dtype=weights["dtype"])
+
+
+def _leaky_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return _leaky(inputs, replace(settings, one_alpha=True), weights, _power_decay(settings, weights))
 
 
 def _gated_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gated(inputs, settings.hidden, decay=ctrnn.PowerDecay(settings.exponent), **weights)
+    return ctrnn.gated(inputs, settings.hidden, decay=_power_decay(settings, weights), **weights)
 
 
-def _lstm(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+def _gru_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return ctrnn.gru(inputs, settings.hidden, decay=_power_decay(settings, weights), **weights)
+
+
+def _lstm_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    return _lstm(inputs, settings, weights, _power_decay(settings, weights))
+
+
+def _lstm(inputs: int, settings: FieldSettings, weights: _Weights, decay: ctrnn.Decay | None = None) -> ctrnn.VectorField:
     import torch  # noqa: PLC0415
 
-    field = ctrnn.lstm(inputs, settings.hidden, **weights)
+    field = ctrnn.lstm(inputs, settings.hidden, decay=decay, **weights)
     if settings.init == "standard" and isinstance(field, ctrnn.LSTMField) and field.gates.bias is not None:
         with torch.no_grad():
             field.gates.bias.chunk(4)[1].fill_(1.0)  # i, f, g, o
@@ -134,13 +168,16 @@ def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
 OWN: dict[str, Builder] = {
     "plain": _named("plain"),
     "leaky": _leaky,
+    "leaky-power": _leaky_power,
     "gated": _named("gated"),
     "gated-global": _named("gated", gate="global"),
     "gated-softplus": _named("gated", rate="softplus"),
     "gated-exponential": _named("gated", rate="exponential"),
     "gated-power": _gated_power,
     "gru": _named("gru"),
+    "gru-power": _gru_power,
     "lstm": _lstm,
+    "lstm-power": _lstm_power,
     "lstm-blind-output": _lstm_blind_output,
     "mgu": _named("mgu"),
     "lem": _named("lem"),
@@ -155,7 +192,7 @@ OWN: dict[str, Builder] = {
 }
 JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
 FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
-WITHOUT_GATES = ("plain", "leaky")
+WITHOUT_GATES = ("plain", "leaky", "leaky-power")
 # Without a time scale that chrono could set.
 TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc", "rhn", "fitzhugh-nagumo", *JUMPS)
 
@@ -165,8 +202,8 @@ def built_field(
 ) -> ctrnn.VectorField:
     r"""The field of that name, in float32, drawn from the generator; a name of `JUMPS` is no field's.
 
-    Raises:  UsageError for a name that no field has, for chrono where there is no time scale to set, and for numbers that the
-             field refuses.
+    Raises:  UsageError for a name that no field has, for chrono or constant where there is no time scale to set, for a
+             recurrent_gain where there are no recurrent weights, and for numbers that the field refuses.
     """
     import torch  # noqa: PLC0415
 
@@ -177,17 +214,28 @@ def built_field(
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if settings.init == "chrono" and name not in WITHOUT_GATES and settings.t_max is not None:
-        from ctrnn.init import chrono_  # noqa: PLC0415
-
+    if name not in WITHOUT_GATES:
+        _set_time_scales(name, field, settings, generator)
+    if settings.recurrent_gain is not None:
         try:
-            chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
-        except TypeError as error:  # of a field of the user's
-            raise UsageError(f"the field {name} has no time scale that chrono could set: {error}") from error
+            ctrnn.init.recurrent_normal_(field, settings.recurrent_gain, generator=generator)
+        except TypeError as error:
+            raise UsageError(f"the field {name} has no recurrent weights that recurrent_gain could set: {error}") from error
     return field
 
 
+def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSettings, generator: torch.Generator | None) -> None:
+    try:
+        if settings.init == "chrono" and settings.t_max is not None:
+            ctrnn.init.chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
+        elif settings.init == "constant":
+            ctrnn.init.initial_rate_(field, settings.alpha)
+    except TypeError as error:  # of a field of the user's
+        raise UsageError(f"the field {name} has no time scale that {settings.init} could set: {error}") from error
+
+
 def check_init(name: str, settings: FieldSettings) -> None:
-    """Raises: UsageError for chrono where there is no time scale to set."""
-    if name in TIMELESS and settings.init == "chrono":
-        raise UsageError(f"the field {name} has no time scale that chrono could set; leave --set init=chrono out.")
+    """Raises: UsageError for chrono or constant where there is no time scale to set."""
+    if name in TIMELESS and settings.init != "standard":
+        init = settings.init
+        raise UsageError(f"the field {name} has no time scale that {init} could set; leave --set init={init} out.")

@@ -94,7 +94,7 @@ def test_wrong_settings_are_refused_in_words():
         ("rate=inf", "rate is a number, got 'inf'."),
         ("clip=big", "clip is a number or none, got 'big'."),
         ("steps=none", "steps is a whole number, got 'none'."),
-        ("init=chron", "init is standard or chrono, got 'chron'."),
+        ("init=chron", "init is standard or chrono or constant, got 'chron'."),
     ]:
         with pytest.raises(UsageError) as caught:
             configuration_from_words("recall", "gated", "euler", [assignment])

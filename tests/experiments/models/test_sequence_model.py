@@ -102,6 +102,42 @@ def test_chrono_gives_times_between_its_two():
             assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
 
 
+def test_the_slow_fields_start_as_in_the_paper_from_one_rate_and_small_recurrent_weights():
+    for name in ("leaky", "leaky-power", "gated-power", "gru-power", "lstm-power"):
+        settings = FieldSettings(hidden=100, init="constant", alpha=25 / 300, recurrent_gain=0.1, one_alpha=True)
+        field = built_field(name, 2, settings, generator(0))
+        assert_close(ctrnn.timescales(field), torch.full((100,), 12.0, dtype=torch.float32), rtol=1e-5, atol=0)
+        deviations = torch.cat([p.detach().flatten() for n, p in field.named_parameters() if n.endswith("weight_h")]) * 100
+        assert abs(float(deviations.std()) - 1) < 5 / 141  # of 10,000 numbers, five of their spread's own deviations
+
+
+def test_leaky_has_a_rate_for_each_unit_and_with_a_power_decay_one_for_all():
+    rates = {name: built_field(name, 2, FieldSettings(hidden=7)).rate.logit_alpha.shape for name in ("leaky", "leaky-power")}
+    assert rates == {"leaky": (7,), "leaky-power": ()}
+    x, h = torch.randn(4, 2).float(), torch.randn(4, 7).float()
+    scalar = built_field("leaky", 2, FieldSettings(hidden=7, one_alpha=True), generator(0))
+    linear = built_field("leaky-power", 2, FieldSettings(hidden=7, exponent=0.0), generator(0))
+    assert_close(scalar(x, h), linear(x, h), rtol=0, atol=0)
+
+
+def test_exponents_can_be_learned_one_for_all_or_one_for_each_unit():
+    for exponents, shape in (("learned", ()), ("per-unit", (7,))):
+        settings = FieldSettings(hidden=7, exponents=exponents, exponent=0.5)
+        for name in ("leaky-power", "gated-power", "gru-power", "lstm-power"):
+            r = built_field(name, 2, settings).decay.exponent
+            assert_close(r.detach(), torch.full(shape, 0.5, dtype=torch.float32))
+    with pytest.raises(ValueError, match="`exponent` is 0, and one that is learned starts above it"):
+        FieldSettings(exponents="learned", exponent=0.0)
+
+
+def test_a_configuration_of_before_the_power_decays_is_read():
+    now = configuration("recall", "leaky", "euler", alpha=0.3)
+    written = now.to_json()
+    for key in ("exponents", "one_alpha", "recurrent_gain"):
+        del written["field_settings"][key]
+    assert type(now).from_json(written) == now
+
+
 def test_chrono_of_the_lstm_is_equation_16():
     settings = FieldSettings(hidden=6, init="chrono", t_max=40.0)
     i, f, _, _ = dict(built_field("lstm", 2, settings, generator(0)).named_parameters())["gates.bias"].chunk(4)
