@@ -1,5 +1,7 @@
 """The LSTM's field against the paper's gates, written again in NumPy."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -133,10 +135,10 @@ def test_a_decay_that_is_none_for_these_cells_is_refused(decay, error, message):
 @each("decay", [ctrnn.PowerDecay(2.0), ctrnn.PowerDecay(0.5, learnable=True, hidden_size=5, dtype=torch.float64)])
 def test_kernels_are_written_for_its_code_for_sequences_and_for_solves(decay):
     field, samples = ctrnn.lstm(3, 5, decay=decay), torch.randn(1100, 2, 3)
-    for module in (discretize.DiscreteRNN(field, discretize.Splitting()), discretize.ContinuousRNN(field)):
+    for make in (partial(discretize.DiscreteRNN, field, discretize.Splitting()), partial(discretize.ContinuousRNN, field)):
         gradients = []
         for fused in (True, False):
-            module.fused = fused
+            module = make(fused=fused)
             states, _ = module(samples)
             assert (module.stats["engine"] == "compiled") == fused
             gradients.append(torch.autograd.grad(states.sum(), list(field.parameters())))
