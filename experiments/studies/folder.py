@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from ctrnn.storage.files import read_file, write_atomically
 from experiments.files import MOST_JSON, check_no_links, read_json, write_json
+from experiments.runs.configuration import Configuration
 from experiments.studies.study import KEY, Measured, Record, Run
 from experiments.usage import UsageError
 
@@ -172,13 +173,22 @@ def claimed(place: Path) -> Iterator[bool]:
 
 
 def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:
-    if before != now:
-        path, old, new = _difference(before, now)
+    if before != now and _as_of_now(before) != _as_of_now(now):
+        path, old, new = _difference(_as_of_now(before), _as_of_now(now))
         changed = f"{path} is {new!r} and was {old!r}" if path else "it is asked for no more"
         raise UsageError(
             f"{folder} holds run {key!r} of another configuration ({changed}); results are not mixed: choose another folder "
             "with --out DIR."
         )
+
+
+def _as_of_now(configuration: Any) -> Any:
+    """With settings that came since it was written, as they are by default; itself if it is none."""
+    try:
+        plain = json.loads(json.dumps(Configuration.from_json(configuration).to_json()))
+    except UsageError:
+        plain = configuration
+    return plain
 
 
 def _difference(before: Any, now: Any, path: str = "") -> tuple[str, Any, Any]:

@@ -24,6 +24,7 @@ from experiments.reports.bands import LOOKS, bands
 from experiments.reports.machine import cores
 from experiments.reports.marked import fill
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
+from experiments.runs.configuration import configuration
 from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, described, opened, place_of
 from experiments.studies.html_page import as_html, write
@@ -127,6 +128,22 @@ def test_shards_are_disjoint_and_complete(tmp_path, whole):
     before = attempts(tmp_path / "1")
     assert carried_out(tmp_path / "1")
     assert attempts(tmp_path / "1") == before
+
+
+def test_a_folder_from_before_a_setting_came_is_gone_on_with(tmp_path):
+    runs = [Run("first", {}, configuration("recall", "leaky", "euler", alpha=0.3))]
+    about = {"command": "again"}
+    opened(tmp_path, "fake", "smoke", runs, about)
+    place = tmp_path / "study.json"
+    now = place.read_text()
+    written = json.loads(now)
+    del written["runs"]["first"]["field_settings"]["recurrent_gain"]
+    place.write_text(json.dumps(written))
+    opened(tmp_path, "fake", "smoke", runs, about)
+    assert json.loads(place.read_text()) == json.loads(now)
+    other = [Run("first", {}, configuration("recall", "leaky", "euler", alpha=0.3, recurrent_gain=0.1))]
+    with pytest.raises(UsageError, match=r"of another configuration \(field_settings\.recurrent_gain is 0\.1 and was None"):
+        opened(tmp_path, "fake", "smoke", other, about)
 
 
 def test_a_changed_configuration_is_refused_and_nothing_is_touched(done):
@@ -429,8 +446,8 @@ def test_every_study_says_what_it_asks_and_has_its_place_in_the_docs():
             assert len({one.key for one in runs}) == len(runs)
             assert runs or study.left_out()  # says why there is none
             assert study.minutes[scale] > 0
-            for configuration in (one.configuration for one in runs):
-                assert type(configuration).from_json(json.loads(json.dumps(configuration.to_json()))) == configuration
+            for asked in (one.configuration for one in runs):
+                assert type(asked).from_json(json.loads(json.dumps(asked.to_json()))) == asked
         assert f"<!-- study: {name} -->" in (ROOT / "docs" / "studies.md").read_text()
 
 
