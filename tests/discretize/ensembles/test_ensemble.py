@@ -58,7 +58,9 @@ def parametrized():
 
 MODELS = {
     "gated": lambda: DiscreteRNN(ctrnn.gated(3, 5)),
-    "one gate for all": lambda: DiscreteRNN(
+    "one gate for all": lambda: DiscreteRNN(ctrnn.gated(3, 5, gate="global"), dt=0.3, substeps=2),
+    "slow forgetting": lambda: DiscreteRNN(ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(2.0)), discretize.ExponentialEuler(), dt=0.3),
+    "both": lambda: DiscreteRNN(
         ctrnn.gated(3, 5, gate="global", decay=ctrnn.PowerDecay(2.0)), discretize.ExponentialEuler(), dt=0.3, substeps=2
     ),
     "leaky": lambda: DiscreteRNN(ctrnn.leaky(3, 5, per_unit=True, bias=False)),
@@ -78,6 +80,7 @@ MODELS = {
     "cell": lambda: DiscreteCell(ctrnn.gru(3, 5)),
     "torch's own": lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh()),
 }
+LEFT_OUT = ("one gate for all", "slow forgetting")  # of every day, where "both" is
 ALONE = ("implicit", "dopri5", "own field solved", "branching")
 
 
@@ -108,7 +111,7 @@ def assert_same(found, expected, many, modules, **rounding):
         assert_close(parameter.grad, torch.stack([module.get_parameter(name).grad for module in modules]), **rounding)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LEFT_OUT else ()) for name in MODELS])
 def test_an_ensemble_is_the_loop_over_its_modules(name):
     modules = networks_of(name)
     many, x = ensemble(modules), outputs_of(name, torch.randn(7, 4, 3))

@@ -26,7 +26,9 @@ FIELDS = {
     "gated": ctrnn.gated,
     "global": partial(ctrnn.gated, gate="global"),
     "exponential": partial(ctrnn.gated, rate="exponential"),
-    "slow": partial(ctrnn.gated, gate="global", rate="softplus", decay=ctrnn.PowerDecay(1.5)),
+    "softplus": partial(ctrnn.gated, gate="global", rate="softplus"),
+    "slow": partial(ctrnn.gated, decay=ctrnn.PowerDecay(1.5)),
+    "slow softplus": partial(ctrnn.gated, gate="global", rate="softplus", decay=ctrnn.PowerDecay(1.5)),
     "gru": ctrnn.gru,
     "lstm": ctrnn.lstm,
 }
@@ -69,7 +71,7 @@ def agree(fused, stepped, targets, rtol=1e-12):
 
 
 # Every kind of part, and every method; the others of these pairs are `slow`.
-PAIRS = {("plain", "dopri5"), ("leaky", "tsit5"), ("gated", "dopri8"), ("exponential", "tsit5"), ("slow", "dopri5")}
+PAIRS = {("plain", "dopri5"), ("leaky", "tsit5"), ("gated", "dopri8"), ("exponential", "tsit5"), ("slow softplus", "dopri5")}
 PAIRS |= {("gru", "dopri8"), ("gru", "tsit5"), ("lstm", "tsit5"), ("lstm", "dopri5")}
 
 
@@ -241,7 +243,7 @@ def test_a_second_backward_pass_is_the_first_one_again():
 
 @pytest.mark.parametrize(
     ("name", "path"),
-    [("gated", ctrnn.HeldPath), ("gru", ctrnn.LinearPath), ("lstm", ctrnn.HeldPath), ("slow", ctrnn.LinearPath)],
+    [("gated", ctrnn.HeldPath), ("gru", ctrnn.LinearPath), ("lstm", ctrnn.HeldPath), ("slow softplus", ctrnn.LinearPath)],
 )
 def test_second_derivatives_are_those_of_the_engine(name, path):
     field, xs = made(name, 2, 3), normal(3, 2, 2).requires_grad_()

@@ -63,7 +63,7 @@ GRID = [(name, path, times) for name in METHODS for path in PATHS for times in K
 
 @pytest.mark.parametrize(
     ("name", "path", "times", "fast"),
-    [(name, "linear", "own", True) for name in ("rk4", "ExponentialEuler")]
+    [(name, "linear", "own", name != "dopri5") for name in ("dopri5", "rk4", "ExponentialEuler")]
     + [pytest.param(*case, False, marks=pytest.mark.slow) for case in GRID],
 )
 def test_gradients_to_samples_start_times_knots_and_weights_are_those_of_differences(name, path, times, fast):
