@@ -12,6 +12,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Flow, Map, continuation, fixed_points, periodic_orbits
+from discretize.analysis.dynamics.orbits import settled_periods
 
 LOGISTIC = Map(lambda r, h: r * h * (1 - h))
 STEPS = ("Euler", "ETDRK4", "ExponentialEuler", "BackwardEuler", "Trapezoid", "ExponentialRosenbrock", "FrozenTrapezoid")
@@ -52,6 +53,12 @@ def test_the_logistic_map_rests_where_it_should_at_every_parameter():
 def test_a_system_that_never_rests_has_no_fixed_points():
     for system in (Flow(lambda _, h: 1 + h**2), Map(lambda _, h: h + 1 + h**2)):
         assert len(fixed_points(system, torch.linspace(-1, 1, 5)[:, None])) == 0
+
+
+def test_points_are_one_by_their_distance_relative_to_their_size():
+    flow = Flow(lambda _, h: h * (h - 1) * (h - 100) * (h - 101))
+    found = fixed_points(flow, torch.tensor([[0.0], [1.0], [100.0], [101.0]]), tolerance=0.02)
+    assert_close(found.h[:, 0], torch.tensor([0.0, 1.0, 100.0]), rtol=0, atol=1e-12)
 
 
 def test_a_network_rests_where_scipy_says_and_so_does_every_step_that_does_not_split():
@@ -102,13 +109,22 @@ def test_fixed_points_have_the_derivatives_of_the_implicit_function_theorem(name
 
 
 def test_periods_of_the_logistic_map_at_4_are_counted_as_by_moebius():
-    found = periodic_orbits(LOGISTIC, 5, torch.linspace(0, 1, 300)[:, None], 4.0)
+    found = periodic_orbits(LOGISTIC, 5, torch.linspace(1, 0, 300)[:, None], 4.0)
     assert [sum(orbit.period == n for orbit in found) for n in range(1, 6)] == [2, 1, 2, 3, 6]
     for orbit in found:
+        assert orbit.hs[0, 0] == orbit.hs[:, 0].min()
+        assert_close(LOGISTIC(orbit.hs, 4.0), orbit.hs.roll(-1, 0), rtol=0, atol=1e-12)
         # All but 0 have the multiplier +-2^n, for the map is conjugate to a tent.
         if orbit.hs[0, 0] > 1e-6:
             assert abs(float(orbit.multipliers[0].abs()) - 2**orbit.period) < 1e-8
         assert not orbit.stable
+
+
+def test_the_period_that_settles_is_the_least():
+    quarter = Map(lambda _, h: torch.stack([-h[:, 1], h[:, 0], -h[:, 2]], 1))  # first two turn by a quarter, the third flips
+    h = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
+    assert settled_periods(quarter, h, 9).tolist() == [1, 2, 4, 4]
+    assert settled_periods(quarter, h, 3).tolist() == [1, 2, 0, 0]
 
 
 @pytest.mark.parametrize(

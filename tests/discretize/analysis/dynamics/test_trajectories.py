@@ -120,6 +120,20 @@ def test_every_start_ends_in_the_basin_of_its_side():
     assert basins(away, starts, [torch.tensor([0.0])], length=2000).tolist() == [-1] * 4
 
 
+@pytest.mark.parametrize(
+    ("points", "ends"),
+    [
+        ([0.05, 0.02], [1, -1, -1]),
+        ([0.02, 0.05], [0, -1, -1]),
+        ([100.0], [-1, 0, -1]),  # 9 off is less than 0.1 (1 + 100)
+        ([100.0, 105.0], [-1, 1, 1]),
+    ],
+)
+def test_a_start_is_in_the_basin_of_the_nearest_attractor_relative_to_its_size(points, ends):
+    still, starts = Map(lambda _, h: h), torch.tensor([[0.0], [109.0], [114.0]])
+    assert basins(still, starts, [torch.tensor([at]) for at in points], length=1, tolerance=0.1).tolist() == ends
+
+
 def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
     figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start, length=10.0, shade=True, points=30)
