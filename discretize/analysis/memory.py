@@ -20,7 +20,7 @@ from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = ["input_gradients", "state_jacobians"]
 
-ORDERS = ("fro", 2)
+ORDERS = ("fro", 2, "units")
 
 
 def state_jacobians(
@@ -40,9 +40,9 @@ def state_jacobians(
     Args:    rnn: a `DiscreteRNN` or `ContinuousRNN`; xs: sequences; h0: states to start from, 0 if not given; ts: edges of
              the samples; fixed: "end", dh_T/dh_k for k = 0, ..., T, what the last state knows; or "start", dh_k/dh_0, what is
              still known of the start; order: of the norm, "fro", the root of the sum of squares, or 2, the largest singular
-             value.
+             value; or "units", each unit's by itself, the absolute values on the diagonal.
     Shape:   xs (time, batch, input), (batch, time, ..) if batch-first; h0 (batch, state); ts (time + 1,)
-             -> (time + 1, batch), time first.
+             -> (time + 1, batch), time first; (time + 1, batch, state) of units.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Ohno and Kumagai 2021, secs. IV and V.
     """
@@ -50,7 +50,7 @@ def state_jacobians(
         raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}.")
     checks.one_of("fixed", fixed, ("end", "start"))
     if order not in ORDERS or isinstance(order, bool):
-        raise ValueError(f"`order` must be 'fro' or 2, got {order!r}.")
+        raise ValueError(f"`order` must be 'fro', 2 or 'units', got {order!r}.")
     xs = _sequences(xs).detach()
     xs = xs.transpose(0, 1) if rnn.batch_first else xs
     edges = torch.arange(len(xs) + 1.0, dtype=torch.float64, device=xs.device) if ts is None else checks.is_tensor("ts", ts)
@@ -63,11 +63,11 @@ def state_jacobians(
     states = _states(rnn, xs, h0, edges)
     product = torch.eye(rnn.field.state_size, dtype=states.dtype, device=states.device).expand(xs.shape[1], -1, -1)
     order_of_time = range(len(xs)) if fixed == "start" else range(len(xs) - 1, -1, -1)
-    norms = [torch.linalg.matrix_norm(product, order)]
+    norms = [_norm(product, order)]
     for k in order_of_time:
         local = _jacobian(rnn, xs[k], states[k], edges[k : k + 2])
         product = local @ product if fixed == "start" else product @ local
-        norms.append(torch.linalg.matrix_norm(product, order))
+        norms.append(_norm(product, order))
     return torch.stack(norms if fixed == "start" else norms[::-1])
 
 
@@ -101,6 +101,12 @@ def _sequences(xs: object) -> Tensor:
         came = f"{found.dtype}, {tuple(found.shape)}"
         raise ValueError(f"`xs` must be floating point, (time, batch, features), none of them 0; got {came}.")
     return found
+
+
+def _norm(matrices: Tensor, order: str | int) -> Tensor:
+    if order == "units":
+        return matrices.diagonal(dim1=-2, dim2=-1).abs()
+    return torch.linalg.matrix_norm(matrices, order)
 
 
 @torch.no_grad()

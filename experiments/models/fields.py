@@ -3,6 +3,7 @@ r"""Fields by name, as the experiments train them, and their initialization.
     plain leaky gated gated-global gated-softplus gated-exponential gru lstm                    ctrnn.cells.named
     leaky-power gated-power gru-power lstm-power: with the decay |h|^r h, of the LSTM in c      Ohno and Kumagai 2021, eq. (22)
     mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo   ctrnn.cells.published
+    leaky-power-autograd: with the derivative that autograd makes of |h|^r h                    autograd_power.py
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
     leaky-power has one alpha = sigma(a) for all, and so has leaky with one_alpha=true          Ohno and Kumagai 2021, eq. (2)
@@ -118,6 +119,12 @@ def _leaky_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctr
     return _leaky(inputs, replace(settings, one_alpha=True), weights, _power_decay(settings, weights))
 
 
+def _leaky_power_autograd(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+    from experiments.models.autograd_power import AutogradPower  # noqa: PLC0415
+
+    return _leaky(inputs, replace(settings, one_alpha=True), weights, AutogradPower(settings.exponent))
+
+
 def _gated_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
     return ctrnn.gated(inputs, settings.hidden, decay=_power_decay(settings, weights), **weights)
 
@@ -169,6 +176,7 @@ OWN: dict[str, Builder] = {
     "plain": _named("plain"),
     "leaky": _leaky,
     "leaky-power": _leaky_power,
+    "leaky-power-autograd": _leaky_power_autograd,
     "gated": _named("gated"),
     "gated-global": _named("gated", gate="global"),
     "gated-softplus": _named("gated", rate="softplus"),

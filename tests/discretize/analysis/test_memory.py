@@ -47,7 +47,7 @@ def test_without_input_they_are_the_closed_forms(r, solved):
 def test_they_are_those_of_autograd_over_the_sequence(field, fixed):
     rnn, xs, ts = DiscreteRNN(field.double(), batch_first=True), torch.randn(2, 5, 2), torch.arange(6.0) ** 1.1
     h0 = torch.randn(2, field.state_size)
-    found = state_jacobians(rnn, xs, h0, ts, fixed=fixed)
+    found, units = (state_jacobians(rnn, xs, h0, ts, fixed=fixed, order=order) for order in ("fro", "units"))
     for k in range(6):
         first, last = (k, 5) if fixed == "end" else (0, k)
         for b in range(2):
@@ -60,6 +60,7 @@ def test_they_are_those_of_autograd_over_the_sequence(field, fixed):
                 ends = rnn, x[:, first:last], ts[first : last + 1]
                 whole = torch.autograd.functional.jacobian(lambda h, e=ends: e[0](e[1], h, ts=e[2])[1][0, 0], start)[:, 0]
             assert_close(found[k, b], torch.linalg.matrix_norm(whole), msg=f"{k}, {b}")
+            assert_close(units[k, b], whole.diagonal().abs(), msg=f"{k}, {b}")
 
 
 def test_under_input_a_unit_alone_forgets_by_what_it_has_been():
@@ -114,7 +115,7 @@ def test_input_gradients_are_those_of_each_sequence(rnn):
         (lambda rnn, xs: state_jacobians(torch.nn.GRU(1, 1), xs), "DiscreteRNN or ContinuousRNN, got GRU"),
         (lambda rnn, xs: state_jacobians(rnn, xs[0]), r"\(time, batch, features\)"),
         (lambda rnn, xs: state_jacobians(rnn, xs, fixed="middle"), "fixed"),
-        (lambda rnn, xs: state_jacobians(rnn, xs, order=1), "'fro' or 2"),
+        (lambda rnn, xs: state_jacobians(rnn, xs, order=1), "'fro', 2 or 'units'"),
         (lambda rnn, xs: state_jacobians(rnn, xs, ts=torch.arange(3.0)), r"6 edges, \(time \+ 1,\), for 5 samples"),
         (lambda rnn, xs: state_jacobians(rnn, xs, torch.zeros(3, 1)), r"\(2, 1\), got shape \(3, 1\)"),
         (lambda rnn, xs: input_gradients(print, xs, torch.sum), "torch.nn.Module, got builtin"),

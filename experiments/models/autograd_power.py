@@ -1,0 +1,26 @@
+r"""The decay |h|^r h as one writes it down, and as autograd differentiates it: for r < 1 its derivative at h = 0 is nan.
+
+    d/dh |h|^r h  =  |h|^r + r |h|^(r-1) sign(h) h        0 + inf * 0 at h = 0, where the limit is 0
+
+`ctrnn.PowerDecay` has the limit.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ctrnn import PowerDecay
+
+__all__ = ["AutogradPower"]
+
+
+class AutogradPower(PowerDecay):
+    r"""decay(h) = |h|^r h, with the derivative that autograd makes of `h.abs() ** r * h`.
+
+    Args:    exponent: r >= 0, no unit.
+    Shape:   h (..., hidden) -> (..., hidden).
+    Source:  Ohno and Kumagai 2021, eq. (22), as one would write it in torch; this project.
+    """
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h.abs() ** self.exponent * h

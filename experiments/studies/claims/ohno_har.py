@@ -1,0 +1,224 @@
+r"""Table II and figures 2, 4 and 5 of Ohno and Kumagai 2021 on UCI HAR: the decay |h|^r h, by r and by integrator.
+
+dh/dt = alpha (tanh(U h + W x + b) - |h|^r h)        r = 0: leaky        alpha starts at c/T, T = 128
+
+chosen     c, rate and clip with the lowest validation loss, for each r and integrator
+memory     norms of dL/dx_t, and the law by which dh_T/dh_t falls, before training and after
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+
+import discretize
+from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
+from experiments.reports.spreads import NotEnoughError, Spread, number, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.seeds import generator
+from experiments.studies.claims.compressed_recordings import DATA
+from experiments.studies.results import Results, groups, spreads, where
+from experiments.studies.specs import Bands, Table, across
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+
+__all__ = ["EPOCH", "T", "OhnoHAR", "har_folder"]
+
+T, EPOCH = 128, 59
+EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+DRAWN = {r: f"r = {r:g}" for r in EXPONENTS if r != 0.25}
+INTEGRATORS = {"euler": "Euler", "splitting": "splitting", "exact": "exact"}
+MOMENTS = {"start": "at the start", "trained": "trained"}
+LAWS, GRADIENTS = 16, 100  # sequences
+EVERY = 4  # time steps of a gradient that are kept
+
+
+def har_folder() -> Path | None:
+    """UCI HAR's, where there is one."""
+    root = os.environ.get(DATA)
+    return Path(root) / "uci_har" if root and (Path(root) / "uci_har").is_dir() else None
+
+
+def chosen(results: Results) -> pd.DataFrame:
+    """The runs of the settings with the lowest mean of the lowest validation losses; with the number of those that diverged."""
+    if not results.records:
+        return results.rows
+    curves = where(results.rows, what="epoch")
+    runs = results.runs.assign(diverged=results.runs["key"].isin(list(results.diverged)))
+    runs = runs.merge(curves.groupby("key")["loss"].min().rename("validation"), on="key", how="left")
+    best = []
+    for _, same in groups(runs, ["integrator", "exponent"]).items():
+        settings = groups(same, ["c", "rate", "clip"])
+        means = {key: some["validation"].mean() for key, some in settings.items() if not some["diverged"].any()}
+        diverged = int(same["diverged"].sum())
+        if means:
+            best.append(settings[min(means, key=means.__getitem__)].assign(lost=diverged, tried=len(same)))
+    return pd.concat(best) if best else runs.iloc[:0]
+
+
+def rows_of_chosen(results: Results, what: str) -> pd.DataFrame:
+    rows = where(results.rows, what=what, integrator="euler")
+    return rows[rows["key"].isin(chosen(results)["key"])]
+
+
+def laws_in_words(rows: pd.DataFrame) -> str:
+    """ "exponential, κ 0.02 (0.01–0.04)", of the seeds; every law that was found."""
+    found = rows["law"].value_counts()
+    return f"{', '.join(found.index)}, κ {spread(rows['bend'])}"
+
+
+def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
+    """Of the means, with its 95 % interval by Welch's t; without one where a side has fewer than two."""
+    from scipy.stats import ttest_ind  # noqa: PLC0415
+
+    a, b = list(one), list(other)
+    mean = sum(a) / len(a) - sum(b) / len(b)
+    if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
+        return Spread(mean, float("-inf"), float("inf"), len(a))
+    interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    return Spread(mean, float(interval.low), float(interval.high), len(a))
+
+
+class OhnoHAR(Study):
+    """Slow forgetting on UCI HAR: exponents from 0 to 4, stepped and solved, and what the networks remember."""
+
+    name = "ohno-har"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.5, "small": 20, "paper": 2400}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=4, epochs=1, starts=[5], others=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=60),
+        "small": Sizes(hidden=64, epochs=10, starts=[1, 5, 25], others=[5], rates=[5e-3], clips=[5.0], seeds=3, held_out=3000),
+        "paper": Sizes(
+            hidden=64, epochs=200, starts=[1, 5, 25], others=[1, 5, 25], rates=[1e-3, 5e-3, 1e-4], clips=[1.0, 5.0], seeds=4,
+            held_out=3000,
+        ),
+    }  # fmt: skip
+    may_diverge = True
+    tables = (
+        Table(
+            "Test accuracy with the settings chosen by validation, mean (least–largest) over seeds, and how many of all "
+            "trainings by Euler steps diverged.",
+            by={"r": "exponent"},
+            columns={
+                **across("integrator", {words: name for name, words in INTEGRATORS.items()}, "accuracy"),
+                "c chosen, Euler": lambda rows: number(where(rows, integrator="euler")["c"].iloc[0]),
+                "diverged": lambda rows: "{lost} of {tried}".format(**where(rows, integrator="euler").iloc[0]),
+            },
+            data=chosen,
+            sort=lambda r: r,
+        ),
+        Table(
+            "How the norm of dh_T/dh_t falls with T − t, by Euler steps: the laws found, and κ, mean (least–largest) over seeds. "
+            "κ = 0 is exponential.",
+            by={"r": "exponent"},
+            columns=across("when", {words: moment for moment, words in MOMENTS.items()}, laws_in_words),
+            data=lambda results: rows_of_chosen(results, "law"),
+            sort=lambda r: r,
+        ),
+    )
+    figures: ClassVar = {
+        "accuracy": Bands(
+            "Validation accuracy after each epoch, Euler steps, settings chosen by validation: the mean over seeds, and a band "
+            "from the least to the largest. The paper has r = 2 above r = 0 early on, and r = 4 below.",
+            x="epoch", y="accuracy", lines=("exponent", DRAWN), x_label="epoch", y_label="validation accuracy",
+            data=lambda results: rows_of_chosen(results, "epoch"),
+        ),
+        "gradients": Bands(
+            "Norm of dL/dx_t, the geometric mean over 100 sequences; a band over seeds. Exponentials are straight lines here. A "
+            "larger r keeps early samples in sight before training; after it all do.",
+            x="t", y="norm", lines=("exponent", DRAWN), panels=("when", MOMENTS), y_log=True,
+            x_label="t, samples", y_label="norm of dL/dx_t", data=lambda results: rows_of_chosen(results, "gradient"),
+        ),
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        """None without the recordings."""
+        if har_folder() is None:
+            return []
+        settings: dict[str, Any] = {"exponent": EXPONENTS, "rate": sizes.rates, "clip": sizes.clips}
+        stepped = grid(integrator=["euler"], seed=range(sizes.seeds), c=sizes.starts, **settings)
+        return stepped + grid(seed=range(sizes.seeds), integrator=["exact", "splitting"], c=sizes.others, **settings)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        return configuration(
+            task="har", data=str(har_folder()), classes="fastgrnn", field="leaky-power", exponent=point["exponent"],
+            integrator=point["integrator"], hidden=sizes.hidden, alpha=point["c"] / T, recurrent_gain=0.1,
+            steps=EPOCH * sizes.epochs, batch=100, batches=EPOCH, seed=point["seed"], rate=point["rate"], clip=point["clip"],
+            schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out,
+            checkpoint_every=EPOCH * sizes.epochs,
+        )  # fmt: skip
+
+    def left_out(self) -> str:
+        return "" if har_folder() else "Left out: uci_har/; --data DIR names the folder it is in."
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        """The learning curve; and before and after training what loss and last state know of what came before."""
+        with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+            found = [row for row in csv.DictReader(file) if row["evaluation_loss"]]
+        curve = [
+            {"what": "epoch", "epoch": k, "loss": float(row["evaluation_loss"]), "accuracy": float(row["evaluation_accuracy"])}
+            for k, row in enumerate(found, 1)
+        ]
+        moments = {"start": run.configuration.untrained_model(), "trained": model}
+        return curve + [row for moment, each in moments.items() for row in remembered(run.configuration, each, moment)]
+
+    def verdict(self, results: Results) -> Verdict:
+        accuracies = {r: same["accuracy"] for r, same in groups(where(chosen(results), integrator="euler"), "exponent").items()}
+        if missing := [f"{r:g}" for r in (0.0, 1.0, 2.0, 4.0) if r not in accuracies]:
+            raise NotEnoughError(f"no run by Euler steps with r = {', '.join(missing)} is done yet")
+        gain = difference(accuracies[2.0], accuracies[0.0])
+        laws = groups(where(rows_of_chosen(results, "law"), when="start"), "exponent")
+        curves = spreads(rows_of_chosen(results, "epoch"), "exponent", "accuracy")
+        tests = {r: found.mean() for r, found in accuracies.items()}
+        lost = results.runs[results.runs["key"].isin(list(results.diverged))]
+        below, above = lost[(lost["exponent"] > 0) & (lost["exponent"] < 1)], lost[lost["exponent"] >= 1]
+        tried = results.runs[(results.runs["exponent"] > 0) & (results.runs["exponent"] < 1)]
+        said = "; ".join(f"r = {r:g}: {laws_in_words(rows)}" for r, rows in sorted(laws.items()))
+        parts = [
+            Part(
+                "at the start memory falls exponentially for r = 0 and polynomially for r > 0",
+                all(set(rows["law"]) == {"polynomial" if r else "exponential"} for r, rows in laws.items()),
+                said,
+            ),
+            Part(
+                "r = 2 classifies better than r = 0",
+                gain.low > 0,
+                f"{number(tests[2.0])} against {number(tests[0.0])}, difference {gain.mean:.4f}, 95 % {gain.low:.4f} to "
+                f"{gain.high:.4f}",
+            ),
+            Part(
+                "training is unstable below r = 1",
+                len(below) > 0 and above.empty,
+                f"{len(below)} of {len(tried)} trainings with r = 0.25 and 0.5 diverged, and {len(above)} with r from 1 on",
+            ),
+            Part(
+                "r = 4 learns more slowly, and less, than r = 1 and 2",
+                all(curves[4.0].mean < curves[r].mean and tests[4.0] < tests[r] for r in (1.0, 2.0)),
+                ", ".join(f"r = {r:g}: {number(tests[r])}, {number(curves[r].mean)} over epochs" for r in (1.0, 2.0, 4.0)),
+            ),
+        ]
+        return Verdict(parts, {f"accuracy, r = {r:g}": str(spread(found)) for r, found in sorted(accuracies.items())})
+
+
+def remembered(configuration: Configuration, model: SequenceModel, moment: str) -> list[dict[str, Any]]:
+    """In double precision, as what is measured falls below the rounding of single."""
+    batch = configuration.task.batch(GRADIENTS, generator(configuration.training.seed, "memory"), "test")
+    exact, xs = copy.deepcopy(model).double(), batch.xs.double()
+
+    def loss(outputs: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(batch.last(outputs), batch.targets, reduction="none")
+
+    assert isinstance(exact.rnn, DiscreteRNN | ContinuousRNN)
+    norms = discretize.input_gradients(exact, xs, loss).clamp_min(1e-300).log().mean(1).exp()
+    law = discretize.decay_law(discretize.state_jacobians(exact.rnn, xs[:, :LAWS]).flip(0))
+    about = {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate}
+    rows = [
+        {"what": "gradient", "when": moment, "t": t + 1, "norm": float(norms[t])} for t in range(EVERY - 1, len(norms), EVERY)
+    ]
+    return [*rows, {"what": "law", "when": moment, **about}]

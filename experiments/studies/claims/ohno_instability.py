@@ -1,0 +1,135 @@
+r"""Why training with |h|^r h diverges for r < 1: autograd's derivative at h = 0 is inf * 0, and now and then a state is 0.
+
+autograd    h.abs() ** r * h, differentiated by autograd        limit    the derivative 0 there, as `ctrnn.PowerDecay`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, Spread, number, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.ohno_har import EPOCH, T, har_folder
+from experiments.studies.results import Results, where
+from experiments.studies.specs import Table
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.tasks.recorded.recordings import Recorded
+
+__all__ = ["OhnoInstability"]
+
+DERIVATIVES = {"autograd": "leaky-power-autograd", "limit": "leaky-power"}
+AT_ONCE = 500  # windows
+
+
+def with_divergence(results: Results) -> pd.DataFrame:
+    """The runs, with the epoch in which they diverged, nan for those that did not."""
+    epochs = {key: step / EPOCH for key, step in results.diverged.items()}
+    return results.runs.assign(epoch=results.runs["key"].map(epochs))
+
+
+def diverged_in_words(runs: pd.DataFrame) -> str:
+    lost = runs["epoch"].dropna()
+    return f"{len(lost)} of {len(runs)}" + (f", in epoch {spread(lost)}" if len(lost) else "")
+
+
+def spread_of_finished(runs: pd.DataFrame, column: str) -> Spread | None:
+    found = runs[column].dropna()
+    return spread(found) if len(found) else None
+
+
+class OhnoInstability(Study):
+    """The same networks with two derivatives of |h|^r h at h = 0, by exponent: which trainings end in nan."""
+
+    name = "ohno-instability"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.2, "small": 6, "paper": 150}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=4, epochs=1, exponents=[0.5, 2.0], seeds=1),
+        "small": Sizes(hidden=64, epochs=20, exponents=[0.25, 0.5, 1.0, 2.0], seeds=4),
+        "paper": Sizes(hidden=64, epochs=200, exponents=[0.25, 0.5, 0.75, 1.0, 2.0, 4.0], seeds=8),
+    }
+    may_diverge = True
+    tables = (
+        Table(
+            "Trainings that ended in a loss or gradient that is not a number; accuracy of the others, and states that were "
+            "exactly 0 in one pass over the training windows, mean (least–largest).",
+            by={"r": "exponent", "derivative at 0": "derivative"},
+            columns={
+                "diverged": diverged_in_words,
+                "accuracy": lambda rows: spread_of_finished(rows, "accuracy"),
+                "states of 0": lambda rows: spread_of_finished(rows, "zeros"),
+            },
+            data=lambda results: with_divergence(results).merge(zeros_of(results), on="key", how="left"),
+            sort=lambda r, derivative: (derivative, r),
+        ),
+    )
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        """None without the recordings."""
+        return grid(seed=range(sizes.seeds), derivative=DERIVATIVES, exponent=sizes.exponents) if har_folder() else []
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        return configuration(
+            task="har", data=str(har_folder()), classes="fastgrnn", field=DERIVATIVES[point["derivative"]], integrator="euler",
+            exponent=point["exponent"], hidden=sizes.hidden, alpha=25 / T, recurrent_gain=0.1, steps=EPOCH * sizes.epochs,
+            batch=100, batches=EPOCH, seed=point["seed"], rate=5e-3, clip=5.0, evaluate_every=EPOCH * sizes.epochs,
+            evaluation=3000, checkpoint_every=EPOCH * sizes.epochs,
+        )  # fmt: skip
+
+    def left_out(self) -> str:
+        return "" if har_folder() else "Left out: uci_har/; --data DIR names the folder it is in."
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        """How many states are exactly 0 in one pass over the training windows, and of how many."""
+        task, zeros, count = run.configuration.task, 0, 0
+        assert isinstance(task, Recorded)
+        with torch.no_grad():
+            for batch in task.evaluation("train", len(task.recorded("train").labels), AT_ONCE, 0):
+                states, _ = model.rnn(batch.xs.float())
+                zeros, count = zeros + int((states == 0).sum()), count + states.numel()
+        return [{"zeros": zeros, "states": count}]
+
+    def headline(self, record: Mapping[str, Any]) -> str:
+        return f"{super().headline(record)}, {record['rows'][0]['zeros']} states of 0"
+
+    def verdict(self, results: Results) -> Verdict:
+        runs = with_divergence(results)
+        below, above = runs[(runs["exponent"] > 0) & (runs["exponent"] < 1)], runs[runs["exponent"] >= 1]
+        parts = {
+            (derivative, which): where(some, derivative=derivative)
+            for derivative in DERIVATIVES
+            for which, some in (("below", below), ("above", above))
+        }
+        if any(some.empty for some in parts.values()):
+            raise NotEnoughError("runs with r below 1 and from 1 on, with both derivatives, are needed")
+        lost = {key: int(some["epoch"].notna().sum()) for key, some in parts.items()}
+        said = {key: diverged_in_words(some) for key, some in parts.items()}
+        return Verdict(
+            [
+                Part(
+                    "with autograd's derivative at 0 at least half of the trainings below r = 1 diverge, and none from 1 on",
+                    2 * lost["autograd", "below"] >= len(parts["autograd", "below"]) and not lost["autograd", "above"],
+                    f"{said['autograd', 'below']}; {said['autograd', 'above']}",
+                ),
+                Part(
+                    "with its limit none does",
+                    not lost["limit", "below"] and not lost["limit", "above"],
+                    f"{said['limit', 'below']}; {said['limit', 'above']}",
+                ),
+            ],
+            {f"states of 0 in {number(float(rows['states'].mean()))}": str(spread(rows["zeros"]))}
+            if not (rows := zeros_of(results)).empty
+            else {},
+        )
+
+
+def zeros_of(results: Results) -> pd.DataFrame:
+    return (
+        results.rows[["key", "zeros", "states"]] if "zeros" in results.rows else pd.DataFrame(columns=["key", "zeros", "states"])
+    )

@@ -1,0 +1,229 @@
+"""Ohno and Kumagai 2021 on UCI HAR, and whether slow memory survives: what is trained, and verdicts as the numbers say."""
+
+import math
+
+import pytest
+import torch
+from fake_studies import draws, records_of, tables_of
+from scipy.stats import t
+from torch.testing import assert_close
+
+import ctrnn
+from experiments.models.autograd_power import AutogradPower
+from experiments.reports.spreads import NotEnoughError
+from experiments.studies.claims.ohno_har import difference
+from experiments.studies.registry import study_named
+from experiments.studies.results import Results
+
+
+@pytest.fixture
+def har(tmp_path, monkeypatch):
+    (tmp_path / "uci_har").mkdir()
+    monkeypatch.setenv("CTRNN_DATA", str(tmp_path))
+    return study_named("ohno-har")
+
+
+def measured_har(accuracy, law="polynomial", validation=lambda point: point["c"]):
+    """Accuracies by exponent; c = 1 has the lowest validation loss, if nothing else is said, and larger c's are wrong."""
+
+    def measured(run):
+        point = run.point
+        found = accuracy[point["exponent"]] + point["seed"] / 1000 - (0.3 if point["c"] != 5 else 0.0)
+        rows = [{"what": "epoch", "epoch": k, "loss": validation(point) + k, "accuracy": found} for k in (1, 2)]
+        for when in ("start", "trained"):
+            name = law if point["exponent"] else "exponential"
+            rows.append({"what": "law", "when": when, "law": name, "bend": point["exponent"] / 3, "low": 0.0, "high": 1.0})
+            rows += [{"what": "gradient", "when": when, "t": t, "norm": math.exp(t)} for t in (4, 8)]
+        return {"accuracy": found, "loss": 1.0}, rows
+
+    return measured
+
+
+AS_PRINTED = {0.0: 0.914, 0.25: 0.9, 0.5: 0.9, 1.0: 0.92, 2.0: 0.93, 4.0: 0.9}
+
+
+def five_is_best(point):
+    return abs(point["c"] - 5)
+
+
+def diverged(records, exponents):
+    return [
+        {**one, "diverged": 30, "measures": {}, "rows": []} if one["point"]["exponent"] in exponents else one for one in records
+    ]
+
+
+def test_the_runs_are_those_of_table_1(har):
+    runs = har.runs("paper")
+    assert len(runs) == 3 * 6 * 3 * 3 * 2 * 4
+    for one in runs:
+        task, field, training = one.configuration.task, one.configuration.field_settings, one.configuration.training
+        assert (task.classes, field.hidden, field.recurrent_gain, one.configuration.field) == ("fastgrnn", 64, 0.1, "leaky-power")
+        assert (training.optimizer, training.batch, training.schedule, training.keep) == ("rmsprop", 100, "halved-twice", "best")
+        assert training.steps == 200 * training.batches
+        assert training.batches * 100 >= 5881 > (training.batches - 1) * 100
+    assert {one.configuration.field_settings.alpha * 128 for one in runs} == {1, 5, 25}
+    assert {(one.configuration.training.rate, one.configuration.training.clip) for one in runs} == {
+        (rate, clip) for rate in (1e-3, 5e-3, 1e-4) for clip in (1.0, 5.0)
+    }
+    assert {one.configuration.field_settings.exponent for one in runs} == {0, 0.25, 0.5, 1, 2, 4}
+
+
+def test_without_the_recordings_nothing_is_run(har, monkeypatch):
+    assert har.left_out() == ""
+    monkeypatch.delenv("CTRNN_DATA")
+    assert har.runs("small") == []
+    assert "--data DIR" in har.left_out()
+
+
+def test_what_the_paper_says_is_called_reproduced(har):
+    records = records_of(har, "small", measured_har(AS_PRINTED, validation=five_is_best))
+    verdict = har.verdict(Results(diverged(records, (0.25, 0.5))))
+    assert verdict.word == "reproduced", verdict.sentence
+    assert "18 of 18" not in verdict.sentence
+    assert "of 30 trainings with r = 0.25 and 0.5 diverged, and 0 with r from 1 on" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "law", "lost", "answers"),
+    [
+        (AS_PRINTED, "polynomial", (), ["yes", "yes", "no", "yes"]),
+        (AS_PRINTED, "exponential", (0.5,), ["no", "yes", "yes", "yes"]),
+        (AS_PRINTED, "undecided", (0.5, 4.0), None),
+        (AS_PRINTED | {2.0: 0.9145}, "polynomial", (0.25,), ["yes", "no", "yes", "yes"]),
+        (AS_PRINTED | {4.0: 0.94}, "polynomial", (0.25,), ["yes", "yes", "yes", "no"]),
+    ],
+)
+def test_each_part_can_fail(har, accuracy, law, lost, answers):
+    results = Results(diverged(records_of(har, "small", measured_har(accuracy, law, five_is_best)), lost))
+    if answers is None:
+        with pytest.raises(NotEnoughError, match="r = 4 is done"):
+            har.verdict(results)
+        return
+    found = [{True: "yes", False: "no"}[part.holds] for part in har.verdict(results).parts]
+    assert found == answers, har.verdict(results).sentence
+
+
+def test_settings_are_chosen_by_validation_and_never_by_the_test(har):
+    right, wrong = (
+        har.verdict(Results(records_of(har, "small", measured_har(AS_PRINTED, validation=validation))))
+        for validation in (five_is_best, lambda point: point["c"])
+    )
+    assert right.numbers["accuracy, r = 2"].startswith("0.931")
+    assert wrong.numbers["accuracy, r = 2"].startswith("0.631")
+
+
+def test_tables_and_figures(har):
+    results = Results(diverged(records_of(har, "small", measured_har(AS_PRINTED, validation=five_is_best)), (0.25,)))
+    table = tables_of(har, results)
+    assert "| 2 | 0.9310 (0.9300–0.9320)" in table
+    assert "polynomial, κ 0.667" in table
+    for figure in har.figures.values():
+        assert draws(figure, results) is not None
+        assert draws(figure, Results([])) is None
+
+
+def test_a_difference_has_welchs_interval():
+    found = difference([3.0, 4.0, 5.0], [1.0, 2.0, 2.0])
+    assert found.mean == pytest.approx(4 - 5 / 3)
+    variance, other = 1 / 3, (1 / 3) / 3
+    freedom = (variance + other) ** 2 / (variance**2 / 2 + other**2 / 2)
+
+    half = t.ppf(0.975, freedom) * math.sqrt(variance + other)
+    assert (found.low, found.high) == (pytest.approx(found.mean - half), pytest.approx(found.mean + half))
+    assert difference([1.0], [0.5]).low == -math.inf
+
+
+# Instability ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lost", "answers"),
+    [
+        ({"autograd": (0.25, 0.5)}, [True, True]),
+        ({"autograd": (0.25,)}, [True, True]),
+        ({"autograd": (0.5, 2.0)}, [False, True]),
+        ({"autograd": ()}, [False, True]),
+        ({"autograd": (0.25, 0.5), "limit": (0.25,)}, [True, False]),
+    ],
+)
+def test_instability_is_judged_by_which_trainings_diverged(har, lost, answers):
+    study = study_named("ohno-instability")
+    records = records_of(study, "small", lambda run: ({"accuracy": 0.9, "loss": 0.2}, [{"zeros": 2, "states": 10}]))
+    results = Results(
+        [
+            {**one, "diverged": 118, "measures": {}, "rows": []}
+            if one["point"]["exponent"] in lost.get(one["point"]["derivative"], ())
+            else one
+            for one in records
+        ]
+    )
+    verdict = study.verdict(results)
+    assert [part.holds for part in verdict.parts] == answers, verdict.sentence
+    table = tables_of(study, results)
+    assert ("4 of 4, in epoch 2" in table) == any(lost.values())
+    assert "0 of 4" in table
+    with pytest.raises(NotEnoughError, match="both derivatives"):
+        study.verdict(Results(records[:1]))
+
+
+@pytest.mark.parametrize(("r", "is_nan"), [(0.25, True), (0.5, True), (1.0, False), (2.0, False)])
+def test_autograds_derivative_at_zero(r, is_nan):
+    """Forward the same, backward nan at exactly 0 for r < 1, and the same elsewhere."""
+    h = torch.tensor([0.0, 0.3, -0.7, 1e-30], requires_grad=True)
+    for decay in (AutogradPower(r), ctrnn.PowerDecay(r)):
+        (slope,) = torch.autograd.grad(decay(h).sum(), h)
+        expected = (r + 1) * h.detach().abs() ** r
+        assert_close(decay(h), h * h.abs() ** r)
+        assert_close(slope[1:], expected[1:])
+        assert bool(slope[0].isnan()) == (is_nan and isinstance(decay, AutogradPower))
+
+
+# Slow memory ---------------------------------------------------------------------------------------------------------------
+
+LAWS = {"free": "polynomial", "driven": "exponential", "silence": "polynomial", "noise": "polynomial"}
+
+
+def measured_memory(laws, slow=0.99, leaky=0.52):
+    def measured(run):
+        r = run.point["exponent"]
+        rows = [
+            {"when": when, "around": around, "law": law if r else "exponential", "bend": r / 3, "low": 0.0, "high": 1.0}
+            for when in ("start", "trained")
+            for around, law in laws.items()
+        ]
+        return {"accuracy": leaky if r == 0 and run.point["c"] == 25 else slow, "loss": 0.1}, rows
+
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("laws", "accuracies", "answers"),
+    [
+        (LAWS, {}, [True, True, True, True]),
+        (LAWS | {"free": "exponential"}, {}, [False, True, True, True]),
+        (LAWS | {"driven": "undecided"}, {}, [True, False, True, True]),
+        (LAWS | {"noise": "exponential"}, {}, [True, True, False, True]),
+        (LAWS, {"leaky": 0.7}, [True, True, True, False]),
+        (LAWS, {"slow": 0.9}, [True, True, True, False]),
+    ],
+)
+def test_memory_is_judged_part_by_part(laws, accuracies, answers):
+    study = study_named("slow-memory")
+    results = Results(records_of(study, "small", measured_memory(laws, **accuracies)))
+    verdict = study.verdict(results)
+    assert [part.holds for part in verdict.parts] == answers, verdict.sentence
+    assert "polynomial" in tables_of(study, results) or "polynomial" not in laws.values()
+    assert draws(study.figures["bends"], results) is not None
+    with pytest.raises(NotEnoughError, match="r = 0 and r = 2"):
+        study.verdict(Results([]))
+
+
+def test_what_is_remembered_of_an_untrained_network(tmp_path):
+    study = study_named("slow-memory")
+    run = next(run for run in study.runs("smoke") if run.point["exponent"] == 2)
+    rows = study.measure(run, run.configuration.untrained_model(), tmp_path)
+    found = {(row["when"], row["around"]): row for row in rows}
+    assert found["start", "free"]["law"] == "polynomial"
+    assert found["start", "driven"]["bend"] < found["start", "free"]["bend"] / 2
+    for around in ("free", "driven", "silence", "noise"):  # nothing was trained
+        assert found["start", around]["bend"] == found["trained", around]["bend"]
