@@ -40,23 +40,41 @@ def basins(
     Source:  this project.
     """
     check_starts(system, starts)
+    checks.positive_number("tolerance", tolerance)
+    points_of = _points(attractors, starts.shape[-1])
     end = run(system, starts, p, length, 1).hs[-1]
     found = torch.full((len(starts),), -1, device=starts.device)
     nearest = torch.full_like(end[:, 0], tolerance)
-    for k, attractor in enumerate(attractors):
-        points = attractor.hs if isinstance(attractor, PeriodicOrbit) else attractor.reshape(-1, starts.shape[-1])
+    for k, points in enumerate(points_of):
         off = (end[:, None] - points).abs().amax(-1) / (1 + points.abs().amax(-1))
         here = off.amin(-1).nan_to_num(torch.inf)
         found, nearest = torch.where(here < nearest, k, found), torch.minimum(nearest, here)
     return found
 
 
+def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Tensor]:
+    """The points of each, (k, state)."""
+    try:
+        found = [attractor.hs if isinstance(attractor, PeriodicOrbit) else attractor for attractor in attractors]
+    except TypeError as error:
+        came = type(attractors).__name__
+        raise TypeError(f"`attractors` must be a list, got {came}; of fixed points found, `list(found.h)`.") from error
+    for k, points in enumerate(found):
+        if not isinstance(points, Tensor) or points.dim() not in (1, 2) or points.shape[-1] != units:
+            came = f"shape {tuple(points.shape)}" if isinstance(points, Tensor) else type(points).__name__
+            raise ValueError(f"`attractors[{k}]` must be an orbit, a state ({units},) or several (k, {units}), got {came}.")
+    return [points.reshape(-1, units) for points in found]
+
+
 def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int) -> Trajectory:
     """A trajectory: of a flow with so many pieces, of a map with all of its states."""
+    length = checks.positive_number("length", length)
     if not isinstance(system, Flow):
+        if not length.is_integer():
+            raise ValueError(f"`length` of a map is how often it is applied, a whole number, got {length}.")
         hs = [h0]
-        for _ in range(checks.positive_size("length", int(length))):
+        for _ in range(int(length)):
             hs.append(system(hs[-1], p))
         return Trajectory(torch.arange(len(hs), dtype=h0.dtype, device=h0.device), torch.stack(hs))
-    ts = torch.linspace(0, checks.positive_number("length", length), pieces + 1, dtype=h0.dtype, device=h0.device)
+    ts = torch.linspace(0, length, pieces + 1, dtype=h0.dtype, device=h0.device)
     return integrate(lambda t, h: system(h, p), None, h0, ts)

@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from ctrnn import checks
+from discretize.analysis.dynamics.arguments import as_limits
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.roots import newton
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
@@ -78,9 +79,10 @@ def continuation(
     Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
     Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems; this project for the roots.
     """
-    check_starts(system, h.unsqueeze(0) if isinstance(h, Tensor) else h, "h")
+    check_starts(system, h, "h", one=True)
     checks.positive_number("step", step)
-    low, high = limits
+    checks.positive_size("steps", steps)
+    p, (low, high) = checks.finite_number("p", p), as_limits(limits).tolist()
     if not low <= p <= high or direction not in (1, -1):
         raise ValueError(f"`p` must be within `limits`, and `direction` 1 or -1; got {p}, {limits} and {direction}.")
     curve = _Curve(system)

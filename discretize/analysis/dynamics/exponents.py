@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import HeldPath, VectorField, checks
+from ctrnn.fields.field import check_input
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.systems import Dynamics, Flow, derivative
 from discretize.integration.integrate import integrate
@@ -78,7 +79,7 @@ def lyapunov(
     check_starts(system, h0, "h0")
     if (intervals is None) == (xs is None):
         raise ValueError("Give `intervals`, how many are averaged, or `xs`, whose inputs are read one an interval.")
-    given = checks.positive_size("intervals", intervals) if xs is None else len(xs)  # type: ignore[arg-type]
+    given = checks.positive_size("intervals", intervals) if xs is None else _inputs(system, xs, len(h0))  # type: ignore[arg-type]
     before = given // 10 if transient is None else checks.size("transient", transient)
     total = given + before if xs is None else given
     if total - before < BLOCKS:
@@ -95,6 +96,15 @@ def lyapunov(
         if n >= before:
             logs.append(stretched.log() / length)
     return _averaged(torch.stack(logs), h)
+
+
+def _inputs(system: Dynamics, xs: Tensor, samples: int) -> int:
+    """How many there are, one an interval."""
+    if isinstance(system.field, VectorField):
+        check_input(system.field, xs, "xs")
+    if checks.is_tensor("xs", xs).dim() != 3 or xs.shape[1] not in (1, samples):
+        raise ValueError(f"`xs` must be (time, {samples}, input) or (time, 1, input), got shape {tuple(xs.shape)}.")
+    return len(xs)
 
 
 def _averaged(rates: Tensor, h: Tensor) -> LyapunovSpectrum:

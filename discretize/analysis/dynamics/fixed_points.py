@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import VectorField, checks
+from ctrnn.fields.field import check_state
+from discretize.analysis.dynamics.arguments import as_parameters, check_states
 from discretize.analysis.dynamics.roots import newton, with_derivatives
 from discretize.analysis.dynamics.systems import Dynamics, Map, jacobian
 
-__all__ = ["FixedPoints", "check_starts", "distinct", "fixed_points", "rest"]
+__all__ = ["FixedPoints", "check_starts", "check_system", "distinct", "fixed_points", "rest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,8 @@ def fixed_points(system: Dynamics, starts: Tensor, p: Tensor | float | None = No
     """
     check_starts(system, starts)
     checks.positive_number("tolerance", tolerance)
-    parameters = torch.as_tensor(0.0 if p is None else p, dtype=starts.dtype, device=starts.device).reshape(-1)
+    parameters = as_parameters(p, starts).reshape(-1)
+    checks.is_finite("p", parameters)
     index = torch.arange(len(parameters), device=starts.device).repeat_interleave(len(starts))
     at = parameters.repeat_interleave(len(starts))
     h, found, _ = newton(lambda u: system.residual(u, at), lambda u: _matrix(system, u, at), starts.repeat(len(parameters), 1))
@@ -94,9 +97,14 @@ def distinct(h: Tensor, index: Tensor, tolerance: float) -> Tensor:
     return new
 
 
-def check_starts(system: object, starts: object, name: str = "starts") -> None:
+def check_starts(system: Dynamics, starts: Tensor, name: str = "starts", *, one: bool = False) -> None:
+    """A flow or a map, and states of it: (n, state), or one (state,)."""
+    check_system(system)
+    check_states(name, starts, one=one)
+    if isinstance(system.field, VectorField):
+        check_state(system.field, starts, name)
+
+
+def check_system(system: object) -> None:
     if not isinstance(system, Dynamics):
         raise TypeError(f"`system` must be a discretize.Flow or discretize.Map, got {type(system).__name__}.")
-    if not isinstance(starts, Tensor) or starts.dim() != 2 or not starts.is_floating_point():
-        came = f"{starts.dtype} {tuple(starts.shape)}" if isinstance(starts, Tensor) else type(starts).__name__
-        raise ValueError(f"`{name}` must be states (n, state) in floating point, got {came}.")

@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import VectorField, checks
 from discretize.analysis.drawing import ShownFigure
+from discretize.analysis.dynamics.arguments import as_limits
 from discretize.analysis.dynamics.basins import basins, run
-from discretize.analysis.dynamics.fixed_points import FixedPoints, check_starts, fixed_points
+from discretize.analysis.dynamics.fixed_points import FixedPoints, check_starts, check_system, fixed_points
 from discretize.analysis.dynamics.systems import Dynamics, Flow
 from discretize.analysis.style import COLOURS, DASHES, WIDTH, settings
 
@@ -27,6 +28,7 @@ NEAR = 0.1  # relative to 1 + |h|: pictures are of runs that need not have ended
 FINE = 400  # states of a trajectory that is drawn
 
 
+@torch.no_grad()
 def phase_plane(
     system: Dynamics,
     limits: tuple[tuple[float, float], tuple[float, float]],
@@ -48,14 +50,20 @@ def phase_plane(
     Raises:  TypeError, ValueError for what does not fit.
     Source:  this project.
     """
-    corners = torch.tensor(limits, dtype=torch.float64 if starts is None else starts.dtype)
-    if corners.shape != (2, 2) or not bool((corners[:, 0] < corners[:, 1]).all()):
-        raise ValueError(f"`limits` must be (low, high) of each of two units, got {limits}.")
-    check_starts(system, corners)
-    coarse, fine = _grid(corners, STARTS), _grid(corners, checks.positive_size("points", points))
-    with torch.no_grad():
-        rest = fixed_points(system, coarse, p)
-        motion = (system.residual(fine, p)).reshape(points, points, 2).numpy()
+    check_system(system)
+    if isinstance(system.field, VectorField) and system.field.state_size != 2:
+        raise ValueError(f"A phase plane is of two units, and the field keeps {system.field.state_size}.")
+    corners = as_limits(limits, 2).to(getattr(system.field, "dtype", None))
+    if starts is not None:
+        check_starts(system, starts)
+        if starts.shape[-1] != 2:
+            raise ValueError(f"`starts` must be (n, 2), for a phase plane is of two units, got shape {tuple(starts.shape)}.")
+        corners = corners.to(starts.dtype)
+    checks.is_finite("limits", corners)
+    p = None if p is None else checks.finite_number("p", p)
+    coarse, fine = _grid(corners, STARTS), _grid(corners, checks.size("points", points, 2))
+    rest = fixed_points(system, coarse, p)
+    motion = system.residual(fine, p).reshape(points, points, 2).numpy()
     with rc_context(settings(LIGHT, LIGHT["paper"])):  # type: ignore[arg-type]
         figure = ShownFigure(figsize=(WIDTH, 0.85 * WIDTH), layout="constrained")
         ax = figure.subplots()
@@ -67,7 +75,7 @@ def phase_plane(
         if starts is not None:
             _trajectories(ax, run(system, starts, p, length, FINE).hs.numpy(), isinstance(system, Flow))
         _dots(ax, rest)
-        ax.set(xlim=limits[0], ylim=limits[1], xlabel="h₁", ylabel="h₂")
+        ax.set(xlim=corners[0].tolist(), ylim=corners[1].tolist(), xlabel="h₁", ylabel="h₂")
         figure.legend(loc="outside lower left", ncols=3, handlelength=1.8)
         return figure
 

@@ -19,6 +19,7 @@ from torch.func import functional_call, vmap
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_field, check_state
+from discretize.analysis.dynamics.arguments import as_parameters, held_input, weights_at
 from discretize.integration.equation import Equation
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step, step_length
@@ -46,18 +47,28 @@ class Dynamics(ABC):
         self.field, self.x, self.weights = field, x, weights
         if x is None and isinstance(field, VectorField) and field.input_size:
             raise ValueError(f"`x` is None, and the field has {field.input_size} inputs; give the input that is held.")
+        if x is not None and not callable(x):
+            held_input(x, field)
+        if weights is not None and not callable(weights):
+            raise TypeError(f"`weights` must be a function of the parameter, p -> {{name: value}}, got {type(weights).__name__}.")
         if weights is not None and not isinstance(field, VectorField):
             raise TypeError("`weights` are those of a ctrnn.VectorField; a function has its parameter as its input.")
 
     def __call__(self, h: Tensor, p: Tensor | float | None = None, x: Tensor | None = None) -> Tensor:
         states, at = h.reshape(-1, h.shape[-1]), self.parameter(h, p).reshape(-1)
-        given = self._input(at, states) if x is None else x.expand(*h.shape[:-1], x.shape[-1]).reshape(len(states), -1)
+        given = self._input(at, states) if x is None else held_input(x, self.field, h.shape[:-1]).reshape(len(states), -1)
         move = self._move if self.weights is None else self._move_with_weights
         return move(self._field_for(states), given, states, at).reshape(h.shape)
 
     def parameter(self, h: Tensor, p: Tensor | float | None) -> Tensor:
         """p for each sample, 0 where there is none: (...) for h (..., state)."""
-        return torch.as_tensor(0.0 if p is None else p, dtype=h.dtype, device=h.device).expand(h.shape[:-1])
+        given = as_parameters(p, h)
+        try:
+            return given.expand(h.shape[:-1])
+        except RuntimeError as error:
+            raise ValueError(
+                f"`p` must be one number, or one for each of the states {tuple(h.shape[:-1])}, got shape {tuple(given.shape)}."
+            ) from error
 
     def residual(self, h: Tensor, p: Tensor | float | None = None) -> Tensor:
         """What is 0 at rest."""
@@ -86,8 +97,7 @@ class Dynamics(ABC):
     def _input(self, p: Tensor, h: Tensor) -> Tensor:
         if self.x is None:
             return h[..., :0] if isinstance(self.field, VectorField) else p.unsqueeze(-1)
-        x = checks.is_tensor("x", self.x(p) if callable(self.x) else self.x)
-        return x.expand(len(h), x.shape[-1])
+        return held_input(self.x(p) if callable(self.x) else self.x, self.field, h.shape[:-1])
 
     def _move_with_weights(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
         """Every sample with the weights of its own parameter."""
@@ -95,7 +105,7 @@ class Dynamics(ABC):
         weights, inside = self.weights, _Inside(field, self._move)
 
         def one(x: Tensor, h: Tensor, p: Tensor) -> Tensor:
-            placed = {f"field.{name}": value for name, value in weights(p).items()}
+            placed = {f"field.{name}": value for name, value in weights_at(p, weights, field).items()}
             return functional_call(inside, placed, (x[None], h[None], p[None]))[0]
 
         if self._one_by_one():  # iterations inside a step end by values, which vmap hides
@@ -153,6 +163,8 @@ class Map(Dynamics):
         if step is None and isinstance(field, VectorField):
             raise ValueError("`step` is None, and a field is no map; give a step map, such as discretize.Euler().")
         self.step = None if step is None else checked_step(step)
+        if not callable(dt):
+            step_length(dt, dt.unsqueeze(-1) if isinstance(dt, Tensor) else torch.empty(0))
         self.dt, self.iterates = dt, checks.positive_size("iterates", iterates)
 
     def residual(self, h: Tensor, p: Tensor | float | None = None) -> Tensor:

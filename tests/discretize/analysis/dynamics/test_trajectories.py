@@ -136,7 +136,7 @@ def test_a_start_is_in_the_basin_of_the_nearest_attractor_relative_to_its_size(p
 
 def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
-    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start, length=10.0, shade=True, points=30)
+    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=30)
     (ax,) = figure.axes
     drawn = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
     stable = fixed_points(flow, torch.tensor([[-0.9, 0.0], [0.9, 0.0]])).h
