@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import HeldPath, VectorField, checks
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.orbits import PeriodicOrbit
 from discretize.analysis.dynamics.systems import Dynamics, Flow
@@ -77,4 +77,16 @@ def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, p
             hs.append(system(hs[-1], p))
         return Trajectory(torch.arange(len(hs), dtype=h0.dtype, device=h0.device), torch.stack(hs))
     ts = torch.linspace(0, length, pieces + 1, dtype=h0.dtype, device=h0.device)
-    return integrate(lambda t, h: system(h, p), None, h0, ts)
+    path = HeldPath(system.parameter(h0, p).reshape(1, -1, 1), ts[[0, -1]])
+    return integrate(_AtParameter(system, h0.shape[-1]), path, h0, ts)
+
+
+class _AtParameter(VectorField):
+    """A flow whose input is its parameter, and so is that of the same sample where others are solved on without it."""
+
+    def __init__(self, system: Flow, units: int) -> None:
+        super().__init__(1, units)
+        self.system = system
+
+    def flow(self, p: Tensor, h: Tensor) -> Tensor:
+        return self.system(h, p[:, 0])

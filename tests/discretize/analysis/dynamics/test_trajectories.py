@@ -134,6 +134,14 @@ def test_a_start_is_in_the_basin_of_the_nearest_attractor_relative_to_its_size(p
     assert basins(still, starts, [torch.tensor([at]) for at in points], length=1, tolerance=0.1).tolist() == ends
 
 
+def test_starts_keep_their_own_parameters_where_some_are_solved_on_alone(monkeypatch):
+    """h' = -w (h - p), fast where p is odd: every start ends at its p."""
+    monkeypatch.setattr("discretize.solvers.adaptive.WORTH_LEAVING_OUT", 2)
+    flow, p = Flow(lambda p, h: -(1 + 29 * (p % 2)) * (h - p)), torch.tensor([0.0, 2.0, 1.0, 2.0, 0.0, 0.0, 2.0, 0.0])
+    ends = basins(flow, torch.full((8, 1), 5.0), [torch.tensor([at]) for at in (0.0, 1.0, 2.0)], p, length=5.0, tolerance=0.1)
+    assert ends.tolist() == p.tolist()
+
+
 def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
     figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=30)
