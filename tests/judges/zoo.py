@@ -8,6 +8,7 @@ attractor is followed for two of its Lyapunov times or one period, whichever is 
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,14 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from as_scipy import Rows
+from scipy.integrate import solve_ivp
 
 import discretize
 
-__all__ = ["Problem", "Solved", "attractors", "problems", "solved"]
+__all__ = ["Problem", "Solved", "attractors", "by_scipy", "growth", "problems", "solved"]
 
 STIFF = {"hires", "rober", "oregonator"}
 LEFT_OUT = {"neural_ode_mlp"}  # a random network, in a form of its own
-# Farther than ten tolerances from the reference: near collisions, corners, fast layers.
+# Farther than ten tolerances from the reference, for the equation multiplies what a step leaves, by `growth`; the fields
+# of the last three have a corner besides.
 FARTHER = {
     "lorenz96",
     "pleiades_first_order",
@@ -129,6 +132,29 @@ def solved(problem: Problem, tolerance: float, expected: np.ndarray, method: str
     return Solved(float(error.max()), found.stats["nfe"])
 
 
+def by_scipy(problem: Problem, tolerance: float, expected: np.ndarray) -> Solved:
+    """The same by SciPy's RK45, whose pair is that of dopri5."""
+    found = solve_ivp(problem.f, (problem.start, problem.end), problem.y0, rtol=tolerance, atol=tolerance)
+    return Solved(float((np.abs(found.y[:, -1] - expected) / (tolerance * (1 + np.abs(expected)))).max()), found.nfev)
+
+
+def growth(problem: Problem, pieces: int = 8, change: float = 1e-7) -> float:
+    """The most by which a change of all units, made at any of so many times, has grown at the end; both relative to 1 + |y|."""
+
+    def moved(start: float, end: float, y: np.ndarray) -> np.ndarray:
+        return np.asarray(solve_ivp(problem.f, (start, end), y, method="DOP853", rtol=FINEST, atol=FINEST).y[:, -1])
+
+    times, y, grown = np.linspace(problem.start, problem.end, pieces + 1), problem.y0, 0.0
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (3, len(y)))
+    for start, following in itertools.pairwise(times):
+        for sign in signs:
+            off = change * (1 + np.abs(y)) * sign
+            one, other = (moved(start, problem.end, y + at) for at in (off, -off))
+            grown = max(grown, float((np.abs(one - other) / (2 * change + change * np.abs(one + other))).max()))
+        y = moved(start, following, y)
+    return grown
+
+
 def main() -> None:
     tolerances = (1e-4, 1e-6)
     for title, source in (("diffeqzoo", problems()), ("dysts", attractors())):
@@ -140,6 +166,9 @@ def main() -> None:
                 f"| {title}: {problem.name} | {len(problem.y0)} | {'rodas5p' if problem.stiff else 'dopri5'} | {cells} |",
                 flush=True,
             )
+            if problem.name in FARTHER:
+                theirs = " | ".join(f"{by_scipy(problem, tolerance, expected).error:.2g}" for tolerance in tolerances)
+                print(f"growth: | {problem.name} | {growth(problem):.2g} | {theirs} |")
 
 
 if __name__ == "__main__":
