@@ -48,7 +48,7 @@ class OhnoInstability(Study):
 
     name = "ohno-instability"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.2, "small": 6, "paper": 150}
+    minutes: ClassVar = {"smoke": 0.2, "small": 8, "paper": 300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=4, epochs=1, exponents=[0.5, 2.0], seeds=1),
         "small": Sizes(hidden=64, epochs=20, exponents=[0.25, 0.5, 1.0, 2.0], seeds=4),

@@ -44,7 +44,7 @@ class SlowMemory(Study):
 
     name = "slow-memory"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 10, "paper": 120}
+    minutes: ClassVar = {"smoke": 0.3, "small": 3, "paper": 60}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, T=60, exponents=[0.0, 2.0], starts=[25], steps=10, seeds=1),
         "small": Sizes(hidden=64, T=300, exponents=[0.0, 1.0, 2.0], starts=[1, 5, 25], steps=400, seeds=3),
