@@ -162,6 +162,16 @@ def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic(monkeypatch
     assert (len(rest), rest.stable.tolist()) == (1, [True])
 
 
+def test_a_cycle_longer_than_what_is_looked_for_is_not_called_chaos(monkeypatch):
+    g, w = torch.linspace(0.2, 2.5, 60).repeat(3), torch.tensor([-28.0, -16.0, -8.0]).repeat_interleave(60)
+    cycles = chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.FATES.index("longer cycle")
+    monkeypatch.setattr(chart, "LONGEST", 2)
+    found, exponent = chart.fates(maps.MAPS["Euler"], g[cycles], w[cycles])
+    unseen = exponent < -0.05  # of a cycle, and not near where it turns into chaos
+    assert unseen.any()
+    assert (found[unseen] != chart.CHAOS).all()
+
+
 @pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenBackwardEuler"])
 def test_flips_on_the_chart_are_where_the_ledger_says(name):
     """w sech^2 = -(2 - G) / G, by continuation in w at g dt = 0.7."""
