@@ -4,6 +4,7 @@ import json
 from itertools import product
 
 import pytest
+from cases import each
 from flint import fmpq, fmpz_poly
 
 from derivations.checker.grammar import check_terms
@@ -114,10 +115,10 @@ FORGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-def test_forged_certificates_are_refused(forged):
+@each("name", FORGED)
+def test_forged_certificates_are_refused(name):
     with pytest.raises((NotShown, ValueError)):
-        replay(from_data(json.loads(json.dumps(as_data(forged)))))
+        replay(from_data(json.loads(json.dumps(as_data(FORGED[name])))))
 
 
 def test_a_case_where_the_split_is_not_defined_is_none():
@@ -162,13 +163,13 @@ def test_a_table_with_a_key_twice_is_refused():
         from_data({"pairs": [[["v", "x"], {"set": ["real"]}], [["v", "x"], {"set": ["positive"]}]]})
 
 
-@pytest.mark.parametrize("number_", [("q", 2, 4), ("q", 1, 0), ("q", 0, 2), ("q", True, 1), ("q", 1.0, 1), ("q", 1)])
+@each("number_", [("q", 2, 4), ("q", 1, 0), ("q", 0, 2), ("q", True, 1), ("q", 1.0, 1), ("q", 1)])
 def test_a_fraction_has_one_way_to_be_written(number_):
     with pytest.raises(NotShown):
         replay(same(number_, number_))
 
 
-@pytest.mark.parametrize(
+@each(
     "term",
     [("tanh", X, Y), ("*", "x"), ("call", "f", (0, 0), X), ("call", "f", ("x",), X), ("int", "$0", ONE, ZERO, BOUND),
      ("+", BOUND, HELD), ("int", "$0", HELD, ZERO, ONE), ("piece", X, ONE, ONE), ("lim", "$0", ONE, ZERO, "up"), ("oo",),

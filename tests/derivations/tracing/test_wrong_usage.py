@@ -3,6 +3,7 @@
 import pytest
 import sympy
 import torch
+from cases import each
 from sympy import Symbol, symbols
 from torch import nn
 from torch.nn.utils import parametrizations, prune
@@ -87,7 +88,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED))
+@each("name", REFUSED)
 def test_what_does_not_fit_is_refused_in_words(name):
     asked, error, words = REFUSED[name]
     with pytest.raises(error, match=f"(?s){words}"):
