@@ -1,0 +1,35 @@
+r"""The sources by name, at the paper's sizes and at small ones, on which a table of baselines takes seconds.
+
+insertions    1000 lines, 67 symbols               60 lines, 8 letters, 4 digits, runs of 3 of 6 capitals
+music         2700 bars, 14 symbols                160 bars
+xor           10,000 lines, T = 100, 6 symbols     200 lines, T = 10
+blocks        10 pairs of 1024 to 2047, 3 symbols  10 pairs of 16 to 31
+"""
+
+from __future__ import annotations
+
+from experiments.symbols.distant_xor import DistantXOR
+from experiments.symbols.equal_blocks import EqualBlocks
+from experiments.symbols.insertions import Insertions
+from experiments.symbols.music import Music
+from experiments.symbols.source import Source
+from experiments.usage import check_word
+
+__all__ = ["SCALES", "source_named"]
+
+SCALES: dict[str, dict[str, Source]] = {
+    "paper": {"insertions": Insertions(), "music": Music(), "xor": DistantXOR(), "blocks": EqualBlocks()},
+    "small": {
+        "insertions": Insertions(lines=60, letters=8, digits=4, capitals=6, run=3),
+        "music": Music(bars=160),
+        "xor": DistantXOR(lines=200, T=10),
+        "blocks": EqualBlocks(least=16, most=31),
+    },
+}
+
+
+def source_named(name: str, scale: str = "paper") -> Source:
+    """One of the four at one of the scales. Raises: UsageError for another name or scale, with the nearest."""
+    check_word("scale", scale, SCALES)
+    check_word("source", name, SCALES[scale])
+    return SCALES[scale][name]
