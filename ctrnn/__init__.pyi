@@ -11,6 +11,7 @@ from ctrnn.cells.published.rhn import rhn as rhn
 from ctrnn.cells.published.adaptive import adaptive as adaptive
 from ctrnn.cells.published.fitzhugh_nagumo import fitzhugh_nagumo as fitzhugh_nagumo
 from ctrnn.cells.published.ltc import ltc as ltc
+from ctrnn.cells.published.glnn import glnn as glnn, gnn as gnn
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
 from ctrnn.cells.published.ncps_cells import from_ncps as from_ncps
 from ctrnn.fields.field import VectorField as VectorField
@@ -43,6 +44,8 @@ from ctrnn.cells.published.rhn import RHNField as RHNField
 from ctrnn.cells.published.adaptive import AdaptiveField as AdaptiveField
 from ctrnn.cells.published.fitzhugh_nagumo import FitzHughNagumoField as FitzHughNagumoField
 from ctrnn.cells.published.ltc import LTCField as LTCField
+from ctrnn.cells.published.glnn import GLNNField as GLNNField
+from ctrnn.cells.edges import GatedCandidate as GatedCandidate
 from ctrnn.cells.published.synapses import Synapses as Synapses
 from ctrnn.fields.network import NetworkField as NetworkField
 from ctrnn.fields.controlled import ControlledField as ControlledField

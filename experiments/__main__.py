@@ -160,8 +160,8 @@ def train(
         task: One of those named.
         field: plain, leaky, leaky-power, leaky-power-autograd, gated, gated-global, gated-softplus, gated-exponential,
             gated-power, gru, gru-power, lstm, lstm-power, lstm-blind-output, mgu, lem, antisymmetric, antisymmetric-gated,
-            cornn, unicornn, ltc, rhn, adaptive, fitzhugh-nagumo, gru-d, ode-rnn, gru-ode-bayes or cfc; the last four jump at
-            their samples.
+            cornn, unicornn, ltc, rhn, adaptive, fitzhugh-nagumo, glnn, gnn, gru-d, ode-rnn, gru-ode-bayes or cfc; the last four
+            jump at their samples.
         integrator: exact, euler, exponential-euler, or another step map.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.

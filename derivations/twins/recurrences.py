@@ -5,6 +5,8 @@ r"""Published recurrent cells as their papers print them: the next state, of let
     cornn           z' = z + dt (tanh(...) - gamma y - epsilon z)            Rusch and Mishra 2021, y' = y + dt z'
     unicornn        z' = z - dt g (tanh(w y + V x + b) + alpha y)            Rusch and Mishra 2021, y' = y + dt g z'
     lem             z' = (1 - dt g1) z + dt g1 tanh(Wz y + Vz x + bz)        Rusch et al. 2022, y' likewise, by z'
+    glnn            V_j + sum_i tau_ijx s(V_i)                               Ollivier 2013, eq. (13), i = 0 always on
+    gnn             s(sum_i tau_ijx a_i)                                     Ollivier 2013, eqs. (10), (11)
 
 Matrices are called as the parameters of ctrnn's fields. Nothing is shared with the code that computes.
 """
@@ -14,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from sympy import Expr, ImmutableDenseMatrix, diag, tanh
+from sympy import Expr, ImmutableDenseMatrix, diag, tanh, zeros
 
 from derivations.twins.fields import sigma
 
-__all__ = ["antisymmetric", "cornn", "gated_antisymmetric", "lem", "mgu", "unicornn"]
+__all__ = ["antisymmetric", "cornn", "gated_antisymmetric", "glnn", "gnn", "lem", "mgu", "unicornn"]
 
 Column: TypeAlias = ImmutableDenseMatrix
 Parameters: TypeAlias = Mapping[str, ImmutableDenseMatrix]
@@ -68,6 +70,23 @@ def lem(p: Parameters, x: Column, state: Column, dt: Expr) -> Column:
     pull = read[2 * n :, :].applyfunc(tanh)
     z_next = z - dt * of_z * z + dt * of_z * pull
     return _joined(y - dt * of_y * y + dt * of_y * _affine(p, "candidate", x, z_next).applyfunc(tanh), z_next)
+
+
+def glnn(p: Parameters, x: Column, h: Column, dt: Expr) -> Column:
+    """dt is 1 in eq. (13), and stands before the sum in eq. (12)."""
+    return h + dt * _heard(p, "incoming", x, h.applyfunc(tanh))
+
+
+def gnn(p: Parameters, x: Column, h: Column, dt: Expr) -> Column:
+    """The paper's dt is 1."""
+    return h + dt * (_heard(p, "candidate", x, h).applyfunc(tanh) - h)
+
+
+def _heard(p: Parameters, part: str, x: Column, a: Column) -> Column:
+    """sum_i tau_ijx a_i, i = 0 among them: the rows of tau are all units j for the first symbol, then for the next."""
+    n, tau, always_on = a.rows, p[f"{part}.weight"], p[f"{part}.bias"]
+    of_symbols = (x[k] * (tau[k * n : (k + 1) * n, :] * a + always_on[k, :].T) for k in range(x.rows))
+    return sum(of_symbols, zeros(n, 1))
 
 
 def _affine(p: Parameters, part: str, x: Column, h: Column) -> Column:

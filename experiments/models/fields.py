@@ -2,7 +2,8 @@ r"""Fields by name, as the experiments train them, and their initialization.
 
     plain leaky gated gated-global gated-softplus gated-exponential gru lstm                    ctrnn.cells.named
     leaky-power gated-power gru-power lstm-power: with the decay |h|^r h, of the LSTM in c      Ohno and Kumagai 2021, eq. (22)
-    mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo   ctrnn.cells.published
+    mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo glnn gnn
+                                                                                                ctrnn.cells.published
     leaky-power-autograd: with the derivative that autograd makes of |h|^r h                    autograd_power.py
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
@@ -197,12 +198,26 @@ OWN: dict[str, Builder] = {
     "rhn": _named("rhn"),
     "adaptive": _named("adaptive"),
     "fitzhugh-nagumo": _named("fitzhugh_nagumo"),
+    "glnn": _named("glnn"),
+    "gnn": _named("gnn"),
 }
 JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
 FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
 WITHOUT_GATES = ("plain", "leaky", "leaky-power")
 # Without a time scale that chrono could set.
-TIMELESS = ("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "ltc", "rhn", "fitzhugh-nagumo", *JUMPS)
+TIMELESS = (
+    "plain",
+    "antisymmetric",
+    "antisymmetric-gated",
+    "cornn",
+    "unicornn",
+    "ltc",
+    "rhn",
+    "fitzhugh-nagumo",
+    "glnn",
+    "gnn",
+    *JUMPS,
+)
 
 
 def built_field(

@@ -79,6 +79,10 @@ def test_the_equations_computed_as_they_are_written_are_the_field(name):
     assert_close(torch.cat(parts), field(x, state), rtol=0, atol=1e-13)  # the same sums in another order
 
 
+def gated_weights(part):
+    return {"W": lambda x, a: torch.einsum("x,xji,i->j", x, part.weight, a), "b": lambda x: x @ part.bias}
+
+
 PUBLISHED = {  # the second state's letter, if there is one, and those of the weights
     "mgu": (ctrnn.mgu, "", lambda f: weights(f.candidate) | weights(f.rate, "f")),
     "antisymmetric": (ctrnn.antisymmetric, "", lambda f: {"W": f.weight_h, "V": f.weight_x, "b": f.bias, "I": torch.eye(3)}),
@@ -104,6 +108,8 @@ PUBLISHED = {  # the second state's letter, if there is one, and those of the we
     "lem": (ctrnn.lem, "z", lambda f: weights(f.candidate) | weights(f.gates, "g")),
     "fitzhugh-nagumo": (lambda *sizes: ctrnn.fitzhugh_nagumo(*sizes, a=-0.7), "w", lambda f: weights(f.current)),
     "adaptive": (ctrnn.adaptive, "a", lambda f: weights(f.drive) | {"au": f.rate.log_alpha, "av": f.adaptation.log_alpha}),
+    "glnn": (ctrnn.glnn, "", lambda f: gated_weights(f.incoming)),
+    "gnn": (lambda *sizes: ctrnn.gnn(*sizes, activation="logistic"), "", lambda f: gated_weights(f.candidate)),
     "rhn": (ctrnn.rhn, "", lambda f: weights(f.layers[0], "1") | weights(f.layers[1], "2") | weights(f.layers[2], "3")),
 }
 

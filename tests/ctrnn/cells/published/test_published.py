@@ -138,7 +138,17 @@ def driven_fitzhugh_nagumo(w, x, state):
     return torch.cat([v - recovery + current, 0.08 * (v + 0.7)], -1)
 
 
+def glnn(w, x, h):
+    return h + x @ w["incoming.bias"] + torch.einsum("bx,xji,bi->bj", x, w["incoming.weight"], torch.tanh(h))
+
+
+def driven_gnn(w, x, h):
+    return torch.tanh(x @ w["candidate.bias"] + torch.einsum("bx,xji,bi->bj", x, w["candidate.weight"], h))
+
+
 CELLS = {
+    "glnn": Published(ctrnn.glnn, Euler(), 1.0, glnn),
+    "gnn": Published(ctrnn.gnn, Euler(), 1.0, driven_gnn, driven_gnn),
     "mgu": Published(ctrnn.mgu, Euler(), 1.0, following_mgu, driven_mgu),
     "antisymmetric": Published(
         lambda *sizes, **settings: ctrnn.antisymmetric(*sizes, 0.3, **settings), Euler(), 0.1, antisymmetric
