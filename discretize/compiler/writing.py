@@ -177,7 +177,9 @@ def written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair])
     forward.write(phases([following], stored=frozenset(kept)))
     forward.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {forward.copied(following, 'next[m]', following.width)}")
     backward = _backward(sizes, forward.kept, gradients, sums, ends)
-    text = "\n".join([PREAMBLE, _structure("Forward", forward, FORWARD), backward, ""])
+    body = "\n".join([_structure("Forward", forward, FORWARD), backward, ""])
+    # <cmath> takes the compiler as long as most fields do.
+    text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
     areas = [(1, left.width) if right is None else (left.width, right.width) for left, right in sums]
     return Written(text, sizes, [value.width for value in kept], areas)
 

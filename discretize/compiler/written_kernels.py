@@ -39,7 +39,7 @@ __all__ = [
 
 HERE = Path(__file__).parent / "kernels"
 ROWS = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "scratch.h", "simd.h")))
-DRIVERS = (*ROWS, KERNELS / "parallel.h")
+DRIVERS = (*ROWS, HERE / "driver.h", KERNELS / "parallel.h")
 PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
 MOST_KEPT = 256  # kernels that a process remembers

@@ -1,8 +1,6 @@
-// What passes that are written out by discretize/compiler are made of: what all samples share, and functions of rows.
+// What passes that are written out by discretize/compiler are made of: what all samples share, and functions of rows. It is
+// compiled anew with every field, so what drivers alone need is in driver.h.
 #pragma once
-
-#include <cmath>
-#include <memory>
 
 #include "packed.h"
 #include "scratch.h"
@@ -72,29 +70,7 @@ struct Shared {
     std::vector<Packed> matrices;
 
     // `first`: numbers before those that are kept.
-    Shared(const CtrnnProgram& p, std::size_t first)
-        : program(p), size(p.size, p.size + p.sizes), total(first) {
-        for (std::size_t k = 0; k < p.kept_values; ++k) kept.push_back(total), total += padded(p.kept_widths[k]);
-        total += LANES;  // read beyond the last of them
-        for (std::size_t k = 0; k < p.vectors; ++k) {
-            vectors.emplace_back(roomy(p.vector_widths[k]));
-            std::memcpy(vectors.back().data(), p.vector[k], p.vector_widths[k] * sizeof(real));
-        }
-        for (std::size_t k = 0; k < p.matrices; ++k) {
-            const std::size_t depth = p.depths[k], width = p.widths[k];
-            const real* from = p.matrix[k];
-            matrices.emplace_back(padded(width), depth, [=](std::size_t column, std::size_t row) {
-                return column < width ? from[row * width + column] : real(0);
-            });
-        }
-    }
-
-    std::unique_ptr<Forward> forward(std::size_t rows) const { return std::unique_ptr<Forward>(program.forward(*this, rows)); }
-
-    // `together`: so many times the rows are summed at a time.
-    std::unique_ptr<Backward> backward(std::size_t rows, std::size_t together) const {
-        return std::unique_ptr<Backward>(program.backward(*this, rows, together));
-    }
+    Shared(const CtrnnProgram& p, std::size_t first);  // of driver.h
 };
 
 inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }
@@ -132,7 +108,8 @@ template <class Function, class... Vectors> inline vec by_lane(Function f, Vecto
 
 // of the sign of b
 inline vec remainder_of(vec a, vec b) {
-    const vec rest = by_lane([](real v, real w) { return std::fmod(v, w); }, a, b);
+    // Without <cmath>, which takes as long to read as all of this; of two floats, too, what remains is a float.
+    const vec rest = by_lane([](real v, real w) { return real(__builtin_fmod(v, w)); }, a, b);
     return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
 }
 

@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "driver.h"
 #include "parallel.h"
-#include "rows.h"
 
 namespace {
 
@@ -80,7 +80,7 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
     const CtrnnSequence& p = run.given;
     Rows h(rows, roomy(p.state)), x(rows, roomy(p.inputs)), next(rows, roomy(p.state));
     Rows scratch(kept ? 0 : rows, run.kept);
-    const auto step_of = run.shared.forward(rows);
+    const auto step_of = forward_of(run.shared, rows);
     Live live;
     std::vector<real*> after;
     for (std::size_t m = 0; m < rows; ++m) std::memcpy(h[m], p.h0 + (first + m) * p.state, p.state * sizeof(real));
@@ -213,7 +213,7 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks,
         std::vector<std::vector<Numbers>> sums(networks * groups);
         const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
             const std::size_t k = item / groups, group = item % groups, end = std::min(batch, (group + 1) * share);
-            const auto step_of = runs[k].shared.backward(most, together / most);
+            const auto step_of = backward_of(runs[k].shared, most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
                 backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, std::min(most, end - first));
             sums[item] = std::move(step_of->sums);

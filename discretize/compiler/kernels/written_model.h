@@ -1,8 +1,8 @@
 // A field whose `flow` is written out, in a library of its own, as a solver reads it: x is the projected input, and there is no dt.
 #pragma once
 
+#include "driver.h"
 #include "parallel.h"
-#include "rows.h"
 
 extern "C" {
 
@@ -35,7 +35,7 @@ class Evaluator {
     Rows x;  // (stages rows): what was read
 
     Evaluator(const Model& model, std::size_t rows, std::size_t stages)
-        : x(stages * rows, roomy(model.columns)), model(model), together(rows), dt(rows), step_of(model.shared.forward(rows)) {}
+        : x(stages * rows, roomy(model.columns)), model(model), together(rows), dt(rows), step_of(forward_of(model.shared, rows)) {}
 
     void read(std::size_t stage, std::size_t row, const real* projected) {
         std::memcpy(x[stage * together + row], projected, model.columns * sizeof(real));
@@ -57,7 +57,7 @@ class Evaluator {
 class Pullback {
   public:
     Pullback(const Model& model, std::size_t rows, std::size_t stages)
-        : of_x(rows, roomy(model.columns)), dt(rows), step_of(model.shared.backward(rows, stages)) {}
+        : of_x(rows, roomy(model.columns)), dt(rows), step_of(backward_of(model.shared, rows, stages)) {}
 
     // The cotangents of a stage's slopes -> of_h, written over, and give(m, those of the projected input).
     template <class Give>
