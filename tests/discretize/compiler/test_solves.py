@@ -1,7 +1,6 @@
 """Exact solves by kernels that are written for a field's code: against the engine in torch, and against what they promise."""
 
-import os
-
+import cases
 import pytest
 import torch
 from own_fields import Constant, Lorenz, Many, Own
@@ -18,9 +17,7 @@ TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 
 
 @pytest.fixture(autouse=True)
-def short_solves(monkeypatch, request):
-    if request.node.get_closest_marker("slow") is None:  # the same code, compiled in a third of the time
-        monkeypatch.setenv("CTRNN_CXXFLAGS", os.environ.get("CTRNN_CXXFLAGS", "") + " -O0")
+def short_solves(monkeypatch):
     monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
 
 
@@ -79,7 +76,7 @@ def test_a_plain_equation_reads_the_time():
     both(f, None, h0, torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]]), list(f.parameters()))
 
 
-@each("field", [Lorenz, Constant])
+@cases.each("field", [Lorenz, Constant])
 def test_a_field_that_reads_nothing(field):
     both(field(), ctrnn.HeldPath(torch.zeros(2, 5, 1)), torch.randn(5, 3, requires_grad=True), torch.arange(3.0))
 
@@ -140,7 +137,7 @@ REFUSED = {
 }
 
 
-@each("name", REFUSED)
+@cases.each("name", REFUSED)
 def test_code_without_a_kernel_is_solved_in_torch_and_says_why(name):
     f, why = REFUSED[name]
     stats = integrate(f, None, torch.ones(2, 2), [0.0, 1.0]).stats
