@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from experiments.seeds import generator as generator_of
+from experiments.symbols.checks import check_symbols
 from experiments.symbols.scores import bits
 from experiments.tasks.task import check_split
 
@@ -89,13 +90,7 @@ class Source(ABC):
         return torch.tensor([numbers[character] for character in text], dtype=torch.int64)
 
     def _checked(self, symbols: Tensor) -> Tensor:
-        if symbols.dtype != torch.int64 or symbols.dim() != 1:
-            raise ValueError(f"`symbols` must be int64 of shape (time,), got {symbols.dtype} of shape {tuple(symbols.shape)}.")
-        if symbols.numel() and not 0 <= int(symbols.min()) <= int(symbols.max()) < len(self.alphabet):
-            raise ValueError(
-                f"`symbols` must be from 0 to {len(self.alphabet) - 1}, got {int(symbols.min())} to {int(symbols.max())}."
-            )
-        return symbols
+        return check_symbols(symbols, len(self.alphabet))
 
 
 class UnifilarSource(Source):
