@@ -17,6 +17,24 @@ def pytest_configure(config):
         os.environ["CTRNN_CXXFLAGS"] = f"-O0 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
 
 
+def takes_kernels(item):
+    """In a default run: the tests of kernels, which are discretize's, and what is marked."""
+    return item.config.option.markexpr != "not slow" or "discretize" in item.path.parts or item.get_closest_marker("kernels")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    # Around fixtures of whole modules too. Elsewhere kernels give the same to rounding, and take seconds to build.
+    before = os.environ.get("CTRNN_FUSED")
+    if before is None and not takes_kernels(item):
+        os.environ["CTRNN_FUSED"] = "0"
+    try:
+        return (yield)
+    finally:
+        if before is None:
+            os.environ.pop("CTRNN_FUSED", None)
+
+
 def pytest_collection():
     gc.disable()  # what is imported stays: to look it through again and again is a fifth of the time that collection takes
 

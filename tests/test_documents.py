@@ -44,20 +44,22 @@ def as_a_user_would(tmp_path, monkeypatch):
         monkeypatch.setattr(registry, "_added", {})
 
 
-MANY_KERNELS = ("cells.md", "discretization.md")  # up to ten of them: every day these run by single steps
 CODE = [page for page in PAGES if "```python" in page.read_text()]
+KERNELS = {"speed.md", "tasks.md", "torch.md"}  # what these pages show, or what is ten seconds of training without
 
 
-@pytest.mark.parametrize("page", CODE, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.kernels] * (page.name in KERNELS)) for page in CODE],
+    ids=lambda page: page.name,
+)
 @pytest.mark.usefixtures("as_a_user_would")
-def test_code_prints_what_the_page_shows(page, monkeypatch):
-    if page.name in MANY_KERNELS:
-        monkeypatch.setenv("CTRNN_FUSED", "0")
+def test_code_prints_what_the_page_shows(page):
     assert_prints_what_it_shows(page)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in CODE if page.name in MANY_KERNELS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in CODE if page.name not in KERNELS], ids=lambda page: page.name)
 @pytest.mark.usefixtures("as_a_user_would")
 def test_code_prints_the_same_by_kernels(page):
     assert_prints_what_it_shows(page)

@@ -19,6 +19,7 @@ from torch.nn.utils.parametrize import register_parametrization
 import ctrnn
 from discretize import BackwardEuler, ContinuousRNN, DiscreteCell, DiscreteRNN, Taylor2, integrate, unroll
 
+pytestmark = pytest.mark.kernels  # what torch makes of them too
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "torch.md"
 TIME, BATCH, INPUT, HIDDEN = 4, 3, 2, 3
 

@@ -8,19 +8,20 @@ Both hold for stepped and for solved networks. How they fall is a `decay_law`, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ctrnn import checks
+from ctrnn import VectorField, checks
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = ["input_gradients", "state_jacobians"]
 
 ORDERS = ("fro", 2, "units")
+ROWS = 8192  # of a batch, which share a call
 
 
 def state_jacobians(
@@ -62,10 +63,8 @@ def state_jacobians(
         raise ValueError(f"`h0` must be (batch, state) = {expected}, got shape {tuple(h0.shape)}.")
     states = _states(rnn, xs, h0, edges)
     product = torch.eye(rnn.field.state_size, dtype=states.dtype, device=states.device).expand(xs.shape[1], -1, -1)
-    order_of_time = range(len(xs)) if fixed == "start" else range(len(xs) - 1, -1, -1)
     norms = [_norm(product, order)]
-    for k in order_of_time:
-        local = _jacobian(rnn, xs[k], states[k], edges[k : k + 2])
+    for local in _jacobians(rnn, xs, states, edges, backwards=fixed == "end"):
         product = local @ product if fixed == "start" else product @ local
         norms.append(_norm(product, order))
     return torch.stack(norms if fixed == "start" else norms[::-1])
@@ -111,22 +110,38 @@ def _norm(matrices: Tensor, order: str | int) -> Tensor:
 
 @torch.no_grad()
 def _states(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor, edges: Tensor) -> Tensor:
-    """(time + 1, batch, state): sample by sample, as the output of a network is its visible units only."""
+    """(time + 1, batch, state): sample by sample where the output of a network is not its state, and where solves end there."""
+    if isinstance(rnn, DiscreteRNN) and type(rnn.field).visible is VectorField.visible and rnn.hidden_size == h0.shape[-1]:
+        hs = rnn(xs.transpose(0, 1) if rnn.batch_first else xs, h0[None], ts=edges)[0]
+        return torch.cat([h0[None], hs.transpose(0, 1) if rnn.batch_first else hs])
     states = [h0]
     for k, x in enumerate(xs):
         states.append(_after(rnn, x, states[-1], edges[k : k + 2]))
     return torch.stack(states)
 
 
-def _jacobian(rnn: DiscreteRNN | ContinuousRNN, x: Tensor, h: Tensor, edges: Tensor) -> Tensor:
-    """Of the state after a sample by that before it, (batch, state, state): each sequence once for every unit."""
-    batch, size = h.shape
-    before = h.repeat_interleave(size, 0).requires_grad_()
+def _jacobians(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, states: Tensor, edges: Tensor, backwards: bool) -> Iterator[Tensor]:
+    """Of the state after a sample by that before it, (batch, state, state), of one sample after the other."""
+    together = max(1, ROWS // states[0].numel())
+    for samples in torch.arange(len(xs)).split(together)[:: -1 if backwards else 1]:
+        found = _block(rnn, xs[samples], states[samples], torch.stack([edges[samples], edges[samples + 1]]))
+        yield from found.flip(0) if backwards else found
+
+
+def _block(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, hs: Tensor, edges: Tensor) -> Tensor:
+    """Several samples in one call, (time, batch, state, state): each state of each sequence once for every unit."""
+    size = hs.shape[-1]
+    before = hs.flatten(0, 1).repeat_interleave(size, 0).requires_grad_()
     with torch.enable_grad():
-        after = _after(rnn, x.repeat_interleave(size, 0), before, edges).unflatten(0, (batch, size))
-        (rows,) = torch.autograd.grad(after.diagonal(dim1=1, dim2=2).sum(), before)
-    return rows.unflatten(0, (batch, size))
+        after = _after(rnn, xs.flatten(0, 1).repeat_interleave(size, 0), before, edges.repeat_interleave(hs[0].numel(), 1))
+        (rows,) = torch.autograd.grad(after.unflatten(0, (-1, size)).diagonal(dim1=1, dim2=2).sum(), before)
+    return rows.unflatten(0, (*hs.shape[:2], size))
 
 
 def _after(rnn: DiscreteRNN | ContinuousRNN, x: Tensor, h: Tensor, edges: Tensor) -> Tensor:
-    return rnn(x[:, None] if rnn.batch_first else x[None], h[None], ts=edges)[1][0]
+    """Edges (2,), or (2, batch)."""
+    if rnn.batch_first:
+        x, edges = x[:, None], edges.T if edges.dim() == 2 else edges
+    else:
+        x = x[None]
+    return rnn(x, h[None], ts=edges)[1][0]

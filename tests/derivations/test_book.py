@@ -43,6 +43,7 @@ def built_once():
         for module, name in (*texts, *arguments):
             patch.setattr(module, name, once(getattr(module, name)))
         yield
+    tree.cache_clear()
 
 
 def once(build):

@@ -101,6 +101,7 @@ def test_what_is_computed_again_for_a_gradient_reads_the_same_mask():
 
 
 @each("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.kernels
 def test_in_evaluation_nothing_is_dropped_and_kernels_run(module):
     field, x = dropped(0.5, 0.5), torch.randn(5, 4, 3)
     plain = module(ctrnn.Relaxation(field.candidate.part, field.rate.part, ctrnn.LinearDecay()))

@@ -10,12 +10,14 @@ from sympy.core.function import AppliedUndef
 import derivations
 from derivations import Identity, check, check_all, core_identities
 
-CORE = core_identities()
-names = [identity.name for identity in CORE]
+
+@pytest.fixture(scope="module")
+def core():
+    return core_identities()
 
 
-def test_every_identity_holds():
-    for identity in CORE:
+def test_every_identity_holds(core):
+    for identity in core:
         verdict = check(identity)
         wanted = "holds under the stated assumptions" if identity.assumptions else "holds"
         assert (verdict.verdict, verdict.counterexample) == (wanted, None), identity.name
@@ -63,13 +65,11 @@ def entries(side, where):
     return [e.xreplace(where).doit() for e in sides]
 
 
-@pytest.mark.parametrize("identity", CORE, ids=names)
-def test_tampered_with_it_fails_by_numbers_that_break_it(identity):
-    wrongs = list(tampered(identity))
-    assert wrongs
-    for wrong in wrongs:
+def test_tampered_with_they_fail_by_numbers_that_break_them(core):
+    assert all(any(tampered(identity)) for identity in core)
+    for wrong in (wrong for identity in core for wrong in tampered(identity)):
         verdict = check(wrong)
-        assert verdict.verdict == "does not hold as printed", wrong.rhs
+        assert verdict.verdict == "does not hold as printed", (wrong.name, wrong.rhs)
         # Each side by itself, so that nothing of how the difference was simplified is used.
         both = (entries(side, wrong.where) for side in (wrong.lhs, wrong.rhs))
         lefts, rights = ([e.xreplace(verdict.counterexample).evalf(40) for e in side] for side in both)
@@ -77,23 +77,23 @@ def test_tampered_with_it_fails_by_numbers_that_break_it(identity):
         assert all(value.is_Rational for value in verdict.counterexample.values())
 
 
-def test_what_a_letter_assumes_is_stated():
-    for identity in CORE:
+def test_what_a_letter_assumes_is_stated(core):
+    for identity in core:
         letters = (identity.lhs.free_symbols | identity.rhs.free_symbols) - identity.where.keys()
         signed = {u.name for u in letters if u.is_nonnegative}
         assert signed <= {assumption.split()[0] for assumption in identity.assumptions}, identity.name
 
 
-def test_names_are_unique_and_each_source_has_a_label_once():
-    everything = [*CORE, *derivations.misprints()]
+def test_names_are_unique_and_each_source_has_a_label_once(core):
+    everything = [*core, *derivations.misprints()]
     assert len({identity.name for identity in everything}) == len(everything)
     assert len({(identity.source, identity.label) for identity in everything}) == len(everything)
     assert {identity.source for identity in everything} == {"tallec-ollivier-2018", "ohno-kumagai-2021", "this project"}
     assert all(identity.label and identity.statement.endswith(".") for identity in everything)
 
 
-def test_every_equation_from_2_to_10_and_the_lstm_is_there():
-    labels = {identity.label for identity in CORE}
+def test_every_equation_from_2_to_10_and_the_lstm_is_there(core):
+    labels = {identity.label for identity in core}
     assert {f"eq. {k}" for k in (2, 4, 5, 6, 7, 8, 9, 10, 13, 15, 19, 20, 23)} | {"footnote 2", "footnote 3"} <= labels
 
 
@@ -114,11 +114,11 @@ def test_identities_are_handed_out_one_at_a_time():
 
 
 @pytest.mark.slow
-def test_a_full_run_is_the_core_and_the_torch_code_and_all_of_it_holds():
+def test_a_full_run_is_the_core_and_the_torch_code_and_all_of_it_holds(core):
     run = list(check_all())
-    assert [identity.name for identity, _ in run[: len(CORE)]] == names
-    assert all(identity.name.endswith(("as coded", "as stepped")) for identity, _ in run[len(CORE) :])
-    assert len(run) >= len(CORE) + 19
+    assert [identity.name for identity, _ in run[: len(core)]] == [identity.name for identity in core]
+    assert all(identity.name.endswith(("as coded", "as stepped")) for identity, _ in run[len(core) :])
+    assert len(run) >= len(core) + 19
     assert [identity.name for identity, verdict in run if not verdict.holds] == []
     assert sum(verdict.seconds for _, verdict in run) < 60  # some ten seconds on an idle machine
 

@@ -28,6 +28,7 @@ from experiments.bench.session import Session
 from experiments.reports import machine, marked
 from experiments.usage import UsageError
 
+pytestmark = pytest.mark.kernels  # they are what is measured
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -52,7 +52,7 @@ def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path, monk
         how |= {"open_interval": 1.0} if name == "cfc" else {}
         expected = type(made)(made.field, made.jump, **how)
         expected.load_state_dict(model.rnn.state_dict())
-        batch = chosen.task.batch(4, generator(0))
+        batch = chosen.task.batch(2, generator(0))
         parts = batch.xs.split(values, -1)
         seen = {} if len(parts) == 1 else {"observed": parts[1] > 0}
         given = {"ts": batch.ts, "lengths": batch.lengths}

@@ -488,6 +488,7 @@ def test_another_version_is_told(tmp_path, capsys):
     assert f"begun with torch 1.0, this is {torch.__version__}" in capsys.readouterr().err
 
 
+@pytest.mark.kernels
 def test_another_engine_is_told_and_the_same_one_is_not(tmp_path, monkeypatch, capsys):
     for step in (4, 7):
         with pytest.raises(KilledError):
@@ -501,6 +502,7 @@ def test_another_engine_is_told_and_the_same_one_is_not(tmp_path, monkeypatch, c
     assert read_result(tmp_path)["engines"] == [first, "steps"]
 
 
+@pytest.mark.kernels
 def test_an_engine_is_not_told_where_none_was_recorded_or_nothing_was_interrupted(tmp_path, monkeypatch, capsys):
     with pytest.raises(KilledError):
         train(small(), tmp_path / "old", progress=killed_at(4))
