@@ -11,6 +11,7 @@ Time is a loop, so a step costs little more for eight starts than for one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,61 +57,65 @@ class HiddenMarkov:
         """One of them, as a batch of one."""
         return HiddenMarkov(self.initial[k][None], self.transition[k][None], self.emission[k][None])
 
+    @torch.no_grad()
     def log_probs(self, symbols: Tensor) -> Tensor:
         """log p(x_t = y | x_0 .. x_{t-1}), in nats, at least log(1e-12/A), so that nothing is impossible: -> (time, batch, A)."""
         uniform = torch.full_like(self.emission, 1 / self.size)
         floored = HiddenMarkov(self.initial, self.transition, torch.lerp(self.emission, uniform, FLOOR))
-        filtered, _ = floored._forward(symbols)
+        filtered, _ = floored._forward(check_symbols(symbols, self.size, least=1))
         predicted = torch.cat([self.initial[None], torch.einsum("tbi,bij->tbj", filtered[:-1], self.transition)])
         return torch.einsum("tbi,biy->tby", predicted, floored.emission).log()
 
+    @torch.no_grad()
     def log_likelihood(self, symbols: Tensor) -> Tensor:
         """log p(x), in nats: (time,) -> (batch,)."""
-        return self._forward(symbols)[1].log().sum(0)
+        return self._forward(check_symbols(symbols, self.size, least=1))[1].log().sum((0, 2))
 
     @torch.no_grad()
     def updated(self, symbols: Tensor) -> tuple[HiddenMarkov, Tensor]:
         """The models after one step of Baum and Welch, and log p(x) of those before it, (batch,)."""
-        filtered, scales = self._forward(symbols)
+        filtered, scales = self._forward(check_symbols(symbols, self.size, least=1))
         if not bool((scales > 0).all()):
             raise ValueError("`symbols` are impossible for some of the models, so there is nothing to learn.")
         backward, shrunk = self._backward(symbols)
         states = filtered * backward
         chance = states.sum(-1, keepdim=True)
-        toward = self.emission.movedim(-1, 0)[symbols[1:]] * backward[1:] / (shrunk * chance[:-1])
+        toward = self.emission.movedim(-1, 0)[symbols[1:]] * backward[1:] / (shrunk * chance)[:-1]
         moves = torch.einsum("tbi,tbj->bij", filtered[:-1], toward) * self.transition
         states /= chance
         printed = states.new_zeros(self.size, *self.initial.shape).index_add_(0, symbols, states).movedim(0, -1)
-        return HiddenMarkov(states[0], _rows(moves, self.transition), _rows(printed, self.emission)), scales.log().sum(0)
+        updated = HiddenMarkov(states[0], _rows(moves, self.transition), _rows(printed, self.emission))
+        return updated, scales.log().sum((0, 2))
 
     def _forward(self, symbols: Tensor) -> tuple[Tensor, Tensor]:
-        """p(z_t | x_0 .. x_t), (time, batch, states), and p(x_t | x_0 .. x_{t-1}), (time, batch)."""
-        moves = self._moves(symbols)
-        filtered = self.initial.new_empty(len(symbols), len(self.initial), 1, self.initial.shape[-1])
-        scales = filtered.new_empty(*filtered.shape[:3], 1)
-        law = (self.initial * self.emission[..., symbols[0]])[:, None]
-        for t, (now, scale) in enumerate(zip(filtered.unbind(0), scales.unbind(0), strict=True)):
-            before = law if t == 0 else torch.bmm(law, moves[t], out=now)
-            torch.sum(before, -1, keepdim=True, out=scale)
-            law = torch.div(before, scale, out=now)
-        return filtered[:, :, 0], scales[:, :, 0, 0]
+        """p(z_t | x_0 .. x_t), (time, batch, states), and p(x_t | x_0 .. x_{t-1}), (time, batch, 1)."""
+        moves = self._moves()
+        first = self.initial * self.emission[..., symbols[0]]
+        return _laws(first, [moves[x] for x in symbols[1:].tolist()])
 
     def _backward(self, symbols: Tensor) -> tuple[Tensor, Tensor]:
-        """p(x_{t+1} .. | z_t) divided by its sum over states, (time, batch, states), and by what before, (time - 1, batch, 1)."""
-        moves = self._moves(symbols)
-        backward = self.initial.new_ones(len(symbols), *self.initial.shape, 1)
-        shrunk = backward.new_empty(len(symbols) - 1, len(self.initial), 1, 1)
-        views, sums = backward.unbind(0), shrunk.unbind(0)
-        for t in range(len(symbols) - 2, -1, -1):
-            torch.bmm(moves[t + 1], views[t + 1], out=views[t])
-            torch.sum(views[t], 1, keepdim=True, out=sums[t])
-            views[t].div_(sums[t])
-        return backward[..., 0], shrunk[..., 0]
+        """p(x_{t+1} .. | z_t) divided by its sum over the states, (time, batch, states), and by what, (time, batch, 1)."""
+        moves = self._moves().mT.contiguous()
+        laws, sums = _laws(torch.ones_like(self.initial), [moves[x] for x in reversed(symbols[1:].tolist())])
+        return laws.flip(0), sums.flip(0)
 
-    def _moves(self, symbols: Tensor) -> list[Tensor]:
-        """p(z_t, x_t | z_{t-1}) for each time, (batch, states, states), views of one tensor."""
-        by_symbol = (self.transition * self.emission.movedim(-1, 0)[:, :, None]).unbind(0)
-        return [by_symbol[x] for x in check_symbols(symbols, self.size, least=1).tolist()]
+    def _moves(self) -> Tensor:
+        """p(z_t, x_t | z_{t-1}), (A, batch, states, states)."""
+        return self.transition * self.emission.movedim(-1, 0)[:, :, None]
+
+
+def _laws(first: Tensor, moves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The rows first, first M_1, first M_1 M_2 .., each divided by its sum before the next, (time, batch, states); the sums."""
+    laws = first.new_empty(len(moves) + 1, len(first), 1, first.shape[-1])
+    sums = first.new_empty(*laws.shape[:3], 1)
+    laws[0] = first[:, None]
+    views, totals = laws.unbind(0), sums.unbind(0)  # beforehand: what is left in the loop is three operations
+    for t in range(len(views)):
+        if t:
+            torch.bmm(views[t - 1], moves[t - 1], out=views[t])
+        torch.sum(views[t], -1, keepdim=True, out=totals[t])
+        views[t].div_(totals[t])
+    return laws[:, :, 0], sums[:, :, 0]
 
 
 def _rows(expected: Tensor, before: Tensor) -> Tensor:
