@@ -16,6 +16,8 @@ from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
 from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel
 from discretize.sequences.layers import Layers as Layers
+from discretize.riemannian.symbols import SymbolModel as SymbolModel
+from discretize.riemannian.ascent import RiemannianAscent as RiemannianAscent
 from discretize.ensembles.ensemble import ensemble as ensemble, Ensemble as Ensemble
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
 from discretize.jumps.held import HeldJumpRNN as HeldJumpRNN

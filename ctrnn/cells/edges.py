@@ -90,8 +90,12 @@ class GatedCandidate(Part):
         self.register_buffer("sources", sources)
         self.weight = nn.Parameter(torch.empty(self.input_size, n, self.edges, dtype=dtype, device=device))
         self.bias = nn.Parameter(torch.empty(self.input_size, n, dtype=dtype, device=device)) if bias else None
-        units = torch.arange(1, n + 1, dtype=dtype, device=device)
-        self.start_(1 - 1 / units, torch.zeros_like(units), torch.full_like(units, 0.5), generator=generator)
+        self.reset_parameters(generator=generator)
+
+    def reset_parameters(self, frequencies: Tensor | None = None, generator: torch.Generator | None = None) -> None:
+        """Weights as at the start, with the frequencies nu (input,) of the symbols in the data, all alike if not given."""
+        units = torch.arange(1, self.hidden_size + 1, dtype=self.weight.dtype, device=self.weight.device)
+        self.start_(1 - 1 / units, torch.zeros_like(units), torch.full_like(units, 0.5), frequencies, generator)
 
     @torch.no_grad()
     def start_(

@@ -39,6 +39,7 @@ ROOTS = {
         "Layers",
         "Ensemble",
         "SequenceModel",
+        "SymbolModel",
         "JumpRNN",
         "Jump",
         "Elapsed",

@@ -1,0 +1,115 @@
+r"""Training of symbol models by turns: a step of the read-out, then one of the transitions and the start, both uphill.
+
+    theta <- theta + rate M(theta)^-1 d log Pr/d theta          rate halved until log Pr does not fall, then times 1.1
+
+The read-out goes first: with w_iy = 0, as at the start, both metrics of the transitions are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from discretize.riemannian.directions import METRICS, READ_OUTS, Directions, read_out_direction, transition_direction
+from discretize.riemannian.network import network_of
+from discretize.riemannian.rows import REDUCTIONS
+from discretize.riemannian.symbols import SymbolModel, check_symbols, log_probability, mask_like
+from discretize.steps.euler import Euler
+
+__all__ = ["RiemannianAscent"]
+
+MOST_TRIES = 60  # halvings, after which a rate of 1 is below the rounding
+
+
+class RiemannianAscent(torch.optim.Optimizer):
+    r"""Maximizes the log-likelihood of symbol sequences, in metrics that do not depend on how activities are written.
+
+    An optimizer of torch's, with two `param_groups`, read-out and transitions: each has a rate of its own, `lr`, and counts
+    `accepted` and `rejected` updates. It backpropagates by itself, and needs no `backward()`.
+
+    Args:    model: a `SymbolModel` of `ctrnn.glnn` or `ctrnn.gnn` with the unit Euler step;
+             metric: of the transitions, "rbpm" or "ruop", or for comparison "gradient", "frequency", "rms";
+             reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
+             "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
+             lr: of both at first, 1/hidden if not given;
+             dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
+             symbols' frequencies. Both are 1 in the paper, and with either the trajectory hangs on how activities are
+             written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not.
+    Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
+    Shape:   symbols, mask (time, batch).
+    Raises:  TypeError, ValueError for what does not fit; ValueError at the call where log Pr is not finite before the update.
+    Source:  Ollivier 2013, section 2.
+    """
+
+    def __init__(
+        self,
+        model: SymbolModel,
+        metric: str = "rbpm",
+        reduction: str = "full",
+        read_out: str = "quasi",
+        *,
+        lr: float | None = None,
+        dampening: float = 1.0,
+        read_out_dampening: float = 1.0,
+    ) -> None:
+        if not isinstance(model, SymbolModel):
+            raise TypeError(f"`model` must be a discretize.SymbolModel, got {type(model).__name__}.")
+        if not isinstance(model.step, Euler):
+            raise ValueError(f"`model` must step by discretize.Euler(), of which the moduli are; it has {model.step!r}.")
+        network = self.network = network_of(model.field)
+        self.model, self.metric = model, checks.one_of("metric", metric, METRICS)
+        self.reduction = checks.one_of("reduction", reduction, REDUCTIONS)
+        self.read_out = checks.one_of("read_out", read_out, READ_OUTS)
+        self.dampening = checks.non_negative_number("dampening", dampening)
+        self.read_out_dampening = checks.non_negative_number("read_out_dampening", read_out_dampening)
+        rate = 1 / model.field.hidden_size if lr is None else checks.positive_number("lr", lr)
+        groups: list[dict[str, Any]] = [
+            {"params": [*model.read_out.parameters()]},
+            {"params": [network.incoming.weight, network.incoming.bias, model.start]},
+        ]
+        super().__init__(groups, {"lr": rate, "accepted": 0, "rejected": 0})
+
+    @torch.no_grad()
+    def step(self, symbols: Tensor, mask: Tensor | None = None) -> float:  # type: ignore[override]
+        model, (read_out, transitions) = self.model, self.param_groups
+        check_symbols(symbols, model.field.input_size)
+        chi = mask_like(symbols, mask, model.start)
+
+        def read(activity: Tensor) -> float:
+            return log_probability(model.read_out(activity), symbols, chi).item()
+
+        def run() -> Tensor:
+            return self.network.activities(symbols, model.start)
+
+        activity = run()  # which the read-out does not change
+        reached = read(activity)
+        if not math.isfinite(reached):
+            raise ValueError(f"log Pr of `symbols` is {reached} before the update; start again, `model.begin(symbols)`.")
+        direction = read_out_direction(model, symbols, chi, activity, self.read_out, self.read_out_dampening)
+        reached = _controlled(read_out, direction, lambda: read(activity), reached)
+        direction = transition_direction(model, symbols, chi, activity, self.metric, self.reduction, self.dampening)
+        return _controlled(transitions, direction, lambda: read(run()), reached)
+
+
+def _controlled(group: dict[str, Any], direction: Directions, likelihood: Callable[[], float], before: float) -> float:
+    """Move by the group's rate; cancel, halve and try again while log Pr falls; what it is then. Cancelled for good if it always
+    falls: at a maximum, to rounding."""
+    old = {parameter: parameter.clone() for parameter in direction}
+    for _ in range(MOST_TRIES):
+        for parameter, move in direction.items():
+            parameter.copy_(old[parameter] + group["lr"] * move)
+        after = likelihood()
+        if before <= after < math.inf:  # which nan, of weights too large for numbers, is not
+            group["accepted"] += 1
+            group["lr"] *= 1.1 if after > before else 1.0
+            return after
+        group["rejected"] += 1
+        group["lr"] /= 2
+    for parameter, value in old.items():
+        parameter.copy_(value)
+    return before

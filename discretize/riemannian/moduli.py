@@ -1,0 +1,67 @@
+r"""Backpropagated values and moduli of gated networks, all units and sequences at once.
+
+    B_i(t) = carry B_i(t+1) + s'(V_i) (chi (w_ix - sum_y pi(y) w_iy) + sum_j tau_ijx B_j(t+1))                 (22)
+    m_i(t) = s'(V_i)^2 (chi var_pi(w_i) + sum_j tau_ijx^2 m_j(t+1)) + carry (carry + 2 tau_iix s'(V_i)) m_i(t+1)   (24)
+
+B is the derivative of log Pr in V_i(t). carry is 1 for GLNNs, where V_i(t+1) has V_i(t) in it, and 0 for GNNs; in (24) it is
+the square of carry + tau_iix s', less what the sum over all j has of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from discretize.riemannian.network import Network
+
+__all__ = ["Backpropagated", "backpropagated"]
+
+
+@dataclass(frozen=True)
+class Backpropagated:
+    """Values B and moduli m of V at each time, (time, batch, hidden); at time 0 those of the state to start from."""
+
+    values: Tensor
+    moduli: Tensor
+
+
+def backpropagated(
+    network: Network, writing: Tensor, symbols: Tensor, activity: Tensor, pi: Tensor, chi: Tensor
+) -> Backpropagated:
+    r"""Eqs. (22) and (24), backwards from B = m = 0 after the last symbol.
+
+    Shape:   writing weights (symbols, hidden); symbols, chi (time, batch); activity (time, batch, hidden); pi (time, batch,
+             symbols) -> (time, batch, hidden) each.
+    """
+    incoming, carry = network.incoming, network.carry
+    slope = incoming.squash.slope(activity)
+    if not network.on_v:
+        slope[0] = 1  # the state at the start is the activity itself
+    mean = pi @ writing
+    surprise = chi[..., None] * (writing[symbols] - mean)
+    variance = chi[..., None] * (pi @ writing**2 - mean**2).clamp_min(0)
+    loops = incoming.weight.masked_fill(~incoming.loops, 0).sum(-1)[symbols]
+    factor = torch.stack([slope, slope**2], -2)
+    source = torch.stack([surprise, variance], -2) * factor
+    kept = torch.stack([torch.full_like(slope, carry), carry * (carry + 2 * loops * slope)], -2)
+    weights = torch.stack([incoming.weight, incoming.weight**2], 1)
+    steps = _backwards(weights, incoming.sources, symbols, source, kept, factor)
+    values, moduli = steps.unbind(-2)
+    return Backpropagated(values, moduli)
+
+
+def _backwards(weights: Tensor, sources: Tensor, symbols: Tensor, source: Tensor, kept: Tensor, factor: Tensor) -> Tensor:
+    """v(t) = source + kept v(t+1) + factor (sum over edges of weight v(t+1)): both recursions, (time, batch, 2, hidden)."""
+    result = torch.empty_like(source)
+    result[-1] = source[-1]
+    ends, (n, edges) = sources.flatten(), sources.shape
+    for t in range(len(source) - 2, -1, -1):
+        v, of_symbol = result[t + 1], weights[symbols[t]]  # (batch, 2, hidden), (batch, 2, hidden, edges)
+        if edges == n:
+            back = (v[..., None, :] @ of_symbol)[..., 0, :]
+        else:
+            back = torch.zeros_like(v).index_add_(-1, ends, (of_symbol * v[..., None]).flatten(-2))
+        result[t] = torch.addcmul(torch.addcmul(source[t], kept[t], v), factor[t], back)
+    return result

@@ -1,0 +1,105 @@
+r"""Gradient steps for the rows of an affine layer, V_j = sum_k theta_jk u_k with u_0 = 1, in a metric for each row.
+
+    G_j = sum_s B_sj u_s          M_j = sum_s m_sj u_s u_s^T          step_j = (M_j + dampening)^-1 G_j
+
+over samples s, times and sequences alike: B is the derivative of what is to grow in V, m the modulus, which says how much a
+change of V matters. Nothing here knows what the layer is: read-outs, transitions, gates.
+
+    full       M_j as it is
+    quasi      all u_k with k > 0 uncorrelated: exact for each of them with u_0; affine changes of each u_k change nothing
+    diagonal   all u_k orthogonal, u_0 among them; of affine changes only scalings of u_k change nothing
+
+and as baselines, whose steps depend on how u is written:
+
+    gradient   G_j
+    frequency  G_j over the number of samples, so that weights of a rare symbol learn as fast as others
+    rms        each G_jk over its root mean square over samples, but for the same factor for all, which is the rate's
+
+Shapes: B and m (samples, rows); u (samples, k), one for all rows, or (samples, rows, k); steps (rows, k).
+Source: Ollivier 2013, eqs. (18)-(21), (25)-(27), (34), (35), sec. 4, reference RNN training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["BASELINES", "REDUCTIONS", "RowStep", "weighted_sum"]
+
+RowStep = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def weighted_sum(weights: Tensor, inputs: Tensor) -> Tensor:
+    """sum_s weights_sj u_sk, or u_sjk: (rows, k)."""
+    return weights.mT @ inputs if inputs.dim() == 2 else torch.einsum("sj,sjk->jk", weights, inputs)
+
+
+def full(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    """Eq. (27), solved for inputs less their means, which unit 0 takes up, and divided by their deviations: the same but for
+    rounding, which would depend on how activities are written. Where a matrix has no inverse, it is the pseudoinverse of
+    that. An input that was the same all the time says no more than unit 0, and gets no step."""
+    mean = _quotient(weighted_sum(moduli, inputs), moduli.sum(0)[:, None])
+    mean[:, 0] = 0
+    by_row = (inputs if inputs.dim() == 3 else inputs[:, None]) - mean
+    by_row = by_row.transpose(0, 1)
+    squares = (moduli.mT[..., None] * by_row).mT @ by_row
+    shift = torch.eye(mean.shape[1]).to(mean).repeat(len(mean), 1, 1)
+    shift[:, :, 0] -= mean  # u less its mean is this times u
+    squares = squares + dampening[:, None, None] * shift @ shift.mT
+    own = squares.diagonal(dim1=-2, dim2=-1)
+    left = _unless_rounding(own, own + mean**2 * moduli.sum(0)[:, None])
+    scale = _quotient(torch.ones_like(left), left.sqrt())
+    slopes = scale * (values.mT[:, None] @ by_row)[:, 0]
+    inverse = torch.linalg.pinv(scale[:, :, None] * squares * scale[:, None], hermitian=True)
+    step = scale * (inverse @ slopes[..., None])[..., 0]
+    step[:, 0] -= (mean * step).sum(-1)
+    return step
+
+
+def quasi_diagonal(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    """Eqs. (34), (35), and for read-outs (20), (21): the diagonal is dampened, the row of unit 0 is not."""
+    first, own, slopes = _sums(values, moduli, inputs, dampening)
+    ratio = _quotient(first[:, 1:], own[:, :1])
+    left = _unless_rounding(own[:, 1:] - first[:, 1:] * ratio, own[:, 1:])
+    steps = _quotient(slopes[:, 1:] - slopes[:, :1] * ratio, left)
+    constant = _quotient(slopes[:, :1], own[:, :1]) - (ratio * steps).sum(-1, keepdim=True)
+    return torch.cat([constant, steps], -1)
+
+
+def diagonal(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    _, own, slopes = _sums(values, moduli, inputs, dampening)
+    return _quotient(slopes, own)
+
+
+def gradient(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    return weighted_sum(values, inputs)
+
+
+def frequency_adjusted(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    return weighted_sum(values, inputs) / len(values)
+
+
+def rms(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    return _quotient(weighted_sum(values, inputs), weighted_sum(values**2, inputs**2).sqrt())
+
+
+REDUCTIONS: dict[str, RowStep] = {"full": full, "quasi": quasi_diagonal, "diagonal": diagonal}
+BASELINES: dict[str, RowStep] = {"gradient": gradient, "frequency": frequency_adjusted, "rms": rms}
+
+
+def _sums(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The row of unit 0, the dampened diagonal, the gradient."""
+    own = weighted_sum(moduli, inputs**2) + dampening[:, None]
+    return weighted_sum(moduli, inputs), own, weighted_sum(values, inputs)
+
+
+def _unless_rounding(left: Tensor, whole: Tensor) -> Tensor:
+    """What is left of the whole, 0 if that is no more than rounding."""
+    return torch.where(left > whole * 16 * torch.finfo(left.dtype).eps, left, 0)
+
+
+def _quotient(over: Tensor, under: Tensor) -> Tensor:
+    """0 where there is nothing to divide by: no sample, or none that matters."""
+    return torch.where(under > 0, over / torch.where(under > 0, under, 1), 0)

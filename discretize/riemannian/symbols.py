@@ -1,0 +1,119 @@
+r"""A model of symbol sequences: a cell that reads them one-hot, and a softmax of its units before each is read.
+
+pi_t(y) = exp(w_0y + sum_i a_i(t) w_iy) / sum of these over y          log Pr(x) = sum_t chi_t log pi_t(x_t)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from ctrnn import GLNNField, Relaxation, VectorField, checks
+from ctrnn.cells.edges import GatedCandidate
+from ctrnn.fields.field import check_field
+from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.unroll import unroll
+from discretize.steps.euler import Euler
+from discretize.steps.step import Step
+
+__all__ = ["SymbolModel", "check_symbols", "log_probability", "mask_like"]
+
+PIECE = 1024  # samples whose weights, one for each edge, are in memory at once
+
+
+class SymbolModel(nn.Module):
+    r"""Predicts each symbol from those before it: any field on one-hot symbols, a learned state to start from, a softmax.
+
+    `read_out` has the writing weights w_iy, w_0y as its bias, both 0 until they are learned or `begin` sets them; `start` is
+    the state before the first symbol, at first 0, or where a GLNN rests.
+
+    Args:    field: reads as many features as there are symbols; step: by which it reads each one.
+    Call:    model(symbols): the logits of pi_t, for each t of what was read before.
+    Shape:   symbols (time, batch), whole numbers below `field.input_size` -> (time, batch, symbols).
+    Raises:  TypeError, ValueError for what is no field, step, or symbol.
+    Source:  Ollivier 2013, eqs. (6), (7), (14), (16).
+    """
+
+    def __init__(self, field: VectorField, step: Step = Euler()) -> None:
+        super().__init__()
+        self.field, self.step = check_field(field), step
+        self.cell = DiscreteCell(field, step)
+        checks.positive_size("input_size", field.input_size)
+        settings = {"dtype": field.dtype, "device": field.device}
+        self.read_out: nn.Linear = nn.utils.skip_init(nn.Linear, field.hidden_size, field.input_size, **settings)
+        for parameter in self.read_out.parameters():
+            nn.init.zeros_(parameter)
+        self.start = nn.Parameter(_resting(field))
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        logits: Tensor = self.read_out(self.activities(symbols))
+        return logits
+
+    def activities(self, symbols: Tensor) -> Tensor:
+        """What the read-out reads before each symbol: (time, batch) -> (time, batch, hidden)."""
+        check_symbols(symbols, self.field.input_size)
+        h = self.start.expand(symbols.shape[1], -1)
+        states = [h[None]]
+        for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():  # the last is predicted, and need not be read
+            hs = unroll(self.cell, one_hot(piece, self.field.input_size).to(h), h).hs
+            states.append(hs[1:])
+            h = hs[-1]
+        return self.field.visible(torch.cat(states))
+
+    def log_likelihood(self, symbols: Tensor, mask: Tensor | None = None) -> Tensor:
+        """sum over time and batch of chi log pi_t(x_t), in nats; the mask chi (time, batch) is 1 where not given."""
+        return log_probability(self(symbols), symbols, mask)
+
+    @torch.no_grad()
+    def begin(self, symbols: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None) -> None:
+        r"""Weights as before training on these symbols: each predicted by how often it occurs, whatever came before.
+
+        w_0y = log nu_y among those to be predicted, w_iy = 0; the weights of GLNNs and GNNs are drawn for the frequencies of all.
+        """
+        check_symbols(symbols, self.field.input_size)
+        counted = one_hot(symbols, self.field.input_size).to(self.read_out.weight)
+        predicted = (counted * mask_like(symbols, mask, counted)[..., None]).sum((0, 1))
+        floor = torch.finfo(counted.dtype).eps  # (30) has log 0 for symbols never predicted; docs/derivations.md, eq. 30
+        self.read_out.bias.copy_((predicted / predicted.sum()).clamp_min(floor).log())
+        self.read_out.weight.zero_()
+        frequencies = counted.mean((0, 1))
+        if isinstance(self.field, GLNNField):
+            self.field.reset_parameters(frequencies, generator)
+        elif isinstance(self.field, Relaxation) and isinstance(self.field.candidate, GatedCandidate):
+            self.field.candidate.reset_parameters(frequencies, generator)
+        self.start.copy_(_resting(self.field))
+
+
+def log_probability(logits: Tensor, symbols: Tensor, mask: Tensor | None = None) -> Tensor:
+    """sum of chi log pi(x): logits (time, batch, symbols), symbols (time, batch) -> ()."""
+    each = logits.log_softmax(-1).gather(-1, symbols[..., None])[..., 0]
+    return (each * mask_like(symbols, mask, each)).sum()
+
+
+def check_symbols(symbols: Tensor, alphabet: int) -> None:
+    checks.is_tensor("symbols", symbols)
+    if symbols.dtype != torch.int64 or symbols.dim() != 2 or not symbols.numel():
+        raise ValueError(
+            f"`symbols` must be whole numbers (time, batch) in torch.int64, got {symbols.dtype} of shape {tuple(symbols.shape)}; "
+            "for one sequence, `symbols[:, None]`."
+        )
+    if not checks.holds((symbols >= 0) & (symbols < alphabet)):
+        raise ValueError(f"`symbols` must be from 0 to {alphabet - 1}, got {int(symbols.min())} to {int(symbols.max())}.")
+
+
+def mask_like(symbols: Tensor, mask: Tensor | None, like: Tensor) -> Tensor:
+    """chi as numbers: (time, batch), 1 for what is to be predicted."""
+    if mask is None:
+        return torch.ones(symbols.shape, dtype=like.dtype, device=like.device)
+    if checks.is_tensor("mask", mask).shape != symbols.shape:
+        raise ValueError(f"`mask` has shape {tuple(mask.shape)}, `symbols` {tuple(symbols.shape)}; they must be equal.")
+    chi = mask.to(like)
+    if not checks.holds((chi == 0) | (chi == 1)) or not checks.holds(chi.sum() > 0):
+        raise ValueError("`mask` must be 1 where a symbol is to be predicted, at one at least, and 0 elsewhere.")
+    return chi
+
+
+def _resting(field: VectorField) -> Tensor:
+    state = field.resting_state(1) if isinstance(field, GLNNField) else field.initial_state(1)
+    return state[0].detach().clone()
