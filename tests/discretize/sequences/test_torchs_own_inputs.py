@@ -75,7 +75,7 @@ def tensors(*trees):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)])  # none of them has dropout
 def test_forward(torchs, kind, training):
     count = 0
     for theirs, ours, args, reference in inputs(torchs, kind, training=training):
@@ -123,13 +123,13 @@ def test_grad_and_gradgrad_are_those_of_differences(torchs, kind):
         def output(*leaves, ours=ours, tree=tree):
             return tuple(tensors(ours(*tree.unflatten(list(leaves)))))
 
-        assert torch.autograd.gradcheck(output, leaves)
-        assert torch.autograd.gradgradcheck(output, leaves)
+        for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+            assert check(output, leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pickle_save_load_and_copies(torchs, kind):
-    for _, ours, args, _ in inputs(torchs, kind):
+    for _, ours, args, _ in [*inputs(torchs, kind)][::5]:  # of every setting both
         wanted = ours(*args)
         file = io.BytesIO()
         torch.save(ours.state_dict(), file)
