@@ -55,7 +55,7 @@ def test_every_explicit_pair_has_its_adjoint(method):
 def test_what_forgets_fast_does_not_explode_on_the_way_back():
     """Run back freely over one sample, a rate of 30 multiplies rounding by e^30; torchdiffeq's adjoint does that."""
     field = ctrnn.leaky(2, 3, alpha=30.0)
-    exact, _ = gradients(field, method="dopri8", rtol=1e-7, atol=1e-7)
+    exact, _ = gradients(field, method="dopri8", rtol=1e-7, atol=1e-7, fused=False)
     adjoint, _ = gradients(field, rtol=1e-5, atol=1e-5, gradient=Adjoint())
     for ours, expected in zip(adjoint, exact, strict=True):
         assert_close(ours, expected, rtol=1e-3, atol=2e-4)
@@ -139,14 +139,14 @@ def test_one_sweep_serves_all_requested_times():
             calls[0] += 1
             return self.field(xs[0], h)
 
-    ts = torch.linspace(0, 1, 41)
+    ts = torch.linspace(0, 1, 21)
     loss = torchdiffeq.odeint_adjoint(Naive(), h0, ts, rtol=1e-6, atol=1e-6).square().sum()
     calls[0] = 0
     loss.backward()
     solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, gradient=Adjoint())
     solved.hs.square().sum().backward()
     # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again.
-    assert solved.stats["nfe_backward"] <= 40 * 7 + 60 < calls[0]
+    assert solved.stats["nfe_backward"] <= 20 * 7 + 60 < calls[0]
 
 
 def test_the_adjoint_keeps_no_graph_of_the_steps():
@@ -181,10 +181,10 @@ def test_second_derivatives_are_refused():
 
 def test_sequence_modules_take_the_adjoint():
     field = problems.NAMED_FIELDS["lstm"](2, 3)
-    x, lengths = torch.randn(7, 4, 2), [7, 3, 1, 5]
+    x, lengths = torch.randn(4, 3, 2), [4, 1, 2]
 
     def gradient(**settings):
-        output, h_n = ContinuousRNN(field, rtol=1e-8, atol=1e-8, **settings)(x, lengths=lengths)
+        output, h_n = ContinuousRNN(field, rtol=1e-7, atol=1e-7, **settings)(x, lengths=lengths)
         return torch.autograd.grad(output.square().sum() + h_n.sum(), list(field.parameters()))
 
     for ours, expected in zip(gradient(gradient=Adjoint()), gradient(), strict=True):

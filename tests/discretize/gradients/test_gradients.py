@@ -62,8 +62,8 @@ GRID = [(name, path, times) for name in METHODS for path in PATHS for times in K
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "times", "fast"),
-    [(name, "linear", "own", name != "dopri5") for name in ("dopri5", "rk4", "ExponentialEuler")]
+    ("name", "path", "times", "fast"),  # of the others every day: against the fine steps of rk4, below
+    [(name, "linear", "own", True) for name in ("rk4", "ExponentialEuler")]
     + [pytest.param(*case, False, marks=pytest.mark.slow) for case in GRID],
 )
 def test_gradients_to_samples_start_times_knots_and_weights_are_those_of_differences(name, path, times, fast):
@@ -118,7 +118,7 @@ MEMORIES = [
 
 @pytest.mark.parametrize(("name", "path"), MEMORIES)
 def test_gradients_in_little_memory_are_the_same_to_rounding(name, path):
-    settings = {"max_step": 0.2} if name not in ADAPTIVE else {"rtol": 1e-5, "atol": 1e-5}
+    settings = {"max_step": 0.4} if name not in ADAPTIVE else {"rtol": 1e-3, "atol": 1e-3}
     field = ctrnn.gated(2, 3)
     xs, h0 = torch.randn(4, 3, 2, requires_grad=True), torch.randn(3, 3, requires_grad=True)
     weight = torch.randn(4, 3, 3)

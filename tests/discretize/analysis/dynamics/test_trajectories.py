@@ -89,7 +89,7 @@ def test_samples_that_take_many_steps_are_solved_on_alone(monkeypatch):
     flow = Flow(lambda x, h: x[:, :1] * torch.stack([-h[:, 1], h[:, 0]], 1) - x[:, 1:] * h)
     for given in ({"xs": x.expand(16, 16, 2)}, {"p": torch.arange(16.0), "intervals": 16}):
         system = flow if "xs" in given else Flow(flow.field, lambda p: x[p.long()])
-        found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.1, rtol=1e-5, **given)
+        found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.05, rtol=1e-5, **given)
         assert_close(found.exponents, -d.expand(16, 2), rtol=0, atol=1e-3)
 
 
@@ -144,7 +144,7 @@ def test_starts_keep_their_own_parameters_where_some_are_solved_on_alone(monkeyp
 
 def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
-    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=30)
+    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=15)
     (ax,) = figure.axes
     drawn = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
     stable = fixed_points(flow, torch.tensor([[-0.9, 0.0], [0.9, 0.0]])).h
