@@ -28,7 +28,8 @@ class Sigmoidal:
         return "sigma" if self == ACTIVATIONS["logistic"] else "tanh" if self == ACTIVATIONS["tanh"] else "s"
 
     def __call__(self, v: Tensor) -> Tensor:
-        return self.centre + self.size * torch.tanh(v / self.width)
+        bent = torch.tanh(v if self.width == 1 else v / self.width)
+        return bent if (self.size, self.centre) == (1, 0) else self.centre + self.size * bent
 
     def slope(self, activity: Tensor) -> Tensor:
         """s'(V), from s(V)."""

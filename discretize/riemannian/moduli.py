@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discretize.riemannian.network import Network
+from discretize.riemannian.network import PIECE, Network
 
 __all__ = ["Backpropagated", "backpropagated"]
 
@@ -54,14 +54,13 @@ def backpropagated(
 
 def _backwards(weights: Tensor, sources: Tensor, symbols: Tensor, source: Tensor, kept: Tensor, factor: Tensor) -> Tensor:
     """v(t) = source + kept v(t+1) + factor (sum over edges of weight v(t+1)): both recursions, (time, batch, 2, hidden)."""
-    result = torch.empty_like(source)
-    result[-1] = source[-1]
-    ends, (n, edges) = sources.flatten(), sources.shape
-    for t in range(len(source) - 2, -1, -1):
-        v, of_symbol = result[t + 1], weights[symbols[t]]  # (batch, 2, hidden), (batch, 2, hidden, edges)
-        if edges == n:
-            back = (v[..., None, :] @ of_symbol)[..., 0, :]
-        else:
-            back = torch.zeros_like(v).index_add_(-1, ends, (of_symbol * v[..., None]).flatten(-2))
-        result[t] = torch.addcmul(torch.addcmul(source[t], kept[t], v), factor[t], back)
-    return result
+    v, ends, (n, edges) = source[-1], sources.flatten(), sources.shape
+    found = [v]
+    for piece in reversed(torch.arange(len(source) - 1, device=sources.device).split(PIECE)):
+        gathered = (part.flip(0).unbind() for part in (weights[symbols[piece]], source[piece], kept[piece], factor[piece]))
+        for of_symbol, new, keep, slope in zip(*gathered, strict=True):
+            edgewise = of_symbol * v[..., None]  # (batch, 2, hidden, edges)
+            back = edgewise.sum(-2) if edges == n else torch.zeros_like(v).index_add_(-1, ends, edgewise.flatten(-2))
+            v = torch.addcmul(torch.addcmul(new, keep, v), slope, back)
+            found.append(v)
+    return torch.stack(found).flip(0)

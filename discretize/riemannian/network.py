@@ -14,7 +14,9 @@ from ctrnn import GLNNField, LinearDecay, Relaxation, VectorField
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.rates import FixedRate
 
-__all__ = ["Network", "network_of"]
+__all__ = ["PIECE", "Network", "network_of"]
+
+PIECE = 256  # samples whose weights, one for each edge, are gathered at once: many small operations would cost more
 
 
 @dataclass(frozen=True)
@@ -29,17 +31,17 @@ class Network:
         """s(V) before each symbol is read, from the state at the start: (time, batch), (hidden,) -> (time, batch, hidden)."""
         part = self.incoming
         assert part.bias is not None  # `network_of` has refused that
-        every, full = part.edges == part.hidden_size, []
-        v = start.expand(symbols.shape[1], -1)
-        activity = part.squash(v) if self.on_v else v
-        full.append(activity)
-        for x in symbols[:-1]:
-            signals = activity[:, None] if every else activity[:, part.sources]
-            heard = (part.weight[x] * signals).sum(-1).add_(part.bias[x])
-            v = v + heard if self.on_v else heard
-            activity = part.squash(v)
-            full.append(activity)
-        return torch.stack(full)
+        v, ends = start.expand(symbols.shape[1], -1), part.sources.flatten()
+        every, activity = part.edges == part.hidden_size, part.squash(v) if self.on_v else v
+        found = [activity]
+        for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():
+            for weight, bias in zip(part.weight[piece].unbind(), part.bias[piece].unbind(), strict=True):
+                signals = activity[:, None] if every else activity.index_select(1, ends).view_as(weight)
+                heard = (weight * signals).sum(-1)
+                v = heard + bias + v if self.on_v else heard + bias
+                activity = part.squash(v)
+                found.append(activity)
+        return torch.stack(found)
 
 
 def network_of(field: VectorField) -> Network:
