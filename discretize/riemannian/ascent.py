@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from discretize.riemannian.directions import METRICS, READ_OUTS, Directions, read_out_direction, transition_direction
-from discretize.riemannian.network import network_of
+from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
+from discretize.riemannian.network import Directions, network_of
 from discretize.riemannian.rows import REDUCTIONS
 from discretize.riemannian.symbols import SymbolModel, check_symbols, log_probability, mask_like
 from discretize.steps.euler import Euler
@@ -32,7 +32,7 @@ class RiemannianAscent(torch.optim.Optimizer):
     An optimizer of torch's, with two `param_groups`, read-out and transitions: each has a rate of its own, `lr`, and counts
     `accepted` and `rejected` updates. It backpropagates by itself, and needs no `backward()`.
 
-    Args:    model: a `SymbolModel` of `ctrnn.glnn` or `ctrnn.gnn` with the unit Euler step;
+    Args:    model: a `SymbolModel` of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain` with the unit Euler step;
              metric: of the transitions, "rbpm" or "ruop", or for comparison "gradient", "frequency", "rms";
              reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
@@ -70,7 +70,7 @@ class RiemannianAscent(torch.optim.Optimizer):
         rate = 1 / model.field.hidden_size if lr is None else checks.positive_number("lr", lr)
         groups: list[dict[str, Any]] = [
             {"params": [*model.read_out.parameters()]},
-            {"params": [network.incoming.weight, network.incoming.bias, model.start]},
+            {"params": [*network.edges.parameters, model.start]},
         ]
         super().__init__(groups, {"lr": rate, "accepted": 0, "rejected": 0})
 

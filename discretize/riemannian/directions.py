@@ -13,13 +13,12 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from discretize.riemannian.moduli import Backpropagated, backpropagated
-from discretize.riemannian.network import network_of
+from discretize.riemannian.network import Directions, network_of, with_constant
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
 from discretize.riemannian.symbols import SymbolModel
 
-__all__ = ["METRICS", "READ_OUTS", "Directions", "read_out_direction", "transition_direction"]
+__all__ = ["METRICS", "READ_OUTS", "read_out_direction", "transition_direction"]
 
-Directions = dict[Tensor, Tensor]
 METRICS = ("rbpm", "ruop", *BASELINES)
 READ_OUTS = {"quasi": REDUCTIONS["quasi"], "diagonal": REDUCTIONS["diagonal"], "gradient": BASELINES["gradient"]}
 
@@ -39,7 +38,7 @@ def read_out_direction(
     values = (chi[..., None] * (met - pi)).flatten(0, 1)
     moduli = (chi[..., None] * pi * (1 - pi)).flatten(0, 1)
     dampened = dampening * (met.mean((0, 1)) + torch.finfo(met.dtype).eps)
-    step = READ_OUTS[reduction](values, moduli, _with_constant(activity.flatten(0, 1)), dampened)
+    step = READ_OUTS[reduction](values, moduli, with_constant(activity.flatten(0, 1)), dampened)
     return {model.read_out.bias: step[:, 0], model.read_out.weight: step[:, 1:]}
 
 
@@ -47,9 +46,7 @@ def read_out_direction(
 def transition_direction(
     model: SymbolModel, symbols: Tensor, chi: Tensor, activity: Tensor, metric: str, reduction: str, dampening: float
 ) -> Directions:
-    r"""Eqs. (22)-(29), (34), (35): weights of each symbol in turn, for the parameters of different symbols are orthogonal.
-
-    The start is moved as unit 0's weights for a symbol read before all others.
+    r"""Eqs. (22)-(29), (34), (35); the start is moved as unit 0's weights for a symbol read before all others.
 
     Shape:   as `read_out_direction`.
     """
@@ -57,21 +54,12 @@ def transition_direction(
     back = backpropagated(network, model.read_out.weight, symbols, activity, pi, chi)
     if metric == "ruop":
         back = Backpropagated(back.values, back.values**2)
-    step, dampened = BASELINES.get(metric, REDUCTIONS[reduction]), back.values.new_full(back.values.shape[-1:], dampening)
-    incoming = network.incoming
-    assert incoming.bias is not None  # `network_of` has refused that
-    weight, bias = torch.zeros_like(incoming.weight), torch.zeros_like(incoming.bias)
+    row_step, dampened = BASELINES.get(metric, REDUCTIONS[reduction]), back.values.new_full(back.values.shape[-1:], dampening)
+
+    def step(values: Tensor, moduli: Tensor, inputs: Tensor) -> Tensor:
+        return row_step(values, moduli, inputs, dampened)
+
     # a(t) goes with B and m at t + 1; after the last symbol these are 0.
-    read, heard, values, moduli = symbols[:-1], activity[:-1], back.values[1:], back.moduli[1:]
-    for y in read.unique().tolist():
-        at = read == y
-        signals = heard[at] if incoming.edges == incoming.hidden_size else heard[at][:, incoming.sources]
-        moved = step(values[at], moduli[at], _with_constant(signals), dampened)
-        bias[y], weight[y] = moved[:, 0], moved[:, 1:]
+    found = network.edges.directions(step, back.values[1:], back.moduli[1:], symbols[:-1], activity[:-1])
     always_on = torch.ones_like(back.values[0, :, :1])
-    start = step(back.values[0], back.moduli[0], always_on, dampened)[:, 0]
-    return {incoming.weight: weight, incoming.bias: bias, model.start: start}
-
-
-def _with_constant(inputs: Tensor) -> Tensor:
-    return torch.cat([torch.ones_like(inputs[..., :1]), inputs], -1)
+    return {**found, model.start: step(back.values[0], back.moduli[0], always_on)[:, 0]}

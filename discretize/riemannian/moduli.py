@@ -35,19 +35,19 @@ def backpropagated(
     Shape:   writing weights (symbols, hidden); symbols, chi (time, batch); activity (time, batch, hidden); pi (time, batch,
              symbols) -> (time, batch, hidden) each.
     """
-    incoming, carry = network.incoming, network.carry
-    slope = incoming.squash.slope(activity)
+    edges, carry = network.edges, network.carry
+    slope = edges.squash.slope(activity)
     if not network.on_v:
         slope[0] = 1  # the state at the start is the activity itself
     mean = pi @ writing
     surprise = chi[..., None] * (writing[symbols] - mean)
     variance = chi[..., None] * (pi @ writing**2 - mean**2).clamp_min(0)
-    loops = incoming.weight.masked_fill(~incoming.loops, 0).sum(-1)[symbols]
+    loops = edges.weight.masked_fill(~edges.loops, 0).sum(-1)[symbols]
     factor = torch.stack([slope, slope**2], -2)
     source = torch.stack([surprise, variance], -2) * factor
     kept = torch.stack([torch.full_like(slope, carry), carry * (carry + 2 * loops * slope)], -2)
-    weights = torch.stack([incoming.weight, incoming.weight**2], 1)
-    steps = _backwards(weights, incoming.sources, symbols, source, kept, factor)
+    weights = torch.stack([edges.weight, edges.weight**2], 1)
+    steps = _backwards(weights, edges.sources, symbols, source, kept, factor)
     values, moduli = steps.unbind(-2)
     return Backpropagated(values, moduli)
 

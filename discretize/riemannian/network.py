@@ -1,63 +1,121 @@
-r"""Gated networks as the metrics read them: V(t+1) = carry V(t) + tau_0jx + sum_i tau_ijx s(V_i(t)).
+r"""Networks as the metrics read them: V(t+1) = carry V(t) + tau_0jx + sum_i tau_ijx s(V_i(t)).
 
-carry is 1 for GLNNs and 0 for GNNs.
+carry is 1 for GLNNs and 0 for GNNs and RNNs. Of an RNN tau_ij is the same for all symbols, and tau_0jx is rho_jx + b_j.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from ctrnn import GLNNField, LinearDecay, Relaxation, VectorField
-from ctrnn.cells.edges import GatedCandidate
+from ctrnn import GLNNField, LinearDecay, Relaxation, TanhCandidate, VectorField
+from ctrnn.cells.edges import ACTIVATIONS, GatedCandidate, Sigmoidal
 from ctrnn.fields.rates import FixedRate
 
-__all__ = ["PIECE", "Network", "network_of"]
+__all__ = ["PIECE", "Directions", "Network", "network_of", "with_constant"]
 
 PIECE = 256  # samples whose weights, one for each edge, are gathered at once: many small operations would cost more
+
+Directions = dict[Tensor, Tensor]  # for each parameter by how much it is to be moved
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # values, moduli, inputs -> (rows, k), as in rows.py
+
+
+class GatedEdges:
+    """A weight for each edge and symbol: weight (symbols, hidden, edges), bias (symbols, hidden), sources (hidden, edges)."""
+
+    def __init__(self, part: GatedCandidate) -> None:
+        if part.bias is None:
+            raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
+        self.part, self.squash = part, part.squash
+        self.weight, self.bias, self.sources, self.loops = part.weight, part.bias, part.sources, part.loops
+        self.parameters = [part.weight, part.bias]
+
+    def directions(self, step: Step, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor) -> Directions:
+        """Symbol by symbol, for the parameters of different symbols are orthogonal, eqs. (25)-(28)."""
+        weight, bias = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
+        for y in read.unique().tolist():
+            at = read == y
+            signals = heard[at] if self.sources.shape[0] == self.sources.shape[1] else heard[at][:, self.sources]
+            moved = step(values[at], moduli[at], with_constant(signals))
+            bias[y], weight[y] = moved[:, 0], moved[:, 1:]
+        return {self.weight: weight, self.bias: bias}
+
+
+class PlainEdges:
+    """tanh(Wx x + Wh a + b) in that form, with the same weights for all symbols."""
+
+    squash: Sigmoidal = ACTIVATIONS["tanh"]
+
+    def __init__(self, part: TanhCandidate) -> None:
+        if part.bias is None:
+            raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
+        self.part, self.constant, n = part, part.bias, part.hidden_size
+        self.sources = torch.arange(n, device=part.bias.device).expand(n, n)
+        self.loops = torch.eye(n, dtype=torch.bool, device=part.bias.device)
+        self.parameters = [part.weight_x, part.weight_h, part.bias]
+
+    @property
+    def weight(self) -> Tensor:
+        return self.part.weight_h.expand(self.part.input_size, -1, -1)
+
+    @property
+    def bias(self) -> Tensor:
+        return self.part.weight_x.mT + self.constant
+
+    def directions(self, step: Step, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor) -> Directions:
+        """All symbols at once: a row reads the unit that is always on, the symbol, one-hot, and the units. The parameters of
+        two symbols have no product, but both have one with the units' (docs/derivations.md, sec. 3.4, RNNs)."""
+        symbols = self.part.input_size
+        inputs = with_constant(torch.cat([one_hot(read, symbols).to(heard), heard], -1))
+        moved = step(values.flatten(0, 1), moduli.flatten(0, 1), inputs.flatten(0, 1))
+        constant, of_symbols, of_units = moved.split([1, symbols, moved.shape[1] - 1 - symbols], -1)
+        return {self.part.weight_x: of_symbols, self.part.weight_h: of_units, self.constant: constant[:, 0]}
 
 
 @dataclass(frozen=True)
 class Network:
     """What a unit Euler step of a field is: V <- carry V + what is heard. `on_v`: the state is V, else the activity s(V)."""
 
-    incoming: GatedCandidate
+    edges: GatedEdges | PlainEdges
     carry: float
     on_v: bool
 
     def activities(self, symbols: Tensor, start: Tensor) -> Tensor:
         """s(V) before each symbol is read, from the state at the start: (time, batch), (hidden,) -> (time, batch, hidden)."""
-        part = self.incoming
-        assert part.bias is not None  # `network_of` has refused that
-        v, ends = start.expand(symbols.shape[1], -1), part.sources.flatten()
-        every, activity = part.edges == part.hidden_size, part.squash(v) if self.on_v else v
+        edges, weights, biases = self.edges, self.edges.weight, self.edges.bias
+        v, ends = start.expand(symbols.shape[1], -1), edges.sources.flatten()
+        every, activity = edges.sources.shape[0] == edges.sources.shape[1], edges.squash(v) if self.on_v else v
         found = [activity]
         for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():
-            for weight, bias in zip(part.weight[piece].unbind(), part.bias[piece].unbind(), strict=True):
+            for weight, bias in zip(weights[piece].unbind(), biases[piece].unbind(), strict=True):
                 signals = activity[:, None] if every else activity.index_select(1, ends).view_as(weight)
                 heard = (weight * signals).sum(-1)
                 v = heard + bias + v if self.on_v else heard + bias
-                activity = part.squash(v)
+                activity = edges.squash(v)
                 found.append(activity)
         return torch.stack(found)
 
 
 def network_of(field: VectorField) -> Network:
-    """Raises: TypeError for a field that is neither GLNN nor GNN, ValueError without a unit that is always on."""
+    """Raises: TypeError for a field that is neither GLNN, GNN nor RNN, ValueError without a unit that is always on."""
     if isinstance(field, GLNNField):
-        network = Network(field.incoming, 1.0, on_v=True)
-    elif (
-        isinstance(field, Relaxation)
-        and isinstance(field.candidate, GatedCandidate)
-        and isinstance(field.rate, FixedRate)
-        and field.rate.alpha == 1
-        and isinstance(field.decay, LinearDecay)
-    ):
-        network = Network(field.candidate, 0.0, on_v=False)
-    else:
-        raise TypeError(f"`model` must have a field of ctrnn.glnn or ctrnn.gnn, in one layer, got {type(field).__name__}.")
-    if network.incoming.bias is None:
-        raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
-    return network
+        return Network(GatedEdges(field.incoming), 1.0, on_v=True)
+    if isinstance(field, Relaxation) and isinstance(field.rate, FixedRate) and isinstance(field.decay, LinearDecay):
+        candidate, unit_rate = field.candidate, field.rate.alpha == 1
+        if isinstance(candidate, GatedCandidate) and unit_rate:
+            return Network(GatedEdges(candidate), 0.0, on_v=False)
+        if type(candidate) is TanhCandidate and unit_rate:
+            return Network(PlainEdges(candidate), 0.0, on_v=False)
+    raise TypeError(
+        f"`model` must have a field of ctrnn.glnn, ctrnn.gnn or ctrnn.plain, in one layer, got {type(field).__name__}; "
+        "others train by torch's optimizers, on `-model.log_likelihood(symbols)`."
+    )
+
+
+def with_constant(inputs: Tensor) -> Tensor:
+    """With unit 0, always on, before the others: (..., k) -> (..., 1 + k)."""
+    return torch.cat([torch.ones_like(inputs[..., :1]), inputs], -1)

@@ -12,7 +12,7 @@ change of V matters. Nothing here knows what the layer is: read-outs, transition
 and as baselines, whose steps depend on how u is written:
 
     gradient   G_j
-    frequency  G_j over the number of samples, so that weights of a rare symbol learn as fast as others
+    frequency  G_jk over the number of samples with u_k not 0, so that weights of rare symbols learn as fast as others
     rms        each G_jk over its root mean square over samples, but for the same factor for all, which is the rate's
 
 Shapes: B and m (samples, rows); u (samples, k), one for all rows, or (samples, rows, k); steps (rows, k).
@@ -78,7 +78,7 @@ def gradient(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) 
 
 
 def frequency_adjusted(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    return weighted_sum(values, inputs) / len(values)
+    return _quotient(weighted_sum(values, inputs), (inputs != 0).sum(0).to(values))
 
 
 def rms(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from ctrnn import GLNNField, Relaxation, VectorField, checks
+from ctrnn import GLNNField, Relaxation, TanhCandidate, VectorField, checks
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.field import check_field
 from discretize.sequences.cell import DiscreteCell
@@ -69,7 +69,10 @@ class SymbolModel(nn.Module):
     def begin(self, symbols: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None) -> None:
         r"""Weights as before training on these symbols: each predicted by how often it occurs, whatever came before.
 
-        w_0y = log nu_y among those to be predicted, w_iy = 0; the weights of GLNNs and GNNs are drawn for the frequencies of all.
+        w_0y = log nu_y among those to be predicted, w_iy = 0; weights of GLNNs, GNNs and RNNs are drawn for the frequencies of
+        all.
+
+        Source:  Ollivier 2013, eqs. (30)-(33), (69).
         """
         check_symbols(symbols, self.field.input_size)
         counted = one_hot(symbols, self.field.input_size).to(self.read_out.weight)
@@ -82,6 +85,8 @@ class SymbolModel(nn.Module):
             self.field.reset_parameters(frequencies, generator)
         elif isinstance(self.field, Relaxation) and isinstance(self.field.candidate, GatedCandidate):
             self.field.candidate.reset_parameters(frequencies, generator)
+        elif isinstance(self.field, Relaxation) and type(self.field.candidate) is TanhCandidate:
+            _begin_plain(self.field.candidate, frequencies, generator)
         self.start.copy_(_resting(self.field))
 
 
@@ -112,6 +117,16 @@ def mask_like(symbols: Tensor, mask: Tensor | None, like: Tensor) -> Tensor:
     if not checks.holds((chi == 0) | (chi == 1)) or not checks.holds(chi.sum() > 0):
         raise ValueError("`mask` must be 1 where a symbol is to be predicted, at one at least, and 0 elsewhere.")
     return chi
+
+
+def _begin_plain(part: TanhCandidate, frequencies: Tensor, generator: torch.Generator | None) -> None:
+    """Eq. (69): tau_ii = 1 - 1/i, rho_jy = (u_jy - sum_y' nu_y' u_jy')/2, all others 0."""
+    units = torch.arange(1, part.hidden_size + 1).to(part.weight_h)
+    u = torch.rand(part.weight_x.shape, dtype=units.dtype, device=units.device, generator=generator)
+    part.weight_h.copy_(torch.diag(1 - 1 / units))
+    part.weight_x.copy_((u - (u @ frequencies)[:, None]) / 2)
+    if part.bias is not None:
+        part.bias.zero_()
 
 
 def _resting(field: VectorField) -> Tensor:

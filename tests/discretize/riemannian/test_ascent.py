@@ -45,8 +45,8 @@ def rewritten(model, squash):
     """The same model with its activities in other numbers."""
     model = copy.deepcopy(model)
     network = network_of(model.field)
-    old = network.incoming.squash
-    network.incoming.rewrite_(squash)
+    old = network.edges.part.squash
+    network.edges.part.rewrite_(squash)
     weight, bias = old.rewritten(squash, model.read_out.weight, model.read_out.bias)
     model.read_out.weight.copy_(weight)
     model.read_out.bias.copy_(bias)
@@ -101,7 +101,11 @@ def test_without_an_invariant_metric_and_with_the_papers_dampening_they_do_not()
 
 
 def test_the_likelihood_never_falls_and_rates_are_halved_and_raised_as_the_paper_says():
-    model, symbols = begun(), words()
+    for model in (begun(), begun(lambda symbols, units, edges, generator: ctrnn.plain(symbols, units, generator=generator))):
+        check_control(model, words())
+
+
+def check_control(model, symbols):
     ascent = discretize.RiemannianAscent(model, lr=4.0)
     reached = model.log_likelihood(symbols).item()
     for _ in range(8):
@@ -141,6 +145,10 @@ def test_a_model_begins_with_the_frequencies_of_what_is_to_be_predicted():
     )
     frequencies = symbols.flatten().bincount(minlength=A) / symbols.numel()
     assert_close(frequencies @ reading, torch.zeros(N), rtol=0, atol=1e-12)  # eq. (32)
+    rnn = discretize.SymbolModel(ctrnn.plain(A, N))
+    rnn.begin(symbols)
+    assert_close(rnn.field.candidate.weight_x @ frequencies, torch.zeros(N), rtol=0, atol=1e-12)  # eq. (69)
+    assert_close(rnn.field.candidate.weight_h.detach(), torch.diag(torch.tensor([0, 1 / 2, 2 / 3, 3 / 4])))
 
 
 def test_sequences_side_by_side_and_masked_ends_are_the_sum_of_the_sequences():
@@ -210,7 +218,7 @@ def test_what_cannot_be_trained_so_is_refused_in_words():
         (TypeError, "must be a discretize.SymbolModel", lambda: discretize.RiemannianAscent(ctrnn.glnn(A, 4))),
         (
             TypeError,
-            "field of ctrnn.glnn or ctrnn.gnn",
+            "field of ctrnn.glnn, ctrnn.gnn or ctrnn.plain",
             lambda: discretize.RiemannianAscent(discretize.SymbolModel(ctrnn.gru(A, 4))),
         ),
         (

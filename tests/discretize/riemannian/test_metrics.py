@@ -32,7 +32,7 @@ def data(batch=2, time=T):
 def unfolded(model, symbols, mask):
     """Every state, and every parameter of every time, as a leaf of its own: what the paper calls dummy parameters."""
     field, batch = model.field, symbols.shape[1]
-    part = network_of(field).incoming
+    part = network_of(field).edges.part
     leaky = isinstance(field, ctrnn.GLNNField)
     state, total = model.start.detach().expand(batch, -1).clone().requires_grad_(), 0.0
     states, weights, biases = [state], [], []
@@ -73,10 +73,10 @@ def test_values_are_autograds_derivatives_in_every_state(kind):
 def test_moduli_go_back_by_the_squares_of_all_slopes(kind):
     model, (symbols, mask) = model_of(*kind), data(batch=1)
     field, network = model.field, network_of(model.field)
-    squash, leaky = network.incoming.squash, network.on_v
+    squash, leaky = network.edges.part.squash, network.on_v
 
     def following(V, x):
-        heard = network.incoming.heard(network.incoming.project(torch.eye(A)[x]), squash(V))
+        heard = network.edges.part.heard(network.edges.part.project(torch.eye(A)[x]), squash(V))
         return V + heard if leaky else heard
 
     def log_pi(V):
@@ -87,7 +87,7 @@ def test_moduli_go_back_by_the_squares_of_all_slopes(kind):
         if not (leaky or t):
             V = None  # the start of a GNN is an activity, and has no V
             steps.append((x, None))
-            V = network.incoming.heard(network.incoming.project(torch.eye(A)[x]), model.start.detach()).detach()
+            V = network.edges.part.heard(network.edges.part.project(torch.eye(A)[x]), model.start.detach()).detach()
             continue
         steps.append((x, V))
         V = following(V, x).detach()
@@ -104,7 +104,7 @@ def test_moduli_go_back_by_the_squares_of_all_slopes(kind):
 def brute_force(model, symbols, mask, metric):
     """Gradients and unitwise metrics of each unit and symbol as sums over dummy parameters: (A, N, 1 + d), with another 1 + d."""
     slopes, back = unfolded(model, symbols, mask).slopes, back_of(model, symbols, mask)
-    part = network_of(model.field).incoming
+    part = network_of(model.field).edges.part
     activity = model.activities(symbols).detach()
     signals = torch.cat([torch.ones(*activity.shape, 1), activity[..., part.sources]], -1)
     k = signals.shape[-1]
@@ -122,7 +122,7 @@ def brute_force(model, symbols, mask, metric):
 
 def direction_of(model, symbols, mask, *settings):
     found = transition_direction(model, symbols, mask, model.activities(symbols).detach(), *settings)
-    part = network_of(model.field).incoming
+    part = network_of(model.field).edges.part
     return torch.cat([found[part.bias][..., None], found[part.weight]], -1), found[model.start]
 
 
@@ -147,6 +147,42 @@ def test_transition_steps_are_the_inverse_metrics_on_autograds_gradient(kind):
         assert_close(quasi[..., 0], constant, **CLOSE)
         alone, _ = direction_of(model, symbols, mask, metric, "diagonal", 0.3)
         assert_close(alone, gradient / dampened.diagonal(dim1=-2, dim2=-1), **CLOSE)
+
+
+def test_an_rnn_has_one_matrix_a_unit_for_symbols_and_units_together():
+    model, (symbols, mask) = discretize.SymbolModel(ctrnn.plain(A, N)), data()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    part, activity, total, rows, heard = model.field.candidate, model.start.detach().expand(2, -1), 0.0, [], []
+    for t, x in enumerate(symbols):
+        pi = torch.log_softmax(activity @ model.read_out.weight.mT + model.read_out.bias, -1)
+        total = total + (mask[t] * pi[range(2), x]).sum()
+        theta = torch.cat([part.bias[:, None], part.weight_x, part.weight_h], -1).detach()  # (8): each time its own
+        rows.append(theta.expand(2, -1, -1).clone().requires_grad_())
+        heard.append(torch.cat([torch.ones(2, 1), torch.eye(A)[x], activity], -1))
+        activity = torch.tanh((rows[-1] * heard[-1][:, None]).sum(-1))
+    assert_close(model.log_likelihood(symbols, mask), total)
+    slopes = torch.stack(torch.autograd.grad(total, rows[:-1]))
+    gradient = slopes.sum((0, 1))
+    moduli, inputs = back_of(model, symbols, mask).moduli[1:], torch.stack(heard[:-1]).detach()
+    matrices = {
+        "ruop": torch.einsum("tbjk,tbjl->jkl", slopes, slopes),
+        "rbpm": torch.einsum("tbj,tbk,tbl->jkl", moduli, inputs, inputs),
+    }
+
+    def moved(*settings):
+        found = transition_direction(model, symbols, mask, model.activities(symbols).detach(), *settings)
+        return torch.cat([found[part.bias][:, None], found[part.weight_x], found[part.weight_h]], -1)
+
+    for metric, undampened in matrices.items():
+        matrix = undampened + 0.2 * torch.eye(1 + A + N)
+        assert_close(moved(metric, "full", 0.2), torch.linalg.solve(matrix, gradient), **CLOSE)
+        own = matrix.diagonal(dim1=-2, dim2=-1)
+        ratio = matrix[:, 0, 1:] / own[:, :1]
+        quasi = (gradient[:, 1:] - gradient[:, :1] * ratio) / (own[:, 1:] - matrix[:, 0, 1:] * ratio)  # eq. (34)
+        assert_close(moved(metric, "quasi", 0.2)[:, 1:], quasi, **CLOSE)
+    often = torch.cat([torch.full((1,), 2 * T - 2), symbols[:-1].flatten().bincount(minlength=A), torch.full((N,), 2 * T - 2)])
+    assert_close(moved("frequency", "full", 1.0), gradient / often, **CLOSE)
 
 
 def test_baselines_are_the_gradient_and_what_is_divided():
@@ -203,6 +239,6 @@ def test_of_units_that_say_nothing_the_steps_are_zero():
     assert not step[:, 1].any()
     assert_close(step[:, [0, 2]], without, **CLOSE)
     for name, reduction in {**REDUCTIONS, **BASELINES}.items():
-        assert reduction(values[:0], moduli[:0], constant[:0], nothing).isnan().sum() == (6 if name == "frequency" else 0)
+        assert reduction(values[:0], moduli[:0], constant[:0], nothing).eq(0).all(), name
         assert not reduction(0 * values, 0 * moduli, constant, nothing).any(), name
     assert set(METRICS) == {"rbpm", "ruop", *BASELINES}
