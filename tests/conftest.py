@@ -17,9 +17,14 @@ def pytest_configure(config):
         os.environ["CTRNN_CXXFLAGS"] = f"-O0 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
 
 
+WITHOUT_KERNELS = {"analysis", "gradients", "integration", "jumps", "steps"}  # folders of discretize that are not about them
+
+
 def takes_kernels(item):
     """In a default run: the tests of kernels, which are discretize's, and what is marked."""
-    return item.config.option.markexpr != "not slow" or "discretize" in item.path.parts or item.get_closest_marker("kernels")
+    where = set(item.path.parts)
+    of_kernels = "discretize" in where and not where & WITHOUT_KERNELS
+    return item.config.option.markexpr != "not slow" or of_kernels or item.get_closest_marker("kernels")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

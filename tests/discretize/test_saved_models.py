@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import torch
+from cases import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -276,7 +277,7 @@ def rewritten(path, change):
     write_tensors(path, tensors, changed if isinstance(changed, str) else json.dumps(about if changed is None else changed))
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "words"),
     [
         (lambda about: about.update(format=2), "a newer ctrnn has written it, in format 2, and this one reads 1; update ctrnn"),
@@ -294,7 +295,6 @@ def rewritten(path, change):
         (lambda about: about["model"]["candidate"].update(bias=False), "it has a tensor 'candidate.bias', and its model none"),
         (lambda about: about["model"].update(decay=None), "`decay` must be a ctrnn.Decay, got NoneType"),
     ],
-    ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
 def test_a_description_that_fits_nothing_is_refused_in_words(path, change, words):
     ctrnn.save(path, ctrnn.gated(3, 4))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def test_a_law_is_found_again(bend, decades, level):
     assert found.fitted == 200
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "name"),
     [
         (law(0.05, 0), "exponential"),
@@ -68,7 +69,7 @@ def test_rounding_is_not_fitted():
     assert decay_law(torch.cat([law(0.05, 0)[:20], torch.zeros(5)])).fitted == 20
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "says"),
     [
         (torch.ones(4), "8"),

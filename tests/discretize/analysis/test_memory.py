@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -117,7 +118,7 @@ def test_input_gradients_are_those_of_each_sequence(rnn):
     assert xs.grad is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "says"),
     [
         (lambda rnn, xs: state_jacobians(torch.nn.GRU(1, 1), xs), "DiscreteRNN or ContinuousRNN, got GRU"),

@@ -12,6 +12,8 @@ import ctrnn
 import discretize
 from discretize import refine
 
+pytestmark = pytest.mark.kernels  # hundreds of steps, of fields that have kernels anyway
+
 
 def slow(step: discretize.Step, alpha: float = 0.01) -> discretize.DiscreteRNN:
     return discretize.DiscreteRNN(ctrnn.leaky(2, 4, alpha=alpha), step)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from cases import each
 from torch import nn
 
 import ctrnn
 from discretize.compiler.attributes import Attributes, GlobalReads, attributes_of
 
-each = pytest.mark.parametrize
 SCALE = 1.0
 SETTINGS = types.SimpleNamespace(scale=1.0)
 
@@ -78,15 +78,16 @@ CHANGES = {
 
 
 @each("change", CHANGES)
-def test_whatever_changes_is_seen(change, monkeypatch):
-    for owner, name in ((Scaling, "scale"), (Own, "factor"), (Own, "flow")):
-        monkeypatch.setattr(owner, name, getattr(owner, name))
-    field = Own()
-    field.zero = 0.0
-    before = attributes_of(field)
-    assert attributes_of(field).values == before.values
-    CHANGES[change](field)
-    assert attributes_of(field).values != before.values
+def test_whatever_changes_is_seen(change):
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((Scaling, "scale"), (Own, "factor"), (Own, "flow")):
+            patch.setattr(owner, name, getattr(owner, name))
+        field = Own()
+        field.zero = 0.0
+        before = attributes_of(field)
+        assert attributes_of(field).values == before.values
+        CHANGES[change](field)
+        assert attributes_of(field).values != before.values
 
 
 def test_fields_of_the_same_code_and_numbers_have_one_kernel():
@@ -134,7 +135,7 @@ THREE = torch.zeros(3)
         lambda patch: patch.setattr(math, "pi", 3.0),
     ],
 )
-def test_globals_that_code_has_read_are_compared(change, monkeypatch):
+def test_globals_that_code_has_read_are_compared(change):
     reads = GlobalReads()
     with reads.noted():
         reader(math)
@@ -142,10 +143,11 @@ def test_globals_that_code_has_read_are_compared(change, monkeypatch):
     before = reads.now()
     assert isinstance(before, Attributes)
     assert reads.now().values == before.values
-    monkeypatch.setitem(globals(), "CHANGES", {})  # which it has not read
-    assert reads.now().values == before.values
-    change(monkeypatch)
-    assert reads.now().values != before.values
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "CHANGES", {})  # which it has not read
+        assert reads.now().values == before.values
+        change(patch)
+        assert reads.now().values != before.values
 
 
 def math_of_its_own():

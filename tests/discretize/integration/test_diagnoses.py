@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from cases import each
 
 import ctrnn
 from discretize import (
@@ -45,9 +46,7 @@ def test_times_on_the_meta_device_are_refused_in_words():
             call()
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"), [("rk45", "dopri5"), ("RK45", "dopri5"), ("DOP853", "dopri8"), ("Radau", "rodas5p"), ("ode23", "bosh3")]
-)
+@each(("name", "ours"), [("rk45", "dopri5"), ("RK45", "dopri5"), ("DOP853", "dopri8"), ("Radau", "rodas5p"), ("ode23", "bosh3")])
 def test_methods_by_their_names_elsewhere_are_answered_by_ours(name, ours):
     with pytest.raises(ValueError, match=f"did you mean '{ours}'"):
         ContinuousRNN(ctrnn.plain(2, 3), method=name)

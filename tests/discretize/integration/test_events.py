@@ -184,6 +184,7 @@ def test_a_rate_is_learned_through_the_time_of_a_crossing():
     assert rate.item() == pytest.approx(0.5, abs=1e-3)
 
 
+@pytest.mark.kernels
 @each("dtype", [torch.float32, torch.float64])
 def test_a_named_field_on_samples_is_looked_at_between_its_kernels_steps(dtype):
     field, xs = ctrnn.gated(2, 3, dtype=dtype), torch.randn(6, 4, 2, dtype=dtype)

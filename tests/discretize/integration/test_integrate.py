@@ -129,8 +129,7 @@ def test_euler_on_the_unit_grid_is_the_unrolled_cell():
     for name, make in NAMED.items():
         field, xs = make(2, 3), recording()
         h0 = torch.randn(3, field.state_size)
-        # A kernel for one of them only: what kernels compute is compared in tests of their own, and each takes a second to build.
-        expected = unroll(DiscreteCell(field, allow_overshoot=True), xs, h0, fused=name == "lstm").hs
+        expected = unroll(DiscreteCell(field, allow_overshoot=True), xs, h0).hs
         for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}):
             solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
             assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13, msg=name)  # rounding, which |h|^3 h makes grow
@@ -228,6 +227,7 @@ def test_the_warped_field_on_the_warped_input_lands_on_the_warped_solution(name,
         assert deviation(NAMED[name](2, 3), path, warp, 1e-7) < 10, warp
 
 
+@pytest.mark.kernels  # thousands of steps
 @pytest.mark.parametrize("name", [CORNERED[1], pytest.param(CORNERED[0], marks=pytest.mark.slow)])
 def test_fields_with_a_corner_are_warp_invariant_too(name):
     path = ctrnn.LinearPath(recording(6))
@@ -352,6 +352,7 @@ def test_the_gradient_at_the_zero_state_under_slow_forgetting_is_finite():
     assert all(torch.isfinite(p.grad).all() for p in field.parameters())
 
 
+@pytest.mark.kernels
 @each("start", [0.0, 1e4])
 def test_float32_is_solved_to_its_own_accuracy_wherever_the_clock_stands(start):
     xs = recording(20)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 
 import ctrnn
@@ -56,7 +57,7 @@ class OwnGenerator(Dropped):
         return self.inner.flow(projected, h) + noise
 
 
-@pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", RungeKutta4()], ids=str)
+@each("method", ["dopri5", "rodas5p", "rk4", RungeKutta4()])
 def test_a_random_field_is_refused_before_the_solve(method):
     # From h = 0, where dropout changes nothing: two answers that happen to agree are not taken for one.
     with pytest.raises(
@@ -65,7 +66,7 @@ def test_a_random_field_is_refused_before_the_solve(method):
         ContinuousRNN(Dropped(), method)(X)
 
 
-@pytest.mark.parametrize("gradient", [Checkpointed(1e6), Adjoint()], ids=str)
+@each("gradient", [Checkpointed(1e6), Adjoint()])
 def test_a_gradient_that_computes_steps_again_refuses_a_random_field(gradient):
     method = "dopri5" if isinstance(gradient, Adjoint) else Euler()
     with pytest.raises(ValueError, match="draws random numbers"):

@@ -22,7 +22,7 @@ MODULES = {
     "fixed steps": lambda field, _, **settings: ContinuousRNN(field, "rk4", max_step=0.5, **settings),
     "layers": lambda field, above, **settings: Layers([DiscreteRNN(field), ContinuousRNN(above)], **settings),
 }
-every_module = pytest.mark.parametrize("name", MODULES)
+every_module = each("name", MODULES)
 
 
 def setting(name, make=ctrnn.gated):

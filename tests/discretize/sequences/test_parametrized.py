@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils.parametrize import register_parametrization
@@ -45,7 +46,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@each("call", CALLS.values())
 def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_weight(call):
     x = torch.randn(5, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     parametrized, plain, doubled = field(), field(), Doubled()

@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 import torch
+from cases import each
 from scipy.integrate import solve_ivp
 from torch.testing import assert_close
 
@@ -12,7 +13,6 @@ from ctrnn import VectorField
 from ctrnn.forward import jacobian_of
 from discretize import BackwardEuler, ExponentialRosenbrock, integrate
 
-each = pytest.mark.parametrize
 UNITS = 6
 TIMES = torch.arange(3.0)
 
@@ -72,7 +72,7 @@ FIELDS = [(Chain, BandedChain), (Chain, OwnChain), (Chain, FullChain), (Apart, D
 
 def paired(name, kinds):
     """Each pair of fields with one of the kinds, in turn; with the others in the slow run."""
-    return each(
+    return pytest.mark.parametrize(
         ("plain", "known", name),
         [
             pytest.param(*pair, kind, marks=() if i % len(kinds) == k else pytest.mark.slow)
@@ -133,7 +133,7 @@ def test_on_a_clock_of_constant_speed_the_steps_are_those_of_a_faster_field():
     assert_close(found.hs, expected.hs, rtol=1e-10, atol=1e-10)
 
 
-@each(("plain", "known"), FIELDS, ids=lambda kind: kind.__name__)
+@each(("plain", "known"), FIELDS)
 def test_gradients_are_those_of_forward_mode(plain, known):
     for found, expected in zip(gradients(known), gradients(plain), strict=True):
         assert_close(found, expected, rtol=1e-8, atol=1e-10)
@@ -165,7 +165,7 @@ def test_a_jacobian_counts_as_one_evaluation_for_each_direction(field, direction
     assert BackwardEuler().cost(field) == 5 + 3 * directions
 
 
-@each(("field", "directions"), [(Chain, UNITS), (BandedChain, 3)])
+@pytest.mark.parametrize(("field", "directions"), [(Chain, UNITS), (BandedChain, 3)])
 def test_forward_mode_goes_along_one_direction_for_each_band(field, directions, monkeypatch):
     along, vmap = [], torch.func.vmap
     monkeypatch.setattr(torch.func, "vmap", lambda f: lambda many: along.append(len(many)) or vmap(f)(many))

@@ -39,6 +39,7 @@ def test_the_parts_of_a_state_have_probabilities_of_their_own():
     assert_close(hidden, Euler()(field, x, state, 1.0)[:, :40], **CLOSE)
 
 
+@pytest.mark.kernels
 def test_modules_draw_at_each_step_and_follow_train_and_eval():
     rnn, x = DiscreteRNN(ctrnn.gru(2, 5), Zoneout(Euler(), 0.2)), torch.randn(6, 3, 2, requires_grad=True)
     torch.manual_seed(2)
