@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
+from discretize.riemannian.layers import AffineLayers
 from discretize.riemannian.network import Directions, network_of
 from discretize.riemannian.rows import REDUCTIONS
 from discretize.riemannian.symbols import SymbolModel, check_symbols, log_probability, mask_like
@@ -32,8 +33,9 @@ class RiemannianAscent(torch.optim.Optimizer):
     An optimizer of torch's, with two `param_groups`, read-out and transitions: each has a rate of its own, `lr`, and counts
     `accepted` and `rejected` updates. It backpropagates by itself, and needs no `backward()`.
 
-    Args:    model: a `SymbolModel` of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain` with the unit Euler step;
-             metric: of the transitions, "rbpm" or "ruop", or for comparison "gradient", "frequency", "rms";
+    Args:    model: a `SymbolModel` with the unit Euler step, of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain`, or of a field all of
+             whose weights are those of `ctrnn.Affine`, as `ctrnn.gated`, `ctrnn.mgu` and `ctrnn.lstm` are;
+             metric: of the transitions, "rbpm" (of the first three), "ruop", or for comparison "gradient", "frequency", "rms";
              reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
              lr: of both at first, 1/hidden if not given;
@@ -62,7 +64,10 @@ class RiemannianAscent(torch.optim.Optimizer):
         if not isinstance(model.step, Euler):
             raise ValueError(f"`model` must step by discretize.Euler(), of which the moduli are; it has {model.step!r}.")
         network = self.network = network_of(model.field)
+        trained = AffineLayers(model.field).parameters if network is None else network.edges.parameters
         self.model, self.metric = model, checks.one_of("metric", metric, METRICS)
+        if network is None and metric == "rbpm":
+            raise ValueError('`metric` "rbpm" is for ctrnn.glnn, ctrnn.gnn and ctrnn.plain; of other fields take "ruop".')
         self.reduction = checks.one_of("reduction", reduction, REDUCTIONS)
         self.read_out = checks.one_of("read_out", read_out, READ_OUTS)
         self.dampening = checks.non_negative_number("dampening", dampening)
@@ -70,7 +75,7 @@ class RiemannianAscent(torch.optim.Optimizer):
         rate = 1 / model.field.hidden_size if lr is None else checks.positive_number("lr", lr)
         groups: list[dict[str, Any]] = [
             {"params": [*model.read_out.parameters()]},
-            {"params": [*network.edges.parameters, model.start]},
+            {"params": [*trained, model.start]},
         ]
         super().__init__(groups, {"lr": rate, "accepted": 0, "rejected": 0})
 
@@ -84,7 +89,7 @@ class RiemannianAscent(torch.optim.Optimizer):
             return log_probability(model.read_out(activity), symbols, chi).item()
 
         def run() -> Tensor:
-            return self.network.activities(symbols, model.start)
+            return model.activities(symbols) if self.network is None else self.network.activities(symbols, model.start)
 
         activity = run()  # which the read-out does not change
         reached = read(activity)

@@ -1,7 +1,7 @@
 r"""Directions to move the weights of a symbol model in: gradients of its log-likelihood, as a metric has them.
 
     ruop   m = B^2, the recurrent unitwise outer product metric                 eq. (23)
-    rbpm   m backpropagated, the recurrent backpropagated metric                eq. (24)
+    rbpm   m backpropagated, the recurrent backpropagated metric                eq. (24); not of AffineLayers
 
 or without a metric, as baselines of rows.py.
 """
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from discretize.riemannian.layers import AffineLayers
 from discretize.riemannian.moduli import Backpropagated, backpropagated
 from discretize.riemannian.network import Directions, network_of, with_constant
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
@@ -50,15 +51,18 @@ def transition_direction(
 
     Shape:   as `read_out_direction`.
     """
-    network, pi = network_of(model.field), model.read_out(activity).softmax(-1)
+    row_step = BASELINES.get(metric, REDUCTIONS[reduction])
+
+    def step(values: Tensor, moduli: Tensor, inputs: Tensor) -> Tensor:
+        return row_step(values, moduli, inputs, values.new_full(values.shape[1:], dampening))
+
+    network = network_of(model.field)
+    if network is None:
+        return AffineLayers(model.field).direction(model, symbols, chi, step)
+    pi = model.read_out(activity).softmax(-1)
     back = backpropagated(network, model.read_out.weight, symbols, activity, pi, chi)
     if metric == "ruop":
         back = Backpropagated(back.values, back.values**2)
-    row_step, dampened = BASELINES.get(metric, REDUCTIONS[reduction]), back.values.new_full(back.values.shape[-1:], dampening)
-
-    def step(values: Tensor, moduli: Tensor, inputs: Tensor) -> Tensor:
-        return row_step(values, moduli, inputs, dampened)
-
     # a(t) goes with B and m at t + 1; after the last symbol these are 0.
     found = network.edges.directions(step, back.values[1:], back.moduli[1:], symbols[:-1], activity[:-1])
     always_on = torch.ones_like(back.values[0, :, :1])

@@ -16,7 +16,7 @@ from ctrnn import GLNNField, LinearDecay, Relaxation, TanhCandidate, VectorField
 from ctrnn.cells.edges import ACTIVATIONS, GatedCandidate, Sigmoidal
 from ctrnn.fields.rates import FixedRate
 
-__all__ = ["PIECE", "Directions", "Network", "network_of", "with_constant"]
+__all__ = ["PIECE", "Directions", "Network", "Step", "network_of", "with_constant"]
 
 PIECE = 256  # samples whose weights, one for each edge, are gathered at once: many small operations would cost more
 
@@ -100,8 +100,8 @@ class Network:
         return torch.stack(found)
 
 
-def network_of(field: VectorField) -> Network:
-    """Raises: TypeError for a field that is neither GLNN, GNN nor RNN, ValueError without a unit that is always on."""
+def network_of(field: VectorField) -> Network | None:
+    """None for a field that is neither GLNN, GNN nor RNN. Raises: ValueError without a unit that is always on."""
     if isinstance(field, GLNNField):
         return Network(GatedEdges(field.incoming), 1.0, on_v=True)
     if isinstance(field, Relaxation) and isinstance(field.rate, FixedRate) and isinstance(field.decay, LinearDecay):
@@ -110,10 +110,7 @@ def network_of(field: VectorField) -> Network:
             return Network(GatedEdges(candidate), 0.0, on_v=False)
         if type(candidate) is TanhCandidate and unit_rate:
             return Network(PlainEdges(candidate), 0.0, on_v=False)
-    raise TypeError(
-        f"`model` must have a field of ctrnn.glnn, ctrnn.gnn or ctrnn.plain, in one layer, got {type(field).__name__}; "
-        "others train by torch's optimizers, on `-model.log_likelihood(symbols)`."
-    )
+    return None
 
 
 def with_constant(inputs: Tensor) -> Tensor:

@@ -50,13 +50,16 @@ class SymbolModel(nn.Module):
         logits: Tensor = self.read_out(self.activities(symbols))
         return logits
 
-    def activities(self, symbols: Tensor) -> Tensor:
-        """What the read-out reads before each symbol: (time, batch) -> (time, batch, hidden)."""
+    def activities(self, symbols: Tensor, start: Tensor | None = None, fused: bool = True) -> Tensor:
+        """What the read-out reads before each symbol: (time, batch) -> (time, batch, hidden).
+
+        Args:    start: (batch, state), the learned one if not given; fused: as for `unroll`.
+        """
         check_symbols(symbols, self.field.input_size)
-        h = self.start.expand(symbols.shape[1], -1)
+        h = self.start.expand(symbols.shape[1], -1) if start is None else start
         states = [h[None]]
         for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():  # the last is predicted, and need not be read
-            hs = unroll(self.cell, one_hot(piece, self.field.input_size).to(h), h).hs
+            hs = unroll(self.cell, one_hot(piece, self.field.input_size).to(h), h, fused).hs
             states.append(hs[1:])
             h = hs[-1]
         return self.field.visible(torch.cat(states))

@@ -218,7 +218,7 @@ def test_what_cannot_be_trained_so_is_refused_in_words():
         (TypeError, "must be a discretize.SymbolModel", lambda: discretize.RiemannianAscent(ctrnn.glnn(A, 4))),
         (
             TypeError,
-            "field of ctrnn.glnn, ctrnn.gnn or ctrnn.plain",
+            "no affine layer",
             lambda: discretize.RiemannianAscent(discretize.SymbolModel(ctrnn.gru(A, 4))),
         ),
         (
