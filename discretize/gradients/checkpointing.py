@@ -80,14 +80,13 @@ class Blocks:
         sizes: dict[int, int] = {}
         nodes = 0
 
-        def weigh(kept: Tensor) -> Tensor:
+        def weigh(kept: Tensor) -> None:  # not the tensor: a node that keeps its own output is never freed
             nonlocal nodes
             nodes += 1
             if not kept.is_leaf:
                 sizes[kept.data_ptr()] = kept.numel() * kept.element_size()
-            return kept
 
-        with counting_apart(self.engine), torch.autograd.graph.saved_tensors_hooks(weigh, lambda kept: kept):
+        with counting_apart(self.engine), torch.autograd.graph.saved_tensors_hooks(weigh, lambda _: _):
             self.engine.segment(self.chain.segment(state.segment), state.copy(), h.detach().requires_grad_(), 1)
         return sum(sizes.values()) + nodes * BYTES_OF_A_NODE
 

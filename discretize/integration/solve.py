@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -126,7 +126,8 @@ class Solve:
             return "steps of fixed length have no kernel"
         if settings.gradient is not None:
             return f"`gradient`={settings.gradient} takes its own backward pass"
-        call = self.chain, self.h0, self.engine, settings.fused, self._show, self.stats
+        # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
+        call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats
         found = solve(*call)
         if not isinstance(found, str):
             return found
@@ -150,10 +151,7 @@ class Solve:
             self.kept[edge] = h
         if self.log is not None:
             self.log.add(h, self.state, self.engine.counts)
-        self._show(edge)
-
-    def _show(self, edge: int) -> None:
-        self.bar.update(edge - self.bar.n)
+        _show(self.bar, edge)
 
     def _count(self, whole: Solved | str) -> None:
         ran = {"engine": "compiled"} if isinstance(whole, Solved) else {"engine": "steps", "engine_why": whole}
@@ -206,6 +204,10 @@ class Solve:
         if hint and steps > WARN_STEPS:
             warn_user(f"The solve took {steps} steps. {hint}", SolverWarning)
         return hint
+
+
+def _show(bar: tqdm[NoReturn], edge: int) -> None:
+    bar.update(edge - bar.n)
 
 
 def _named(failure: Failure, field: VectorField) -> Failure:
