@@ -115,9 +115,11 @@ def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
         assert_close(found.times, torch.tensor(times), rtol=0, atol=1e-7)  # the slope there is 0.04
 
 
-def test_being_zero_at_the_start_is_no_crossing():
-    found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0, 4.0], events=Event(lambda t, h: h[:, 0]), **TIGHT).events[0]
-    assert_close(found.times, torch.tensor([math.pi]), **EXACT)
+def test_being_zero_at_the_start_is_no_crossing_and_each_way_has_its_own():
+    ways = [Event(lambda t, h: h[:, 0], direction) for direction in (0, 1, -1)]
+    found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0, 7.0], events=ways, **TIGHT).events
+    for event, turns in zip(found, ([1.0, 2.0], [2.0], [1.0]), strict=True):
+        assert_close(event.times, math.pi * torch.tensor(turns), **EXACT)
 
 
 @each("ts", [[0.0, 2.0], [0.0, 1.0, 2.0]])
