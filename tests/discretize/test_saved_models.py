@@ -320,7 +320,7 @@ JSON = st.recursive(
 PLACES = [["model"], ["frozen"], ["shared"], ["model", "fields"], ["model", "fields", 0, "rate"]]
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=JSON, where=st.sampled_from(PLACES))
 def test_any_description_gives_a_model_or_an_error_in_words(path, value, where):
     if not path.exists() or path.stat().st_size == 0:

@@ -222,10 +222,12 @@ def test_no_gradient_and_no_nan_comes_from_beyond_an_end(name):
 def test_samples_state_and_times_of_ragged_sequences_are_differentiated(name, edges):
     rnn, x, h_0 = setting(name, 3, 3, 3)
     ts, lengths = clocks(3 + edges, 3), [2, 3, 1]
-    assert torch.autograd.gradcheck(lambda x, h, ts: rnn(x, h, ts, lengths), [t.requires_grad_() for t in (x, h_0, ts)])
+    assert torch.autograd.gradcheck(
+        lambda x, h, ts: rnn(x, h, ts, lengths), [t.requires_grad_() for t in (x, h_0, ts)], fast_mode=True
+    )
     shared = clocks(3 + edges, 1)[:, 0].requires_grad_()
-    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts), shared)
-    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts, lengths), shared)
+    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts), shared, fast_mode=True)
+    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts, lengths), shared, fast_mode=True)
 
 
 @pytest.mark.parametrize("method", ["rk4", RungeKutta4()])
@@ -233,9 +235,9 @@ def test_times_are_differentiated_through_a_solve(method):
     # With fixed steps: those that adapt change their number between the two times of a difference quotient.
     rnn, x, h_0 = ContinuousRNN(ctrnn.gated(2, 3), method=method), torch.randn(3, 3, 2), torch.randn(3, 3)
     ts = clocks(4, 3).requires_grad_()
-    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts, [2, 3, 1]), ts)
+    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts, [2, 3, 1]), ts, fast_mode=True)
     shared = clocks(4, 1)[:, 0].requires_grad_()
-    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts), shared)
+    assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts), shared, fast_mode=True)
 
 
 def test_the_slope_along_the_end_of_a_sequence_is_the_field():
