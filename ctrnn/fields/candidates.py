@@ -84,9 +84,16 @@ class ResetCandidate(Part):
         return torch.cat([self.reset.project(x), self.pull.project(x)], -1)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return torch.tanh(self.preactivation(projected, h))
+
+    def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:
+        """Wx x + b + r * (Wh h + b_h): (..., 2 hidden), (..., hidden) -> (..., hidden)."""
         to_reset, to_pull = projected.chunk(2, -1)
-        reset = torch.sigmoid(self.reset.flow(to_reset, h))
-        return torch.tanh(to_pull + reset * nn.functional.linear(h, self.pull.weight_h, self.bias_h))
+        return to_pull + torch.sigmoid(self.reset.flow(to_reset, h)) * self.recurrent(h)
+
+    def recurrent(self, h: Tensor) -> Tensor:
+        """Wh h + b_h, what the gate resets: (..., hidden) -> (..., hidden)."""
+        return nn.functional.linear(h, self.pull.weight_h, self.bias_h)
 
     @property
     def formula(self) -> str:

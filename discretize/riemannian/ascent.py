@@ -34,7 +34,7 @@ class RiemannianAscent(torch.optim.Optimizer):
     `accepted` and `rejected` updates. It backpropagates by itself, and needs no `backward()`.
 
     Args:    model: a `SymbolModel` with the unit Euler step, of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain`, or of a field all of
-             whose weights are those of `ctrnn.Affine`, as `ctrnn.gated`, `ctrnn.mgu` and `ctrnn.lstm` are;
+             whose weights are those of `ctrnn.Affine`, as of `ctrnn.gated`, `ctrnn.gru` and `ctrnn.lstm`;
              metric: of the transitions, "rbpm" (of the first three), "ruop", or for comparison "gradient", "frequency", "rms";
              reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";

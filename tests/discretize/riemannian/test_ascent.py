@@ -219,7 +219,7 @@ def test_what_cannot_be_trained_so_is_refused_in_words():
         (
             TypeError,
             "no affine layer",
-            lambda: discretize.RiemannianAscent(discretize.SymbolModel(ctrnn.gru(A, 4))),
+            lambda: discretize.RiemannianAscent(discretize.SymbolModel(ctrnn.leaky(A, 4))),
         ),
         (
             ValueError,

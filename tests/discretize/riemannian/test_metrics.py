@@ -281,16 +281,33 @@ def test_gates_and_candidates_are_rows_with_an_outer_product_metric_each():
         assert_close(found[model.start], slopes[0].sum(0) / (squares if metric == "ruop" else 1), **CLOSE)
 
 
+def test_after_one_symbol_each_row_moves_along_its_gradient_divided_by_its_square():
+    """One sample: (B^2 u u^T + eps)^-1 B u = g/(|g|^2 + eps) with g = B u, whatever the layer."""
+    symbols, mask = torch.tensor([[1], [2]]), torch.ones(2, 1)
+    for field in (ctrnn.gru(A, N), ctrnn.lstm(A, N), ctrnn.mgu(A, N)):
+        model = discretize.SymbolModel(field)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        found = transition_direction(model, symbols, mask, model.activities(symbols).detach(), "ruop", "full", 0.3)
+        for rows in AffineLayers(field).layers:
+            slopes = torch.autograd.grad(model.log_likelihood(symbols), rows.parameters)
+            g = torch.cat([slope.view(len(slope), -1) for slope in slopes], -1)
+            moved = torch.cat([found[p].view(len(p), -1) for p in rows.parameters], -1)
+            assert g.abs().max() > 1e-3
+            assert_close(moved, g / ((g**2).sum(-1, keepdim=True) + 0.3), **CLOSE)
+
+
 def test_fields_are_trained_as_rows_or_refused():
     symbols, mask = data(time=6)
-    for field in (ctrnn.lstm(A, N), ctrnn.mgu(A, N), ctrnn.gated(A, N, "network"), ctrnn.lem(A, N)):
+    for field in (ctrnn.lstm(A, N), ctrnn.mgu(A, N), ctrnn.gated(A, N, "network"), ctrnn.lem(A, N), ctrnn.gru(A, N)):
         model = discretize.SymbolModel(field)
         ascent = discretize.RiemannianAscent(model, "ruop", "quasi")
         first = ascent.step(symbols, mask)
         assert ascent.step(symbols, mask) > first
+        assert ascent.step(symbols[:1]) <= 0
         assert {id(p) for group in ascent.param_groups for p in group["params"]} == {id(p) for p in model.parameters()}
     for error, words, field in (
-        (TypeError, r"candidate\.bias_h", ctrnn.gru(A, N)),
+        (TypeError, r"rate\.log_alpha", ctrnn.leaky(A, N)),
         (TypeError, "field in layers", ctrnn.lstm(A, N, num_layers=2)),
         (ValueError, "`bias=False`", ctrnn.lstm(A, N, bias=False)),
         (ValueError, 'of other fields take "ruop"', ctrnn.lstm(A, N)),
@@ -303,4 +320,4 @@ def test_fields_are_trained_as_rows_or_refused():
         discretize.RiemannianAscent(same_widths, "ruop").step(symbols)
     part = same_widths.field.fields[0].candidate
     assert "preactivation" not in vars(part)  # left as it was
-    assert AffineLayers(ctrnn.lstm(A, N)).parts
+    assert AffineLayers(ctrnn.lstm(A, N)).layers
