@@ -90,6 +90,16 @@ def flow() -> Iterator[Entry]:
         lost.rhs),), lost.assumptions,
         Mutation("as Ohno and Kumagai print it", Equal(lost.lhs, (1 + h**r * symbols.s) ** (-(r + 1) / r))),
     )  # fmt: skip
+    inner = q / (1 + q)  # any exponent between 0 and 1
+    yield Entry(
+        OWN, "result 5, derivative at 0", "The derivative (r + 1) |h|^r of |h|^r h tends to 0 at h = 0; the product rule makes "
+        "it of |h|^r and h times r |h|^(r-1), which grows without bound there for r < 1: a machine has 0 times infinity.",
+        (Equal(diff(h ** (r + 1), h), (r + 1) * h**r), Equal(h**r + h * (r * h ** (r - 1)), (r + 1) * h**r),
+         Tends((inner + 1) * exp(-inner * first), first, oo, S.Zero), Tends(inner * exp((1 - inner) * first), first, oo, oo)),
+        ("0 < r < 1", "h > 0"),
+        Mutation("r > 1", Tends((1 + q) * exp(-q * first), first, oo, oo)),
+        remark="r = q/(1 + q), q > 0, and h = exp(-S_1) in the limits",
+    )  # fmt: skip
     left = (2**r - 1) / (r * g * h**r)
     yield Entry(
         OWN, "result 5, half-life", "Half of h is left after (2^r - 1)/(r g |h|^r).", (Equal(half.lhs, half.rhs, half.where),
