@@ -28,6 +28,8 @@ from torch import Tensor
 
 __all__ = ["BASELINES", "REDUCTIONS", "RowStep", "weighted_sum"]
 
+MOST_INPUTS = 2**24  # numbers, 128 MB in float64
+
 RowStep = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -37,6 +39,14 @@ def weighted_sum(weights: Tensor, inputs: Tensor) -> Tensor:
 
 
 def full(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+    """Eq. (27), so many rows at once that their inputs, less a mean that each has of its own, fit into memory."""
+    at_once = max(1, MOST_INPUTS // max(1, inputs.shape[0] * inputs.shape[-1]))
+    pieces = torch.arange(values.shape[1], device=values.device).split(at_once)
+    solved = [_solved(values[:, p], moduli[:, p], inputs if inputs.dim() == 2 else inputs[:, p], dampening[p]) for p in pieces]
+    return torch.cat(solved)
+
+
+def _solved(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
     """Eq. (27), solved for inputs less their means, which unit 0 takes up, and divided by their deviations: the same but for
     rounding, which would depend on how activities are written. Where a matrix has no inverse, it is the pseudoinverse of
     that. An input that was the same all the time says no more than unit 0, and gets no step."""
