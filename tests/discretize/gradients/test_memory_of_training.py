@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 import torch
 from cases import each
 
@@ -17,6 +18,8 @@ from discretize import (
     integrate,
     ode_rnn,
 )  # fmt: skip
+
+pytestmark = pytest.mark.kernels  # they keep what they were called with
 
 
 def alive():
@@ -68,6 +71,12 @@ WAYS = {
     "several models": lambda: first(ensemble([solved(), solved()])),
     "jumps": observed,
 }
+
+
+@pytest.fixture(autouse=True)
+def _only_what_is_new():
+    gc.collect()
+    gc.freeze()  # else all that the tests before left is looked through each time
 
 
 @each("way", list(WAYS))

@@ -16,6 +16,7 @@ from discretize import ContinuousRNN, DiscreteRNN, ExponentialEuler, RungeKutta4
 from experiments.data.japanese_vowels import read_japanese_vowels
 from experiments.data.physionet2012 import read_physionet2012
 
+pytestmark = pytest.mark.kernels  # long solves, which take longer without than kernels take to build
 # Matrix products of other shapes: 3e-16 measured on both the real and the made files.
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 # Each sequence takes steps of its own, the same in a batch and alone, so that only rounding differs, 3e-15 measured on real

@@ -24,6 +24,7 @@ from experiments.reports.section import Section
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import scientific
 
+pytestmark = pytest.mark.kernels  # long solves, which take longer without than kernels take to build
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 SVG_EMPTY = {"path", "use", "rect", "circle", "line"}
 

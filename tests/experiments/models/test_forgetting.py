@@ -16,6 +16,8 @@ from experiments.reports import plots
 from experiments.reports.forgetting_figure import SHADES, forgetting_figure
 from experiments.reports.svg import inline_svg
 
+pytestmark = pytest.mark.kernels  # long solves, which take longer without than kernels take to build
+
 
 def uncoupled(T):
     """Gates of 1/T that nothing moves, and no recurrence: each unit is a leaky average of what it reads."""
