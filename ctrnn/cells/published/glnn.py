@@ -45,18 +45,12 @@ class GLNNField(VectorField):
         hidden_size: int,
         edges: int | None = None,
         activation: str = "tanh",
-        *,
-        bias: bool = True,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
+        **settings: Unpack[WeightSettings],
     ) -> None:
         super().__init__(checks.positive_size("input_size", input_size), hidden_size)
-        self.incoming = GatedCandidate(
-            input_size, hidden_size, edges, activation, bias=bias, dtype=dtype, device=device, generator=generator
-        )
+        self.incoming = GatedCandidate(input_size, hidden_size, edges, activation, **settings)
         self.edges, self.activation = self.incoming.edges, activation
-        self.reset_parameters(generator=generator)
+        self.reset_parameters(generator=settings.get("generator"))
 
     def reset_parameters(self, frequencies: Tensor | None = None, generator: torch.Generator | None = None) -> None:
         """Weights as at the start, with the frequencies nu (input,) of the symbols in the data, all alike if not given."""
