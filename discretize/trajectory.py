@@ -87,15 +87,15 @@ class Trajectory:
         crossed = [(event.times[event.samples == sample], event.states[event.samples == sample]) for event in self.events]
         events = [torch.cat(each) for each in zip((times[:0], hs[:0]), *crossed, strict=True)]
         ends = self._step_ends(sample, times)
-        if self._continuation() is None:
-            every, order = torch.cat([times, events[0]]).sort(stable=True)
-            line = (every, torch.cat([hs, events[1]])[order])
-        else:
+        line_times = times
+        if self.between is not None and (self.events or self._continuation() is not None):
             between = torch.linspace(float(times[0]), float(times[-1]), FINE, dtype=torch.float64)
-            fine = torch.cat([between, times] if ends is None else [between, times, ends]).unique()
-            line = (fine, self._at_some(fine)[:, sample])
+            line_times = torch.cat([between, times, events[0], times[:0] if ends is None else ends]).unique()
+            hs = self._at_some(line_times)[:, sample]
+        every, order = torch.cat([events[0], line_times]).sort(stable=True)  # before a reset, and then after it
+        line = (every, torch.cat([events[1], hs])[order])
         return Curve(
-            *(_array(times), _array(hs), (_array(line[0]), _array(line[1]))),
+            *(_array(times), _array(self.hs[:, sample]), (_array(line[0]), _array(line[1]))),
             None if ends is None else _array(ends),
             (_array(events[0]), _array(events[1])),
             method=str(self.stats.get("method", "")),
@@ -111,6 +111,9 @@ class Trajectory:
         """The ends of the steps that a sample took, in order; None where they were not kept."""
         if (steps := self._continuation()) is not None:
             return torch.cat([torch.from_numpy(steps.begins_of(sample)), times[-1:]])
+        if pieces := getattr(self.between, "pieces", ()):
+            ends = [piece._step_ends(sample, piece.ts[:, sample].detach()) for piece in pieces]
+            return None if any(each is None for each in ends) else torch.cat(ends).unique()
         taken = self.stats.get("accepted_steps_of_samples", [None])
         one_each = not self.events and taken[sample if len(taken) > 1 else 0] == len(times) - 1  # a step to each requested time
         return times.sort().values if one_each else None
@@ -153,7 +156,7 @@ class Trajectory:
 
         Where the steps were kept, by one step of the method from the step that t is in: of the order of the method. Of fixed
         steps and solves of more than 64 MiB of states, and for gradients that the steps do not have: solved on from the last
-        known state, with the same settings. At `ts` it is `hs`. Gradients are those of `hs`, and flow where it has one.
+        known state, with the same settings. At `ts` it is `hs`; where an event has reset it, the state after that. Gradients are those of `hs`, and flow where it has one.
 
         Raises:  ValueError for times outside [ts[0], ts[-1]], and where the solve is not at hand: for runs of discrete cells,
                  and copies from other processes; RuntimeError for gradients after weights were written into.

@@ -202,7 +202,10 @@ class ReversedStep:
         with torch.enable_grad():
             h = h.requires_grad_()
             slope = self.forwards(tau, h)
-            (pull,) = torch.autograd.grad(slope, h, a, retain_graph=True, materialize_grads=True)
+            if slope.requires_grad:
+                (pull,) = torch.autograd.grad(slope, h, a, retain_graph=True, materialize_grads=True)
+            else:  # of a function of time alone
+                pull = torch.zeros_like(a)
         self.stages.append((slope, a))
         return torch.cat([-slope.detach(), pull], -1)
 

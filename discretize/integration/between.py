@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,8 +11,9 @@ from torch import Tensor
 from ctrnn import VectorField
 from discretize.gradients.detached import ParameterSnapshot
 from discretize.solvers.continuation import Continuation
+from discretize.trajectory import Trajectory
 
-__all__ = ["StatesBetween"]
+__all__ = ["StatesBetween", "StatesBetweenStops"]
 
 
 class StatesBetween:
@@ -98,3 +99,29 @@ class StatesBetween:
         solved = self.solve(self.hs[0], torch.cat([known[:1], ordered]))[1:]
         back = order.argsort(dim=0)[len(known) - 1 :].to(solved.device)
         return solved[back, torch.arange(solved.shape[1], device=solved.device)]
+
+
+class StatesBetweenStops:
+    r"""Times -> states of a solve from stop to stop: those of the last piece that has begun; after its end a sample stays there.
+
+    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample.
+    Shape:   times (m,), or (m, batch) -> (m, batch, state).
+    """
+
+    def __init__(self, last: Tensor, pieces: Sequence[Trajectory]) -> None:
+        self.last, self.pieces = last, pieces
+
+    def __call__(self, times: Tensor) -> Tensor:
+        asked = times if times.dim() > 1 else times[:, None].expand(-1, len(self.last))
+        states = self.last.expand(len(asked), *self.last.shape)
+        begun = asked.new_full(asked.shape, -1).long()  # the number of the piece
+        for number, piece in enumerate(self.pieces):
+            begun[piece.ts[0].detach() <= asked] = number
+        for number, piece in enumerate(self.pieces):
+            mine = begun == number
+            rows = mine.any(1)
+            if bool(rows.any()):
+                found = piece(asked[rows].clamp(piece.ts[0].detach(), piece.ts[-1].detach()))
+                here = mine[rows].to(found.device)[..., None]
+                states = states.index_put((rows.to(found.device).nonzero()[:, 0],), torch.where(here, found, states[rows]))
+        return states

@@ -23,7 +23,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.errors import SolverError
 from discretize.gradients.detached import once_only
-from discretize.integration.between import StatesBetween
+from discretize.integration.between import StatesBetween, StatesBetweenStops
 from discretize.solvers.statistics import SolverStats, added
 from discretize.trajectory import Trajectory
 
@@ -116,6 +116,7 @@ class EventSolve:
         self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool)
         self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
+        self.pieces: list[Trajectory] = []  # from stop to stop
         self.status = ["completed"] * len(h0)
         self.stats = SolverStats(max(1, len(h0))).stats("")
         length = max((self.times[-1] - self.times[0]).tolist(), default=0.0)
@@ -127,7 +128,8 @@ class EventSolve:
             self._to(end)
             hs.append(self.h)
         self.stats["status_of_samples"] = self.status
-        return Trajectory(self.ts, torch.stack(hs), self.stats, events=tuple(map(self._listed, self.found)))
+        between = StatesBetweenStops(self.h, self.pieces) if self.pieces else None
+        return Trajectory(self.ts, torch.stack(hs), self.stats, between=between, events=tuple(map(self._listed, self.found)))
 
     def _to(self, end: Tensor) -> None:
         """To the next requested time, from stop to stop; a sample that has ended stays where it is."""
@@ -197,10 +199,12 @@ class EventSolve:
         """Solve through what is crossed to what stops each sample, or its goal; whether one was stopped."""
         numbers = [[torch.tensor(crossing.time, dtype=torch.float64) for crossing in mine] for mine in crossings]
         times = self._rows(crossings, numbers, goal)
-        hs = self._solved(self.h, times).hs
-        if len(times) > 2 and self._has_gradients(hs):
+        solved = self._solved(self.h, times)
+        if len(times) > 2 and self._has_gradients(solved.hs):
             times = self._rows(crossings, self._with_gradients(crossings, times), goal)
-            hs = self._solved(self.h, times).hs
+            solved = self._solved(self.h, times)
+        self.pieces.append(solved)
+        hs = solved.hs
         for sample, mine in enumerate(crossings):
             for place, crossing in enumerate(mine, 1):
                 self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))

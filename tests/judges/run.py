@@ -2,8 +2,9 @@ r"""Run solver tests that others wrote against `discretize.integrate`. Their fil
 
     python tests/judges/run.py scipy PATH/test_ivp.py              scipy/integrate/_ivp/tests; SciPy ships it
     python tests/judges/run.py torchdiffeq FOLDER                  tests/ of its repository
+    python tests/judges/run.py torchode FOLDER                     tests/ of its repository
 
-What does not apply is skipped with the reason that stands in as_scipy.py and as_torchdiffeq.py.
+What does not apply is skipped with the reason that stands in as_scipy.py, as_torchdiffeq.py and as_torchode.py.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ __all__ = ["Judge", "main"]
 JUDGES = {
     "scipy": ["test_ivp.py"],
     "torchdiffeq": ["odeint_tests.py", "event_tests.py", "gradient_tests.py", "api_tests.py", "norm_tests.py"],
+    "torchode": [
+        "adjoint_test.py",
+        "dtype_stability_test.py",
+        "extra_args_test.py",
+        "fixed_step_controller_test.py",
+        "interface_test.py",
+        "torch_script_test.py",
+    ],
 }
 
 
@@ -28,6 +37,7 @@ class Judge:
 
     def __init__(self, name: str) -> None:
         self.adapter = importlib.import_module(f"as_{name}")
+        getattr(self.adapter, "stand_in", lambda: None)()
         self.outcomes: dict[str, str] = {}
 
     @pytest.fixture
@@ -40,8 +50,9 @@ class Judge:
 
     def pytest_collection_modifyitems(self, items):
         for item in items:
-            for name, ours in self.adapter.PATCHES.items():
-                if hasattr(item.module, name):
+            for place, ours in self.adapter.PATCHES.items():
+                file, _, name = place.rpartition(".")
+                if hasattr(item.module, name) and file in ("", item.path.stem):
                     setattr(item.module, name, ours)
             places = (
                 item.originalname or item.name,

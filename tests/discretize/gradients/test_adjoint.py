@@ -52,6 +52,13 @@ def test_every_explicit_pair_has_its_adjoint(method):
         assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
 
 
+def test_of_a_function_of_time_alone_the_start_has_a_gradient_of_one():
+    h0 = torch.zeros(2, 1, requires_grad=True)
+    solved = integrate(lambda t, h: torch.cos(t).expand_as(h), None, h0, [0.0, 1.0, 2.0], gradient=Adjoint())
+    (slope,) = torch.autograd.grad(solved.hs[1:].sum(), h0)
+    assert_close(slope, torch.full((2, 1), 2.0), rtol=0, atol=0)
+
+
 def test_what_forgets_fast_does_not_explode_on_the_way_back():
     """Run back freely over one sample, a rate of 30 multiplies rounding by e^30; torchdiffeq's adjoint does that."""
     field = ctrnn.leaky(2, 3, alpha=30.0)

@@ -53,6 +53,38 @@ def test_a_bouncing_ball_bounces_when_it_must():
         assert_close(found.states[found.samples == sample], torch.stack([0 * speeds, speeds], 1), **EXACT)
 
 
+def height_of_a_ball(height, t):
+    """And its speed: dropped from a height, of g = 1, and half as fast after each bounce."""
+    landed, speed = math.sqrt(2 * height), math.sqrt(2 * height)
+    if t < landed:
+        return height - t**2 / 2, -t
+    while t >= landed + (speed := speed / 2) * 2:
+        landed += 2 * speed
+    return speed * (t - landed) - (t - landed) ** 2 / 2, speed - (t - landed)
+
+
+def test_between_its_times_a_solve_with_events_is_the_closed_form():
+    heights = torch.tensor([1.0, 0.5], requires_grad=True)
+    solved = integrate(falling, None, torch.stack([heights, torch.zeros(2)], 1), [0.0, 0.9, 2.9], events=bounce(), **TIGHT)
+    shared = torch.linspace(0, 2.9, 24)
+    own = torch.stack([shared, (2.9 - shared) * 0.9], 1)
+    for times in (shared, own):
+        for t, states in zip(times, solved(times).detach(), strict=True):
+            expected = [height_of_a_ball(*each) for each in zip((1.0, 0.5), t.expand(2).tolist(), strict=True)]
+            assert_close(states, torch.tensor(expected), **EXACT)
+    assert_close(solved(solved.ts), solved.hs, rtol=0, atol=0)
+    (slope,) = torch.autograd.grad(solved(1.7)[0, 0], heights)  # after the first bounce, at sqrt(2 height)
+    above, below = (height_of_a_ball(1 + small, 1.7)[0] for small in (1e-6, -1e-6))
+    assert_close(slope, torch.tensor([(above - below) / 2e-6, 0.0]), rtol=0, atol=1e-6)
+
+
+def test_after_its_end_a_sample_is_where_it_ended():
+    end = Event(lambda t, h: h[:, 0] - 0.5, terminal=True)
+    solved = integrate(rising, None, torch.tensor([[0.0], [-9.0]]), [0.0, 2.0], events=end, **TIGHT)
+    times = torch.tensor([0.25, 0.5, 1.0, 2.0])
+    assert_close(solved(times)[..., 0], torch.stack([times.clamp(max=0.5), times - 9], 1), **EXACT)
+
+
 def test_a_neuron_fires_at_its_period():
     current = torch.tensor([[1.2], [1.5], [2.0], [0.9]])
 
