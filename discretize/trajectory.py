@@ -156,7 +156,8 @@ class Trajectory:
 
         Where the steps were kept, by one step of the method from the step that t is in: of the order of the method. Of fixed
         steps and solves of more than 64 MiB of states, and for gradients that the steps do not have: solved on from the last
-        known state, with the same settings. At `ts` it is `hs`; where an event has reset it, the state after that. Gradients are those of `hs`, and flow where it has one.
+        known state, with the same settings. At `ts` it is `hs`; where an event has reset it, the state after that. Gradients are
+        those of `hs`, and flow where it has one.
 
         Raises:  ValueError for times outside [ts[0], ts[-1]], and where the solve is not at hand: for runs of discrete cells,
                  and copies from other processes; RuntimeError for gradients after weights were written into.

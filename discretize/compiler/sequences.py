@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
+from ctrnn.autocast import without_autocast
 from discretize.compiler.attributes import Attributes, attributes_of
 from discretize.compiler.program import Program, StepModule, weights_of, with_weights
 from discretize.compiler.written_kernels import (
@@ -32,9 +33,9 @@ from discretize.compiler.written_kernels import (
 )
 from discretize.fused import reference
 from discretize.fused.build import Source, library
+from discretize.fused.cells import run as run_named
 from discretize.fused.compiled_cells import strides
 from discretize.fused.eligibility import (
-    autocast_reason,
     device_reason,
     maps_networks,
     setting_reason,
@@ -71,7 +72,24 @@ class Gradients(Structure):
 def run(
     field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    r"""As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""
+    r"""As `discretize.fused.cells.run`, or, where that has no kernel, by one written for the code of the field and the step.
+
+    Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
+    """
+    call = field, step, xs, h0, dt, substeps, fused
+    with without_autocast(field.device):
+        states, stats = run_named(*call)
+        if states is not None:
+            return states, stats
+        states, written = _run_written(*call)
+    why = dict.fromkeys([stats["engine_why"], written["engine_why"]])
+    return states, written if states is not None else written | {"engine_why": "; ".join(why)}
+
+
+def _run_written(
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+) -> tuple[Tensor | None, dict[str, Any]]:
+    """As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, xs, *([] if lengths is None else [lengths])]
     module, why = StepModule(field, step), _no_kernel(step, given, substeps, fused)
@@ -112,9 +130,7 @@ def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModul
 
 def _no_kernel(step: Step, given: list[Tensor], substeps: int, fused: bool) -> str | None:
     h0, xs, *_ = given
-    why = (
-        tracing_reason(networks=True) or setting_reason(fused) or device_reason(h0) or tensor_reason(given) or autocast_reason(xs)
-    )
+    why = tracing_reason(networks=True) or setting_reason(fused) or device_reason(h0) or tensor_reason(given)
     if why is None and (step.tangents or step.jacobians):
         why = f"{type(step).__name__} takes derivatives of the field"
     if why is None and len(xs) * substeps < LEAST_STEPS:

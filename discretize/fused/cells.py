@@ -137,7 +137,7 @@ def _eligible_kind(field: VectorField, step: Step, given: list[Tensor], fused: b
     kind = kind_of(field)
     if isinstance(kind, str):
         return kind
-    return tensor_reason([*given, *field.parameters(), *field.buffers()]) or autocast_reason(given[0]) or kind
+    return tensor_reason([*given, *field.parameters(), *field.buffers()]) or kind
 
 
 class _Cells(torch.autograd.Function):

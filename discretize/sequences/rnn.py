@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
-from discretize.compiler.sequences import run as run_written
-from discretize.fused.cells import run, run_in_graph
+from discretize.compiler.sequences import run
+from discretize.fused.cells import run_in_graph
 from discretize.fused.kernel_spec import Kind
 from discretize.graphs import scanned
 from discretize.sequences.cell import checked_step
@@ -83,13 +83,7 @@ class DiscreteRNN(FieldModule):
             self.stats = {"engine": "compiled", "engine_why": None}
             return run_in_graph(field, kind, self.step, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
-        call = field, self.step, xs, h0, dt, self.substeps, self.fused
-        states, stats = run(*call)
-        if states is None:
-            states, written = run_written(*call)
-            why = dict.fromkeys([stats["engine_why"], written["engine_why"]])
-            stats = written if states is not None else written | {"engine_why": "; ".join(why)}
-        self.stats = stats
+        states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
         states = self._stepped(field, xs, h0, dt) if states is None else states
         if self.watch.due():
             length = dt.detach() if isinstance(dt, Tensor) else dt

@@ -11,7 +11,7 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
-from discretize.fused.cells import run
+from discretize.compiler.sequences import run
 from discretize.graphs import whole
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.statistics import SolverStats

@@ -122,6 +122,13 @@ def test_derivatives_of_gradients_are_those_of_the_steps():
     assert rnn.stats["engine"] == "compiled"
 
 
+def test_unroll_runs_by_the_same_kernel():
+    cell, x = discretize.DiscreteCell(Own(), allow_overshoot=True), torch.randn(3, 2, 3)
+    found, stepped = discretize.unroll(cell, x), discretize.unroll(cell, x, fused=False)
+    assert (found.stats["engine"], stepped.stats["engine"]) == ("compiled", "steps")
+    assert_close(found.hs, stepped.hs, **EXACT)
+
+
 def test_other_sizes_have_the_same_library_and_other_attributes_another():
     def kernel(field):
         rnn = DiscreteRNN(field, allow_overshoot=True)

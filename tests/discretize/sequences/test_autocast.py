@@ -73,6 +73,19 @@ def test_a_solve_is_that_of_the_rounded_input_to_the_last_bit():
     assert torch.equal(got, plain)
 
 
+@pytest.mark.parametrize("name", ["gated", pytest.param("mgu", marks=pytest.mark.slow)])
+def test_kernels_run_in_the_fields_dtype_on_the_way_back_too(name):
+    field, x = getattr(ctrnn, name)(3, 5), torch.randn(120, 4, 3).bfloat16()
+    rnn = DiscreteRNN(field)
+    plain = torch.autograd.grad(rnn(x.float())[0].square().sum(), list(field.parameters()))
+    with half():
+        got, _ = rnn(x)
+        assert rnn.stats == {"engine": "compiled", "engine_why": None}
+        inside = torch.autograd.grad(got.square().sum(), list(field.parameters()))
+    for ours, theirs in zip(inside, plain, strict=True):
+        assert_close(ours, theirs, rtol=0, atol=1e-5 * float(theirs.abs().max()))  # float32's rounding, in other sums
+
+
 def test_the_lstms_pair_of_states_may_come_in_half_precision():
     rnn, x, h = DiscreteRNN(ctrnn.lstm(3, 5)), torch.randn(6, 4, 3), torch.zeros(4, 5, dtype=torch.bfloat16)
     with half():
