@@ -104,6 +104,7 @@ def _inputs(system: Dynamics, xs: Tensor, samples: int) -> int:
         check_input(system.field, xs, "xs")
     if checks.is_tensor("xs", xs).dim() != 3 or xs.shape[1] not in (1, samples):
         raise ValueError(f"`xs` must be (time, {samples}, input) or (time, 1, input), got shape {tuple(xs.shape)}.")
+    checks.is_finite("xs", xs)
     return len(xs)
 
 

@@ -48,7 +48,7 @@ class Dynamics(ABC):
         if x is None and isinstance(field, VectorField) and field.input_size:
             raise ValueError(f"`x` is None, and the field has {field.input_size} inputs; give the input that is held.")
         if x is not None and not callable(x):
-            held_input(x, field)
+            checks.is_finite("x", held_input(x, field))
         if weights is not None and not callable(weights):
             raise TypeError(f"`weights` must be a function of the parameter, p -> {{name: value}}, got {type(weights).__name__}.")
         if weights is not None and not isinstance(field, VectorField):

@@ -63,6 +63,7 @@ REFUSED = [
     (lambda: followed(steps=0), ValueError, "`steps` must be at least 1, got 0"),
     (lambda: lyapunov(FLOW, STARTS, xs=[0.0]), TypeError, "`xs` must be a torch.Tensor, got list; wrap it"),
     (lambda: lyapunov(FLOW, STARTS, xs=XS[:, :3]), ValueError, "(time, 4, input) or (time, 1, input), got shape (20, 3, 2)"),
+    (lambda: lyapunov(FLOW, STARTS, xs=XS / 0), ValueError, "`xs` must be finite, got"),
     (lambda: lyapunov(FLOW, STARTS, xs=XS[:, 0]), ValueError, "(time, 4, input) or (time, 1, input), got shape (20, 2)"),
     (lambda: lyapunov(FLOW, STARTS, xs=XS[..., :1]), ValueError, "`xs` has shape (20, 4, 1), the field reads 2 input features"),
     (lambda: lyapunov(LOGISTIC, UNIT, ones(3), intervals=20), ValueError, "each of the states (2,), got shape (3,)"),
