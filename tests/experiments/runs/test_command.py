@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_config_json_says_what_and_where(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["configuration"]["task_settings"]["warp"] == 3
     assert config["configuration"]["training"]["steps"] == 8
-    assert config["versions"]["torch"] == torch.__version__
+    assert config["versions"]["torch"] == version("torch")
     assert set(config["versions"]) == {"python", "ctrnn", "torch", "torchdiffeq", "numpy"}
     assert config["threads"] == 1
     assert config["command"].startswith(
