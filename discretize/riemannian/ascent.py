@@ -41,7 +41,10 @@ class RiemannianAscent(torch.optim.Optimizer):
              lr: of both at first, 1/hidden if not given;
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
              symbols' frequencies. Both are 1 in the paper, and with either the trajectory hangs on how activities are
-             written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not.
+             written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
+             fused: take compiled kernels, which are for networks of the first three and 1000 symbols or more; CTRNN_FUSED=0
+             turns them off everywhere, and `stats` says after a step which "engine" ran, "compiled" or "steps", and
+             "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
     Shape:   symbols, mask (time, batch).
     Raises:  TypeError, ValueError for what does not fit; ValueError at the call where log Pr is not finite before the update.
@@ -58,12 +61,14 @@ class RiemannianAscent(torch.optim.Optimizer):
         lr: float | None = None,
         dampening: float = 1.0,
         read_out_dampening: float = 1.0,
+        fused: bool = True,
     ) -> None:
         if not isinstance(model, SymbolModel):
             raise TypeError(f"`model` must be a discretize.SymbolModel, got {type(model).__name__}.")
         if not isinstance(model.step, Euler):
             raise ValueError(f"`model` must step by discretize.Euler(), of which the moduli are; it has {model.step!r}.")
-        network = self.network = network_of(model.field)
+        self.fused = checks.is_flag("fused", fused)
+        network = self.network = network_of(model.field, fused)
         trained = AffineLayers(model.field).parameters if network is None else network.edges.parameters
         self.model, self.metric = model, checks.one_of("metric", metric, METRICS)
         if network is None and metric == "rbpm":
@@ -77,6 +82,7 @@ class RiemannianAscent(torch.optim.Optimizer):
             {"params": [*model.read_out.parameters()]},
             {"params": [*trained, model.start]},
         ]
+        self.stats: dict[str, str | None] = {}
         super().__init__(groups, {"lr": rate, "accepted": 0, "rejected": 0})
 
     @torch.no_grad()
@@ -84,6 +90,9 @@ class RiemannianAscent(torch.optim.Optimizer):
         model, (read_out, transitions) = self.model, self.param_groups
         check_symbols(symbols, model.field.input_size)
         chi = mask_like(symbols, mask, model.start)
+        by_rows = ("steps", "its weights are those of affine layers")
+        ran = by_rows if self.network is None else self.network.engine(symbols, model.start, *model.read_out.parameters())
+        self.stats = dict(zip(("engine", "engine_why"), ran, strict=True))
 
         def read(activity: Tensor) -> float:
             return log_probability(model.read_out(activity), symbols, chi).item()
@@ -97,7 +106,7 @@ class RiemannianAscent(torch.optim.Optimizer):
             raise ValueError(f"log Pr of `symbols` is {reached} before the update; start again, `model.begin(symbols)`.")
         direction = read_out_direction(model, symbols, chi, activity, self.read_out, self.read_out_dampening)
         reached = _controlled(read_out, direction, lambda: read(activity), reached)
-        direction = transition_direction(model, symbols, chi, activity, self.metric, self.reduction, self.dampening)
+        direction = transition_direction(model, symbols, chi, activity, self.metric, self.reduction, self.dampening, self.fused)
         return _controlled(transitions, direction, lambda: read(run()), reached)
 
 

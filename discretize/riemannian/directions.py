@@ -45,7 +45,14 @@ def read_out_direction(
 
 @torch.no_grad()
 def transition_direction(
-    model: SymbolModel, symbols: Tensor, chi: Tensor, activity: Tensor, metric: str, reduction: str, dampening: float
+    model: SymbolModel,
+    symbols: Tensor,
+    chi: Tensor,
+    activity: Tensor,
+    metric: str,
+    reduction: str,
+    dampening: float,
+    fused: bool = True,
 ) -> Directions:
     r"""Eqs. (22)-(29), (34), (35); the start is moved as unit 0's weights for a symbol read before all others.
 
@@ -56,7 +63,7 @@ def transition_direction(
     def step(values: Tensor, moduli: Tensor, inputs: Tensor) -> Tensor:
         return row_step(values, moduli, inputs, values.new_full(values.shape[1:], dampening))
 
-    network = network_of(model.field)
+    network = network_of(model.field, fused)
     if network is None:
         return AffineLayers(model.field).direction(model, symbols, chi, step)
     pi = model.read_out(activity).softmax(-1)
@@ -64,6 +71,8 @@ def transition_direction(
     if metric == "ruop":
         back = Backpropagated(back.values, back.values**2)
     # a(t) goes with B and m at t + 1; after the last symbol these are 0.
-    found = network.edges.directions(step, back.values[1:], back.moduli[1:], symbols[:-1], activity[:-1])
+    kernel = network.engine(symbols, activity)[0] == "compiled"
+    given = back.values[1:], back.moduli[1:], symbols[:-1], activity[:-1]
+    found = network.edges.directions(row_step, dampening, *given, kernel)
     always_on = torch.ones_like(back.values[0, :, :1])
     return {**found, model.start: step(back.values[0], back.moduli[0], always_on)[:, 0]}

@@ -5,7 +5,7 @@ B(t) = d log Pr/dV(t)          m = B^2: of the two metrics the unitwise outer pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ctrnn import Affine, ResetCandidate, VectorField
-from discretize.riemannian.network import Directions, Step
+from discretize.riemannian.network import Directions
 from discretize.riemannian.rows import weighted_sum
 from discretize.riemannian.symbols import SymbolModel, log_probability
 
 __all__ = ["AffineLayers"]
 
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # values, moduli, inputs -> (rows, k), as in rows.py
 AGREEMENT = 1e-3  # of gradients by rows and by autograd, of the largest; they differ by rounding, or wholly
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discretize.riemannian import compiled
 from discretize.riemannian.network import PIECE, Network
 
 __all__ = ["Backpropagated", "backpropagated"]
@@ -42,6 +43,8 @@ def backpropagated(
     mean = pi @ writing
     surprise = chi[..., None] * (writing[symbols] - mean)
     variance = chi[..., None] * (pi @ writing**2 - mean**2).clamp_min(0)
+    if network.engine(symbols, slope, surprise, variance)[0] == "compiled":
+        return Backpropagated(*compiled.backpropagated(edges, network.carry, symbols, slope, surprise, variance))
     loops = edges.weight.masked_fill(~edges.loops, 0).sum(-1)[symbols]
     factor = torch.stack([slope, slope**2], -2)
     source = torch.stack([surprise, variance], -2) * factor

@@ -5,7 +5,6 @@ carry is 1 for GLNNs and 0 for GNNs and RNNs. Of an RNN tau_ij is the same for a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,17 +14,18 @@ from torch.nn.functional import one_hot
 from ctrnn import GLNNField, LinearDecay, Relaxation, TanhCandidate, VectorField
 from ctrnn.cells.edges import ACTIVATIONS, GatedCandidate, Sigmoidal
 from ctrnn.fields.rates import FixedRate
+from discretize.riemannian import compiled
+from discretize.riemannian.rows import RowStep
 
-__all__ = ["PIECE", "Directions", "Network", "Step", "network_of", "with_constant"]
+__all__ = ["PIECE", "Directions", "Network", "network_of", "with_constant"]
 
 PIECE = 256  # samples whose weights, one for each edge, are gathered at once: many small operations would cost more
 
 Directions = dict[Tensor, Tensor]  # for each parameter by how much it is to be moved
-Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # values, moduli, inputs -> (rows, k), as in rows.py
 
 
 class GatedEdges:
-    """A weight for each edge and symbol: weight (symbols, hidden, edges), bias (symbols, hidden), sources (hidden, edges)."""
+    """Those of GLNNs and GNNs, as they have them."""
 
     def __init__(self, part: GatedCandidate) -> None:
         if part.bias is None:
@@ -34,13 +34,20 @@ class GatedEdges:
         self.weight, self.bias, self.sources, self.loops = part.weight, part.bias, part.sources, part.loops
         self.parameters = [part.weight, part.bias]
 
-    def directions(self, step: Step, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor) -> Directions:
+    def directions(
+        self, step: RowStep, dampening: float, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor, kernel: bool
+    ) -> Directions:
         """Symbol by symbol, for the parameters of different symbols are orthogonal, eqs. (25)-(28)."""
+        if kernel:
+            sums = compiled.sums(step.sums, self, values, moduli, read, heard)
+            moved = step.solved(sums, values.new_full((self.bias.numel(),), dampening)).unflatten(0, self.bias.shape)
+            return {self.weight: moved[..., 1:], self.bias: moved[..., 0]}
+        dampened = values.new_full((values.shape[-1],), dampening)
         weight, bias = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
         for y in read.unique().tolist():
             at = read == y
             signals = heard[at] if self.sources.shape[0] == self.sources.shape[1] else heard[at][:, self.sources]
-            moved = step(values[at], moduli[at], with_constant(signals))
+            moved = step(values[at], moduli[at], with_constant(signals), dampened)
             bias[y], weight[y] = moved[:, 0], moved[:, 1:]
         return {self.weight: weight, self.bias: bias}
 
@@ -66,26 +73,38 @@ class PlainEdges:
     def bias(self) -> Tensor:
         return self.part.weight_x.mT + self.constant
 
-    def directions(self, step: Step, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor) -> Directions:
-        """All symbols at once: a row reads the unit that is always on, the symbol, one-hot, and the units. The parameters of
-        two symbols have no product, but both have one with the units' (docs/derivations.md, sec. 3.4, RNNs)."""
+    def directions(
+        self, step: RowStep, dampening: float, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor, kernel: bool
+    ) -> Directions:
+        """All symbols at once, by products of torch's in any case: a row reads the unit that is always on, the symbol, one-hot,
+        and the units. The parameters of two symbols have no product, but both have one with the units' (docs/derivations.md,
+        sec. 3.4, RNNs)."""
         symbols = self.part.input_size
         inputs = with_constant(torch.cat([one_hot(read, symbols).to(heard), heard], -1))
-        moved = step(values.flatten(0, 1), moduli.flatten(0, 1), inputs.flatten(0, 1))
+        dampened = values.new_full((values.shape[-1],), dampening)
+        moved = step(values.flatten(0, 1), moduli.flatten(0, 1), inputs.flatten(0, 1), dampened)
         constant, of_symbols, of_units = moved.split([1, symbols, moved.shape[1] - 1 - symbols], -1)
         return {self.part.weight_x: of_symbols, self.part.weight_h: of_units, self.constant: constant[:, 0]}
 
 
 @dataclass(frozen=True)
 class Network:
-    """What a unit Euler step of a field is: V <- carry V + what is heard. `on_v`: the state is V, else the activity s(V)."""
+    """What a unit Euler step of a field is: V <- carry V + what is heard. `on_v`: the state is V, else the activity s(V).
+    `fused`: long sequences go through compiled kernels, where there are any."""
 
     edges: GatedEdges | PlainEdges
     carry: float
     on_v: bool
+    fused: bool = True
+
+    def engine(self, symbols: Tensor, *given: Tensor) -> tuple[str, str | None]:
+        """What its passes over these symbols run by, "compiled" or "steps", and why not the first."""
+        return compiled.engine(symbols, [self.edges.bias, self.edges.weight, *given], self.fused)
 
     def activities(self, symbols: Tensor, start: Tensor) -> Tensor:
         """s(V) before each symbol is read, from the state at the start: (time, batch), (hidden,) -> (time, batch, hidden)."""
+        if self.engine(symbols, start)[0] == "compiled":
+            return compiled.activities(self.edges, self.carry, self.on_v, symbols, start)
         edges, weights, biases = self.edges, self.edges.weight, self.edges.bias
         v, ends = start.expand(symbols.shape[1], -1), edges.sources.flatten()
         every, activity = edges.sources.shape[0] == edges.sources.shape[1], edges.squash(v) if self.on_v else v
@@ -100,16 +119,16 @@ class Network:
         return torch.stack(found)
 
 
-def network_of(field: VectorField) -> Network | None:
+def network_of(field: VectorField, fused: bool = True) -> Network | None:
     """None for a field that is neither GLNN, GNN nor RNN. Raises: ValueError without a unit that is always on."""
     if isinstance(field, GLNNField):
-        return Network(GatedEdges(field.incoming), 1.0, on_v=True)
+        return Network(GatedEdges(field.incoming), 1.0, on_v=True, fused=fused)
     if isinstance(field, Relaxation) and isinstance(field.rate, FixedRate) and isinstance(field.decay, LinearDecay):
         candidate, unit_rate = field.candidate, field.rate.alpha == 1
         if isinstance(candidate, GatedCandidate) and unit_rate:
-            return Network(GatedEdges(candidate), 0.0, on_v=False)
+            return Network(GatedEdges(candidate), 0.0, on_v=False, fused=fused)
         if type(candidate) is TanhCandidate and unit_rate:
-            return Network(PlainEdges(candidate), 0.0, on_v=False)
+            return Network(PlainEdges(candidate), 0.0, on_v=False, fused=fused)
     return None
 
 

@@ -22,15 +22,15 @@ Source: Ollivier 2013, eqs. (18)-(21), (25)-(27), (34), (35), sec. 4, reference 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["BASELINES", "REDUCTIONS", "RowStep", "weighted_sum"]
+__all__ = ["BASELINES", "REDUCTIONS", "Centred", "Moments", "RowStep", "weighted_sum"]
 
 MOST_INPUTS = 2**24  # numbers, 128 MB in float64
-
-RowStep = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def weighted_sum(weights: Tensor, inputs: Tensor) -> Tensor:
@@ -38,39 +38,83 @@ def weighted_sum(weights: Tensor, inputs: Tensor) -> Tensor:
     return weights.mT @ inputs if inputs.dim() == 2 else torch.einsum("sj,sjk->jk", weights, inputs)
 
 
-def full(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    """Eq. (27), so many rows at once that their inputs, less a mean that each has of its own, fit into memory."""
-    at_once = max(1, MOST_INPUTS // max(1, inputs.shape[0] * inputs.shape[-1]))
-    pieces = torch.arange(values.shape[1], device=values.device).split(at_once)
-    solved = [_solved(values[:, p], moduli[:, p], inputs if inputs.dim() == 2 else inputs[:, p], dampening[p]) for p in pieces]
-    return torch.cat(solved)
+@dataclass(frozen=True)
+class Centred:
+    """What a full matrix is made of: sum m (rows,), means of u weighted by m, 0 of unit 0, sum B (u - mean), both (rows, k), and
+    sum m (u - mean)(u - mean)^T (rows, k, k)."""
+
+    total: Tensor
+    mean: Tensor
+    slopes: Tensor
+    squares: Tensor
+
+    @staticmethod
+    def of(values: Tensor, moduli: Tensor, inputs: Tensor) -> Centred:
+        """So many rows at once that their inputs, less a mean that each has of its own, fit into memory."""
+        at_once = max(1, MOST_INPUTS // max(1, inputs.shape[0] * inputs.shape[-1]))
+        pieces = torch.arange(values.shape[1], device=values.device).split(at_once)
+        found = [_centred(values[:, p], moduli[:, p], inputs if inputs.dim() == 2 else inputs[:, p]) for p in pieces]
+        return Centred(*map(torch.cat, zip(*found, strict=True)))
 
 
-def _solved(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    """Eq. (27), solved for inputs less their means, which unit 0 takes up, and divided by their deviations: the same but for
-    rounding, which would depend on how activities are written. Where a matrix has no inverse, it is the pseudoinverse of
-    that. An input that was the same all the time says no more than unit 0, and gets no step."""
+def _centred(values: Tensor, moduli: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:
     mean = _quotient(weighted_sum(moduli, inputs), moduli.sum(0)[:, None])
     mean[:, 0] = 0
     by_row = (inputs if inputs.dim() == 3 else inputs[:, None]) - mean
     by_row = by_row.transpose(0, 1)
-    squares = (moduli.mT[..., None] * by_row).mT @ by_row
+    slopes = (values.mT[:, None] @ by_row)[:, 0]
+    return moduli.sum(0), mean, slopes, (moduli.mT[..., None] * by_row).mT @ by_row
+
+
+@dataclass(frozen=True)
+class Moments:
+    """sum B u, sum m u, sum m u^2 and sum B^2 u^2 of each row, and how often u_k is not 0: (rows, k) each."""
+
+    slopes: Tensor
+    first: Tensor
+    own: Tensor
+    gradients: Tensor
+    often: Tensor
+
+    @staticmethod
+    def of(values: Tensor, moduli: Tensor, inputs: Tensor) -> Moments:
+        squares, often = inputs**2, (inputs != 0).sum(0).to(values)
+        first, own = weighted_sum(moduli, inputs), weighted_sum(moduli, squares)
+        gradients = weighted_sum(values**2, squares)
+        return Moments(weighted_sum(values, inputs), first, own, gradients, often.expand(values.shape[1], -1))
+
+
+@dataclass(frozen=True)
+class RowStep:
+    """A step from sums over samples and from what is added to the diagonals: (rows, k) from sums and (rows,)."""
+
+    sums: type[Centred] | type[Moments]
+    solved: Callable[[Any, Tensor], Tensor]
+
+    def __call__(self, values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+        return self.solved(self.sums.of(values, moduli, inputs), dampening)
+
+
+def full(sums: Centred, dampening: Tensor) -> Tensor:
+    """Eq. (27), solved for inputs less their means, which unit 0 takes up, and divided by their deviations: the same but for
+    rounding, which would depend on how activities are written. Where a matrix has no inverse, it is the pseudoinverse of
+    that. An input that was the same all the time says no more than unit 0, and gets no step."""
+    mean = sums.mean
     shift = torch.eye(mean.shape[1]).to(mean).repeat(len(mean), 1, 1)
     shift[:, :, 0] -= mean  # u less its mean is this times u
-    squares = squares + dampening[:, None, None] * shift @ shift.mT
+    squares = sums.squares + dampening[:, None, None] * shift @ shift.mT
     own = squares.diagonal(dim1=-2, dim2=-1)
-    left = _unless_rounding(own, own + mean**2 * moduli.sum(0)[:, None])
+    left = _unless_rounding(own, own + mean**2 * sums.total[:, None])
     scale = _quotient(torch.ones_like(left), left.sqrt())
-    slopes = scale * (values.mT[:, None] @ by_row)[:, 0]
     inverse = torch.linalg.pinv(scale[:, :, None] * squares * scale[:, None], hermitian=True)
-    step = scale * (inverse @ slopes[..., None])[..., 0]
+    step = scale * (inverse @ (scale * sums.slopes)[..., None])[..., 0]
     step[:, 0] -= (mean * step).sum(-1)
     return step
 
 
-def quasi_diagonal(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
+def quasi_diagonal(sums: Moments, dampening: Tensor) -> Tensor:
     """Eqs. (34), (35), and for read-outs (20), (21): the diagonal is dampened, the row of unit 0 is not."""
-    first, own, slopes = _sums(values, moduli, inputs, dampening)
+    first, own, slopes = sums.first, sums.own + dampening[:, None], sums.slopes
     ratio = _quotient(first[:, 1:], own[:, :1])
     left = _unless_rounding(own[:, 1:] - first[:, 1:] * ratio, own[:, 1:])
     steps = _quotient(slopes[:, 1:] - slopes[:, :1] * ratio, left)
@@ -78,31 +122,32 @@ def quasi_diagonal(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Te
     return torch.cat([constant, steps], -1)
 
 
-def diagonal(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    _, own, slopes = _sums(values, moduli, inputs, dampening)
-    return _quotient(slopes, own)
+def diagonal(sums: Moments, dampening: Tensor) -> Tensor:
+    return _quotient(sums.slopes, sums.own + dampening[:, None])
 
 
-def gradient(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    return weighted_sum(values, inputs)
+def gradient(sums: Moments, dampening: Tensor) -> Tensor:
+    return sums.slopes
 
 
-def frequency_adjusted(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    return _quotient(weighted_sum(values, inputs), (inputs != 0).sum(0).to(values))
+def frequency_adjusted(sums: Moments, dampening: Tensor) -> Tensor:
+    return _quotient(sums.slopes, sums.often)
 
 
-def rms(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> Tensor:
-    return _quotient(weighted_sum(values, inputs), weighted_sum(values**2, inputs**2).sqrt())
+def rms(sums: Moments, dampening: Tensor) -> Tensor:
+    return _quotient(sums.slopes, sums.gradients.sqrt())
 
 
-REDUCTIONS: dict[str, RowStep] = {"full": full, "quasi": quasi_diagonal, "diagonal": diagonal}
-BASELINES: dict[str, RowStep] = {"gradient": gradient, "frequency": frequency_adjusted, "rms": rms}
-
-
-def _sums(values: Tensor, moduli: Tensor, inputs: Tensor, dampening: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The row of unit 0, the dampened diagonal, the gradient."""
-    own = weighted_sum(moduli, inputs**2) + dampening[:, None]
-    return weighted_sum(moduli, inputs), own, weighted_sum(values, inputs)
+REDUCTIONS = {
+    "full": RowStep(Centred, full),
+    "quasi": RowStep(Moments, quasi_diagonal),
+    "diagonal": RowStep(Moments, diagonal),
+}
+BASELINES = {
+    "gradient": RowStep(Moments, gradient),
+    "frequency": RowStep(Moments, frequency_adjusted),
+    "rms": RowStep(Moments, rms),
+}
 
 
 def _unless_rounding(left: Tensor, whole: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn.functional import one_hot
 from ctrnn import GLNNField, Relaxation, TanhCandidate, VectorField, checks
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.field import check_field
+from discretize.riemannian.network import network_of
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import unroll
 from discretize.steps.euler import Euler
@@ -56,6 +57,8 @@ class SymbolModel(nn.Module):
         Args:    start: (batch, state), the learned one if not given; fused: as for `unroll`.
         """
         check_symbols(symbols, self.field.input_size)
+        if start is None and (found := self._by_kernel(symbols, fused)) is not None:
+            return found
         h = self.start.expand(symbols.shape[1], -1) if start is None else start
         states = [h[None]]
         for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():  # the last is predicted, and need not be read
@@ -63,6 +66,17 @@ class SymbolModel(nn.Module):
             states.append(hs[1:])
             h = hs[-1]
         return self.field.visible(torch.cat(states))
+
+    def _by_kernel(self, symbols: Tensor, fused: bool) -> Tensor | None:
+        """The activities where no gradient is wanted, and there is a kernel for whole sequences of symbols."""
+        learns = torch.is_grad_enabled() and any(p.requires_grad for p in (self.start, *self.field.parameters()))
+        part = self.field.incoming if isinstance(self.field, GLNNField) else getattr(self.field, "candidate", None)
+        if learns or type(self.step) is not Euler or getattr(part, "bias", None) is None:
+            return None
+        network = network_of(self.field, fused)
+        return (
+            network.activities(symbols, self.start) if network and network.engine(symbols, self.start)[0] == "compiled" else None
+        )
 
     def log_likelihood(self, symbols: Tensor, mask: Tensor | None = None) -> Tensor:
         """sum over time and batch of chi log pi_t(x_t), in nats; the mask chi (time, batch) is 1 where not given."""
