@@ -22,7 +22,7 @@ from discretize.riemannian.rows import Centred, Moments
 
 __all__ = ["LEAST_SAMPLES", "Edges", "activities", "backpropagated", "engine", "sums"]
 
-LEAST_SAMPLES = 1000  # of all sequences together: from here on they are worth a kernel
+LEAST_SAMPLES = 100  # of all sequences together: from here on they are worth a kernel, which is built once for all networks
 
 SYMBOLS = Source(KERNELS / "symbols.cpp", (KERNELS / "parallel.h", KERNELS / "simd.h"))
 NAMES = ("units", "edges", "symbols")

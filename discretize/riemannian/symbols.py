@@ -83,6 +83,41 @@ class SymbolModel(nn.Module):
         return log_probability(self(symbols), symbols, mask)
 
     @torch.no_grad()
+    def sample(
+        self, length: int, batch: int = 1, generator: torch.Generator | None = None, *, after: Tensor | None = None
+    ) -> Tensor:
+        r"""Sequences drawn from the model: each symbol by pi_t of those before it.
+
+        Args:    length: of what is drawn; batch: sequences, independent of one another; generator: as in torch.nn; after:
+                 symbols that were read before, (time, batch), none if not given.
+        Shape:   -> (length, batch), whole numbers.
+        Raises:  ValueError for a length below 1, and for logits that are not finite.
+        """
+        checks.positive_size("length", length)
+        h = self.start.expand(checks.positive_size("batch", batch), -1)
+        for x in () if after is None else self._checked_prompt(after, batch):
+            h = self._read(x, h)
+        drawn: list[Tensor] = []
+        for _ in range(length):
+            logits = self.read_out(self.field.visible(h))
+            if not checks.holds(logits.isfinite()):
+                raise ValueError("The logits of the model are not finite; start again, `model.begin(symbols)`.")
+            drawn.append(logits.softmax(-1).multinomial(1, generator=generator)[:, 0])
+            h = self._read(drawn[-1], h)
+        return torch.stack(drawn)
+
+    def _read(self, x: Tensor, h: Tensor) -> Tensor:
+        """The state after a symbol of each sequence, (batch,), was read."""
+        following: Tensor = self.cell(one_hot(x, self.field.input_size).to(h), h)
+        return following
+
+    def _checked_prompt(self, after: Tensor, batch: int) -> Tensor:
+        check_symbols(after, self.field.input_size)
+        if after.shape[1] != batch:
+            raise ValueError(f"`after` has {after.shape[1]} sequences, `batch` is {batch}; they must be equal.")
+        return after
+
+    @torch.no_grad()
     def begin(self, symbols: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None) -> None:
         r"""Weights as before training on these symbols: each predicted by how often it occurs, whatever came before.
 
