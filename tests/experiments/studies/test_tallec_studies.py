@@ -13,17 +13,17 @@ from torch.testing import assert_close
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
-from experiments.studies.claims.tallec import MODELS
-from experiments.studies.claims.tallec_fig1 import PANELS
-from experiments.studies.claims.tallec_fig4 import steps_to
-from experiments.studies.claims.tallec_fig5 import slower_tests
+from experiments.studies.claims.tallec.fig1 import PANELS
+from experiments.studies.claims.tallec.fig4 import steps_to
+from experiments.studies.claims.tallec.fig5 import slower_tests
+from experiments.studies.claims.tallec.training import MODELS
 from experiments.studies.registry import STUDIES, study_named
 from experiments.studies.results import Results
 from experiments.studies.runner import run
 from experiments.studies.study import Part, Verdict
 from experiments.tasks.recall import AnyWarp, Recall
 
-NAMES = ("tallec-fig1", "tallec-fig5", "tallec-fig4")
+NAMES = ("tallec-fig1", "tallec-fig5", "tallec-fig3", "tallec-fig4")
 
 
 def verdict_of(name, records):
@@ -66,7 +66,7 @@ def test_the_runs_of_figure_1_are_those_printed():
 def test_figure_1_is_tested_on_ten_thousand_sequences(monkeypatch, tmp_path):
     study, asked = study_named("tallec-fig1"), []
     monkeypatch.setattr(
-        "experiments.studies.claims.tallec_fig1.evaluate", lambda *said: asked.append(said) or {"loss": 0.5, "accuracy": 0.9}
+        "experiments.studies.claims.tallec.fig1.evaluate", lambda *said: asked.append(said) or {"loss": 0.5, "accuracy": 0.9}
     )
     one = study.runs("paper")[0]
     (row,) = study.measure(one, "the model", tmp_path)

@@ -10,7 +10,6 @@ A run that never gets there has taken more steps than it was given, and so count
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,6 +21,7 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.tallec.training import learning_curve, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
@@ -33,7 +33,6 @@ ERRORS = (0.01, 0.02, 0.05, 0.1)
 SOLVED = ERRORS[0]
 SPEEDUP = 2.0  # "significantly"
 LONG, PRINTED = 750, 7.0  # "7 times faster for T = 750"
-POINTS = 24  # of a curve that are drawn
 
 
 def steps_to(rows: pd.DataFrame, error: float) -> pd.DataFrame:
@@ -100,15 +99,6 @@ def with_final_error(results: Results) -> pd.DataFrame:
     return results.rows.merge(results.runs[["key", "loss"]], on="key", suffixes=("", " at the end"))
 
 
-def thinned(results: Results) -> pd.DataFrame:
-    """The curves at no more points than can be seen apart, the last one among them."""
-    frame = results.rows
-    steps = [sorted(same["step"].unique())[::-1] for same in groups(frame, ["T", "start"]).values()]
-    kept = [frame["step"].isin(each[:: max(1, -(-len(each) // POINTS))]) for each in steps]
-    which = [(frame["T"] == T) & (frame["start"] == start) for T, start in groups(frame, ["T", "start"])]
-    return pd.concat([frame[same & some] for same, some in zip(which, kept, strict=True)])
-
-
 class TallecFigure4(Study):
     """LSTMs on the adding task, with forget biases of 1 and with chrono initialization."""
 
@@ -138,7 +128,8 @@ class TallecFigure4(Study):
         "curves": Bands(
             "Mean squared error on held-out sequences while learning: the mean over runs, a band from least to largest, "
             "and the error of saying 1 always.",
-            x="step", y="loss", panels=("T", "T = {}"), lines=("start", {start: start for start in STARTS}), data=thinned,
+            x="step", y="loss", panels=("T", "T = {}"), lines=("start", {start: start for start in STARTS}),
+            data=lambda results: thinned(results.rows, ["T", "start"]),
             x_label="steps", y_label="mean squared error", y_limits=(0.0, 0.2), levels={"without memory": 1 / 6},
         )
     }  # fmt: skip
@@ -156,9 +147,7 @@ class TallecFigure4(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve: what the evaluations found on the way."""
-        with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["evaluation_loss"]]
-        return [{"step": int(row["step"]), "loss": float(row["evaluation_loss"])} for row in rows]
+        return learning_curve(folder)
 
     def headline(self, record: Mapping[str, Any]) -> str:
         at = next((row["step"] for row in record["rows"] if row["loss"] <= SOLVED), None)

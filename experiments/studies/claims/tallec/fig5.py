@@ -23,7 +23,7 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration
 from experiments.runs.training import evaluate
-from experiments.studies.claims.tallec import MODELS, STEPS, TRAINING_SET, trained
+from experiments.studies.claims.tallec.training import MODELS, STEPS, TRAINING_SET, trained
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside

@@ -1,4 +1,4 @@
-r"""What the studies of Tallec and Ollivier 2018 have in common: three models, how they start, and how they are trained.
+r"""What the studies of Tallec and Ollivier 2018 have in common: three models, how they are trained, and learning curves.
 
     plain    dh/dt = tanh(Wx x + Wh h + b) - h                 no gate                                  eq. (2)
     leaky    alpha (tanh(..) - h)                              alpha = sigma(a) for each unit           eq. (5)
@@ -9,16 +9,23 @@ each by unit Euler steps, as the paper has them.
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.results import groups
 from experiments.studies.study import Point, Sizes
 
-__all__ = ["MODELS", "STEPS", "TRAINING_SET", "trained"]
+__all__ = ["MODELS", "STEPS", "TRAINING_SET", "learning_curve", "thinned", "trained"]
 
 MODELS = ("plain", "leaky", "gated")
 TRAINING_SET = 1563  # batches of 32 in 50,000 sequences
 STEPS = 3 * TRAINING_SET
+POINTS = 24  # of a curve that are drawn
 
 
 def trained(point: Point, sizes: Sizes, longest: int, **task: Any) -> Configuration:
@@ -29,3 +36,19 @@ def trained(point: Point, sizes: Sizes, longest: int, **task: Any) -> Configurat
         seed=point["seed"], steps=sizes.steps, rate=sizes.rate, schedule="plateau", batches=sizes.batches,
         evaluate_every=sizes.every, evaluation=sizes.held_out,
     )  # fmt: skip
+
+
+def learning_curve(folder: Path) -> list[dict[str, float]]:
+    """What the evaluations of a training found on the way: a row of step and loss for each."""
+    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["evaluation_loss"]]
+    return [{"step": int(row["step"]), "loss": float(row["evaluation_loss"])} for row in rows]
+
+
+def thinned(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The curves of each group at no more points than can be seen apart, the last one among them."""
+    kept = []
+    for same in groups(rows, by).values():
+        steps = sorted(same["step"].unique())[::-1]
+        kept.append(same[same["step"].isin(steps[:: max(1, -(-len(steps) // POINTS))])])
+    return pd.concat(kept) if kept else rows

@@ -1,0 +1,203 @@
+r"""Figure 3 of Tallec and Ollivier 2018: whether an LSTM copies letters over a long gap, by how its gates start.
+
+    standard   b_f = 1                             chrono    b_f = log u, b_i = -b_f, u uniform on 1 .. T_max - 1        eq. (16)
+
+    plateau    the loss of a predictor that knows where the answer stands and not what it is: n log m / length, for n of m letters
+    left       an evaluation on held-out sequences found at most nine tenths of it;  reached: at most one and a half of it
+
+T_max is 3 T/2 for copy and T for variable copy. A run at the plateau knows nothing of the letters; one that is still above it
+has not been trained for long enough to say whether it would stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, number, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.tallec.training import learning_curve, thinned
+from experiments.studies.results import Results, groups
+from experiments.studies.specs import Bands, Table
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+
+__all__ = ["TallecFigure3"]
+
+STARTS = ("standard", "chrono")
+LEFT, REACHED = 0.9, 1.5  # of the plateau
+EVEN, LONG = 500, 1000  # T of variable copy where the starts are even, and where chrono outperforms
+HALF = 0.5  # "largely", and "heavily"
+
+
+def left_at(rows: pd.DataFrame) -> pd.Series:
+    """For each run the first step whose evaluation was below the plateau, nan for one that stayed."""
+    below = rows[rows["of plateau"] <= LEFT].groupby("key")["step"].min()
+    return below.reindex(rows["key"].unique())
+
+
+def left_in_words(rows: pd.DataFrame) -> str:
+    """ "3 of 3, from step 1200 (1000–1500) on, least 0.5 of it"; "0 of 3, least 1.02 of it"."""
+    steps, least = left_at(rows), rows.groupby("key")["of plateau"].min()
+    there = steps.dropna()
+    if there.empty:
+        return f"0 of {len(steps)}, least {spread(least)} of it"
+    return f"{len(there)} of {len(steps)}, from step {spread(there)} on, least {spread(least)} of it"
+
+
+def plateaus(rows: pd.DataFrame) -> bool | None:
+    """Whether all runs stay at the plateau; False where one left it, None where one did not come down to it."""
+    if left_at(rows).notna().any():
+        return False
+    return True if (rows.groupby("key")["of plateau"].min() <= REACHED).all() else None
+
+
+def leave(rows: pd.DataFrame) -> bool | None:
+    """Whether all runs leave the plateau; False where one stays at it, None where one did not come down to it."""
+    least = rows.groupby("key")["of plateau"].min()
+    if (least <= LEFT).all():
+        return True
+    return False if ((least > LEFT) & (least <= REACHED)).any() else None
+
+
+def together(answers: Iterable[bool | None]) -> bool | None:
+    """False where one is, else None where one is."""
+    found = list(answers)
+    return False if False in found else None if None in found else True
+
+
+def final(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each run its test at the end."""
+    return rows.drop_duplicates("key")
+
+
+def with_final_loss(results: Results) -> pd.DataFrame:
+    """The learning curves, and beside them the loss of each run's test at the end."""
+    return results.rows.merge(results.runs[["key", "loss"]], on="key", suffixes=("", " at the end"))
+
+
+def largely(chrono: pd.DataFrame, standard: pd.DataFrame) -> bool:
+    """Whether every chrono run ends below every standard one, and in the mean at half of their loss or less."""
+    better, worse = (spread(final(rows)["loss at the end"]) for rows in (chrono, standard))
+    return better.high < worse.low and better.mean <= HALF * worse.mean
+
+
+def compared(chrono: pd.DataFrame, standard: pd.DataFrame) -> str:
+    """The losses of both, and of the plateau."""
+    ends = (spread(final(rows)["loss at the end"]) for rows in (chrono, standard))
+    return "loss {} against {}, plateau {}".format(*ends, number(chrono["plateau"].iloc[0]))
+
+
+class TallecFigure3(Study):
+    """LSTMs on copy and variable copy, with forget biases of 1 and with chrono initialization."""
+
+    name = "tallec-fig3"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.3, "small": 30, "paper": 12_000}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=8, count=2, batch=8, tasks={"copy": [12], "variable-copy": [12]}, steps=40, every=10, held_out=50,
+                       seeds=1),
+        "small": Sizes(hidden=64, count=10, batch=32, tasks={"copy": [500]}, steps=10_000, every=200, held_out=200, seeds=3),
+        "paper": Sizes(hidden=128, count=10, batch=128, tasks={"copy": [500, 2000], "variable-copy": [500, 1000]},
+                       steps=20_000, every=100, held_out=1000, seeds=3),
+    }  # fmt: skip
+    tables = (
+        Table(
+            "{count} letters copied. The loss on held-out sequences at the end, mean (least–largest) over runs, and how many "
+            "left the plateau, when.",
+            by={"task": "task", "T": "T", "start": "start"},
+            columns={
+                "plateau": lambda rows: number(rows["plateau"].iloc[0]),
+                "loss at the end": lambda rows: spread(final(rows)["loss at the end"]),
+                "left the plateau": left_in_words,
+                "runs": lambda rows: rows["key"].nunique(),
+            },
+            data=with_final_loss,
+            sort=lambda task, T, start: (task, T, start),
+        ),
+    )
+    figures: ClassVar = {
+        "curves": Bands(
+            "Loss on held-out sequences while learning, as a part of the plateau: the mean over runs, and a band from least "
+            "to largest.",
+            x="step", y="of plateau", panels=("panel", "{}"), lines=("start", {start: start for start in STARTS}),
+            data=lambda results: thinned(results.rows, ["task", "T", "start"]).assign(
+                panel=lambda rows: rows["task"] + ", T = " + rows["T"].astype(str)
+            ),
+            x_label="steps", y_label="loss / plateau", y_limits=(0.0, 3.0), levels={"plateau": 1.0},
+        )
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        tasks = [(task, T) for task, Ts in sizes.tasks.items() for T in Ts]
+        return [
+            point
+            for task, T in tasks
+            for point in grid(seed=range(sizes.seeds), task=[task], T=[T], start=list(reversed(STARTS)))
+        ]
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        start, T = point["start"], point["T"]
+        longest = 1.5 * T if point["task"] == "copy" else float(T)
+        return configuration(
+            task=point["task"], T=T, count=sizes.count, field="lstm", integrator="euler", hidden=sizes.hidden, init=start,
+            t_max=longest if start == "chrono" else None, steps=sizes.steps, batch=sizes.batch, seed=point["seed"],
+            evaluate_every=sizes.every, evaluation=sizes.held_out, threads=1,
+        )  # fmt: skip
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        """The learning curve, beside the plateau of the task."""
+        known = run.configuration.task.baselines()
+        plateau = known.get("counting", known["one-bit"])  # the same thing where the answer stands at a fixed place
+        return [{**row, "plateau": plateau, "of plateau": row["loss"] / plateau} for row in learning_curve(folder)]
+
+    def headline(self, record: Mapping[str, Any]) -> str:
+        at = next((row["step"] for row in record["rows"] if row["of plateau"] <= LEFT), None)
+        parts = number(record["measures"]["loss"] / record["rows"][0]["plateau"])
+        return f"loss {parts} of the plateau" + (f", left at step {at}" if at else "")
+
+    def verdict(self, results: Results) -> Verdict:
+        if not results.records:
+            raise NotEnoughError("no run is done yet")
+        runs = groups(with_final_loss(results), ["task", "T", "start"])
+        pairs = {
+            (task, T): (runs[task, T, "chrono"], runs[task, T, "standard"])
+            for task, T, start in runs
+            if start == "chrono" and (task, T, "standard") in runs
+        }
+        copies = {T: pair for (task, T), pair in pairs.items() if task == "copy"}
+        if not copies:
+            raise NotEnoughError("copy needs a standard and a chrono run at one T")
+        parts = [
+            Part(
+                "on copy, chrono does not plateau at the memoryless optimum",
+                together(leave(chrono) for chrono, _ in copies.values()),
+                "; ".join(f"T = {T}, {left_in_words(chrono)} left it" for T, (chrono, _) in copies.items()),
+            ),
+            Part(
+                "standard initialization does",
+                together(plateaus(standard) for _, standard in copies.values()),
+                "; ".join(f"T = {T}, {left_in_words(standard)} left it" for T, (_, standard) in copies.items()),
+            ),
+            Part(
+                "for all T's, chrono largely outperforms it",
+                all(largely(*pair) for pair in copies.values()),
+                "; ".join(f"T = {T}, {compared(*pair)}" for T, pair in copies.items()),
+            ),
+            _variable(f"on variable copy both perform well for T = {EVEN}", pairs.get(("variable-copy", EVEN)), both_left),
+            _variable(f"and chrono largely outperforms for T = {LONG}", pairs.get(("variable-copy", LONG)), largely),
+        ]
+        return Verdict(parts, {f"{task}, T = {T}": compared(*pair) for (task, T), pair in pairs.items()})
+
+
+def both_left(chrono: pd.DataFrame, standard: pd.DataFrame) -> bool:
+    return bool(left_at(chrono).notna().all() and left_at(standard).notna().all())
+
+
+def _variable(
+    claim: str, pair: tuple[pd.DataFrame, pd.DataFrame] | None, holds: Callable[[pd.DataFrame, pd.DataFrame], bool]
+) -> Part:
+    return Part(claim, None, "no run has it") if pair is None else Part(claim, holds(*pair), compared(*pair))
