@@ -21,8 +21,9 @@ OWN = {
     "tallec-fig4": "experiments.studies.claims.tallec.fig4:TallecFigure4",
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
-    "ohno-har": "experiments.studies.claims.ohno_har:OhnoHAR",
-    "ohno-instability": "experiments.studies.claims.ohno_instability:OhnoInstability",
+    "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",
+    "ohno-pixels": "experiments.studies.claims.ohno.pixels:OhnoPixels",
+    "ohno-instability": "experiments.studies.claims.ohno.instability:OhnoInstability",
     "slow-memory": "experiments.studies.claims.slow_memory:SlowMemory",
 }
 STUDIES = Registry("study", "ctrnn.studies", OWN)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import ctrnn
 from experiments.models.autograd_power import AutogradPower
 from experiments.reports.spreads import NotEnoughError
-from experiments.studies.claims.ohno_har import difference
+from experiments.studies.claims.ohno.har import difference
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 

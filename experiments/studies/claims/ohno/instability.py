@@ -15,7 +15,7 @@ import torch
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.ohno_har import EPOCH, T, har_folder
+from experiments.studies.claims.ohno.har import EPOCH, T, har_folder
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import csv
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
-__all__ = ["EPOCH", "T", "OhnoHAR", "har_folder"]
+__all__ = ["EPOCH", "T", "OhnoHAR", "chosen", "difference", "har_folder", "learning_curve"]
 
 T, EPOCH = 128, 59
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -46,7 +46,7 @@ def har_folder() -> Path | None:
     return Path(root) / "uci_har" if root and (Path(root) / "uci_har").is_dir() else None
 
 
-def chosen(results: Results) -> pd.DataFrame:
+def chosen(results: Results, by: Sequence[str] = ("integrator", "exponent")) -> pd.DataFrame:
     """The runs of the settings with the lowest mean of the lowest validation losses; with the number of those that diverged."""
     if not results.records:
         return results.rows
@@ -54,13 +54,23 @@ def chosen(results: Results) -> pd.DataFrame:
     runs = results.runs.assign(diverged=results.runs["key"].isin(list(results.diverged)))
     runs = runs.merge(curves.groupby("key")["loss"].min().rename("validation"), on="key", how="left")
     best = []
-    for _, same in groups(runs, ["integrator", "exponent"]).items():
+    for _, same in groups(runs, list(by)).items():
         settings = groups(same, ["c", "rate", "clip"])
         means = {key: some["validation"].mean() for key, some in settings.items() if not some["diverged"].any()}
         diverged = int(same["diverged"].sum())
         if means:
             best.append(settings[min(means, key=means.__getitem__)].assign(lost=diverged, tried=len(same)))
     return pd.concat(best) if best else runs.iloc[:0]
+
+
+def learning_curve(folder: Path) -> list[dict[str, Any]]:
+    """Validation loss and accuracy after each epoch."""
+    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        found = [row for row in csv.DictReader(file) if row["evaluation_loss"]]
+    return [
+        {"what": "epoch", "epoch": k, "loss": float(row["evaluation_loss"]), "accuracy": float(row["evaluation_accuracy"])}
+        for k, row in enumerate(found, 1)
+    ]
 
 
 def rows_of_chosen(results: Results, what: str) -> pd.DataFrame:
@@ -160,14 +170,10 @@ class OhnoHAR(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve; and before and after training what loss and last state know of what came before."""
-        with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-            found = [row for row in csv.DictReader(file) if row["evaluation_loss"]]
-        curve = [
-            {"what": "epoch", "epoch": k, "loss": float(row["evaluation_loss"]), "accuracy": float(row["evaluation_accuracy"])}
-            for k, row in enumerate(found, 1)
-        ]
         moments = {"start": run.configuration.untrained_model(), "trained": model}
-        return curve + [row for moment, each in moments.items() for row in remembered(run.configuration, each, moment)]
+        return learning_curve(folder) + [
+            row for moment, each in moments.items() for row in remembered(run.configuration, each, moment)
+        ]
 
     def verdict(self, results: Results) -> Verdict:
         accuracies = {r: same["accuracy"] for r, same in groups(where(chosen(results), integrator="euler"), "exponent").items()}

@@ -1,0 +1,138 @@
+r"""Table II of Ohno and Kumagai 2021 on MNIST, pixel by pixel: rows, and permuted; the decay |h|^r h with r = 2, and r = 0.
+
+dh/dt = alpha (tanh(U h + W x + b) - |h|^r h), Euler steps        r = 0: leaky        alpha starts at c/T
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, number, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.compressed_recordings import DATA
+from experiments.studies.claims.ohno.har import chosen, difference, learning_curve
+from experiments.studies.results import Results, groups, where
+from experiments.studies.specs import Bands, Table
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+
+__all__ = ["OhnoPixels", "mnist_folder"]
+
+EPOCH = 500  # batches of 100
+ORDERS = {"rows": "rows", "permuted": "permuted"}
+EXPONENTS = (0.0, 2.0)
+PRINTED = {("rows", 0.0): 0.946, ("rows", 2.0): 0.924, ("permuted", 0.0): 0.907, ("permuted", 2.0): 0.917}  # table II
+SETTINGS = ["order", "exponent"]
+
+
+def mnist_folder() -> Path | None:
+    """MNIST's four files, where they are."""
+    root = os.environ.get(DATA)
+    return Path(root) / "mnist" if root and (Path(root) / "mnist").is_dir() else None
+
+
+def best(results: Results) -> pd.DataFrame:
+    return chosen(results, SETTINGS)
+
+
+def epochs_of_best(results: Results) -> pd.DataFrame:
+    rows = where(results.rows, what="epoch")
+    return rows[rows["key"].isin(best(results)["key"])]
+
+
+def printed(rows: pd.DataFrame) -> str:
+    return number(PRINTED[rows["order"].iloc[0], rows["exponent"].iloc[0]])
+
+
+def with_validation(results: Results) -> pd.DataFrame:
+    """The runs that did not diverge, each with its lowest validation loss."""
+    lowest = where(results.rows, what="epoch").groupby("key")["loss"].min().rename("validation")
+    return results.runs.merge(lowest, on="key")
+
+
+class OhnoPixels(Study):
+    """Slow forgetting on MNIST, one pixel a time step, in the order of rows and in a random one."""
+
+    name = "ohno-pixels"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.5, "small": 40, "paper": 100_000}
+    sizes: ClassVar = {
+        "smoke": Sizes(side=7, hidden=4, epochs=1, starts=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=100),
+        "small": Sizes(side=14, hidden=64, epochs=10, starts=[1, 5, 25], rates=[5e-3], clips=[5.0], seeds=4, held_out=10_000),
+        "paper": Sizes(
+            side=28, hidden=128, epochs=200, starts=[1, 5, 25], rates=[1e-3, 5e-3, 1e-4], clips=[1.0, 5.0], seeds=4,
+            held_out=10_000,
+        ),
+    }  # fmt: skip
+    may_diverge = True
+    tables = (
+        Table(
+            "Test accuracy with the settings chosen by validation, mean (least–largest) over seeds, and that of the paper.",
+            by={"order": "order", "r": "exponent"},
+            columns={
+                "accuracy": "accuracy",
+                "c chosen": lambda rows: number(rows["c"].iloc[0]),
+                "rate": lambda rows: number(rows["rate"].iloc[0]),
+                "diverged": lambda rows: "{lost} of {tried}".format(**rows.iloc[0]),
+                "in the paper": printed,
+            },
+            data=best,
+        ),
+        Table(
+            "The same for every c at the start: test accuracy, mean (least–largest) over seeds, and the lowest validation loss.",
+            by={"order": "order", "r": "exponent", "c": "c"},
+            columns={"accuracy": "accuracy", "validation": lambda rows: str(spread(rows["validation"]))},
+            data=with_validation,
+        ),
+    )
+    figures: ClassVar = {
+        "accuracy": Bands(
+            "Validation accuracy after each epoch, settings chosen by validation: the mean over seeds, and a band from the least "
+            "to the largest.",
+            x="epoch", y="accuracy", lines=("exponent", {r: f"r = {r:g}" for r in EXPONENTS}), panels=("order", ORDERS),
+            x_label="epoch", y_label="validation accuracy", data=epochs_of_best,
+        ),
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        """None without the images."""
+        if mnist_folder() is None:
+            return []
+        return grid(
+            seed=range(sizes.seeds), order=list(ORDERS), c=sizes.starts, exponent=EXPONENTS, rate=sizes.rates, clip=sizes.clips
+        )
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        return configuration(
+            task="pixels", data=str(mnist_folder()), order=point["order"], side=sizes.side, field="leaky-power",
+            exponent=point["exponent"], integrator="euler", hidden=sizes.hidden, alpha=point["c"] / sizes.side**2,
+            recurrent_gain=0.1, steps=EPOCH * sizes.epochs, batch=100, batches=EPOCH, seed=point["seed"], rate=point["rate"],
+            clip=point["clip"], schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out,
+            checkpoint_every=EPOCH * sizes.epochs,
+        )  # fmt: skip
+
+    def left_out(self) -> str:
+        return "" if mnist_folder() else "Left out: mnist/; --data DIR names the folder it is in."
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        return learning_curve(folder)
+
+    def verdict(self, results: Results) -> Verdict:
+        found = {same: rows["accuracy"].dropna() for same, rows in groups(best(results), SETTINGS).items()}
+        if missing := [f"{order}, r = {r:g}" for order in ORDERS for r in EXPONENTS if (order, r) not in found]:
+            raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
+        gains = {order: difference(found[order, 2.0], found[order, 0.0]) for order in ORDERS}
+        said = {
+            order: f"{number(found[order, 2.0].mean())} against {number(found[order, 0.0].mean())}, difference {gain.mean:.4f}, "
+            f"95 % {gain.low:.4f} to {gain.high:.4f}; in the paper {PRINTED[order, 2.0]} against {PRINTED[order, 0.0]}"
+            for order, gain in gains.items()
+        }
+        parts = [
+            Part("of permuted pixels r = 2 classifies better than r = 0", gains["permuted"].low > 0, said["permuted"]),
+            Part("of rows r = 2 classifies worse than r = 0", gains["rows"].high < 0, said["rows"]),
+        ]
+        return Verdict(parts, {f"accuracy, {order}, r = {r:g}": str(spread(each)) for (order, r), each in found.items()})
