@@ -59,10 +59,10 @@ class OhnoPixels(Study):
 
     name = "ohno-pixels"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 40, "paper": 100_000}
+    minutes: ClassVar = {"smoke": 0.5, "small": 30, "paper": 100_000}
     sizes: ClassVar = {
         "smoke": Sizes(side=7, hidden=4, epochs=1, starts=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=100),
-        "small": Sizes(side=14, hidden=64, epochs=10, starts=[1, 5, 25], rates=[5e-3], clips=[5.0], seeds=4, held_out=10_000),
+        "small": Sizes(side=14, hidden=64, epochs=6, starts=[1, 5, 25], rates=[5e-3], clips=[5.0], seeds=3, held_out=10_000),
         "paper": Sizes(
             side=28, hidden=128, epochs=200, starts=[1, 5, 25], rates=[1e-3, 5e-3, 1e-4], clips=[1.0, 5.0], seeds=4,
             held_out=10_000,
