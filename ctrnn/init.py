@@ -5,6 +5,7 @@ r"""Initialization: biases by which each unit forgets in T samples, T drawn at r
     softplus rate       log(1 + e^b) = 1/T         b = log(e^(1/T) - 1)     T > 0
     exponential rate    e^b = 1/T                  b = -log T
     constant rate       alpha = 1/T                                         learned, as e^a, sigma(a) or softplus(a)
+    highway layers      (1 - sigma(b))^L = 1 - 1/T                          L gates, one after the other, of one bias
 
 In all of them T is the forgetting time of the field: where input and state are zero its rate is 1/T, and without a
 candidate the state falls to 1/e in T; `ctrnn.timescales` gives T back. The discrete cell with the sigmoid gate 1/T keeps
@@ -33,6 +34,7 @@ from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.published.lem import LEMField
 from ctrnn.cells.published.mgu import MGUField
+from ctrnn.cells.published.rhn import RHNField
 from ctrnn.cells.stack import Stack
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
@@ -56,14 +58,16 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     r"""Set the gates' biases so that every unit forgets in a time T of its own, uniform on [t_min, t_max]; in place.
 
     Gates get the bias -log(T - 1); the LSTM's forget gate log(T - 1), and its input gate the negative of that, for the same T;
-    rates of any size the bias at which they are 1/T; learned constants become 1/T, one for each unit or one for all. One T is
-    drawn where one gate serves all units. Weights stay as they are; so does the network of `gated(..., "network")`.
+    rates of any size the bias at which they are 1/T; learned constants become 1/T, one for each unit or one for all. Gates of a
+    highway network get the one of which L together keep 1 - 1/T; beyond the first they see what the layers before have made of
+    a zero state, which moves them a little. One T is drawn where one gate serves all units. Weights stay as they are; so does
+    the network of `gated(..., "network")`.
 
     torch's modules have two biases that add: one is set, and in the other the part of these gates is zero. torch's z of the
     GRU multiplies the old state, so that its bias is log(T - 1). All layers are set, and both directions.
 
     Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, mgu, lem,
-             adaptive, `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
+             rhn, adaptive, `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
              1 < t_min <= t_max, in samples; generator: where T comes from, torch's own of the CPU if not given.
     Returns: the module.
     Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
@@ -198,8 +202,8 @@ def _layers(module: object, name: str) -> list[Layer]:
         return [found for k, layer in enumerate(module.fields) for found in _layers(layer, f"{name}.fields[{k}]")]
     if isinstance(module, Relaxation | NetworkGated | MGUField):
         return [_of_rate(module.rate, name)]
-    if isinstance(module, LSTMField):
-        return [_of_lstm(module.gates, ("bias",), module.hidden_size)]
+    if isinstance(module, LSTMField | RHNField):
+        return [_of_highway(module) if isinstance(module, RHNField) else _of_lstm(module.gates, ("bias",), module.hidden_size)]
     if isinstance(module, AdaptiveField):  # what it remembers by is its threshold
         return [_of_rate(module.adaptation, name)]
     if isinstance(module, LEMField):  # its y and z, a gate for each
@@ -233,6 +237,17 @@ def _of_lstm(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:
     """The rows are i, f, g, o."""
     i, f = slice(0, units), slice(units, 2 * units)
     return Layer(units, (*_added(owner, names, i, SIGMOID.inverse), *_added(owner, names, f, _of_complement)))
+
+
+def _of_highway(field: RHNField) -> Layer:
+    """Every gate of a unit gets the same bias; the paper's signs, as printed, would have it forget at once."""
+    gates, depth = slice(field.hidden_size, 2 * field.hidden_size), field.depth
+
+    def of_rate(rate: Tensor) -> Tensor:
+        log_kept = torch.log1p(-rate) / depth  # by each layer, the logarithm of 1 - t
+        return torch.log(-torch.expm1(log_kept)) - log_kept
+
+    return Layer(field.hidden_size, tuple(BiasRows(layer, "bias", gates, of_rate) for layer in field.layers))
 
 
 def _of_torchs_gru(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:

@@ -144,6 +144,9 @@ def _recurrences() -> Iterator[tuple[str, VectorField, discretize.Step, Recurren
     euler, symplectic = discretize.Euler(), discretize.SymplecticEuler()
     quarter, half = Rational(1, 4), Rational(1, 2)
     yield "mgu", ctrnn.mgu(1, 2, **float64), euler, recurrences.mgu, ""
+    for depth in (1, 2):
+        deep = ctrnn.rhn(1, 2, depth, **float64)
+        yield f"rhn of depth {depth}", deep, euler, partial(recurrences.rhn, depth=depth), ""
     yield "glnn", ctrnn.glnn(2, 2, **float64), euler, recurrences.glnn, ""
     yield "gnn", ctrnn.gnn(2, 2, **float64), euler, recurrences.gnn, ""
     for name, gated, printed in (

@@ -5,6 +5,7 @@ r"""Published recurrent cells as their papers print them: the next state, of let
     cornn           z' = z + dt (tanh(...) - gamma y - epsilon z)            Rusch and Mishra 2021, y' = y + dt z'
     unicornn        z' = z - dt g (tanh(w y + V x + b) + alpha y)            Rusch and Mishra 2021, y' = y + dt g z'
     lem             z' = (1 - dt g1) z + dt g1 tanh(Wz y + Vz x + bz)        Rusch et al. 2022, y' likewise, by z'
+    rhn             s_l = t_l tanh(a_l) + (1 - t_l) s_(l-1), s_0 = h         Zilly et al. 2017, carry gates 1 - t
     glnn            V_j + sum_i tau_ijx s(V_i)                               Ollivier 2013, eq. (13), i = 0 always on
     gnn             s(sum_i tau_ijx a_i)                                     Ollivier 2013, eqs. (10), (11)
 
@@ -20,7 +21,7 @@ from sympy import Expr, ImmutableDenseMatrix, diag, tanh, zeros
 
 from derivations.twins.fields import sigma
 
-__all__ = ["antisymmetric", "cornn", "gated_antisymmetric", "glnn", "gnn", "lem", "mgu", "unicornn"]
+__all__ = ["antisymmetric", "cornn", "gated_antisymmetric", "glnn", "gnn", "lem", "mgu", "rhn", "unicornn"]
 
 Column: TypeAlias = ImmutableDenseMatrix
 Parameters: TypeAlias = Mapping[str, ImmutableDenseMatrix]
@@ -70,6 +71,18 @@ def lem(p: Parameters, x: Column, state: Column, dt: Expr) -> Column:
     pull = read[2 * n :, :].applyfunc(tanh)
     z_next = z - dt * of_z * z + dt * of_z * pull
     return _joined(y - dt * of_y * y + dt * of_y * _affine(p, "candidate", x, z_next).applyfunc(tanh), z_next)
+
+
+def rhn(p: Parameters, x: Column, h: Column, dt: Expr, depth: int) -> Column:
+    """Transform and carry gates as two; x is read in the first layer. The paper's dt is 1."""
+    n, carried = h.rows, h
+    for k in range(depth):
+        read = p[f"layers.{k}.weight_h"] * carried + p[f"layers.{k}.bias"]
+        read = read + p["layers.0.weight_x"] * x if k == 0 else read
+        transform = read[n:, :].applyfunc(sigma)
+        carry = transform.applyfunc(lambda t: 1 - t)
+        carried = diag(*transform) * read[:n, :].applyfunc(tanh) + diag(*carry) * carried
+    return (1 - dt) * h + dt * carried
 
 
 def glnn(p: Parameters, x: Column, h: Column, dt: Expr) -> Column:

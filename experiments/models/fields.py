@@ -212,7 +212,6 @@ TIMELESS = (
     "cornn",
     "unicornn",
     "ltc",
-    "rhn",
     "fitzhugh-nagumo",
     "glnn",
     "gnn",
