@@ -1,11 +1,11 @@
-"""`ctrnn study list | run | plot`: what is typed, checked before anything heavy is imported."""
+"""`ctrnn study list | cost | run | plot`: what is typed, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "Plugin"]
 DONE, FAILED = 0, 1
 
 
+Data = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")]
 Plugin = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE.py")]
 
 
@@ -52,7 +53,8 @@ def run(
     scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "small",
     workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")] = None,
     shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None,
+    data: Data = None,
+    budget: Annotated[str | None, tyro.conf.arg(metavar="TIME", help_behavior_hint="(default: none)")] = None,
     plugin: Plugin = (),
 ) -> int:
     """Carry out the runs of a study that are missing in a folder; exit code 1 if one failed.
@@ -63,24 +65,46 @@ def run(
         scale: smoke (seconds), small (minutes) or paper (the printed sizes).
         workers: Processes; each has its share of the cores.
         shard: Runs I, I + N, ... of all, counted from 1, so that N machines share a study.
-        data: Folder of recordings, with uci_har/ and japanese_vowels/ in it; only for studies of them.
+        data: Folder of recordings, with mnist/, uci_har/ and japanese_vowels/ in it; only for studies of them.
+        budget: Such as 3h: what is missing is measured by slices first, and refused if it will take longer.
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
-    use(plugin)
-    address = check_name(name)
-    check_word("scale", scale, SCALES)
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
-    part = (1, 1) if shard is None else _shard(shard)
-    if data is not None:
-        if not data.is_dir():
-            raise UsageError(f"--data is a folder; there is none at {data}.")
-        os.environ["CTRNN_DATA"] = str(data.resolve())  # by which worker processes have it, too
-    from experiments.studies import runner  # noqa: PLC0415
+    address, part = _checked(name, scale, workers, shard, data, plugin)
+    from experiments.studies.processes.cost import seconds_in  # noqa: PLC0415
+
+    most = None if budget is None else seconds_in(budget)
+    from experiments.studies.processes import runner  # noqa: PLC0415
 
     command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
     command = shlex.join([*shlex.split(command), *(word for file in plugin for word in ("--plugin", file))])
-    return DONE if runner.run(address, scale, out, command, workers, part, plugin) else FAILED
+    return DONE if runner.run(address, scale, out, command, workers, part, plugin, most) else FAILED
+
+
+def cost(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    /,
+    *,
+    scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "paper",
+    workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")] = None,
+    shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
+    data: Data = None,
+    plugin: Plugin = (),
+) -> int:
+    """Tell what the runs of a study will cost on this machine, from a few steps of each kind of run.
+
+    Args:
+        name: As `ctrnn study list` has it.
+        scale: smoke, small or paper.
+        workers: Processes; each has its share of the cores.
+        shard: Runs I, I + N, ... of all, counted from 1.
+        data: Folder of recordings, with mnist/, uci_har/ and japanese_vowels/ in it; only for studies of them.
+        plugin: A file of yours with studies, tasks or fields; it is run.
+    """
+    address, part = _checked(name, scale, workers, shard, data, plugin)
+    from experiments.studies.processes import runner  # noqa: PLC0415
+
+    runner.tell_cost(address, scale, workers, part, plugin)
+    return DONE
 
 
 def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /, *, plugin: Plugin = ()) -> int:
@@ -101,7 +125,23 @@ def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DI
 
 
 # The words after `ctrnn study`.
-COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "run": run, "plot": plot}
+COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "cost": cost, "run": run, "plot": plot}
+
+
+def _checked(
+    name: str, scale: str, workers: int | None, shard: str | None, data: Path | None, plugin: Sequence[str]
+) -> tuple[str, tuple[int, int]]:
+    """The study's address, and which share of its runs."""
+    use(plugin)
+    address = check_name(name)
+    check_word("scale", scale, SCALES)
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
+    if data is not None:
+        if not data.is_dir():
+            raise UsageError(f"--data is a folder; there is none at {data}.")
+        os.environ["CTRNN_DATA"] = str(data.resolve())  # by which worker processes have it, too
+    return address, (1, 1) if shard is None else _shard(shard)
 
 
 def _shard(words: str) -> tuple[int, int]:

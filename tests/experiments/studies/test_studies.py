@@ -28,10 +28,10 @@ from experiments.runs.configuration import configuration
 from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, described, opened, place_of
 from experiments.studies.html_page import as_html, write
+from experiments.studies.processes.runner import run
 from experiments.studies.registry import STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
-from experiments.studies.runner import run
 from experiments.studies.study import SCALES, Run
 from experiments.usage import UsageError
 
@@ -466,8 +466,8 @@ def test_the_unwarped_task_is_reproduced_where_every_model_succeeds():
 
 def test_wrong_usage_and_help_answer_without_torch(tmp_path):
     asked = {
-        ("study",): (2, "Expected one of {list, run, plot}"),
-        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,run,plot}"),
+        ("study",): (2, "Expected one of {list, cost, run, plot}"),
+        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,cost,run,plot}"),
         ("study", "run", "--help"): (0, "usage: ctrnn study run"),
         ("study", "lits"): (2, "there is no command 'lits'; did you mean 'list'?"),
         ("study", "run", "unwraped", "--out", "x"): (2, "there is no study 'unwraped'; did you mean 'unwarped'?"),
@@ -477,6 +477,10 @@ def test_wrong_usage_and_help_answer_without_torch(tmp_path):
         ("study", "run", "unwarped", "--out", "x", "--shard", "0/2"): (2, "--shard is I/N with I from 1 to N"),
         ("study", "run", "unwarped", "--out", "x", "--shard", "3/2"): (2, "--shard is I/N with I from 1 to N"),
         ("study", "run", "unwarped", "--out", "x", "--workers", "0"): (2, "at least 1; got 0"),
+        ("study", "run", "unwarped", "--out", "x", "--budget", "3"): (
+            2,
+            "a time such as 3h, 45min, 90s or 2d; got '3'",
+        ),
         ("study", "plot", str(tmp_path)): (2, "no study.json in it"),
     }
     script = (

@@ -17,9 +17,9 @@ from experiments.studies.claims.tallec.fig1 import PANELS
 from experiments.studies.claims.tallec.fig4 import steps_to
 from experiments.studies.claims.tallec.fig5 import slower_tests
 from experiments.studies.claims.tallec.training import MODELS
+from experiments.studies.processes.runner import run
 from experiments.studies.registry import STUDIES, study_named
 from experiments.studies.results import Results
-from experiments.studies.runner import run
 from experiments.studies.study import Part, Verdict
 from experiments.tasks.recall import AnyWarp, Recall
 

@@ -18,13 +18,14 @@ from experiments.interruption import Interrupted, checkpoint
 from experiments.reports.machine import cores, facts
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.html_page import write
+from experiments.studies.processes.cost import check_budget, cost_of, lines
+from experiments.studies.processes.worker import BUSY, FAILED
+from experiments.studies.processes.workers import RunEnd, WorkerPool
 from experiments.studies.registry import loaded
 from experiments.studies.study import Record, Run, Study
-from experiments.studies.worker import BUSY, FAILED
-from experiments.studies.workers import RunEnd, WorkerPool
 from experiments.usage import UsageError
 
-__all__ = ["run"]
+__all__ = ["run", "tell_cost"]
 
 
 def run(
@@ -35,25 +36,26 @@ def run(
     workers: int | None = None,
     shard: tuple[int, int] = (1, 1),
     plugins: Sequence[str] = (),
+    budget: float | None = None,
 ) -> bool:
     r"""Carry out what is missing; False if a run failed.
 
     Args:    address: the study's module:class;  scale: one of SCALES;  folder: its folder, perhaps begun;  command: what was
              typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1;
-             plugins: files of the user's, which each worker runs first.
-    Raises:  UsageError for a folder that cannot be written or holds something else, and where there is nothing to run.
+             plugins: files of the user's, which each worker runs first; budget: seconds that all may take.
+    Raises:  UsageError for a folder that cannot be written or holds something else, where there is nothing to run, and for what
+             will take longer than its budget.
     """
     study = loaded(address)
-    runs = study.runs(scale)
-    if not runs:
-        raise UsageError(f"{study.name} has nothing to run. {study.left_out()}")
+    runs, size, threads = _runs(study, scale), *_shares(workers)
     ready_folder(folder)
-    size = workers or cores()
-    threads = max(1, cores() // size)
-    made = _made(threads)
-    opened(folder, study.name, scale, runs, {"command": command, "machine": made})
-    mine = runs[shard[0] - 1 :: shard[1]]
+    made, mine = _made(threads), runs[shard[0] - 1 :: shard[1]]
     missing = [run.key for run in mine if kept(folder, run.key, configuration_of(run)) is None]
+    if budget is not None and missing:
+        cost, _ = cost_of(address, scale, missing, size, threads, plugins)
+        check_budget(cost, budget)
+        _say(str(cost))
+    opened(folder, study.name, scale, runs, {"command": command, "machine": made})
     _say(_plan(study, scale, runs, mine, missing, min(size, len(missing)), threads))
     if study.left_out():
         _say(study.left_out())
@@ -70,6 +72,32 @@ def run(
     progress.conclude()
     _say(write(folder, study))
     return not progress.failed
+
+
+def tell_cost(
+    address: str, scale: str, workers: int | None = None, shard: tuple[int, int] = (1, 1), plugins: Sequence[str] = ()
+) -> None:
+    """Print what the runs will cost, a line a kind and one for all. Raises: UsageError where there is nothing to run."""
+    study = loaded(address)
+    mine = _runs(study, scale)[shard[0] - 1 :: shard[1]]
+    size, threads = _shares(workers)
+    for line in lines(*cost_of(address, scale, [run.key for run in mine], size, threads, plugins)):
+        _say(line)
+    if study.left_out():
+        _say(study.left_out())
+
+
+def _runs(study: Study, scale: str) -> list[Run]:
+    runs = study.runs(scale)
+    if not runs:
+        raise UsageError(f"{study.name} has nothing to run. {study.left_out()}")
+    return runs
+
+
+def _shares(workers: int | None) -> tuple[int, int]:
+    """How many workers, and the threads of each."""
+    size = workers or cores()
+    return size, max(1, cores() // size)
 
 
 class _Progress:

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from experiments.studies.worker import FAILED, GRACE, READY, work
+from experiments.studies.processes.worker import FAILED, GRACE, READY, work
 
 __all__ = ["RunEnd", "WorkerPool"]
 

@@ -1,0 +1,1 @@
+"""Runs of a study in worker processes, and what they will cost."""

@@ -1,0 +1,190 @@
+r"""What the runs of a study cost, from a slice of each kind of run: hours of one core, memory, bytes on the disk.
+
+    seconds of a run = start + steps * a step + evaluations * one of them + what is measured afterwards
+
+Runs are of one kind if they differ in seed, rate, clip and the start of their weights only. A slice is a training of a few steps,
+in a process of its own, with the threads that the runs will have; whatever is compiled is compiled before the clock is read.
+Trained weights may take longer than new ones: exact solves become stiffer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from experiments.plugins import use
+from experiments.runs.configuration import Configuration
+from experiments.studies.registry import loaded
+from experiments.studies.study import Run, Study
+from experiments.usage import UsageError
+
+__all__ = ["Cost", "Slice", "check_budget", "cost_of", "lines", "seconds_in"]
+
+LIKE_SEED = ("seed", "rate", "clip")  # of the training, and of the field:
+STARTS = ("alpha", "init", "t_max", "t_min", "recurrent_gain")
+FEW, MORE, SHORT = 3, 12, 1.0  # steps of a slice; more where one takes less than so many seconds
+BATCHES = 2  # of an evaluation that is timed
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Of one kind of run: seconds to start, of a step, of an evaluation, of what is measured afterwards; memory and disk in
+    bytes, without and with each step."""
+
+    start: float
+    step: float
+    evaluation: float
+    measures: float
+    memory: int
+    disk: int
+    row: float
+
+    def seconds(self, configuration: Configuration) -> float:
+        training = configuration.training
+        evaluations = training.steps // training.evaluate_every + 1  # and the test
+        return self.start + training.steps * self.step + evaluations * self.evaluation + self.measures
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of so many runs: seconds of one worker after another, of the longest run, of all by that many workers; bytes."""
+
+    runs: int
+    kinds: int
+    workers: int
+    seconds: float
+    longest: float
+    memory: int
+    disk: int
+
+    @property
+    def wall(self) -> float:
+        return max(self.seconds / self.workers, self.longest)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} run{'s' * (self.runs != 1)} of {self.kinds} kind{'s' * (self.kinds != 1)}: {in_words(self.seconds)} "
+            f"of one worker, the longest {in_words(self.longest)}; {in_words(self.wall)} by {self.workers} worker"
+            f"{'s' * (self.workers != 1)}, with {self.memory / 1e9:.1f} GB of memory each; {self.disk / 1e6:.0f} MB written."
+        )
+
+
+def cost_of(
+    address: str, scale: str, keys: Sequence[str], workers: int, threads: int, plugins: Sequence[str] = ()
+) -> tuple[Cost, dict[str, Slice]]:
+    """Of the runs with these keys, by workers with so many threads each; and the slices, by the key of a kind's first run."""
+    study = loaded(address)
+    runs = {run.key: run for run in study.runs(scale) if run.key in set(keys)}
+    kinds: dict[str, list[Run]] = {}
+    for run in runs.values():
+        kinds.setdefault(kind_of(run.configuration), []).append(run)
+    slices = {}
+    for same in kinds.values():
+        # A process for each, whose memory is that of the slice.
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            slices[same[0].key] = process.submit(_slice, address, scale, same[0].key, threads, tuple(plugins)).result()
+    by_run = [(slices[same[0].key], run.configuration) for same in kinds.values() for run in same]
+    seconds = [each.seconds(configuration) for each, configuration in by_run]
+    disk = sum(each.disk + each.row * configuration.training.steps for each, configuration in by_run)
+    memory = max((each.memory for each in slices.values()), default=0)
+    size = max(1, min(workers, len(runs)))
+    return Cost(len(runs), len(kinds), size, sum(seconds), max(seconds, default=0.0), memory, round(disk)), slices
+
+
+def kind_of(configuration: Configuration) -> str:
+    """Equal for runs that cost the same."""
+    values = configuration.to_json()
+    training = {name: value for name, value in values["training"].items() if name not in LIKE_SEED}
+    field = {name: value for name, value in values["field_settings"].items() if name not in STARTS}
+    return json.dumps(values | {"training": training, "field_settings": field}, sort_keys=True)
+
+
+def check_budget(cost: Cost, budget: float) -> None:
+    """Raises: UsageError for runs that will take longer than so many seconds."""
+    if cost.wall > budget:
+        raise UsageError(
+            f"--budget is {in_words(budget)}, and these runs will take {in_words(cost.wall)}: {cost} Nothing was begun; "
+            "take another scale, more workers, or a --shard."
+        )
+
+
+def seconds_in(words: str) -> float:
+    """ "3h", "45min", "90s", "2d" in seconds. Raises: UsageError for other words."""
+    for unit in sorted(UNITS, key=len, reverse=True):
+        number = words.removesuffix(unit)
+        if number != words and number.replace(".", "", 1).isdecimal() and float(number) > 0:
+            return float(number) * UNITS[unit]
+    raise UsageError(f"--budget is a time such as 3h, 45min, 90s or 2d; got {words!r}.")
+
+
+def in_words(seconds: float) -> str:
+    for unit, length in (("d", 2 * UNITS["d"]), ("h", 2 * UNITS["h"]), ("min", 2 * UNITS["min"])):
+        if seconds >= length:
+            return f"{seconds / UNITS[unit]:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _slice(address: str, scale: str, key: str, threads: int, plugins: Sequence[str]) -> Slice:
+    """Measured in this process, which does nothing else before."""
+    import torch  # noqa: PLC0415
+
+    use(plugins)
+    torch.set_num_threads(threads)
+    study = loaded(address)
+    (run,) = (run for run in study.runs(scale) if run.key == key)
+    with tempfile.TemporaryDirectory() as folder:
+        _trained(study, run, FEW, Path(folder) / "first")  # compiles, and reads recordings into memory
+        step = _trained(study, run, FEW, Path(folder) / "few")["step"]
+        found = _trained(study, run, FEW if step > SHORT else MORE, Path(folder) / "slice", measured=True)
+    return Slice(**found, memory=_most_memory())
+
+
+def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = False) -> dict[str, Any]:
+    from experiments.runs.training import evaluate, train  # noqa: PLC0415
+
+    given = run.configuration.training
+    short: dict[str, Any] = {"steps": steps, "evaluate_every": steps, "evaluation": given.batch, "checkpoint_every": steps}
+    configuration = dataclasses.replace(run.configuration, training=dataclasses.replace(given, **short))
+    times = [time.perf_counter()]
+    outcome = train(configuration, folder, progress=lambda *_: times.append(time.perf_counter()))
+    took = [after - before for before, after in pairwise(times)]
+    found = {"step": statistics.median(took[1:-1] or took)}  # neither the first, nor the last, which evaluates
+    if not measured:
+        return found
+    begin, sequences = time.perf_counter(), min(given.evaluation, BATCHES * given.batch)
+    evaluate(outcome.model, configuration.task, "validation", sequences, batch=given.batch)
+    found["evaluation"] = (time.perf_counter() - begin) * given.evaluation / sequences
+    begin = time.perf_counter()
+    study.measure(dataclasses.replace(run, configuration=configuration), outcome.model, folder)
+    found["measures"] = time.perf_counter() - begin
+    rows = (folder / "metrics.csv").stat().st_size
+    disk = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) - rows
+    return found | {"start": max(0.0, took[0] - found["step"]), "disk": disk, "row": rows / steps}
+
+
+def _most_memory() -> int:
+    import resource  # noqa: PLC0415 - not on Windows
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
+def lines(cost: Cost, slices: Mapping[str, Slice]) -> list[str]:
+    """A line for each kind, by the key of its first run, and the whole."""
+    rows = [
+        f"{key}  {each.step * 1e3:.3g} ms a step, {each.evaluation:.3g} s an evaluation, {each.measures:.3g} s measured after it"
+        for key, each in slices.items()
+    ]
+    return [*rows, str(cost)]

@@ -1,0 +1,85 @@
+"""What a study will cost: which runs are alike, sums by hand, budgets, and a slice that is measured."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from experiments.runs.configuration import configuration
+from experiments.studies.processes import cost
+from experiments.studies.processes.cost import Cost, Slice, check_budget, kind_of, seconds_in
+from experiments.studies.registry import check_name, study_named
+from experiments.usage import UsageError
+
+SLICE = Slice(start=2.0, step=0.5, evaluation=3.0, measures=7.0, memory=10**9, disk=1000, row=20.0)
+
+
+def small(**changed):
+    return configuration(task="recall", field="gated", integrator="euler", **{"hidden": 4, "steps": 10, **changed})
+
+
+def test_runs_that_differ_in_seed_and_starts_only_are_alike():
+    same = [{}, {"seed": 1}, {"rate": 0.1}, {"clip": 1.0}, {"init": "chrono", "t_max": 9.0}, {"alpha": 0.3}]
+    assert len({kind_of(small(**changed)) for changed in same}) == 1
+    other = [{}, {"hidden": 5}, {"batch": 3}, {"steps": 11}, {"evaluation": 7}, {"exponent": 1.0}, {"substeps": 2}]
+    assert len({kind_of(small(**changed)) for changed in other}) == len(other)
+
+
+def test_a_run_is_its_start_its_steps_its_evaluations_and_what_is_measured():
+    assert SLICE.seconds(small(steps=10, evaluate_every=4)) == 2 + 10 * 0.5 + 3 * 3 + 7  # after 4, after 8, and the test
+
+
+def test_all_runs_are_summed_and_shared_out(monkeypatch):
+    class Process:
+        def __init__(self, *_, **__):
+            pass
+
+        __enter__, __exit__ = lambda self: self, lambda *_: None
+
+        def submit(self, *given):
+            asked.append(given)
+            return dataclasses.make_dataclass("Future", ["result"])(lambda: SLICE)
+
+    asked = []
+    monkeypatch.setattr(cost, "ProcessPoolExecutor", Process)
+    address = check_name("unwarped")
+    runs = study_named("unwarped").runs("small")  # three fields, three seeds
+    found, slices = cost.cost_of(address, "small", [run.key for run in runs[:7]], workers=2, threads=3)
+    each = SLICE.seconds(runs[0].configuration)
+    assert (found.runs, found.kinds, found.workers) == (7, 3, 2)
+    assert (found.seconds, found.wall, found.longest) == pytest.approx((7 * each, 3.5 * each, each))
+    assert found.disk == 7 * (1000 + 20 * runs[0].configuration.training.steps)
+    assert [given[4] for given in asked] == [3] * 3
+    assert set(slices) == {given[3] for given in asked}
+
+
+def test_one_run_takes_its_time_however_many_workers_there_are():
+    assert dataclasses.replace(Cost(4, 1, 4, 40.0, 30.0, 0, 0)).wall == 30.0
+
+
+@pytest.mark.parametrize(("words", "seconds"), [("3h", 10800), ("45min", 2700), ("90s", 90), ("1.5d", 129600)])
+def test_times_in_words(words, seconds):
+    assert seconds_in(words) == seconds
+
+
+@pytest.mark.parametrize("words", ["3", "h", "-1h", "0s", "3 hours", "nan s", "1e3s"])
+def test_what_is_no_time_is_refused(words):
+    with pytest.raises(UsageError, match="a time such as 3h"):
+        seconds_in(words)
+
+
+def test_a_budget_is_for_all_workers_together():
+    found = Cost(runs=4, kinds=1, workers=2, seconds=8000.0, longest=2000.0, memory=0, disk=0)
+    check_budget(found, 4000.0)
+    with pytest.raises(UsageError, match=r"--budget is 65 min, and these runs will take 66\.7 min"):
+        check_budget(found, 3900.0)
+
+
+def test_a_slice_is_measured_on_the_training_itself():
+    found = cost._slice(check_name("unwarped"), "smoke", "plain-0", 1, ())
+    weights = sum(p.numel() for p in study_named("unwarped").runs("smoke")[0].configuration.untrained_model().parameters())
+    assert min(found.step, found.evaluation) > 0
+    assert found.disk > 4 * weights  # a checkpoint of float32
+    assert found.row > 10
+    assert found.memory > 10**7
+    assert torch.get_num_threads() == 1
