@@ -1,4 +1,4 @@
-"""`ctrnn study list | cost | run | plot`: what is typed, checked before anything heavy is imported."""
+"""`ctrnn study list | cost | run | plot | export`: what is typed, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -124,8 +124,32 @@ def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DI
     return DONE
 
 
+def export(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    /,
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    plugin: Plugin = (),
+) -> int:
+    """Write a study's records as tables, runs.csv and rows.csv, and its trained models, models/KEY.safetensors.
+
+    Args:
+        folder: The --out of `ctrnn study run`.
+        out: Where the files go; those of the same names are replaced.
+        plugin: A file of yours with studies, tasks or fields; it is run.
+    """
+    use(plugin)
+    from experiments.studies.folder import described  # noqa: PLC0415
+
+    described(folder)
+    from experiments.studies import export as files  # noqa: PLC0415
+
+    print(files.export(folder, out))
+    return DONE
+
+
 # The words after `ctrnn study`.
-COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "cost": cost, "run": run, "plot": plot}
+COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "cost": cost, "run": run, "plot": plot, "export": export}
 
 
 def _checked(

@@ -466,8 +466,8 @@ def test_the_unwarped_task_is_reproduced_where_every_model_succeeds():
 
 def test_wrong_usage_and_help_answer_without_torch(tmp_path):
     asked = {
-        ("study",): (2, "Expected one of {list, cost, run, plot}"),
-        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,cost,run,plot}"),
+        ("study",): (2, "Expected one of {list, cost, run, plot, export}"),
+        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,cost,run,plot,export}"),
         ("study", "run", "--help"): (0, "usage: ctrnn study run"),
         ("study", "lits"): (2, "there is no command 'lits'; did you mean 'list'?"),
         ("study", "run", "unwraped", "--out", "x"): (2, "there is no study 'unwraped'; did you mean 'unwarped'?"),
@@ -482,6 +482,7 @@ def test_wrong_usage_and_help_answer_without_torch(tmp_path):
             "a time such as 3h, 45min, 90s or 2d; got '3'",
         ),
         ("study", "plot", str(tmp_path)): (2, "no study.json in it"),
+        ("study", "export", str(tmp_path), "--out", "x"): (2, "no study.json in it"),
     }
     script = (
         "import contextlib, io, json, sys\nfrom experiments.__main__ import main\nfound = []\n"

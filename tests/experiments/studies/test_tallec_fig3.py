@@ -68,7 +68,7 @@ def test_chrono_below_the_plateau_and_standard_at_it_is_what_is_claimed_of_copy(
     verdict = judged(small(0.3, 1.01))
     assert [part.holds for part in verdict.parts] == [True, True, True, None, None]
     assert verdict.word == "partly"  # variable copy is not tried
-    assert "3 of 3, from step 5200 on" in verdict.sentence
+    assert "3 of 3, from step 10200 on" in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_part_of_the_runs_is_shown_and_one_start_alone_decides_nothing():
         judged(one)
     with pytest.raises(NotEnoughError, match="no run"):
         judged([])
-    assert "| copy | 500 | chrono | 0.0500 | 0.01515 (0.01500–0.01530) | 3 of 3, from step 5200 on" in tables_of(
+    assert "| copy | 500 | chrono | 0.0500 | 0.01515 (0.01500–0.01530) | 3 of 3, from step 10200 on" in tables_of(
         STUDY, Results(one)
     )
     (figure,) = STUDY.figures.values()
@@ -108,4 +108,4 @@ def test_a_part_of_the_runs_is_shown_and_one_start_alone_decides_nothing():
     assert ax.get_title(loc="left") == "copy, T = 500"
     curve = next(line for line in ax.get_lines() if line.get_label() == "chrono")
     assert 12 <= len(curve.get_xdata()) <= 24
-    assert curve.get_xdata()[-1] == 10_000
+    assert curve.get_xdata()[-1] == 20_000

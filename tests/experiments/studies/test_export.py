@@ -1,0 +1,87 @@
+"""What other programs read of a study is what its trainings found: tables with pandas, models with safetensors."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+import ctrnn
+from experiments.runs.folder import load
+from experiments.runs.training import evaluate
+from experiments.studies.export import export
+from experiments.studies.folder import keep, opened, place_of
+from experiments.studies.registry import study_named
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """Two of the runs of a study, carried out."""
+    folder, study = tmp_path_factory.mktemp("study"), study_named("tallec-fig3")
+    runs = study.runs("smoke")
+    opened(folder, study.name, "smoke", runs, {"command": "typed"})
+    for run in runs[:2]:
+        keep(folder, run, study.carry_out(run, place_of(folder, run.key)), {"machine": 'a "small", one'})
+    return folder, runs[:2]
+
+
+def table(file):
+    with file.open(newline="", encoding="utf-8") as opened_file:
+        return list(csv.DictReader(opened_file))
+
+
+def test_tables_and_models_are_those_of_the_trainings(done, tmp_path):
+    folder, runs = done
+    told = export(folder, tmp_path)
+    assert told == f"{tmp_path}: 2 of 4 runs in runs.csv, 8 rows in rows.csv, 2 models in models/"
+    lines, curves = table(tmp_path / "runs.csv"), table(tmp_path / "rows.csv")
+    for run, line in zip(runs, lines, strict=True):
+        record = json.loads((place_of(folder, run.key) / "rows.json").read_text())
+        assert (line["key"], line["task"], int(line["T"]), line["start"]) == (run.key, "copy", 12, run.point["start"])
+        assert (float(line["loss"]), line["machine"], line["diverged"]) == (record["measures"]["loss"], 'a "small", one', "")
+        evaluations = table(place_of(folder, run.key) / "metrics.csv")
+        found = [(int(row["step"]), float(row["loss"])) for row in curves if row["key"] == run.key]
+        assert found == [(int(row["step"]), float(row["evaluation_loss"])) for row in evaluations if row["evaluation_loss"]]
+        file, (trained, configuration) = tmp_path / "models" / f"{run.key}.safetensors", load(place_of(folder, run.key))
+        for name, weight in load_file(file).items():
+            assert (weight == trained.state_dict()[name].numpy()).all()
+        again = evaluate(ctrnn.load(file), configuration.task, "test", 50, run.point["seed"], 8)
+        # Sums of single precision, perhaps in another order.
+        assert again["loss"] == pytest.approx(record["measures"]["loss"], rel=1e-5)
+
+
+def test_a_run_without_a_model_has_its_rows(done, tmp_path):
+    folder, runs = done
+    hidden = place_of(folder, runs[0].key) / "config.json"
+    kept = hidden.read_bytes()
+    hidden.unlink()
+    try:
+        assert "2 of 4 runs" in (told := export(folder, tmp_path))
+        assert told.endswith("1 models in models/")
+    finally:
+        hidden.write_bytes(kept)
+
+
+@pytest.mark.slow
+def test_four_shards_in_bash_copied_together_are_the_local_run(tmp_path):
+    command = f"{sys.executable} -m experiments study run unwarped --scale smoke --workers 1"
+    script = (
+        f"set -e; for i in 1 2 3 4; do {command} --shard $i/4 --out $0/shard-$i; done; {command} --out $0/local; "
+        "mkdir $0/all; for i in 1 2 3 4; do cp -r $0/shard-$i/. $0/all; done; "
+        f"for which in all local; do {sys.executable} -m experiments study plot $0/$which; "
+        f"{sys.executable} -m experiments study export $0/$which --out $0/$which-tables; done"
+    )
+    subprocess.run(["bash", "-c", script, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    assert (tmp_path / "all" / "table.md").read_bytes() == (tmp_path / "local" / "table.md").read_bytes()
+    tables = [table(tmp_path / f"{which}-tables" / "runs.csv") for which in ("all", "local")]
+    for rows in tables:
+        for row in rows:
+            del row["seconds"], row["date"]
+    assert tables[0] == tables[1]
+    ours, theirs = (sorted((tmp_path / f"{which}-tables" / "models").iterdir()) for which in ("all", "local"))
+    assert [file.read_bytes() for file in ours] == [file.read_bytes() for file in theirs]
