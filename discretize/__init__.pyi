@@ -12,6 +12,8 @@ from discretize.steps.zoneout import Zoneout as Zoneout
 from discretize.steps.step import Step as Step
 from discretize.sequences.cell import DiscreteCell as DiscreteCell
 from discretize.sequences.unroll import unroll as unroll
+from discretize.parallel.newton import unroll_parallel as unroll_parallel
+from discretize.parallel.scan import linear_recurrence as linear_recurrence
 from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
 from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel

@@ -1,0 +1,180 @@
+r"""A discrete cell over a sequence for all times at once, by Newton's method.
+
+    F_k = h_k+1 - f(x_k, h_k) = 0 for all k,     J_k = df/dh at the guess
+    h_k+1 <- f(x_k, guess_k) + (1 - damping) J_k (h_k - guess_k)            a linear recurrence, solved by a scan
+
+Whatever the guess, k iterations make the first k states exact; where f contracts, a few make all of them. Each state is accepted
+by its residual F_k alone. If f is a contraction with factor L, the error is at most max |F| / (1 - L); where it expands, as chaos
+does, small residuals are no small errors, and iterations grow with the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from ctrnn import VectorField, checks
+from ctrnn.autocast import cast_for
+from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
+from ctrnn.fields.field import check_batched_state, check_input
+from ctrnn.forward import jacobian_of, jvp
+from ctrnn.inputs.samples import checked_samples
+from discretize.errors import SolverWarning, warn_user
+from discretize.parallel.scan import recurrence, reversed_recurrence
+from discretize.sequences.cell import DiscreteCell
+from discretize.solvers.statistics import SolverStats
+from discretize.steps.zoneout import Zoneout
+from discretize.trajectory import Trajectory
+
+__all__ = ["unroll_parallel"]
+
+
+def unroll_parallel(
+    cell: DiscreteCell,
+    xs: Tensor,
+    h0: Tensor | None = None,
+    *,
+    method: Literal["newton", "quasi"] = "newton",
+    damping: float = 0.0,
+    tolerance: float | None = None,
+    max_iterations: int = 100,
+) -> Trajectory:
+    r"""As `unroll`, to a tolerance, by Newton's method over the whole sequence.
+
+    Args:    cell, xs, h0: as for `unroll`; method: "newton" with all of the step's Jacobian, or "quasi" with its diagonal;
+             damping: 0 to 1, what is taken off the Jacobian, with which products of many stay bounded where the step expands;
+             tolerance: of |h_k+1 - f(x_k, h_k)|, relative to 1 + the largest |h|, 64 roundings if not given; max_iterations:
+             after them the rest is computed step by step, with a `SolverWarning`.
+    Gives:   a trajectory, with "iterations", "residual" and "sequential_samples" among its `stats`. Its gradient is that of the
+             recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state) in memory.
+    Shape:   as `unroll`.
+    Raises:  TypeError, ValueError for what does not fit, and for Zoneout, which draws anew at each evaluation;
+             RuntimeError for derivatives of its gradient.
+    Source:  Lim et al. 2023 (DEER), Gonzalez et al. 2024 (the diagonal, quasi-DEER; its damping ELK is another than this one).
+    """
+    if not isinstance(cell, DiscreteCell):
+        raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}; make one of your field.")
+    xs, h0 = cast_for(cell.field, xs), cast_for(cell.field, h0)
+    check_input(cell.field, checked_samples(xs), "xs")
+    h = xs.new_zeros(xs.shape[1], cell.field.state_size) if h0 is None else h0
+    check_batched_state(cell.field, h, xs.shape[1])
+    checks.is_finite("h0", h)
+    if method not in ("newton", "quasi"):
+        raise ValueError(f'`method` must be "newton" or "quasi", got {method!r}.')
+    if not 0 <= damping <= 1:
+        raise ValueError(f"`damping` must be between 0 and 1, got {damping}.")
+    if isinstance(cell.step, Zoneout):
+        raise ValueError("Zoneout draws at each evaluation, and Newton's method needs many of one step; use `unroll`.")
+    tolerance = 64 * torch.finfo(h.dtype).eps if tolerance is None else checks.positive_number("tolerance", tolerance)
+    sequence = _Sequence(masked(with_computed_weights(cell.field), (xs.shape[1],)), cell, xs, h)
+    found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
+    hs = torch.cat([h[None], sequence.with_gradient(found)])
+    sequence.counts.accepted += len(xs)
+    sequence.counts.smaller(cell.dt, 0.0)
+    ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
+    return Trajectory(ts, hs, sequence.counts.stats(repr(cell.step)) | {"engine": f"parallel, {method}"} | sequence.report)
+
+
+class _Sequence:
+    """The equations of one sequence: their solution, and its gradient."""
+
+    def __init__(self, field: VectorField, cell: DiscreteCell, xs: Tensor, h0: Tensor) -> None:
+        self.field, self.cell, self.h0 = field, cell, h0
+        self.projected, self.counts = field.project(xs), SolverStats()
+        self.report: dict[str, Any] = {}
+
+    def steps(self, begin: int) -> Callable[[Tensor], Tensor]:
+        """f of all samples from `begin` on."""
+        projected = self.projected[begin:]
+        return lambda h: self.cell.step.advance(self.field, projected, h, self.cell.dt)
+
+    @torch.no_grad()
+    def solved(self, diagonal: bool, damping: float, tolerance: float, most: int) -> Tensor:
+        """The states after each sample. Those from the first on that satisfy their equations are not computed again."""
+        batch, total = len(self.h0), len(self.projected)
+        hs, right, iterations = self.h0.expand(total + 1, *self.h0.shape).clone(), 0, 0
+        cost = self.cell.step.cost(self.field)
+        while True:
+            step, before = self.steps(right), hs[right:-1]
+            ahead = step(before)
+            self.counts.call(cost, (total - right) * batch)
+            right_now = _satisfied(ahead, hs, right, tolerance)
+            if right + right_now == total or iterations == most:
+                right += right_now
+                break
+            ahead, before, right = ahead[right_now:], before[right_now:], right + right_now
+            jacobian = (_diagonal if diagonal else jacobian_of)(self.steps(right), before)
+            self.counts.call(cost * before.shape[-1], (total - right) * batch)
+            jacobian = (1 - damping) * jacobian
+            moved = jacobian * before if diagonal else (jacobian @ before.unsqueeze(-1)).squeeze(-1)
+            following = recurrence(jacobian, ahead - moved, before[0])
+            # Products of many Jacobians may overflow; then any guess will do, and the first state is exact anyway.
+            hs[right + 1 :] = torch.where(torch.isfinite(following), following, 0.0)
+            hs[right + 1] = ahead[0]
+            iterations += 1
+        self._finish(hs, right, cost)
+        largest = float((hs[1:] - self.steps(0)(hs[:-1])).abs().max()) if total else 0.0
+        self.report = {"iterations": iterations, "residual": largest, "sequential_samples": total - right}
+        return hs[1:]
+
+    def _finish(self, hs: Tensor, right: int, cost: int) -> None:
+        rest = len(self.projected) - right
+        if not rest:
+            return
+        for k in range(right, right + rest):
+            hs[k + 1] = self.cell.step.advance(self.field, self.projected[k], hs[k], self.cell.dt)
+        self.counts.call(cost * rest, hs.shape[1])
+        warn_user(
+            f"Newton's method had the first {right} of {right + rest} samples when its iterations ended; the other {rest} were "
+            "computed step by step. The step may expand errors, as chaos does: `discretize.lyapunov` measures it; a `damping`, "
+            'method="newton" and more `max_iterations` may help, `unroll` will do.',
+            SolverWarning,
+        )
+
+    def with_gradient(self, hs: Tensor) -> Tensor:
+        """The solution as autograd sees it: one step from states that are known, and the adjoint of the equations behind it."""
+        if not torch.is_grad_enabled():
+            return hs
+        ahead = self.steps(0)(torch.cat([self.h0[None], hs[:-1]]))
+        if not ahead.requires_grad:
+            return hs
+        with torch.no_grad():
+            jacobian = jacobian_of(self.steps(0), torch.cat([self.h0[None], hs[:-1]]))
+        return _Solution.apply(ahead, hs, jacobian)
+
+
+class _Solution(torch.autograd.Function):
+    """The states for the derivative of h_k+1 = f(x_k, h_k): dL/df_k = dL/dh_k+1 + J_k+1^T dL/df_k+1."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, ahead: Tensor, hs: Tensor, jacobian: Tensor) -> Tensor:
+        ctx.save_for_backward(jacobian)
+        return hs.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("`unroll_parallel` has first derivatives only; use `unroll` for derivatives of gradients.")
+        return reversed_recurrence(ctx.saved_tensors[0], grad), None, None
+
+
+def _satisfied(ahead: Tensor, hs: Tensor, begin: int, tolerance: float) -> int:
+    """How many states from `begin` on satisfy their equations, counted to the first that does not."""
+    residual = (hs[begin + 1 :] - ahead).abs().amax((1, 2))
+    wrong = ~(residual <= tolerance * (1 + ahead.abs().amax((1, 2))))
+    return int(wrong.int().argmax()) if bool(wrong.any()) else len(wrong)
+
+
+def _diagonal(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
+    """df_i/dh_i, a column of the Jacobian at a time, so that no more than a state is kept."""
+    found = torch.empty_like(h)
+    for unit in range(h.shape[-1]):
+        direction = torch.zeros_like(h)
+        direction[..., unit] = 1
+        found[..., unit] = jvp(f, (h,), (direction,))[1][..., unit]
+    return found
