@@ -177,47 +177,46 @@ class Rated(ctrnn.VectorField):
         return self.rate(self, x, h, self.v(both)) * (torch.tanh(self.pull(both)) - h)
 
 
-@pytest.mark.parametrize(
-    ("rate", "group", "values"),
-    [
-        (lambda f, x, h, a: f.w.abs(), RESCALING, ""),
-        (lambda f, x, h, a: torch.exp(f.w + 1), RESCALING, ""),
-        (lambda f, x, h, a: f.w**2, RESCALING, ""),
-        (lambda f, x, h, a: 1 / f.w, RESCALING, ""),
-        (lambda f, x, h, a: f.w + f.kept, RESCALING, ""),
-        (lambda f, x, h, a: f.w**2 + 1, RESCALING, "0 <= c'*g_1 + c' - 1"),  # w' = sqrt(c' w^2 + c' - 1) is not always real
-        (lambda f, x, h, a: torch.sigmoid(f.w) ** 2, RESCALING, "0 < c'*g_1 < 1"),
-        (lambda f, x, h, a: torch.sigmoid(a) ** 2, EVERY_WARP, "0 < c'*g_1 < 1"),
-        (lambda f, x, h, a: torch.exp(a), EVERY_WARP, ""),
-        (lambda f, x, h, a: torch.sigmoid(f.w * x + f.b), EVERY_WARP, "0 < c'*g_1 < 1"),
-        (lambda f, x, h, a: f.kept, NONE, ""),
-        (lambda f, x, h, a: f.kept.exp(), NONE, ""),
-    ],
-    ids=["|w|", "e^(w+1)", "w^2", "1/w", "w+k", "w^2+1", "constant^2", "gate^2", "e^gate", "gate of x", "buffer", "e^buffer"],
-)
-def test_a_rate_is_as_free_as_its_values_are_many(rate, group, values):
-    closure = derivations.closed_under(Rated(rate))
-    assert closure.group == group
-    said = [part for part in closure.assumption.split("; ") if "<" in part]
-    assert said == [values] * bool(values)
+FREE = {
+    "|w|": (lambda f, x, h, a: f.w.abs(), RESCALING, ""),
+    "e^(w+1)": (lambda f, x, h, a: torch.exp(f.w + 1), RESCALING, ""),
+    "w^2": (lambda f, x, h, a: f.w**2, RESCALING, ""),
+    "1/w": (lambda f, x, h, a: 1 / f.w, RESCALING, ""),
+    "w+k": (lambda f, x, h, a: f.w + f.kept, RESCALING, ""),
+    "w^2+1": (lambda f, x, h, a: f.w**2 + 1, RESCALING, "0 <= c'*g_1 + c' - 1"),  # w' = sqrt(c' w^2 + c' - 1) is not always real
+    "constant^2": (lambda f, x, h, a: torch.sigmoid(f.w) ** 2, RESCALING, "0 < c'*g_1 < 1"),
+    "gate^2": (lambda f, x, h, a: torch.sigmoid(a) ** 2, EVERY_WARP, "0 < c'*g_1 < 1"),
+    "e^gate": (lambda f, x, h, a: torch.exp(a), EVERY_WARP, ""),
+    "gate of x": (lambda f, x, h, a: torch.sigmoid(f.w * x + f.b), EVERY_WARP, "0 < c'*g_1 < 1"),
+    "buffer": (lambda f, x, h, a: f.kept, NONE, ""),
+    "e^buffer": (lambda f, x, h, a: f.kept.exp(), NONE, ""),
+}
 
 
-@pytest.mark.parametrize(
-    "rate",
-    [
-        lambda f, x, h, a: torch.sigmoid(x + f.b),
-        lambda f, x, h, a: torch.sigmoid(f.w * x),
-        lambda f, x, h, a: torch.sigmoid(f.w * (x + h) + f.b),
-        lambda f, x, h, a: torch.sigmoid(f.w * x + h + f.b),
-        lambda f, x, h, a: f.w**4 + f.w**2,
-        lambda f, x, h, a: f.w**3 + f.w,
-        lambda f, x, h, a: torch.sin(f.w),
-    ],
-    ids=["bias only", "no bias", "one weight for two", "half of the weights", "w^4+w^2", "w^3+w", "sin"],
-)
-def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(rate):
-    with pytest.raises(derivations.UnknownRate):
-        derivations.closed_under(Rated(rate))
+def test_a_rate_is_as_free_as_its_values_are_many(subtests):
+    for name, (rate, group, values) in FREE.items():
+        with subtests.test(name):
+            closure = derivations.closed_under(Rated(rate))
+            assert closure.group == group
+            said = [part for part in closure.assumption.split("; ") if "<" in part]
+            assert said == [values] * bool(values)
+
+
+NOT_FREE = {
+    "bias only": lambda f, x, h, a: torch.sigmoid(x + f.b),
+    "no bias": lambda f, x, h, a: torch.sigmoid(f.w * x),
+    "one weight for two": lambda f, x, h, a: torch.sigmoid(f.w * (x + h) + f.b),
+    "half of the weights": lambda f, x, h, a: torch.sigmoid(f.w * x + h + f.b),
+    "w^4+w^2": lambda f, x, h, a: f.w**4 + f.w**2,
+    "w^3+w": lambda f, x, h, a: f.w**3 + f.w,
+    "sin": lambda f, x, h, a: torch.sin(f.w),
+}
+
+
+def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(subtests):
+    for name, rate in NOT_FREE.items():
+        with subtests.test(name), pytest.raises(derivations.UnknownRate):
+            derivations.closed_under(Rated(rate))
 
 
 def test_gates_that_share_their_weights_are_not_free_each():
@@ -314,19 +313,19 @@ def test_generators_that_depend_on_each_other_prove_nothing():
         derivations.closed_under(Hidden())
 
 
-@pytest.mark.parametrize(
-    ("e", "values"),
-    [
-        (p, REALS), (Abs(p), Interval(0, oo)), (exp(p + 1), POSITIVE), (1 / p, Union(Interval.open(-oo, 0), POSITIVE)),
-        (1 / (1 + exp(-p)), Interval.open(0, 1)), ((1 + exp(-p)) ** -2, Interval.open(0, 1)),
-        (-3 / (exp(p) + 1), Interval.open(-3, 0)), (1 - exp(-(p**2)), Interval.Ropen(0, 1)),
-        (exp(-Abs(p)), Interval.Lopen(0, 1)), (log(1 + exp(p)), POSITIVE),
-        (p + exp(p), None), (p * q, None), (exp(p * q), None), (sin(p), None), (log(p), None), (sqrt(p), None), (p**p, None),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_the_values_that_an_expression_takes(e, values):
-    assert values_of(e, {p}) == values
+VALUES = [
+    (p, REALS), (Abs(p), Interval(0, oo)), (exp(p + 1), POSITIVE), (1 / p, Union(Interval.open(-oo, 0), POSITIVE)),
+    (1 / (1 + exp(-p)), Interval.open(0, 1)), ((1 + exp(-p)) ** -2, Interval.open(0, 1)),
+    (-3 / (exp(p) + 1), Interval.open(-3, 0)), (1 - exp(-(p**2)), Interval.Ropen(0, 1)),
+    (exp(-Abs(p)), Interval.Lopen(0, 1)), (log(1 + exp(p)), POSITIVE),
+    (p + exp(p), None), (p * q, None), (exp(p * q), None), (sin(p), None), (log(p), None), (sqrt(p), None), (p**p, None),
+]  # fmt: skip
+
+
+def test_the_values_that_an_expression_takes(subtests):
+    for e, values in VALUES:
+        with subtests.test(str(e)):
+            assert values_of(e, {p}) == values
 
 
 def test_a_statement_about_closure_can_fail():

@@ -191,11 +191,9 @@ def test_a_clock_states_what_makes_it_one():
         derivations.clock(t - t**2)
 
 
-@pytest.mark.parametrize(
-    "reading", [t**3, (t - 1) ** 3, t + sin(t), t - sin(t), t + cos(t), log(cosh(t)), -1 / t, log(t)], ids=str
-)
-def test_a_clock_may_stand_still_at_single_moments(reading):
-    assert clock_conditions(reading, t) == ()
+def test_a_clock_may_stand_still_at_single_moments():
+    for reading in (t**3, (t - 1) ** 3, t + sin(t), t - sin(t), t + cos(t), log(cosh(t)), -1 / t, log(t)):
+        assert clock_conditions(reading, t) == (), reading
 
 
 @pytest.mark.parametrize(

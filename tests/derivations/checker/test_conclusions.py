@@ -42,15 +42,16 @@ FALSE = [
 ]
 
 
-@pytest.mark.parametrize("statement", [*TRUE, *FALSE], ids=lambda statement: type(statement).__name__)
-def test_a_certificate_shows_its_statement_and_no_other(statement):
-    steps = statement.decide().certificate
-    assert concludes(statement.says(), steps) is (statement in TRUE)
-    for other in (*TRUE, *FALSE):
-        # What refutes one value of a limit shows another.
-        if other is not statement and getattr(other, "expression", other) != getattr(statement, "expression", statement):
-            with pytest.raises(NotShown):
-                concludes(other.says(), steps)
+def test_a_certificate_shows_its_statement_and_no_other(subtests):
+    for statement in (*TRUE, *FALSE):
+        with subtests.test(statement=type(statement).__name__):
+            steps = statement.decide().certificate
+            assert concludes(statement.says(), steps) is (statement in TRUE)
+            for other in (*TRUE, *FALSE):
+                # What refutes one value of a limit shows another.
+                if other is not statement and getattr(other, "expression", other) != getattr(statement, "expression", statement):
+                    with pytest.raises(NotShown):
+                        concludes(other.says(), steps)
 
 
 def test_a_certificate_of_other_facts_is_refused():

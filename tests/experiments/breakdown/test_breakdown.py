@@ -53,11 +53,11 @@ def test_limits_are_those_of_the_theorems():
         ("Splitting", lambda y, r: (1 + r * y) ** (-1 / r)),
     ],
 )
-@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.5])
-def test_factors_under_the_power_decay_are_those_of_the_theorems(name, factor, exponent):
+def test_factors_under_the_power_decay_are_those_of_the_theorems(name, factor):
     y = torch.logspace(-2, 1.5, 30)
-    found = one_unit.decay_factor(maps.MAPS[name], y, exponent)
-    np.testing.assert_allclose(found.numpy(), factor(y.numpy(), exponent), rtol=1e-11, atol=1e-13)
+    for exponent in (1.0, 2.0, 3.5):
+        found = one_unit.decay_factor(maps.MAPS[name], y, exponent)
+        np.testing.assert_allclose(found.numpy(), factor(y.numpy(), exponent), rtol=1e-11, atol=1e-13)
 
 
 def test_errors_of_a_step_are_measured_from_0_to_a_target_of_1():

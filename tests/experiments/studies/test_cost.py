@@ -57,15 +57,14 @@ def test_one_run_takes_its_time_however_many_workers_there_are():
     assert dataclasses.replace(Cost(4, 1, 4, 40.0, 30.0, 0, 0)).wall == 30.0
 
 
-@pytest.mark.parametrize(("words", "seconds"), [("3h", 10800), ("45min", 2700), ("90s", 90), ("1.5d", 129600)])
-def test_times_in_words(words, seconds):
-    assert seconds_in(words) == seconds
+def test_times_in_words():
+    assert list(map(seconds_in, ["3h", "45min", "90s", "1.5d"])) == [10800, 2700, 90, 129600]
 
 
-@pytest.mark.parametrize("words", ["3", "h", "-1h", "0s", "3 hours", "nan s", "1e3s"])
-def test_what_is_no_time_is_refused(words):
-    with pytest.raises(UsageError, match="a time such as 3h"):
-        seconds_in(words)
+def test_what_is_no_time_is_refused(subtests):
+    for words in ("3", "h", "-1h", "0s", "3 hours", "nan s", "1e3s"):
+        with subtests.test(words), pytest.raises(UsageError, match="a time such as 3h"):
+            seconds_in(words)
 
 
 def test_a_budget_is_for_all_workers_together():
