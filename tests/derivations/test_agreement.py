@@ -51,7 +51,9 @@ def test_the_torch_code_of_every_named_field_is_the_paper_s_equation():
     names = []
     for identity in agreement_identities():
         names.append(identity.name.removesuffix(" as coded"))
-        assert check(identity).verdict == "holds", identity.name
+        # Two fields have constants that are numbers here, and the identity says which.
+        expected = "holds under the stated assumptions" if identity.assumptions else "holds"
+        assert check(identity).verdict == expected, identity.name
     wanted = {"plain", "leaky", "gated", "gated, global", "gru", "lstm", "leaky, |h|^2 h", "leaky, |h|^1/2 h", "leaky, |h|^0 h"}
     assert wanted <= set(names)
 

@@ -249,10 +249,11 @@ inline void flow_vjp(const Weights& w, const real* kept, const real* h, const re
             vec leaking = load(of_leak + i);
             of_rate += leaking * forgetting;
             if (POWER) {
-                // r |h|^r / h, and 0 at 0; for r < 1 below the smallest normal number too, where that may overflow
-                const real least = w.exponent < real(1) ? std::numeric_limits<real>::min() : std::numeric_limits<real>::denorm_min();
-                vec slope = forgetting * w.exponent / (absolute(state) < least ? splat(1) : state);
-                of_state += absolute(state) < least ? splat(0) : leaking * rate * slope;
+                // r |h|^r / h, and 0 at 0; for r < 1 below the smallest normal number too, where that may overflow. Not `< the
+                // smallest subnormal`: where a processor takes those for 0, nothing is less.
+                auto nothing = w.exponent < real(1) ? absolute(state) < std::numeric_limits<real>::min() : state == real(0);
+                vec slope = forgetting * w.exponent / (nothing ? splat(1) : state);
+                of_state += nothing ? splat(0) : leaking * rate * slope;
             }
         }
         store(dh + i, load(dh + i) + of_state);

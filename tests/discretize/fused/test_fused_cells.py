@@ -591,6 +591,19 @@ def test_gradients_under_the_power_decay_are_those_of_the_steps_where_states_are
     assert_close(found[0], found[1], rtol=1e-12, atol=0)  # sums in another order
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_subnormal_numbers_may_count_as_0(step):
+    """As after torch.set_flush_denormal(True). Nothing is less than the least of them there, and a start of 0 is a start of 0."""
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor has subnormal numbers always")
+    try:
+        for name in ("tanh, constants, 2", "tanh, constants, 0.5"):
+            x, h_0 = torch.randn(4, 3, 2, requires_grad=True), torch.zeros(3, 3, requires_grad=True)
+            assert_the_same(made(name), STEPS[step], "compiled", (x, h_0), dt=0.4)
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def test_the_kernels_leave_decays_that_they_do_not_know_to_others():
     learned = ctrnn.PowerDecay(2.0, learnable=True)
     assert kind_of(ctrnn.gated(2, 3, decay=learned)) == "its decay has an exponent that is learned"

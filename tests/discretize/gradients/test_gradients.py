@@ -147,8 +147,9 @@ def test_gradients_in_little_memory_are_the_same_to_rounding(name, path):
         assert solved.stats["nfe_backward"] > 0
         assert solved.stats["nfe_backward"] <= 2 * whole.stats["nfe"]  # a block looks at its first slope again
         for ours, theirs in zip(grads, expected, strict=True):
-            # Every step's share is the same number, but a block adds up its own before the sum over blocks.
-            assert_close(ours, theirs, rtol=1e-13, atol=1e-15)
+            # Every step's share is the same number, but a block adds up its own before the sum over blocks: rounding of some
+            # dozens of shares, which may cancel in an entry and be as large as those of its neighbours.
+            assert_close(ours, theirs, rtol=0, atol=1e-13 * float(theirs.abs().max()))
 
 
 @each("name", ["dopri5", "rodas5p", "rk4"])
