@@ -42,8 +42,7 @@ class RiemannianAscent(torch.optim.Optimizer):
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
              symbols' frequencies. Both are 1 in the paper, and with either the trajectory hangs on how activities are
              written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
-             fused: take compiled kernels, which are for networks of the first three and 100 symbols or more; CTRNN_FUSED=0
-             turns them off everywhere, and `stats` says after a step which "engine" ran, "compiled" or "steps", and
+             fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says after a step which "engine" ran, "compiled" or "steps", and
              "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
     Shape:   symbols, mask (time, batch).
@@ -90,17 +89,21 @@ class RiemannianAscent(torch.optim.Optimizer):
         model, (read_out, transitions) = self.model, self.param_groups
         check_symbols(symbols, model.field.input_size)
         chi = mask_like(symbols, mask, model.start)
-        by_rows = ("steps", "its weights are those of affine layers")
-        ran = by_rows if self.network is None else self.network.engine(symbols, model.start, *model.read_out.parameters())
-        self.stats = dict(zip(("engine", "engine_why"), ran, strict=True))
 
         def read(activity: Tensor) -> float:
             return log_probability(model.read_out(activity), symbols, chi).item()
 
         def run() -> Tensor:
-            return model.activities(symbols) if self.network is None else self.network.activities(symbols, model.start)
+            if self.network is None:
+                return model.activities(symbols, fused=self.fused)
+            return self.network.activities(symbols, model.start)
 
         activity = run()  # which the read-out does not change
+        if self.network is None:
+            self.stats = model.stats
+        else:
+            ran = self.network.engine(symbols, model.start, *model.read_out.parameters())
+            self.stats = dict(zip(("engine", "engine_why"), ran, strict=True))
         reached = read(activity)
         if not math.isfinite(reached):
             raise ValueError(f"log Pr of `symbols` is {reached} before the update; start again, `model.begin(symbols)`.")

@@ -65,7 +65,7 @@ def transition_direction(
 
     network = network_of(model.field, fused)
     if network is None:
-        return AffineLayers(model.field).direction(model, symbols, chi, step)
+        return AffineLayers(model.field).direction(model, symbols, chi, step, fused)
     pi = model.read_out(activity).softmax(-1)
     back = backpropagated(network, model.read_out.weight, symbols, activity, pi, chi)
     if metric == "ruop":

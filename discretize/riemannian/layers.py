@@ -17,8 +17,28 @@ from ctrnn import Affine, ResetCandidate, VectorField
 from discretize.riemannian.network import Directions
 from discretize.riemannian.rows import weighted_sum
 from discretize.riemannian.symbols import SymbolModel, log_probability
+from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.unroll import unroll
 
 __all__ = ["AffineLayers"]
+
+
+
+class Forced(VectorField):
+    """F(x, h) + e: reads e beside x. By a unit Euler step the derivative in e is the one in the state after the step."""
+
+    def __init__(self, field: VectorField) -> None:
+        super().__init__(field.input_size + field.state_size, field.hidden_size, field.state_size)
+        self.field = field
+
+    def project(self, x: Tensor) -> Tensor:
+        read, force = x.split([self.field.input_size, self.state_size], -1)
+        return torch.cat([self.field.project(read), force], -1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        known = projected.shape[-1] - self.state_size
+        return self.field.flow(projected[..., :known], h) + projected[..., known:]
+
 
 Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # values, moduli, inputs -> (rows, k), as in rows.py
 AGREEMENT = 1e-3  # of gradients by rows and by autograd, of the largest; they differ by rounding, or wholly
@@ -107,24 +127,35 @@ class AffineLayers:
         if any(rows.constant is None for rows in self.layers):
             raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
 
-    def direction(self, model: SymbolModel, symbols: Tensor, chi: Tensor, step: Step) -> Directions:
+    def direction(self, model: SymbolModel, symbols: Tensor, chi: Tensor, step: Step, fused: bool = True) -> Directions:
         """By eqs. (25) and (55) for each layer. Raises: TypeError where weights are used in another way than these rows."""
+        field, read = model.field, one_hot(symbols[:-1], model.field.input_size).to(model.start)
         start = model.start.detach().expand(symbols.shape[1], -1).clone().requires_grad_()
-        with torch.enable_grad(), ExitStack() as stack:
-            calls = [stack.enter_context(rows.recorded()) for rows in self.layers]
-            logits = model.read_out(model.activities(symbols, start, fused=False))
-            recorded = [V for of_rows in calls for V, _ in of_rows]
-            wanted = [start, *self.parameters, *recorded]
-            total = log_probability(logits, symbols, chi)
-            at_start, *slopes = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
-        gradients: Directions = dict(zip(self.parameters, slopes, strict=False))
-        values, read = iter(slopes[len(self.parameters) :]), symbols[:-1].flatten()
+        force = start.new_zeros(*read.shape[:2], field.state_size, requires_grad=True)
+        with torch.enable_grad():
+            cell = DiscreteCell(Forced(field), model.step)
+            states = unroll(cell, torch.cat([read, force], -1), start, fused).hs if len(read) else start[None]
+            total = log_probability(model.read_out(field.visible(states)), symbols, chi)
+            wanted = [start, force, *self.parameters]
+            at_start, after, *slopes = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
+        gradients: Directions = dict(zip(self.parameters, slopes, strict=True))
         found: Directions = {model.start: step(at_start, at_start**2, torch.ones_like(at_start[:, :1]))[:, 0]}
         if not len(read):
             return found | {parameter: torch.zeros_like(parameter) for parameter in self.parameters}
+        calls, values = self._backpropagated(field, read.flatten(0, 1), states[:-1].detach().flatten(0, 1), after.flatten(0, 1))
         for rows, of_rows in zip(self.layers, calls, strict=True):
-            inputs = rows.inputs(read, [h for _, h in of_rows], chi)
-            B = torch.cat([next(values) for _ in of_rows])
+            inputs = rows.inputs(symbols[:-1].flatten(), [h for _, h in of_rows], chi)
+            B = torch.cat([values.pop(0) for _ in of_rows])
             rows.check(rows.split(weighted_sum(B, inputs)), gradients)
             found |= rows.split(step(B, B**2, inputs))
         return found
+
+    def _backpropagated(
+        self, field: VectorField, x: Tensor, h: Tensor, after: Tensor
+    ) -> tuple[list[list[tuple[Tensor, Tensor]]], list[Tensor]]:
+        """The layers' calls, all times at once, and B of each, from the derivatives of log Pr in the states after x was read."""
+        with torch.enable_grad(), ExitStack() as stack:
+            calls = [stack.enter_context(rows.recorded()) for rows in self.layers]
+            slope = field(x, h)
+            recorded = [V for of_rows in calls for V, _ in of_rows]
+            return calls, list(torch.autograd.grad(slope, recorded, after, allow_unused=True, materialize_grads=True))

@@ -32,6 +32,7 @@ class SymbolModel(nn.Module):
     Args:    field: reads as many features as there are symbols; step: by which it reads each one.
     Call:    model(symbols): the logits of pi_t, for each t of what was read before.
     Shape:   symbols (time, batch), whole numbers below `field.input_size` -> (time, batch, symbols).
+             `stats`: after a call that went through the step, which "engine" ran, and "engine_why" nothing faster did.
     Raises:  TypeError, ValueError for what is no field, step, or symbol.
     Source:  Ollivier 2013, eqs. (6), (7), (14), (16).
     """
@@ -46,6 +47,7 @@ class SymbolModel(nn.Module):
         for parameter in self.read_out.parameters():
             nn.init.zeros_(parameter)
         self.start = nn.Parameter(_resting(field))
+        self.stats: dict[str, str | None] = {}
 
     def forward(self, symbols: Tensor) -> Tensor:
         logits: Tensor = self.read_out(self.activities(symbols))
@@ -61,10 +63,12 @@ class SymbolModel(nn.Module):
             return found
         h = self.start.expand(symbols.shape[1], -1) if start is None else start
         states = [h[None]]
+        self.stats = {"engine": "steps", "engine_why": "before one symbol nothing is read"}
         for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():  # the last is predicted, and need not be read
-            hs = unroll(self.cell, one_hot(piece, self.field.input_size).to(h), h, fused).hs
-            states.append(hs[1:])
-            h = hs[-1]
+            read = unroll(self.cell, one_hot(piece, self.field.input_size).to(h), h, fused)
+            self.stats = {key: read.stats[key] for key in self.stats} if len(states) == 1 else self.stats
+            states.append(read.hs[1:])
+            h = read.hs[-1]
         return self.field.visible(torch.cat(states))
 
     def _by_kernel(self, symbols: Tensor, fused: bool) -> Tensor | None:

@@ -93,3 +93,24 @@ def test_fields_are_trained_as_rows_or_refused():
     part = same_widths.field.fields[0].candidate
     assert "preactivation" not in vars(part)  # left as it was
     assert AffineLayers(ctrnn.lstm(A, N)).layers
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("name", ["gru", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gated", "lstm", "mgu", "lem"))])
+def test_long_sequences_go_through_kernels_and_move_the_same(name):
+    symbols, mask = data(time=120)
+    model = discretize.SymbolModel(getattr(ctrnn, name)(A, N))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    found = []
+    for fused in (True, False):
+        activity = model.activities(symbols, fused=fused).detach()
+        assert model.stats["engine"] == ("compiled" if fused else "steps")
+        found.append(transition_direction(model, symbols, mask, activity, "ruop", "full", 0.2, fused))
+    for parameter, move in found[0].items():
+        assert_close(move, found[1][parameter], rtol=1e-8, atol=1e-8)  # kernels round otherwise, through 120 steps and a solve
+    ascent = discretize.RiemannianAscent(model, "ruop")
+    ascent.step(symbols, mask)
+    assert ascent.stats == {"engine": "compiled", "engine_why": None}
+    ascent.step(symbols[:1])
+    assert ascent.stats["engine"] == "steps"
