@@ -42,8 +42,8 @@ class RiemannianAscent(torch.optim.Optimizer):
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
              symbols' frequencies. Both are 1 in the paper, and with either the trajectory hangs on how activities are
              written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
-             fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says after a step which "engine" ran, "compiled" or "steps", and
-             "engine_why" nothing faster did.
+             fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says
+             after a step which "engine" ran, "compiled" or "steps", and "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
     Shape:   symbols, mask (time, batch).
     Raises:  TypeError, ValueError for what does not fit; ValueError at the call where log Pr is not finite before the update.

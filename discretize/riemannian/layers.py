@@ -23,7 +23,6 @@ from discretize.sequences.unroll import unroll
 __all__ = ["AffineLayers"]
 
 
-
 class Forced(VectorField):
     """F(x, h) + e: reads e beside x. By a unit Euler step the derivative in e is the one in the state after the step."""
 

@@ -3,9 +3,10 @@ r"""The models and ways of training that are compared, by their names in Ollivie
     DH, QDH          read-out by the diagonal inverse of the Hessian, quasi-diagonal
     FB, RMS          transitions by the gradient over the symbols' frequencies, over its root mean square
     RUOP, RBPM       by the recurrent metrics, for RNNs their quasi-diagonal reductions QDRUOP, QDRBPM
-    Adam             torch.nn's RNN or LSTM and torch's Adam, both as they come, the gradient of a mean over symbols
+    Adam             torch's Adam at that rate, the gradient of a mean over symbols, on the gated cell or on torch's cells, as
+                     they come; run by `discretize.DiscreteRNN`, which has kernels for long sequences
 
-The paper's LSTM by FB runs step by step here, as `discretize.SymbolModel` of `ctrnn.lstm`.
+Of gated, GRU and LSTM each gate and candidate is a set of rows with a metric (`discretize.riemannian.layers`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,20 @@ from experiments.symbols.source import SymbolSequence
 
 __all__ = ["METHODS", "Ascending", "Learner", "Method"]
 
-CELLS: dict[str, Callable[..., Any]] = {"RNN": ctrnn.plain, "GNN": ctrnn.gnn, "GLNN": ctrnn.glnn, "LSTM": ctrnn.lstm}
-TORCH: dict[str, type[nn.RNN] | type[nn.LSTM]] = {"RNN": nn.RNN, "LSTM": nn.LSTM}
+CELLS: dict[str, Callable[..., Any]] = {
+    "RNN": ctrnn.plain, "GNN": ctrnn.gnn, "GLNN": ctrnn.glnn, "gated": ctrnn.gated, "GRU": ctrnn.gru, "LSTM": ctrnn.lstm
+}  # fmt: skip
+
+
+def _own(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    return lambda size, units, **settings: discretize.DiscreteRNN(ctrnn.from_torch(make(size, units, **settings)))
+
+
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "RNN": _own(nn.RNNCell), "gated": lambda *sizes, **settings: discretize.DiscreteRNN(ctrnn.gated(*sizes, **settings)),
+    "GRU": _own(nn.GRUCell), "LSTM": _own(nn.LSTMCell)
+}  # fmt: skip
+RATES = (0.003, 0.01, 0.03)
 
 
 class Learner(ABC):
@@ -44,7 +57,7 @@ class Learner(ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """`model`: RNN, GNN, GLNN or LSTM; the rest as `discretize.RiemannianAscent` has it; `rate` is Adam's, if it is that."""
+    """`model`: of CELLS, or of LAYERS by Adam, whose is the `rate`; the rest as `discretize.RiemannianAscent` has it."""
 
     model: str
     metric: str
@@ -57,7 +70,7 @@ class Method:
     ) -> Learner:
         """Of an alphabet of that size; edges: into each unit of GNNs and GLNNs, others have all."""
         if self.rate is not None:
-            return Torch(TORCH[self.model], size, units, train, generator, self.rate)
+            return Torch(LAYERS[self.model], size, units, train, generator, self.rate)
         return Ascending(self, size, units, edges, train, generator, damped)
 
 
@@ -92,11 +105,11 @@ class Ascending(Learner):
 
 
 class Torch(Learner):
-    """A recurrent layer of torch's that reads the symbol before, none at first, a linear read-out, and Adam; in float32."""
+    """A recurrent layer that reads the symbol before, none at first, a linear read-out, and Adam; in float32."""
 
     def __init__(
         self,
-        make: type[nn.RNN] | type[nn.LSTM],
+        make: Callable[..., nn.Module],
         size: int,
         units: int,
         train: SymbolSequence,
@@ -121,8 +134,8 @@ class Torch(Learner):
     def read(self, symbols: Tensor) -> Tensor:
         xs = one_hot(symbols, self.read_out.out_features).to(torch.float32)
         before = torch.cat([torch.zeros_like(xs[:1]), xs[:-1]])
-        logits: Tensor = self.read_out(self.layer(before)[0])
-        return logits
+        logits: Tensor = self.read_out(self.layer(before[:, None])[0])
+        return logits[:, 0]
 
     @torch.no_grad()
     def logits(self, symbols: Tensor) -> Tensor:
@@ -138,10 +151,15 @@ METHODS: dict[str, Method] = {
     "GLNN, DH, RMS": Method("GLNN", "rms", read_out="diagonal"),
     "LSTM, gradient": Method("LSTM", "gradient", read_out="gradient"),
     "LSTM, DH, FB": Method("LSTM", "frequency", read_out="diagonal"),
-    "RNN, Adam 0.01": Method("RNN", "", rate=0.01),
-    "LSTM, Adam 0.01": Method("LSTM", "", rate=0.01),
+    **{f"{model}, Adam {rate}": Method(model, "", rate=rate) for model in LAYERS for rate in RATES},
     "RNN, QDH, QDRUOP": Method("RNN", "ruop", "quasi"),
     "RNN, QDH, QDRBPM": Method("RNN", "rbpm", "quasi"),
+    "gated, QDH, QDRUOP": Method("gated", "ruop", "quasi"),
+    "gated, QDH, RUOP": Method("gated", "ruop"),
+    "GRU, QDH, QDRUOP": Method("GRU", "ruop", "quasi"),
+    "GRU, QDH, RUOP": Method("GRU", "ruop"),
+    "LSTM, QDH, QDRUOP": Method("LSTM", "ruop", "quasi"),
+    "LSTM, QDH, RUOP": Method("LSTM", "ruop"),
     "GNN, QDH, RUOP": Method("GNN", "ruop"),
     "GNN, QDH, RBPM": Method("GNN", "rbpm"),
     "GLNN, QDH, RUOP": Method("GLNN", "ruop"),

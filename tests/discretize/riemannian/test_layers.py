@@ -96,7 +96,9 @@ def test_fields_are_trained_as_rows_or_refused():
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("name", ["gru", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gated", "lstm", "mgu", "lem"))])
+@pytest.mark.parametrize(
+    "name", ["gru", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gated", "lstm", "mgu", "lem"))]
+)
 def test_long_sequences_go_through_kernels_and_move_the_same(name):
     symbols, mask = data(time=120)
     model = discretize.SymbolModel(getattr(ctrnn, name)(A, N))

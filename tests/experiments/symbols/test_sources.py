@@ -10,6 +10,7 @@ import torch
 from cases import each
 from torch.testing import assert_close
 
+from experiments.symbols.copies import Copies
 from experiments.symbols.distant_xor import DistantXOR
 from experiments.symbols.equal_blocks import EqualBlocks
 from experiments.symbols.insertions import Insertions
@@ -18,7 +19,7 @@ from experiments.symbols.sources import SCALES, source_named
 from experiments.usage import UsageError
 
 TINY = Insertions(lines=3000, letters=2, digits=2, capitals=2, run=1, inner=0.3)
-SOURCES = [TINY, Music(bars=9), EqualBlocks(pairs=3, least=2, most=5), DistantXOR(lines=5, T=4)]
+SOURCES = [TINY, Music(bars=9), EqualBlocks(pairs=3, least=2, most=5), DistantXOR(lines=5, T=4), Copies(9, 3, 2, 4)]
 CHORDS = ["ceg", "cfa", "ceg", "gbd", "ceg", "cfa", "gbd", "ceg"]
 RHYTHMS = [["4", "4", "4"], ["2", "4"], ["4.", "8", "4"], ["2."], ["4", "4", "8", "8"]]
 SIGMAS = 4.5  # of a sum of many draws, or of the worst of a hundred
@@ -54,6 +55,21 @@ def test_lines_with_insertions_cost_what_enumeration_says(places):
         assert costs(source, line) == pytest.approx(-math.log2(probability), abs=1e-12)
     one, other = list(lines)[5], list(lines)[-1]
     assert costs(source, one + other) == pytest.approx(costs(source, one) + costs(source, other), abs=1e-12)
+
+
+def test_copies_are_words_and_again_the_words_and_only_the_first_cost():
+    source = Copies(lines=2, letters=3, length=2, blanks=3)
+    words = ["".join(letters) for letters in itertools.product("abc", repeat=2)]
+    for word, other in itertools.product(words, repeat=2):
+        text = f"{word}---={word}\n"
+        assert costs(source, text + f"{other}---={other}\n") == pytest.approx(4 * math.log2(3), abs=1e-12)
+        if word != other:
+            with pytest.raises(ValueError, match="cannot come there"):
+                costs(source, f"{word}---={other}\n")
+    assert source.text(source.draw(3).symbols).count("\n") == 2
+    for wrong in ({"letters": 27}, {"length": 0}, {"blanks": 0}):
+        with pytest.raises((ValueError, UsageError), match=next(iter(wrong))):
+            Copies(**wrong)
 
 
 def test_bars_cost_what_enumeration_says_and_chords_follow_the_cycle():
@@ -184,6 +200,7 @@ def test_draws_are_functions_of_seed_and_split(source):
 
 def test_the_papers_sizes():
     sizes = {name: (len(source.alphabet), getattr(source, "line_count", 10_000)) for name, source in SCALES["paper"].items()}
+    assert sizes.pop("copies") == (11, 100)  # ours
     assert sizes == {"insertions": (67, 1000), "music": (14, 2700), "xor": (6, 10_000), "blocks": (3, 20)}
     assert int(DistantXOR().draw().counts.sum()) == 10_000
 
