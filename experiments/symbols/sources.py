@@ -9,11 +9,11 @@ copies        100 words of 10 of 8 letters, T 100  100 words of 3 of 4 letters, 
 
 from __future__ import annotations
 
-from experiments.symbols.copies import Copies
-from experiments.symbols.distant_xor import DistantXOR
-from experiments.symbols.equal_blocks import EqualBlocks
-from experiments.symbols.insertions import Insertions
-from experiments.symbols.music import Music
+from experiments.symbols.laws.copies import Copies
+from experiments.symbols.laws.distant_xor import DistantXOR
+from experiments.symbols.laws.equal_blocks import EqualBlocks
+from experiments.symbols.laws.insertions import Insertions
+from experiments.symbols.laws.music import Music
 from experiments.symbols.source import Source
 from experiments.usage import check_word
 

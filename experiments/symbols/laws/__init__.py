@@ -1,0 +1,1 @@
+"""The laws of random sequences that can be drawn, and scored."""
