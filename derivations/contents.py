@@ -33,6 +33,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "own_accuracy",
         "own_power_steps",
         "own_maps",
+        "own_slow_directions",
         "own_power_maps",
         "own_unit_maps",
         "own_flips",

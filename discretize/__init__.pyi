@@ -3,6 +3,7 @@
 
 from discretize.steps.euler import Euler as Euler, Taylor2 as Taylor2, SymplecticEuler as SymplecticEuler
 from discretize.steps.exponential import ExponentialEuler as ExponentialEuler, ETD2 as ETD2, ETDRK4 as ETDRK4
+from discretize.steps.exponential import FittedMidpoint as FittedMidpoint
 from discretize.steps.runge_kutta import Midpoint as Midpoint, Heun as Heun, RungeKutta4 as RungeKutta4
 from discretize.steps.implicit import BackwardEuler as BackwardEuler, Trapezoid as Trapezoid
 from discretize.steps.frozen import FrozenBackwardEuler as FrozenBackwardEuler, FrozenTrapezoid as FrozenTrapezoid

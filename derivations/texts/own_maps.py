@@ -47,13 +47,14 @@ dt = symbols.dt
 h, f, z = (Symbol(name, real=True) for name in "hfz")
 g, l, u, y = (Symbol(name, positive=True) for name in "gluy")
 r = symbols.r
-EXPONENTIAL = ("exponential_euler", "etd2", "etd_rk4", "exponential_rosenbrock")
+EXPONENTIAL = ("exponential_euler", "etd2", "etd_rk4", "fitted_midpoint", "exponential_rosenbrock")
 FROZEN = "f and g are constant over the step"
 # Words for the maps, in the order of the table.
 NAMES = {
     "euler": "Euler", "taylor2": "the second-order Taylor step", "midpoint": "the midpoint rule", "heun": "Heun's rule",
     "runge_kutta4": "the classical Runge-Kutta step", "exponential_euler": "exponential Euler", "etd2": "ETD2",
-    "etd_rk4": "ETD-RK4", "backward_euler": "backward Euler", "trapezoid": "the trapezoid",
+    "etd_rk4": "ETD-RK4", "fitted_midpoint": "the fitted midpoint rule", "backward_euler": "backward Euler",
+    "trapezoid": "the trapezoid",
     "frozen_backward_euler": "frozen backward Euler", "frozen_trapezoid": "the frozen trapezoid",
     "exponential_rosenbrock": "the exponential Rosenbrock step", "splitting": "Lie's splitting",
     "strang_splitting": "Strang's splitting",
@@ -78,7 +79,7 @@ def gates() -> Iterator[Entry]:
         "euler": (g, 1 - exp(-g)), "taylor2": (second, g), "midpoint": (second, g), "heun": (second, g + g**2 / 2),
         "runge_kutta4": (g - g**2 / 2 + g**3 / 6 - g**4 / 24, second), "exponential_euler": (exponential, g),
         "etd2": (exponential, second), "etd_rk4": (exponential, g - g**2 / 2 + g**3 / 6 - g**4 / 24),
-        "backward_euler": (backward, exponential), "trapezoid": (middle, backward),
+        "fitted_midpoint": (exponential, second), "backward_euler": (backward, exponential), "trapezoid": (middle, backward),
         "frozen_backward_euler": (backward, middle), "frozen_trapezoid": (middle, g / (2 + g)),
         "exponential_rosenbrock": (exponential, g),
     }  # fmt: skip
@@ -146,7 +147,7 @@ def factors() -> Iterator[Entry]:
         "runge_kutta4": (second + z**3 / 6 + z**4 / 24, second + z**3 / 6),
         "exponential_euler": (1 + once * z, exp(z)),
         "etd2": (1 + once * z + phi(2, -l) * rest * once * z, 1 + once * z + phi(2, -l) * z**2),
-        "etd_rk4": (fourth, exp(z)),
+        "etd_rk4": (fourth, exp(z)), "fitted_midpoint": (1 + z + phi(2, -l) * z**2, second),
         "backward_euler": (1 / (1 - z), 1 / (1 + z)), "trapezoid": ((1 + z / 2) / (1 - z / 2), (1 + z) / (1 - z)),
         "frozen_backward_euler": (1 + z / (1 + l), 1 / (1 - z)),
         "frozen_trapezoid": (1 + z / (1 + l / 2), (1 + z / 2) / (1 - z / 2)),
@@ -181,6 +182,9 @@ def local_errors() -> Iterator[Entry]:
         "exponential_euler": (1, half * (F1 + L) * F, half * F1 * F),
         "etd2": (2, dt**3 * F * ((F1 + L) * (2 * F1 + 3 * L) - F2 * F) / 12, dt**3 * F * (2 * F1**2 - F2 * F) / 12),
         "etd_rk4": (4, -(dt**5) * F * (runge + leaks) / 2880, -(dt**5) * F * runge / 2880),
+        "fitted_midpoint": (
+            2, dt**3 * F * (F2 * F + 4 * F1 * (F1 + L)) / 24, dt**3 * (F2 * F**2 / 24 + F1**2 * F / 6),
+        ),
         "backward_euler": (1, -half * F1 * F, half * F1 * F),
         "trapezoid": (2, -(dt**3) * (F2 * F**2 + F1**2 * F) / 12, dt**3 * (F2 * F**2 + F1**2 * F) / 12),
         "frozen_backward_euler": (1, dt**2 * (F1 / 2 + L) * F, -half * F1 * F),
@@ -205,7 +209,7 @@ def without_leak() -> Iterator[Entry]:
     F = Function("F")
     same = {
         "exponential_euler": "euler", "frozen_backward_euler": "euler", "frozen_trapezoid": "euler", "splitting": "euler",
-        "etd2": "heun", "etd_rk4": "runge_kutta4", "strang_splitting": "midpoint",
+        "etd2": "heun", "etd_rk4": "runge_kutta4", "strang_splitting": "midpoint", "fitted_midpoint": "midpoint",
     }  # fmt: skip
 
     def step(name: str) -> Expr:
@@ -214,7 +218,7 @@ def without_leak() -> Iterator[Entry]:
     yield Entry(
         OWN, "step maps, without a leak",
         "With L = 0 the exponential, the frozen and the split maps are old ones, for any F: Euler, Heun (ETD2), the classical "
-        "Runge-Kutta step (ETD-RK4) and the midpoint rule (Strang).",
+        "Runge-Kutta step (ETD-RK4) and the midpoint rule (Strang, and the fitted one).",
         tuple(Equal(Symbol(name), step(other), {Symbol(name): step(name)}) for name, other in same.items()), ("L = 0",),
         Mutation("ETD2 read as the midpoint rule", Equal(step("etd2"), step("midpoint"))),
     )  # fmt: skip

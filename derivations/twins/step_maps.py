@@ -20,7 +20,7 @@ from derivations.prover import symbols
 __all__ = ["MAPS", "phi", "induced_gate", "induced_factors", "stability_function", "local_error", "power_forgetting",
            "euler", "taylor2", "midpoint", "heun", "runge_kutta4", "exponential_euler", "etd2", "etd_rk4",
            "frozen_backward_euler", "frozen_trapezoid", "exponential_rosenbrock", "splitting", "strang_splitting",
-           "backward_euler", "trapezoid", "backward_euler_residual", "trapezoid_residual"]  # fmt: skip
+           "fitted_midpoint", "backward_euler", "trapezoid", "backward_euler_residual", "trapezoid_residual"]  # fmt: skip
 
 Scalar: TypeAlias = Callable[[Expr], Expr]
 # What is left of h after dt of the leak alone, at the rate of another state: (h, at, dt).
@@ -124,6 +124,12 @@ def etd_rk4(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
     return exp(z) * h + dt * (start * N(h) + middle * (N(a) + N(b)) + end * N(c))
 
 
+def fitted_midpoint(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
+    """h + dt ((1 - w) F(h) + w F(h + dt/2 F(h))) with w = 2 phi_2(-L dt), which is 1 in the midpoint rule."""
+    weight = 2 * phi(2, -L(h) * dt)
+    return h + dt * ((1 - weight) * F(h) + weight * F(h + dt / 2 * F(h)))
+
+
 def frozen_backward_euler(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
     """h + dt F(h)/(1 + L dt)."""
     return h + dt * F(h) / (1 + L(h) * dt)
@@ -175,8 +181,8 @@ def trapezoid_residual(F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
 
 MAPS: dict[str, Callable[[Scalar, Scalar, Expr, Expr], Expr]] = {
     step.__name__: step
-    for step in (euler, taylor2, midpoint, heun, runge_kutta4, exponential_euler, etd2, etd_rk4, backward_euler, trapezoid,
-                 frozen_backward_euler, frozen_trapezoid, exponential_rosenbrock, splitting, strang_splitting)
+    for step in (euler, taylor2, midpoint, heun, runge_kutta4, exponential_euler, etd2, etd_rk4, fitted_midpoint, backward_euler,
+                 trapezoid, frozen_backward_euler, frozen_trapezoid, exponential_rosenbrock, splitting, strang_splitting)
 }  # fmt: skip
 RESIDUALS = {"backward_euler": backward_euler_residual, "trapezoid": trapezoid_residual}
 

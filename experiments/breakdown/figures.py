@@ -22,7 +22,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE, INK)
 LINES = (*DASHES, (0, (7, 1.5, 1, 1.5, 1, 1.5)))
 NAMES = {"ExponentialEuler": "Exponential Euler", "ExponentialRosenbrock": "Exp. Rosenbrock", "BackwardEuler": "Backward Euler",
          "FrozenBackwardEuler": "Frozen backward", "FrozenTrapezoid": "Frozen trapezoid", "StrangSplitting": "Strang",
-         "RungeKutta4": "Runge-Kutta 4"}  # fmt: skip
+         "RungeKutta4": "Runge-Kutta 4", "FittedMidpoint": "Fitted midpoint"}  # fmt: skip
 REGION_COLOURS = {"monotone": GREEN, "overshooting": ORANGE, "marginal": INK, "divergent": PURPLE}
 # Rest is the paper itself: what is coloured is what the equation does not do.
 FATE_COLOURS = (PAPER, BLUE, GREEN, ORANGE, GRID)
@@ -155,13 +155,13 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
 def chart(pictures: Mapping[str, np.ndarray], g_dt: np.ndarray, w: np.ndarray, fates: Sequence[str]) -> Figure:
     """Small panels of the plane of g dt and w, coloured by fate: (w, g dt), indices into `fates`."""
     with plots.style():
-        columns = 4
+        columns = 6
         rows = math.ceil(len(pictures) / columns)
-        figure = Figure(figsize=(1.5 * plots.WIDTH, 0.6 + 1.32 * rows), layout="constrained")
+        figure = Figure(figsize=(1.8 * plots.WIDTH, 0.6 + 1.25 * rows), layout="constrained")
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for ax, (name, found) in zip(axes, pictures.items(), strict=False):
             _cells(ax, found, g_dt, w)
-            ax.set_title(NAMES.get(name, name), fontsize=9, pad=2)
+            ax.set_title(NAMES.get(name, name), fontsize=8, pad=2)
             ax.set(xscale="log", xlim=(g_dt[0], g_dt[-1]), ylim=(w[0], w[-1]))
             plots.log_ticks(ax.xaxis, (0.1, 1, 10))
             ax.axvline(1, color=MUTED, linewidth=0.6, linestyle=DASHES[3])

@@ -16,7 +16,7 @@ __all__ = ["FAMILIES", "GATES", "MAPS", "Limits", "limits"]
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "Taylor and Runge-Kutta": ("Euler", "Taylor2", "Midpoint", "Heun", "RungeKutta4"),
-    "exponential": ("ExponentialEuler", "ETD2", "ETDRK4", "ExponentialRosenbrock"),
+    "exponential": ("ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"),
     "implicit and frozen": ("BackwardEuler", "Trapezoid", "FrozenBackwardEuler", "FrozenTrapezoid"),
     "splitting": ("Splitting", "StrangSplitting"),
 }
@@ -26,7 +26,9 @@ _GATES = {
     **dict.fromkeys(("Euler",), "<i>g</i>"),
     **dict.fromkeys(("Taylor2", "Midpoint", "Heun"), "<i>g</i> − <i>g</i>²/2"),
     "RungeKutta4": "<i>g</i> − <i>g</i>²/2 + <i>g</i>³/6 − <i>g</i>⁴/24",
-    **dict.fromkeys(("ExponentialEuler", "ETD2", "ETDRK4", "ExponentialRosenbrock"), "1 − e<sup>−<i>g</i></sup>"),
+    **dict.fromkeys(
+        ("ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"), "1 − e<sup>−<i>g</i></sup>"
+    ),
     **dict.fromkeys(("BackwardEuler", "FrozenBackwardEuler"), "<i>g</i>/(1 + <i>g</i>)"),
     **dict.fromkeys(("Trapezoid", "FrozenTrapezoid"), "<i>g</i>/(1 + <i>g</i>/2)"),
     "Splitting": "forgets 1 − e<sup>−<i>g</i></sup>, writes <i>g</i>",

@@ -30,6 +30,7 @@ INTEGRATORS = {
     "taylor2": "Taylor2",
     "etd2": "ETD2",
     "etdrk4": "ETDRK4",
+    "fitted-midpoint": "FittedMidpoint",
     "midpoint": "Midpoint",
     "heun": "Heun",
     "runge-kutta4": "RungeKutta4",

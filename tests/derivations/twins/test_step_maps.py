@@ -14,7 +14,7 @@ from derivations.twins.step_maps import MAPS, induced_factors, induced_gate, loc
 ORDERS = {
     "euler": 1, "exponential_euler": 1, "frozen_backward_euler": 1, "frozen_trapezoid": 1, "splitting": 1, "backward_euler": 1,
     "taylor2": 2, "midpoint": 2, "heun": 2, "etd2": 2, "exponential_rosenbrock": 2, "strang_splitting": 2, "trapezoid": 2,
-    "runge_kutta4": 4, "etd_rk4": 4,
+    "fitted_midpoint": 2, "runge_kutta4": 4, "etd_rk4": 4,
 }  # fmt: skip
 EXPLICIT = [name for name in ORDERS if name not in ("backward_euler", "trapezoid")]
 START = Rational(3, 5)

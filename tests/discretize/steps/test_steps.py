@@ -18,7 +18,7 @@ from derivations.twins import step_maps
 STEPS = problems.STEPS
 every_step = each("step", STEPS.values())
 ORDERS = {"Euler": 1, "SymplecticEuler": 1, "Taylor2": 2,
-          "ExponentialEuler": 1, "ETD2": 2, "ETDRK4": 4, "Midpoint": 2, "Heun": 2, "RungeKutta4": 4,
+          "ExponentialEuler": 1, "ETD2": 2, "ETDRK4": 4, "FittedMidpoint": 2, "Midpoint": 2, "Heun": 2, "RungeKutta4": 4,
           "BackwardEuler": 1, "Trapezoid": 2, "FrozenBackwardEuler": 1, "FrozenTrapezoid": 1, "ExponentialRosenbrock": 2,
           "Splitting": 1, "StrangSplitting": 2}  # fmt: skip
 # G of h + G (f - h), which is what a step makes of dh/dt = g (f - h) with f and g held.
@@ -32,6 +32,7 @@ GATES = {
     "ExponentialEuler": lambda g: -torch.expm1(-g),
     "ETD2": lambda g: -torch.expm1(-g),
     "ETDRK4": lambda g: -torch.expm1(-g),
+    "FittedMidpoint": lambda g: -torch.expm1(-g),
     "ExponentialRosenbrock": lambda g: -torch.expm1(-g),
     "BackwardEuler": lambda g: g / (1 + g),
     "FrozenBackwardEuler": lambda g: g / (1 + g),
@@ -159,12 +160,41 @@ def test_a_step_has_at_least_its_order_on_solutions_in_closed_form(make, step):
     assert off(fine) < 1e-13 or math.log2(off(coarse) / off(fine)) > step.order - 0.15
 
 
-@each("name", ["ExponentialEuler", "ETD2", "ETDRK4", "ExponentialRosenbrock"])
+@each("name", ["ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"])
 @each("g", [0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
 def test_without_recurrence_an_exponential_step_is_exact_at_any_rate(name, g):
     f, h = torch.tanh(torch.randn(4, 5)), torch.randn(4, 5)
     found = STEPS[name](held(), torch.cat([f, torch.full_like(f, g)], -1), h, 1.0)
-    assert_close(found, f + math.exp(-g) * (h - f), rtol=0, atol=2e-14)
+    cancelled = g if name == "FittedMidpoint" else 0  # it adds what is g (f - h), and subtracts as much but for the result
+    assert_close(found, f + math.exp(-g) * (h - f), rtol=0, atol=2e-14 + 2e-15 * cancelled)
+
+
+class Linear(ctrnn.VectorField):
+    """dh/dt = J h, of which the leaks are declared."""
+
+    def __init__(self, matrix, leaks) -> None:
+        super().__init__(0, len(leaks))
+        self.matrix, self.leaks = matrix, leaks
+
+    def flow(self, projected, h):
+        return h @ self.matrix.T
+
+    def leak(self, projected, h):
+        return self.leaks.expand_as(h)
+
+
+@each("name", ["Euler", "Midpoint", "RungeKutta4", "FittedMidpoint", "BackwardEuler", "ExponentialRosenbrock"])
+def test_a_slow_direction_of_units_that_leak_at_their_own_rates_keeps_its_speed(name):
+    leaks, v, slow = torch.tensor([0.5, 1.0, 3.0, 6.0]), torch.randn(4), 1e-7
+    away = torch.randn(4, 4) - torch.diag(leaks)
+    matrix = away + torch.outer(slow * v - away @ v, v) / (v @ v)  # matrix v = slow v, whatever it does to the rest
+
+    def speed(step):
+        return (step(Linear(matrix, leaks), torch.zeros(0), v, 1.0) - v) / slow
+
+    # What is left is of the order of `slow` and of the rounding of v, 1e-16 of it, divided by `slow`.
+    assert_close(speed(STEPS[name]), v, rtol=0, atol=3e-6)
+    assert_close(speed(STEPS["ExponentialEuler"]), -torch.expm1(-leaks) / leaks * v, rtol=0, atol=3e-6)
 
 
 @each("exponent", [0.5, 1.0, 2.0])
@@ -309,7 +339,8 @@ def test_second_order_taylor_drops_what_the_symbols_say():
 def test_exponential_steps_of_a_field_without_leak_are_the_plain_ones():
     field, x, h = problems.Spiral(), torch.randn(4, 2), torch.randn(4, 2)
     for name, plain in (("ExponentialEuler", "Euler"), ("ETD2", "Heun"), ("ETDRK4", "RungeKutta4"), ("Splitting", "Euler"),
-                        ("FrozenTrapezoid", "Euler"), ("StrangSplitting", "Midpoint")):  # fmt: skip
+                        ("FrozenTrapezoid", "Euler"), ("StrangSplitting", "Midpoint"),
+                        ("FittedMidpoint", "Midpoint")):  # fmt: skip
         assert_close(STEPS[name](field, x, h, 0.4), STEPS[plain](field, x, h, 0.4), rtol=0, atol=1e-15)
 
 
@@ -351,7 +382,7 @@ def test_inputs_that_do_not_fit_are_refused_by_name():
 SYMBOLIC = {
     "Euler": "euler", "SymplecticEuler": "euler",
     "Taylor2": "taylor2", "Midpoint": "midpoint", "Heun": "heun", "RungeKutta4": "runge_kutta4",
-    "ExponentialEuler": "exponential_euler", "ETD2": "etd2", "ETDRK4": "etd_rk4",
+    "ExponentialEuler": "exponential_euler", "ETD2": "etd2", "ETDRK4": "etd_rk4", "FittedMidpoint": "fitted_midpoint",
     "ExponentialRosenbrock": "exponential_rosenbrock", "FrozenBackwardEuler": "frozen_backward_euler",
     "FrozenTrapezoid": "frozen_trapezoid", "Splitting": "splitting", "StrangSplitting": "strang_splitting",
 }  # fmt: skip
