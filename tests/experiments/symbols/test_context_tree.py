@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from cases import each
-from experiments.symbols.laws.equal_blocks import EqualBlocks
 from torch.testing import assert_close
 
 from experiments.symbols.chains import chain_log_probs
 from experiments.symbols.context_tree import ContextTree
+from experiments.symbols.laws.equal_blocks import EqualBlocks
 
 
 def trees(size, depth, node=()):

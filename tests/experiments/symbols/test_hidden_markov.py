@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
-from experiments.symbols.laws.equal_blocks import EqualBlocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from experiments.symbols.hidden_markov import HiddenMarkov, baum_welch, random_hidden_markov
+from experiments.symbols.laws.equal_blocks import EqualBlocks
 
 
 def drawn(batch, states, size):

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 from cases import each
-from experiments.symbols.laws.equal_blocks import EqualBlocks
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits, log_frequencies, missed, regret
 
 

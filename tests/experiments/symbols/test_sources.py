@@ -8,13 +8,13 @@ import pytest
 import scipy.sparse.linalg
 import torch
 from cases import each
+from torch.testing import assert_close
+
 from experiments.symbols.laws.copies import Copies
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.laws.insertions import Insertions
 from experiments.symbols.laws.music import Music
-from torch.testing import assert_close
-
 from experiments.symbols.sources import SCALES, source_named
 from experiments.usage import UsageError
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from experiments.symbols.laws.equal_blocks import EqualBlocks
 
 from experiments.seeds import generator
+from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.trained.methods import METHODS
 from experiments.symbols.trained.runs import Run, read_runs, trained
 from experiments.symbols.trained.table import main, table
