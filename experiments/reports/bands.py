@@ -69,7 +69,7 @@ def bands(
         return figure
 
 
-def dots(rows: Mapping[str, Spread], x_label: str, x_limits: tuple[float, float]) -> Figure:
+def dots(rows: Mapping[str, Spread], x_label: str, x_limits: tuple[float, float | None]) -> Figure:
     """A row for each name: a dot at the mean, with a bar from the least to the largest."""
     with plots.style():
         figure, (ax,) = plots.panels(1, 1.0 + 0.32 * len(rows))

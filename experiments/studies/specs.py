@@ -142,7 +142,7 @@ class Dots:
     x: str
     by: str
     x_label: str
-    x_limits: Callable[[float], tuple[float, float]]  # from the least value
+    x_limits: Callable[[float], tuple[float, float | None]]  # from the least value
     data: Data = "runs"
 
     def draw(self, results: Results) -> Figure:

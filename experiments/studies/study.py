@@ -22,7 +22,6 @@ from experiments.reports.spreads import number
 
 if TYPE_CHECKING:
     from discretize import SequenceModel
-    from experiments.runs.configuration import Configuration
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
 
@@ -63,11 +62,15 @@ def summary_of(name: str, **values: Any) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a study. Its key names its folder: letters a to z, digits, points and hyphens."""
+    """One training of a study. Its key names its folder: letters a to z, digits, points and hyphens.
+
+    The configuration is what `Study.configuration` gives: a `Configuration`, or, of a study that has `carry_out` of its own,
+    whatever has `to_json()`.
+    """
 
     key: str
     point: Point
-    configuration: Configuration
+    configuration: Any
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
@@ -148,8 +151,8 @@ class Study(ABC):
         """The grid, each point with a "seed"; those to be seen first first."""
 
     @abstractmethod
-    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        """What is trained at a point."""
+    def configuration(self, point: Point, sizes: Sizes) -> Any:
+        """What is trained at a point: a `Configuration`."""
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """Rows of numbers and words beyond the training's own measures: other tests, other clocks, other steps."""
@@ -164,6 +167,10 @@ class Study(ABC):
         return f"{self.question}\n\n> {self.claim}\n>\n> {self.source}"
 
     _repr_markdown_ = markdown
+
+    def seconds(self, run: Run) -> float | None:
+        """How long a run takes that is given its time; None for one of so many steps, whose cost is measured on a slice."""
+        return None
 
     def left_out(self) -> str:
         """What is not run because something that it needs is not there, and how to name it; "" where nothing is."""
@@ -209,7 +216,7 @@ class Study(ABC):
 def key_of(point: Point) -> str:
     """The values of a point, the seed last: "uniform-warping-40-plain-0"."""
     words = [_word(axis, value) for axis, value in point.items() if axis != "seed"]
-    return "-".join([*words, str(point["seed"])]).lower().translate({ord(" "): "-", ord("_"): "-"})
+    return "-".join([*words, str(point["seed"])]).lower().translate({ord(" "): "-", ord("_"): "-", ord(","): None})
 
 
 def _word(axis: str, value: Any) -> str:

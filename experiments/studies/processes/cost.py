@@ -74,10 +74,11 @@ class Cost:
         return max(self.seconds / self.workers, self.longest)
 
     def __str__(self) -> str:
+        measured = f", with {self.memory / 1e9:.1f} GB of memory each; {self.disk / 1e6:.0f} MB written" if self.memory else ""
         return (
             f"{self.runs} run{'s' * (self.runs != 1)} of {self.kinds} kind{'s' * (self.kinds != 1)}: {in_words(self.seconds)} "
             f"of one worker, the longest {in_words(self.longest)}; {in_words(self.wall)} by {self.workers} worker"
-            f"{'s' * (self.workers != 1)}, with {self.memory / 1e9:.1f} GB of memory each; {self.disk / 1e6:.0f} MB written."
+            f"{'s' * (self.workers != 1)}{measured}."
         )
 
 
@@ -87,8 +88,10 @@ def cost_of(
     """Of the runs with these keys, by workers with so many threads each; and the slices, by the key of a kind's first run."""
     study = loaded(address)
     runs = {run.key: run for run in study.runs(scale) if run.key in set(keys)}
+    told = ((key, study.seconds(run)) for key, run in runs.items())
+    given: dict[str, float] = {key: seconds for key, seconds in told if seconds is not None}
     kinds: dict[str, list[Run]] = {}
-    for run in runs.values():
+    for run in (run for key, run in runs.items() if key not in given):
         kinds.setdefault(kind_of(run.configuration), []).append(run)
     slices = {}
     for same in kinds.values():
@@ -96,11 +99,12 @@ def cost_of(
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             slices[same[0].key] = process.submit(_slice, address, scale, same[0].key, threads, tuple(plugins)).result()
     by_run = [(slices[same[0].key], run.configuration) for same in kinds.values() for run in same]
-    seconds = [each.seconds(configuration) for each, configuration in by_run]
+    seconds = [*given.values(), *(each.seconds(configuration) for each, configuration in by_run)]
     disk = sum(each.disk + each.row * configuration.training.steps for each, configuration in by_run)
     memory = max((each.memory for each in slices.values()), default=0)
     size = max(1, min(workers, len(runs)))
-    return Cost(len(runs), len(kinds), size, sum(seconds), max(seconds, default=0.0), memory, round(disk)), slices
+    count, longest = len(kinds) + len(set(given.values())), max(seconds, default=0.0)
+    return Cost(len(runs), count, size, sum(seconds), longest, memory, round(disk)), slices
 
 
 def kind_of(configuration: Configuration) -> str:

@@ -1,0 +1,1 @@
+"""What Ollivier 2013 claims of training in invariant metrics."""

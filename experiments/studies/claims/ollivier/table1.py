@@ -1,0 +1,187 @@
+r"""Table 1: models of symbol sequences, trained for equal times by gradients and in invariant metrics, and baselines.
+
+regret = bits that the model needs for the validation sequence - bits of the law that drew it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from experiments.reports.spreads import NotEnoughError, Spread, spread
+from experiments.studies.results import Results, groups
+from experiments.studies.specs import Dots, Table
+from experiments.studies.study import Measured, Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.symbols.laws.equal_blocks import EqualBlocks
+from experiments.symbols.laws.insertions import Insertions
+from experiments.symbols.laws.music import Music
+from experiments.symbols.source import Source
+from experiments.symbols.sources import SCALES
+
+__all__ = ["OllivierTable1", "SymbolRun"]
+
+BASELINES = "baselines"
+METHODS = (
+    "RNN, DH, FB", "RNN, DH, RMS", "GNN, DH, FB", "GLNN, DH, FB", "LSTM, gradient", "LSTM, DH, FB", "LSTM, Adam 0.01",
+    "RNN, QDH, QDRUOP", "RNN, QDH, QDRBPM", "GNN, QDH, RUOP", "GNN, QDH, RBPM", "GLNN, QDH, RUOP", "GLNN, QDH, RBPM",
+)  # fmt: skip
+INVARIANT = ("RUOP", "RBPM")
+TITLES = {"insertions": "alphabet with insertions", "music": "music", "blocks": "aⁿbⁿ"}
+SOURCES: dict[str, dict[str, Source]] = {
+    "smoke": {"blocks": EqualBlocks(pairs=3, least=4, most=7)},
+    "small": {
+        "insertions": Insertions(lines=200, letters=8, digits=4, capitals=6, run=3),
+        "music": Music(bars=300),
+        "blocks": EqualBlocks(least=128, most=255),
+    },
+    "paper": {name: SCALES["paper"][name] for name in TITLES},
+}
+
+
+def _of_source(name: str, results: Results) -> pd.DataFrame:
+    runs = chosen(results)
+    return runs[runs["source"] == name] if "source" in runs else runs
+
+
+@dataclass(frozen=True)
+class SymbolRun:
+    """One training for a time, or, as the method BASELINES, what needs none."""
+
+    source: str
+    scale: str
+    method: str
+    units: int
+    edges: int
+    seed: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"symbols": asdict(self)}
+
+
+class OllivierTable1(Study):
+    """Regrets of thirteen ways to train, each for the same time, and of four predictors that are not trained by gradients."""
+
+    name = "ollivier-table1"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.2, "small": 40, "paper": 40_000}
+    sizes: ClassVar = {
+        "smoke": Sizes(scale="smoke", methods=(METHODS[3], METHODS[-1]), units=(4,), edges=(2,), seconds=0.2, seeds=1),
+        "small": Sizes(scale="small", methods=METHODS, units=(12, 24), edges=(4,), seconds=8.0, seeds=3),
+        "paper": Sizes(
+            scale="paper", methods=METHODS, units=(4, 6, 8, 11, 16, 23, 32, 45, 64), edges=(3, 5, 10), seconds=600.0, seeds=5
+        ),
+    }
+    tables = (
+        Table(
+            "Regret in bits on the validation sequence, {seconds} s a run: the best over sizes and evaluations, mean "
+            "(least–largest) over seeds; that at the end of those runs; steps of a run.",
+            by={"source": "source", "method": "method"},
+            columns={"best": "best", "at the end": "last", "units": lambda rows: _listed(rows["units"]), "steps": "steps"},
+            data=lambda results: chosen(results),  # noqa: PLW0108 - defined below
+            words=TITLES,
+        ),
+        Table(
+            "Regret in bits of predictors that are not trained by gradients, on the same sequences.",
+            by={"source": "source", "predictor": "predictor"},
+            columns={"regret": "regret"},
+            data="rows",
+            words=TITLES,
+        ),
+    )
+    figures: ClassVar = {
+        f"regrets-{name}": Dots(
+            f"{title}: the best regret on the validation sequence, mean over seeds, and a bar from the least to the largest.",
+            x="best", by="method", x_label="regret, bits", x_limits=lambda least: (min(0.0, least), None),
+            data=partial(_of_source, name),
+        )
+        for name, title in TITLES.items()
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        sources = list(SOURCES[sizes.scale])
+        known = grid(seed=range(sizes.seeds), source=sources, method=[BASELINES], units=[0], edges=[0])
+        return known + grid(seed=range(sizes.seeds), source=sources, method=sizes.methods, units=sizes.units, edges=sizes.edges)
+
+    def configuration(self, point: Point, sizes: Sizes) -> SymbolRun:
+        return SymbolRun(scale=sizes.scale, seconds=sizes.seconds, **point)
+
+    def seconds(self, run: Run) -> float:
+        return float(run.configuration.seconds)
+
+    def carry_out(self, run: Run, folder: Path) -> Measured:
+        import torch  # noqa: PLC0415
+
+        torch.set_num_threads(1)
+        given: SymbolRun = run.configuration
+        source = SOURCES[given.scale][given.source]
+        if given.method == BASELINES:
+            begun = time.process_time()
+            return Measured({}, list(_baselines(source, given.seed)), time.process_time() - begun)
+        from experiments.symbols.trained.runs import trained  # noqa: PLC0415
+
+        done, _ = trained(source, given.method, given.units, given.edges, given.seed, given.seconds)
+        return Measured(
+            {"best": done.best, "last": done.last, "steps": done.steps, "failed": int(done.failed)}, [], given.seconds
+        )
+
+    def headline(self, record: Any) -> str:
+        return f"regret {record['measures']['best']:.1f} bits" if record["measures"] else ""
+
+    def verdict(self, results: Results) -> Verdict:
+        parts: list[Part] = []
+        numbers: dict[str, float | int | str] = {}
+        for name, rows in groups(chosen(results), "source").items():
+            found = {method: spread(same["best"]) for method, same in groups(rows, "method").items()}
+            parts += _judged(TITLES[name], found)
+            numbers |= {f"{TITLES[name]}, {method}": str(regret) for method, regret in found.items()}
+        if not parts:
+            raise NotEnoughError("no model is done yet both by FB and by an invariant method")
+        return Verdict(parts, numbers)
+
+
+def chosen(results: Results) -> pd.DataFrame:
+    """Of each source, method and seed the run with the least regret, over sizes and edges."""
+    runs = results.runs
+    if runs.empty or "best" not in runs:
+        return runs.iloc[:0]
+    trained = runs[runs["method"] != BASELINES]
+    return trained.loc[trained.groupby(["source", "method", "seed"], sort=False)["best"].idxmin()]
+
+
+def _judged(title: str, found: dict[str, Spread]) -> list[Part]:
+    parts = []
+    for model in ("RNN", "GNN", "GLNN"):
+        ours = {m: regret for m, regret in found.items() if m.startswith(f"{model},") and m.endswith(INVARIANT)}
+        if (by_gradient := found.get(f"{model}, DH, FB")) and ours:
+            best = min(ours, key=lambda method: ours[method].mean)
+            evidence = f"{best}: {ours[best]}; {model}, DH, FB: {by_gradient}"
+            parts.append(Part(f"{title}: invariance helps {model}s", ours[best].mean < by_gradient.mean, evidence))
+    if parts and len(found) == len(METHODS):
+        first, second, *_ = sorted(found, key=lambda method: found[method].mean)
+        is_glnn = first.startswith("GLNN") and first.endswith(INVARIANT)
+        evidence = f"{first}: {found[first]}; next {second}: {found[second]}"
+        parts.append(Part(f"{title}: a GLNN by a recurrent metric has the fewest bits", is_glnn, evidence))
+    return parts
+
+
+def _listed(units: pd.Series) -> str:
+    return ", ".join(map(str, sorted(set(units))))
+
+
+def _baselines(source: Source, seed: int) -> Iterator[dict[str, Any]]:
+    """The best of each kind."""
+    from experiments.symbols.table import baseline_rows  # noqa: PLC0415
+
+    best: dict[str, float] = {}
+    for row in baseline_rows(source, seed, starts=4, steps=40):
+        kind = row.name.split(",")[0]
+        if kind in ("context tree", "hidden Markov", "bzip2"):
+            best[kind] = min(row.regret, best.get(kind, row.regret))
+    yield from ({"predictor": kind, "regret": regret} for kind, regret in best.items())
