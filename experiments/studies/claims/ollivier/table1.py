@@ -6,7 +6,7 @@ regret = bits that the model needs for the validation sequence - bits of the law
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,10 @@ class SymbolRun:
 
     def to_json(self) -> dict[str, Any]:
         return {"symbols": asdict(self)}
+
+    @classmethod
+    def from_json(cls, described: Mapping[str, Any]) -> SymbolRun:
+        return cls(**described["symbols"])
 
 
 class OllivierTable1(Study):
