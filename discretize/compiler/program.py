@@ -1,6 +1,6 @@
 r"""A field's code, or a step of it, as a program for kernels: recorded, differentiated by torch, read.
 
-    y = step.advance(field, field.project(x), h, dt)    or    y = field.flow(x, h), x the projected input
+    y = step.advance(field, field.project(x), h, dt)    or    y = field.flow(x, h), x the projected input, or its derivative
     and, by torch's own derivatives, for a cotangent q of y:
     q dy/dh, q dy/dx, q dy/ddt, and for every weight w the sum over samples of q dy/dw
 
@@ -9,7 +9,7 @@ Sizes of the batch are unknown when it is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from discretize.compiler.writing import Written, written
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
 
-__all__ = ["FlowModule", "Program", "StepModule", "program_of", "weights_of", "with_weights"]
+__all__ = ["AlongInput", "AlongState", "FlowModule", "Program", "StepModule", "program_of", "weights_of", "with_weights"]
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -61,6 +61,30 @@ class FlowModule(nn.Module):
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.field.flow(projected, h)
+
+
+class AlongState(FlowModule):
+    """(dF/dh) v by the projected input and [h, v]."""
+
+    @property
+    def samples(self) -> dict[str, int]:
+        return {"x": self.columns, "h": 2 * self.field.state_size}
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        h, direction = h.chunk(2, -1)
+        return _along(lambda u: self.field.flow(projected, u), h, direction)
+
+
+class AlongInput(FlowModule):
+    """(dF/dx) v by [x, v] and the state."""
+
+    @property
+    def samples(self) -> dict[str, int]:
+        return {"x": 2 * self.columns, "h": self.field.state_size}
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        projected, direction = projected.chunk(2, -1)
+        return _along(lambda u: self.field.flow(u, h), projected, direction)
 
 
 @dataclass(frozen=True)
@@ -154,6 +178,22 @@ def _row(read: Zones, node: Any, width: int) -> Value:
     if not isinstance(value, Value):
         raise Unknown("its code mixes samples")
     return value if value.width == width else read.values.make("spread", [value], width)
+
+
+def _along(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
+    """By two derivatives in reverse, (d/dq) (q df/dh) . v: forward mode torch does not record at a batch of unknown size."""
+    with torch.enable_grad():
+        at = at if at.requires_grad else at.detach().requires_grad_()
+        value = f(at)
+        if not value.requires_grad:
+            return torch.zeros_like(value)
+        cotangent = torch.ones_like(value).requires_grad_()
+        made: dict[str, bool] = {"create_graph": True, "allow_unused": True, "materialize_grads": True}
+        (turned,) = torch.autograd.grad(value, at, cotangent, **made)
+        if not turned.requires_grad:
+            return torch.zeros_like(value)
+        (found,) = torch.autograd.grad(turned, cotangent, direction, **made)
+    return found
 
 
 def _values(module: nn.Module) -> Any:

@@ -1,4 +1,7 @@
-r"""Exact solves of any field by a kernel that is written for its `flow`: kernels/solves.cpp with kernels/written_model.h."""
+r"""Exact solves of any field by a kernel that is written for its `flow`: kernels/solves.cpp with kernels/written_model.h.
+
+For the stiff method the derivatives of `flow` along a direction are written as well: kernels/rosenbrock.h.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from torch import Tensor
 from ctrnn import Driven, HeldPath, LinearPath, TimePath, VectorField
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.compiler.attributes import attributes_of
-from discretize.compiler.program import FlowModule, Program, weights_of, with_weights
+from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, program_of, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
@@ -24,6 +27,7 @@ from discretize.compiler.written_kernels import (
     GivenProgram,
     ProgramStructure,
     Sums,
+    SumsStructure,
     functions_of,
     kernel_of,
 )
@@ -31,6 +35,7 @@ from discretize.fused.build import Source
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason
 from discretize.fused.kernel_run import (
     ALL_STEPS,
+    EXPLICIT_METHODS,
     GivenModel,
     KernelRun,
     Solved,
@@ -43,17 +48,27 @@ from discretize.fused.libraries import KERNELS, REALS, made_solves_library
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
+from discretize.steps.jacobian import declares_jacobian
 
 __all__ = ["LEAST_SEGMENTS", "solve"]
 
 LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
-SOLVES = Source(KERNELS / "solves.cpp", (*DRIVERS, HERE / "written_model.h", KERNELS / "tableau.h"))
+LEAST_STIFF_SEGMENTS = 100  # by an implicit method, whose steps take torch some ten times as long
+METHODS = (*EXPLICIT_METHODS, "rodas5p")
+HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("solve.h", "tableau.h")))
+SOLVES = Source(KERNELS / "solves.cpp", HEADERS)
+STIFF_SOLVES = Source(
+    KERNELS / "solves.cpp", (*HEADERS, *(HERE / name for name in ("lu.h", "rosenbrock.h", "rosenbrock_return.h")))
+)
 
 
 class ModelStructure(Structure):
     """`CtrnnModel` of kernels/written_model.h, field by field."""
 
-    _fields_ = [("state", c_size_t), ("columns", c_size_t), ("program", POINTER(ProgramStructure))]
+    _fields_ = [
+        *((name, c_size_t) for name in ("state", "columns")),
+        *((name, POINTER(ProgramStructure)) for name in ("program", "by_state", "by_input")),
+    ]
 
 
 class WrittenField(VectorField):
@@ -67,12 +82,28 @@ class WrittenField(VectorField):
         return self.code(projected, h)
 
 
-class _Kernel:
-    """A program and its library."""
+@dataclass(frozen=True)
+class _Needs:
+    """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, moves: bool) -> None:
-        self.program, self.dtype, self.moves, self.functions = program, dtype, moves, functions_of(program, dtype)
-        self.library = made_solves_library(SOLVES, {"REAL": REALS[dtype], "WRITTEN": 1})
+    x: bool
+    implicit: bool
+    drift: bool
+
+    @classmethod
+    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor) -> _Needs:
+        implicit = engine.control.method.implicit
+        return cls(projected.requires_grad, implicit, implicit and not chain.steady)
+
+
+class _Kernel:
+    """The programs of `flow` and of its derivatives that a solve needs, and their library."""
+
+    def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: _Needs) -> None:
+        self.programs, self.dtype, self.needs = programs, dtype, needs
+        self.functions = [functions_of(program, dtype) for program in programs]
+        definitions: dict[str, str | int] = {"REAL": REALS[dtype], "WRITTEN": 1, "IMPLICIT": int(needs.implicit)}
+        self.library = made_solves_library(STIFF_SOLVES if needs.implicit else SOLVES, definitions)
 
 
 @dataclass(frozen=True)
@@ -87,14 +118,14 @@ class _Model:
         return self.kernel.library
 
     def given(self, weights: Sequence[Any]) -> GivenModel:
-        given = GivenProgram(self.kernel.program, self.kernel.functions, weights)
-        structure = ModelStructure(self.module.field.state_size, self.module.columns, ctypes.pointer(given.structure))
-        return GivenModel(structure, given)
+        given = [GivenProgram(*each, weights) for each in zip(self.kernel.programs, self.kernel.functions, strict=True)]
+        programs = [ctypes.pointer(each.structure) for each in given]
+        return GivenModel(ModelStructure(self.module.field.state_size, self.module.columns, *programs), given)
 
     def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
-        sums = Sums(self.kernel.program, torch.empty(0, dtype=self.kernel.dtype))
-        write(ctypes.byref(sums.structure))
-        return sums.gradients(weights)
+        sums = [Sums(program, torch.empty(0, dtype=self.kernel.dtype)) for program in self.kernel.programs]
+        write((SumsStructure * len(sums))(*(each.structure for each in sums)))
+        return [_total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
     def field(self, *weights: Any) -> VectorField:
         return WrittenField(self.module, weights)
@@ -105,11 +136,9 @@ def solve(
 ) -> Solved | str:
     """As `discretize.fused.solves.solve`, for any field whose code can be recorded."""
     chain = _sampled(chain, h0)
-    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine) or device_reason(h0)
-    if why:
+    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, METHODS) or device_reason(h0)
+    if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit):
         return why
-    if len(chain) * len(h0) < LEAST_SEGMENTS:
-        return f"kernels are written for solves of {LEAST_SEGMENTS} intervals or more, of all samples together"
     projected = projected_of(chain).xs
     module = FlowModule(chain.field, projected.shape[-1])
     attributes = attributes_of(module)
@@ -118,11 +147,25 @@ def solve(
     weights = attributes.tensors
     if why := tensor_reason([h0, projected, *weights]):
         return why
-    moves = projected.requires_grad
-    kernel = kernel_of(module, attributes, {"x": moves}, h0.dtype, partial(_made, module, h0.dtype, moves))
+    needs = _Needs.of(chain, engine, projected)
+    kernel = kernel_of(module, attributes, vars(needs), h0.dtype, partial(_made, module, h0.dtype, needs))
     if isinstance(kernel, str):
         return kernel
     return solved(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats)
+
+
+def _not_worth_it(chain: Chain, batch: int, implicit: bool) -> str | None:
+    least = min(LEAST_SEGMENTS, LEAST_STIFF_SEGMENTS) if implicit else LEAST_SEGMENTS
+    if len(chain) * batch < least:
+        return f"kernels are written for solves of {least} intervals or more, of all samples together"
+    if implicit and declares_jacobian(chain.field):
+        return "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
+    return None
+
+
+def _total(gradients: Sequence[Tensor | None]) -> Tensor | None:
+    found = [gradient for gradient in gradients if gradient is not None]
+    return sum(found[1:], found[0]) if found else None
 
 
 class _WithProjection(VectorField):
@@ -150,9 +193,10 @@ def _sampled(chain: Chain, h0: Tensor) -> Chain:
     return sampled
 
 
-def _made(module: FlowModule, dtype: torch.dtype, moves: bool, program: Program) -> _Kernel | str:
-    """`moves`: whether the input has a gradient."""
-    kernel = _Kernel(program, dtype, moves)
+def _made(module: FlowModule, dtype: torch.dtype, needs: _Needs, program: Program) -> _Kernel | str:
+    along = [kind for kind, wanted in ((AlongState, needs.implicit), (AlongInput, needs.drift)) if wanted]
+    derivatives = [program_of(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
+    kernel = _Kernel([program, *derivatives], dtype, needs)
     return _disagreement(kernel, module, dtype) or kernel
 
 
@@ -164,10 +208,12 @@ def _disagreement(kernel: _Kernel, module: FlowModule, dtype: torch.dtype) -> st
     uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
     with torch.inference_mode(False), torch.autocast("cpu", enabled=False), uncounted:
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
-        tensors = [projected.requires_grad_(kernel.moves), h0.requires_grad_(), *weights]
-        path = HeldPath.unchecked(projected.detach(), torch.arange(3, dtype=torch.float64) / 4)
+        tensors = [projected.requires_grad_(kernel.needs.x), h0.requires_grad_(), *weights]
+        kind = LinearPath if kernel.needs.drift else HeldPath
+        path = kind.unchecked(projected.detach(), torch.arange(2 if kernel.needs.drift else 3, dtype=torch.float64) / 4)
         chain = chain_of(Driven(_Model(kernel, module).field(*weights), path), path.knots)
-        engine = AdaptiveEngine(StepControl(ADAPTIVE_METHODS["dopri5"], 1e-2, 1e-2, max_num_steps=100))
+        method = ADAPTIVE_METHODS["rodas5p" if kernel.needs.implicit else "dopri5"]
+        engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))
         run = KernelRun(_Model(kernel, module), chain, engine, lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS)
         engine.start(chain, len(h0))
         hs = run.forward(*tensors)

@@ -28,14 +28,17 @@ from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.libraries import Problem, Report, address
 from discretize.gradients.checkpointing import Blocks
+from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import MOST_BYTES, KeptSteps
 from discretize.solvers.diagnosis import diagnosis
-from discretize.solvers.embedded import Attempt, EmbeddedRungeKutta
+from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta
+from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain
 
 __all__ = [
     "ALL_STEPS",
+    "EXPLICIT_METHODS",
     "GivenModel",
     "KernelModel",
     "KernelRun",
@@ -46,7 +49,7 @@ __all__ = [
     "states_by_engine",
 ]
 
-METHODS = ("dopri5", "tsit5", "dopri8")
+EXPLICIT_METHODS = ("dopri5", "tsit5", "dopri8")
 ALL_STEPS = 2**62
 SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
@@ -105,11 +108,11 @@ def solved(
     return Solved(edges, hs if failure is None else hs[: len(edges)], failure, run.steps)
 
 
-def no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
-    """What keeps a solve from a kernel, whatever its field."""
+def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:
+    """What keeps a solve from a kernel for these methods, whatever its field."""
     path = chain.driven.path
-    if engine.control.method.name not in METHODS:
-        return f"{engine.control.method.name} has no kernel; {', '.join(METHODS)} have"
+    if engine.control.method.name not in methods:
+        return f"{engine.control.method.name} has no kernel; {', '.join(methods)} have"
     if isinstance(engine.control.atol, Tensor):
         return "an `atol` for each unit has no kernel"
     if chain.speed is not None:
@@ -199,9 +202,8 @@ class KernelRun:
     def _problem(self, hs: Tensor) -> Problem:
         control = self.engine.control
         method = control.method
-        assert isinstance(method, EmbeddedRungeKutta)
         self._segment_arrays()
-        self._tableau_arrays(method)
+        numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
         return Problem(
             batch=len(self.h0),
@@ -212,7 +214,7 @@ class KernelRun:
             model=ctypes.addressof(self.given.structure),
             projected=address(self.projected),
             h0=address(self.h0),
-            stages=len(method.c),
+            **numbers,
             order=method.order,
             rtol=control.rtol,
             atol=float(control.atol),
@@ -245,12 +247,11 @@ class KernelRun:
         places[self.edges] = np.arange(len(self.edges))
         self.arrays["places"] = places
 
-    def _tableau_arrays(self, method: EmbeddedRungeKutta) -> None:
-        """The Butcher tableau, padded with zeros."""
+    def _tableau_arrays(self, method: EmbeddedMethod) -> dict[str, Any]:
+        """The Butcher tableau, padded with zeros; and the numbers of `Problem` that go with it."""
+        assert isinstance(method, EmbeddedRungeKutta)
         stages = len(method.c)
-        a = np.zeros((stages, stages))
-        for i, row in enumerate(method.a):
-            a[i, : len(row)] = row
+        a = _padded(method.a, stages)
         weights = np.zeros((2, stages + 1))
         for to, values in zip(weights, (method.b or (), method.e), strict=True):
             to[: len(values)] = values
@@ -258,6 +259,15 @@ class KernelRun:
         self.arrays |= {"c": np.array(method.c, dtype=np.float64), "a": a, "e": weights[1]}
         if method.b is not None:
             self.arrays["b"] = weights[0]
+        return {"stages": stages}
+
+    def _rosenbrock_arrays(self, method: Rodas5P) -> dict[str, Any]:
+        stages = len(rodas.NODES)
+        self.arrays |= {"c": np.array(rodas.NODES), "e": np.array(rodas.FROM_TIME)}
+        self.arrays |= {"a": _padded(rodas.STAGES, stages), "b": _padded(rodas.COUPLINGS, stages)}
+        cost = method.cost(self.chain.segment(0), self.chain.field.state_size)
+        self.used = cost + 1 + stages  # all of a step again, and a derivative along what each stage was solved for
+        return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - method.evaluations}
 
     def _progress(self) -> None:
         self.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))
@@ -333,6 +343,13 @@ def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: An
     kept = {0: h0}
     Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)
     return torch.stack([kept[edge] for edge in run.edges])
+
+
+def _padded(rows: Sequence[Sequence[float]], size: int) -> np.ndarray:
+    square = np.zeros((size, size))
+    for to, row in zip(square, rows, strict=True):
+        to[: len(row)] = row
+    return square
 
 
 def _array(tensor: Tensor, dtype: type) -> np.ndarray:

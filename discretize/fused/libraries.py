@@ -22,7 +22,7 @@ __all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", 
 KERNELS = Path(__file__).parent / "kernels"
 SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "scratch.h", "simd.h")
 CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
-SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "tableau.h")))
+SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "solve.h", "tableau.h")))
 
 CANDIDATES = {"tanh": 0, "reset": 1, "lstm": 2, "relu": 3}
 RATES = {"constant": 0, "sigmoid": 1, "softplus": 2, "exponential": 3}
@@ -31,22 +31,22 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class Problem(Structure):
-    """`CtrnnProblem` of kernels/solves.cpp, field by field."""
+    """`CtrnnProblem` of kernels/solve.h, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("batch", "segments", "own", "threads", "keep")),
         *((name, c_void_p) for name in ("model", "projected", "h0")),
         *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "places")),
-        ("stages", c_size_t),
+        *((name, c_size_t) for name in ("stages", "jacobian_cost")),
         *((name, c_void_p) for name in ("c", "a", "b", "e")),
-        *((name, c_double) for name in ("order", "rtol", "atol", "min_step", "max_step", "first_step")),
+        *((name, c_double) for name in ("gamma", "order", "rtol", "atol", "min_step", "max_step", "first_step")),
         *((name, c_int64) for name in ("max_num_steps", "most_steps")),
         ("hs", c_void_p),
     ]
 
 
 class Report(Structure):
-    """`CtrnnReport` of kernels/solves.cpp, field by field."""
+    """`CtrnnReport` of kernels/solve.h, field by field."""
 
     _fields_ = [
         *((name, c_int64) for name in ("accepted", "rejected", "evaluations", "forced")),
@@ -68,7 +68,7 @@ def cells_library(kind: Kind, step: str, dtype: torch.dtype) -> ctypes.CDLL:
 
 def named_solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
     """Raises `Unavailable`."""
-    return made_solves_library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0, "WRITTEN": 0})
+    return made_solves_library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0, "WRITTEN": 0, "IMPLICIT": 0})
 
 
 def made_solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:

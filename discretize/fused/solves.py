@@ -19,6 +19,7 @@ from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.fused.kernel_run import (
     ALL_STEPS,
+    EXPLICIT_METHODS,
     GivenModel,
     KernelRun,
     Solved,
@@ -93,7 +94,7 @@ def solve(
 
 
 def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:
-    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine)
+    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, EXPLICIT_METHODS)
     if why:
         return why
     kind = kind_of(chain.field)

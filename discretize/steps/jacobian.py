@@ -15,12 +15,12 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.forward import jvp
 
-__all__ = ["JacobianCheck", "checked_jacobian", "jacobian", "jacobian_cost", "over_matrices"]
+__all__ = ["JacobianCheck", "checked_jacobian", "declares_jacobian", "jacobian", "jacobian_cost", "over_matrices"]
 
 
 def jacobian(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
     """dF_i/dh_k, itself differentiable: (..., projected), (..., state) -> (..., state, state)."""
-    check = None if torch.compiler.is_compiling() or not _declared(field) else _CHECKS.setdefault(field, JacobianCheck())
+    check = None if torch.compiler.is_compiling() or not declares_jacobian(field) else _CHECKS.setdefault(field, JacobianCheck())
     found = checked_jacobian(field, projected, h, check)
     return torch.diag_embed(found) if field.bandwidths == (0, 0) else found
 
@@ -30,7 +30,7 @@ def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: Ja
 
     Raises:  TypeError, ValueError for bandwidths that are none, for another shape, dtype or device, and by `check`.
     """
-    if not _declared(field):
+    if not declares_jacobian(field):
         return field.jacobian(projected, h)
     _check_bandwidths(field.bandwidths)
     found = _called(field, projected, h)
@@ -131,7 +131,8 @@ def _own(field: VectorField) -> bool:
     return getattr(field.jacobian, "__func__", None) is not VectorField.jacobian
 
 
-def _declared(field: VectorField) -> bool:
+def declares_jacobian(field: VectorField) -> bool:
+    """Whether a field says more of its Jacobian than its `flow` does: a `jacobian` of its own, or bandwidths."""
     return field.bandwidths is not None or _own(field)
 
 

@@ -1,4 +1,5 @@
 // A field whose `flow` is written out, in a library of its own, as a solver reads it: x is the projected input, and there is no dt.
+// For implicit methods its derivatives are, too: along a direction v of the state, of [h, v]; of the input, of [x, v].
 #pragma once
 
 #include "driver.h"
@@ -8,18 +9,19 @@ extern "C" {
 
 struct CtrnnModel {
     std::size_t state, columns;
-    const CtrnnProgram* program;
+    const CtrnnProgram *program, *by_state, *by_input;  // the derivatives null where they are not asked for
 };
 }
 
 struct Model {
     const std::size_t width, columns, state;
     Shared shared;
+    const std::unique_ptr<Shared> by_state, by_input;
     const std::size_t kept;
 
     explicit Model(const CtrnnModel& given)
         : width(given.state), columns(given.columns), state(roomy(given.state)), shared(*given.program, 0),
-          kept(shared.total) {}
+          by_state(shared_of(given.by_state)), by_input(shared_of(given.by_input)), kept(shared.total) {}
 
     void widen(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
     void narrow(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
@@ -28,17 +30,23 @@ struct Model {
     template <class Do> void each_unit(Do unit) const {
         for (std::size_t i = 0; i < width; ++i) unit(i);
     }
+
+  private:
+    static std::unique_ptr<Shared> shared_of(const CtrnnProgram* given) {
+        return given ? std::make_unique<Shared>(*given, 0) : nullptr;
+    }
 };
 
 class Evaluator {
   public:
     Rows x;  // (stages rows): what was read
 
-    Evaluator(const Model& model, std::size_t rows, std::size_t stages)
-        : x(stages * rows, roomy(model.columns)), model(model), together(rows), dt(rows), step_of(forward_of(model.shared, rows)) {}
+    Evaluator(const Model& model, std::size_t rows, std::size_t stages) : Evaluator(model.shared, model.columns, rows, stages) {}
+    Evaluator(const Shared& program, std::size_t columns, std::size_t rows, std::size_t stages)
+        : x(stages * rows, roomy(columns)), columns(columns), together(rows), dt(rows), step_of(forward_of(program, rows)) {}
 
     void read(std::size_t stage, std::size_t row, const real* projected) {
-        std::memcpy(x[stage * together + row], projected, model.columns * sizeof(real));
+        std::memcpy(x[stage * together + row], projected, columns * sizeof(real));
     }
 
     void evaluate(std::size_t stage, std::size_t rows, real* const* h, real* const* kept, real* const* slope) {
@@ -48,8 +56,7 @@ class Evaluator {
     real* const* at(std::size_t stage) const { return x.at.data() + stage * together; }
 
   private:
-    const Model& model;
-    const std::size_t together;
+    const std::size_t columns, together;
     std::vector<real> dt;  // nobody's
     std::unique_ptr<Forward> step_of;
 };
@@ -57,7 +64,9 @@ class Evaluator {
 class Pullback {
   public:
     Pullback(const Model& model, std::size_t rows, std::size_t stages)
-        : of_x(rows, roomy(model.columns)), dt(rows), step_of(backward_of(model.shared, rows, stages)) {}
+        : Pullback(model.shared, model.columns, rows, stages) {}
+    Pullback(const Shared& program, std::size_t columns, std::size_t rows, std::size_t stages)
+        : of_x(rows, roomy(columns)), dt(rows), step_of(backward_of(program, rows, stages)) {}
 
     // The cotangents of a stage's slopes -> of_h, written over, and give(m, those of the projected input).
     template <class Give>

@@ -5,158 +5,38 @@
 // fill a few slots, one attempted step of each slot makes a round, and a slot that is done takes the next sample.
 // Their field is evaluated together, so the weights are read once for all slots.
 
-#include <chrono>
-#include <memory>
-
-#if WRITTEN
-#include "written_model.h"
-#else
-#include "named_model.h"
+#include "solve.h"
+#if IMPLICIT
+#include "rosenbrock_return.h"
 #endif
-#include "tableau.h"
 
 namespace {
-
-constexpr std::size_t SLOTS = 8;
-constexpr std::size_t MOST_GROUPS = 16;  // with sums of their own on the way back
-constexpr double ERROR_MARGIN = 8, SAFETY = 0.9, SHRINK = 0.2, GROW = 10, SHORTEST_STEP = 1e-14;
-
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
-
-extern "C" {
-
-// What the caller gives, `first_step` 0 for a guess; `max_num_steps` of a sample in a segment, `most_steps` in all. All of it alive as long as the solve. `keep`: how many steps of each sample are kept. Numbers of a segment are (segments,), or (segments, batch)
-// where `own`; lengths double, pieces the rows of `projected` (pieces, batch, columns). `share` and `share_rate`: how far
-// through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
-// at that edge goes in hs (wanted, batch, state), or -1.
-struct CtrnnProblem {
-    std::size_t batch, segments, own, threads, keep;
-    const CtrnnModel* model;
-    const real *projected, *h0;
-    const double* lengths;
-    const std::int64_t* pieces;
-    const double *share, *share_rate;
-    const std::int64_t* places;
-    std::size_t stages;
-    const double *c, *a, *b, *e;
-    double order, rtol, atol, min_step, max_step, first_step;
-    std::int64_t max_num_steps, most_steps;
-    real* hs;
-};
-
-// What became of one sample. cause: 0 it got there; 1 too many steps in a segment; 2 no step is short enough; 3 too many in all.
-struct CtrnnReport {
-    std::int64_t accepted, rejected, evaluations, forced;
-    double smallest, smallest_tau, forced_tau, forced_error, tau, step;
-    std::int64_t smallest_segment, forced_segment, segment, cause, rejected_last;
-};
-}
-
-namespace {
-
-struct Step {
-    std::size_t segment;
-    double tau, dt;
-};
-
-struct Sample {
-    CtrnnReport said{};
-    std::vector<Step> steps;
-    Numbers states;       // before each of them
-    Numbers h, error;     // where it failed, and the error of a last try that was rejected
-};
-
-// A solve: what was given, and what became of every sample.
-struct Solve {
-    const CtrnnProblem given;
-    const Model model;
-    const Tableau method;
-    std::vector<Sample> samples;
-    std::atomic<std::size_t> last_segment;  // beyond the one in which a sample failed nobody has to go
-    std::atomic<std::size_t> landed{0};     // segments that are done, of all samples together
-
-    explicit Solve(const CtrnnProblem& p)
-        : given(p), model(*p.model), method(p.stages, p.c, p.a, p.b, p.e, p.order),
-          samples(p.batch), last_segment(p.segments) {}
-
-    std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
-    double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
-    const real* projected(std::size_t piece, std::size_t sample) const {
-        return given.projected + (piece * given.batch + sample) * model.columns;
-    }
-    std::size_t piece(std::size_t segment, std::size_t sample) const { return std::size_t(given.pieces[at(segment, sample)]); }
-    // How far through its piece: 0 for held inputs. Beyond the ends of a segment the input stands still.
-    double share(std::size_t segment, std::size_t sample, double tau) const {
-        if (!given.share) return 0;
-        const std::size_t i = at(segment, sample);
-        return given.share[i] + std::fmin(std::fmax(tau, 0.0), given.lengths[i]) * given.share_rate[i];
-    }
-    void write(std::size_t edge, std::size_t sample, const real* h) const {
-        if (given.places[edge] < 0) return;
-        model.narrow(h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * model.width);
-    }
-};
-
-// dh/dt of a few rows at once, each of a sample of its own at a time of its own.
-class Field {
-  public:
-    Field(const Solve& solve, std::size_t rows, std::size_t stages)
-        : evaluator(solve.model, rows, stages), solve(solve), there(solve.model.columns) {}
-
-    void read(std::size_t stage, std::size_t row, std::size_t segment, std::size_t sample, double tau) {
-        const std::size_t piece = solve.piece(segment, sample);
-        const real* projected = solve.projected(piece, sample);
-        if (solve.given.share) {
-            const real share = real(solve.share(segment, sample, tau));
-            const real* next = solve.projected(piece + 1, sample);
-            for (std::size_t i = 0; i < there.size(); ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
-            projected = there.data();
-        }
-        evaluator.read(stage, row, projected);
-    }
-
-    Evaluator evaluator;
-
-  private:
-    const Solve& solve;
-    Numbers there;
-};
-
-// Round after round of the samples in their slots, the next sample in as soon as a slot is free. True once none is left, false
-// at the deadline.
-template <typename Slots, typename Begin, typename Round>
-bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::time_point deadline, Begin begin, Round round) {
-    do {
-        std::vector<std::size_t> on;
-        for (std::size_t s = 0; s < slots.size(); ++s) {
-            while (!slots[s].taken && next < end) begin(s, next++);
-            if (slots[s].taken) on.push_back(s);
-        }
-        if (on.empty()) return true;
-        round(on);
-    } while (Clock::now() < deadline);
-    return false;
-}
 
 // A group of samples on their way.
 class SolverState {
   public:
     SolverState(Solve& solve, std::size_t first, std::size_t end)
         : solve(solve), n(solve.model), field(solve, SLOTS, 1), next(first), end(end), h(SLOTS, n.state), y(SLOTS, n.state),
-          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 1), n.state), slots(SLOTS), error(n.state) {}
+          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), slots(SLOTS), error(n.state) {}
 
     // True once all samples are where they should be, false at the deadline.
     bool run(Clock::time_point deadline) {
-        return by_slots(
+#if IMPLICIT
+        if (!stiff) stiff = std::make_unique<Derivatives>(solve.model, SLOTS);
+#endif
+        const bool done = by_slots(
             slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
             [this](std::vector<std::size_t>& on) { round(on); });
+#if IMPLICIT
+        if (done) stiff.reset();
+#endif
+        return done;
     }
 
   private:
     struct Slot {
         bool taken = false, begun = false, known = false, held_back = false;
+        bool differentiated = false;  // of implicit methods: the Jacobian at the state
         std::size_t sample = 0, segment = 0;
         double tau = 0, step = 0, dt = 0, steps = 1;
         std::int64_t tried = 0;  // in this segment
@@ -213,15 +93,62 @@ class SolverState {
         for (std::size_t s : on)
             if (can_go_on(s)) going.push_back(s);
         if (going.empty()) return;
-        const Tableau& method = solve.method;
+        attempt(going);
+        for (std::size_t s : going) judge(s);
+    }
+
+#if IMPLICIT
+    std::unique_ptr<Derivatives> stiff;  // while the group is on its way: a matrix for each slot is much memory
+
+    // Into y; behind the slope at the start lie what the stages were solved for, and last a slope.
+    void attempt(const std::vector<std::size_t>& on) {
+        const Method& method = solve.method;
+        differentiate(on);
+        for (std::size_t stage = 0; stage < method.stages; ++stage) {
+            if (stage) {
+                for (std::size_t s : on)
+                    for (std::size_t i = 0; i < n.state; i += LANES)
+                        store(y[s] + i, load(h[s] + i) + method.rows[stage].at(i, [&](std::size_t j) { return slope(1 + j, s); }));
+                evaluate(on, method.stages + 1, method.nodes[stage], y);
+            }
+            for (std::size_t s : on) {
+                real* u = slope(1 + stage, s);
+                method.right(stage, real(slots[s].dt), n.state, slope(stage ? method.stages + 1 : 0, s),
+                             solve.given.share ? stiff->drift(s) : nullptr, [&](std::size_t j) { return slope(1 + j, s); }, u);
+                stiff->solve(s, u);
+            }
+        }
+        for (std::size_t s : on) add_to(y[s], slope(method.stages, s), n.state);
+    }
+
+    void differentiate(const std::vector<std::size_t>& on) {
+        for (std::size_t s : on) {
+            Slot& slot = slots[s];
+            if (!slot.differentiated) {
+                const real* x = field.at(slot.segment, slot.sample, slot.tau);
+                stiff->differentiate(s, x, h[s]);
+                if (solve.given.share) {
+                    solve.rise(slot.segment, slot.sample, stiff->rise());
+                    stiff->differentiate_in_time(s, x, h[s]);
+                }
+                solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
+                slot.differentiated = true;
+            }
+            stiff->factor(s, real(solve.method.gamma * slot.dt));
+        }
+    }
+
+    void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
+#else
+    // Into y.
+    void attempt(const std::vector<std::size_t>& on) {
+        const Method& method = solve.method;
         for (std::size_t stage = 1; stage <= method.stages; ++stage) {
-            for (std::size_t s : going) sum_up(method.rows[stage - 1], s, y[s]);
-            evaluate(going, stage, method.nodes[stage - 1], y);
+            for (std::size_t s : on) sum_up(method.rows[stage - 1], s, y[s]);
+            evaluate(on, stage, method.nodes[stage - 1], y);
         }
-        for (std::size_t s : going) {
-            if (!method.last_is_next) sum_up(method.end, s, y[s]);
-            judge(s);
-        }
+        if (method.last_is_next) return;
+        for (std::size_t s : on) sum_up(method.end, s, y[s]);
     }
 
     // h + dt sum of slopes
@@ -237,6 +164,7 @@ class SolverState {
         for (std::size_t i = 0; i < n.state; i += LANES)
             store(to + i, dt * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
     }
+#endif
 
     // max over units of margin |value| / (atol + rtol |state|); nan where any is
     template <class States, class Values> double size(States state, Values value) const {
@@ -341,6 +269,7 @@ class SolverState {
             sample.states.insert(sample.states.end(), h[s], h[s] + n.state);
         }
         std::swap(h.at[s], y.at[s]);
+        slot.differentiated = false;
         slot.known = solve.method.last_is_next;
         if (slot.known) std::swap(slope(0, s), slope(solve.method.stages, s));
         slot.tau = slot.steps == 1 ? length : slot.tau + slot.dt;
@@ -369,15 +298,77 @@ class SolverState {
     }
 };
 
+#if !IMPLICIT
+// Back through a few steps of an explicit pair at once: of_projected (like projected, added to).
+class StepsBack {
+  public:
+    StepsBack(const Solve& solve, real* of_projected)
+        : solve(solve), pullback(solve.model, SLOTS, solve.method.used), n(solve.model), of_projected(of_projected),
+          field(solve, SLOTS, solve.method.used), k(SLOTS * solve.method.used, n.state), y(SLOTS * solve.method.used, n.state),
+          kept(SLOTS * solve.method.used, n.kept), of_y(SLOTS * solve.method.used, n.state), of_slope(SLOTS, n.state) {}
+
+    void run(const std::vector<TakenStep>& on) {
+        const Tableau& method = solve.method;
+        const std::size_t rows = on.size();
+        for (std::size_t stage = 0; stage < method.used; ++stage) {
+            for (std::size_t m = 0; m < rows; ++m) {
+                const Step& step = on[m].step;
+                real* to = y[stage * rows + m];
+                if (!stage) std::memcpy(to, on[m].h, n.state * sizeof(real));
+                else
+                    for (std::size_t i = 0; i < n.state; i += LANES)
+                        store(to + i, load(on[m].h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
+                                          return k[j * rows + m];
+                                      }));
+                field.read(stage, m, step.segment, on[m].sample, time(step, stage));
+            }
+            const std::size_t first = stage * rows;
+            field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
+        }
+        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
+        pullback.sum_up(method.used * rows, y);
+        for (std::size_t m = 0; m < rows; ++m)
+            for (std::size_t stage = 0; stage < method.used; ++stage) add_to(on[m].of_h, of_y[stage * rows + m], n.state);
+    }
+
+    void add(const StepsBack& other) { pullback.add(other.pullback); }
+    void write(const CtrnnSums* to) const { pullback.write(*to); }
+
+  private:
+    const Solve& solve;
+    Pullback pullback;
+    const Model& n;
+    real* of_projected;
+    Field field;
+    Rows k, y, kept, of_y, of_slope;
+
+    double time(const Step& step, std::size_t stage) const {
+        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
+    }
+
+    // The cotangent of a stage's slope, from those of what the slope leads to; and of the state the slope was taken at.
+    void back(const std::vector<TakenStep>& on, std::size_t stage) {
+        const Tableau& method = solve.method;
+        const std::size_t rows = on.size(), first = stage * rows;
+        for (std::size_t m = 0; m < rows; ++m)
+            for (std::size_t i = 0; i < n.state; i += LANES)
+                store(of_slope[m] + i, real(on[m].step.dt) * method.columns[stage].at(i, [&](std::size_t j) {
+                                           return j == method.used ? on[m].of_h : of_y[j * rows + m];
+                                       }));
+        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
+                      of_y.at.data() + first, [&](std::size_t m, const real* of) {
+                          solve.give(on[m].step.segment, on[m].sample, time(on[m].step, stage), of, of_projected);
+                      });
+    }
+};
+#endif
+
 // A group of samples on their way back: of_hs (wanted, batch, state) -> of_projected (like projected, added to), of_h0.
 class Return {
   public:
     Return(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0, std::size_t first, std::size_t end)
-        : solve(solve), pullback(solve.model, SLOTS, solve.method.used), n(solve.model), of_hs(of_hs),
-          of_projected(of_projected), of_h0(of_h0), next(first), end(end), field(solve, SLOTS, solve.method.used),
-          of_h(SLOTS, n.state), k(SLOTS * solve.method.used, n.state), y(SLOTS * solve.method.used, n.state),
-          kept(SLOTS * solve.method.used, n.kept), of_y(SLOTS * solve.method.used, n.state), of_slope(SLOTS, n.state),
-          given(n.state), slots(SLOTS) {}
+        : solve(solve), steps_back(solve, of_projected), n(solve.model), of_hs(of_hs), of_h0(of_h0), next(first), end(end),
+          of_h(SLOTS, n.state), given(n.state), slots(SLOTS) {}
 
     bool run(Clock::time_point deadline) {
         return by_slots(
@@ -386,7 +377,7 @@ class Return {
     }
 
     const Solve& solve;
-    Pullback pullback;
+    StepsBack steps_back;
 
   private:
     struct Slot {
@@ -396,10 +387,9 @@ class Return {
 
     const Model& n;
     const real* of_hs;
-    real *of_projected, *of_h0;
+    real* of_h0;
     std::size_t next, end;
-    Field field;
-    Rows of_h, k, y, kept, of_y, of_slope;
+    Rows of_h;
     Numbers given;
     std::vector<Slot> slots;
 
@@ -424,64 +414,19 @@ class Return {
         slot.taken = false;
     }
 
-    const Step& step_of(std::size_t s) const { return solve.samples[slots[s].sample].steps[slots[s].left - 1]; }
-
     void round(const std::vector<std::size_t>& on) {
-        const Tableau& method = solve.method;
-        const std::size_t rows = on.size();
-        for (std::size_t stage = 0; stage < method.used; ++stage) {
-            for (std::size_t m = 0; m < rows; ++m) {
-                const Slot& slot = slots[on[m]];
-                const Step& step = step_of(on[m]);
-                const real* h = solve.samples[slot.sample].states.data() + (slot.left - 1) * n.state;
-                real* to = y[stage * rows + m];
-                if (!stage) std::memcpy(to, h, n.state * sizeof(real));
-                else
-                    for (std::size_t i = 0; i < n.state; i += LANES)
-                        store(to + i, load(h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
-                                          return k[j * rows + m];
-                                      }));
-                field.read(stage, m, step.segment, slot.sample, time(step, stage));
-            }
-            const std::size_t first = stage * rows;
-            field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
+        std::vector<TakenStep> taken;
+        for (std::size_t s : on) {
+            const Slot& slot = slots[s];
+            const Sample& sample = solve.samples[slot.sample];
+            const std::size_t last = slot.left - 1;
+            taken.push_back({slot.sample, sample.steps[last], sample.states.data() + last * n.state, of_h[s]});
         }
-        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
-        pullback.sum_up(method.used * rows, y);
-        for (std::size_t m = 0; m < rows; ++m) {
-            for (std::size_t stage = 0; stage < method.used; ++stage) add_to(of_h[on[m]], of_y[stage * rows + m], n.state);
-            --slots[on[m]].left;
-            ahead(on[m]);
+        steps_back.run(taken);
+        for (std::size_t s : on) {
+            --slots[s].left;
+            ahead(s);
         }
-    }
-
-    double time(const Step& step, std::size_t stage) const {
-        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
-    }
-
-    // The cotangent of a stage's slope, from those of what the slope leads to; and of the state the slope was taken at.
-    void back(const std::vector<std::size_t>& on, std::size_t stage) {
-        const Tableau& method = solve.method;
-        const std::size_t rows = on.size(), first = stage * rows;
-        for (std::size_t m = 0; m < rows; ++m)
-            for (std::size_t i = 0; i < n.state; i += LANES)
-                store(of_slope[m] + i, real(step_of(on[m]).dt) * method.columns[stage].at(i, [&](std::size_t j) {
-                                           return j == method.used ? of_h[on[m]] : of_y[j * rows + m];
-                                       }));
-        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
-                      of_y.at.data() + first, [&](std::size_t m, const real* of) {
-                          const Slot& slot = slots[on[m]];
-                          const Step& step = step_of(on[m]);
-                          const real share = real(solve.share(step.segment, slot.sample, time(step, stage)));
-                          const std::size_t piece = solve.piece(step.segment, slot.sample);
-                          give(piece, slot.sample, of, solve.given.share ? real(1) - share : real(1));
-                          if (solve.given.share) give(piece + 1, slot.sample, of, share);
-                      });
-    }
-
-    void give(std::size_t piece, std::size_t sample, const real* of, real share) const {
-        real* to = of_projected + (piece * solve.given.batch + sample) * n.columns;
-        for (std::size_t i = 0; i < n.columns; ++i) to[i] += share * of[i];
     }
 };
 
@@ -598,9 +543,9 @@ EXPORTED void ctrnn_solve_steps(const Task* task, std::size_t sample, std::int64
     }
 }
 
-// The weights' gradients. Once, when the way back is done.
+// The weights' gradients, of each program of the model. Once, when the way back is done.
 EXPORTED void ctrnn_return_sums(Task* way, const CtrnnSums* to) {
     auto& groups = static_cast<Backwards*>(way)->groups;
-    for (std::size_t i = 1; i < groups.size(); ++i) groups[0]->pullback.add(groups[i]->pullback);
-    groups[0]->pullback.write(*to);
+    for (std::size_t i = 1; i < groups.size(); ++i) groups[0]->steps_back.add(groups[i]->steps_back);
+    groups[0]->steps_back.write(to);
 }

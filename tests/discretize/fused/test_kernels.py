@@ -186,6 +186,14 @@ for field in (Many(), Own(2, 11, torch.float32), Axes(), ctrnn.ltc(2, 5)):
         solved = discretize.ContinuousRNN(field, rtol=1e-3, atol=1e-3)
         solved(x.requires_grad_())[0].sum().backward()
         assert solved.stats["engine"] == "compiled", solved.stats
+for field in (ctrnn.ltc(2, 5), ctrnn.plain(2, 67, dtype=torch.float64), ctrnn.gru(2, 11)):
+    for batch, time in ((1, 2), (13, 3)):
+        x = torch.randn(time, batch, 2, dtype=field.dtype)
+        for path in (ctrnn.HeldPath(x), ctrnn.LinearPath(x)):
+            h0 = field.initial_state(batch).requires_grad_()
+            solved = discretize.integrate(field, path, h0, path.knots, rtol=1e-3, atol=1e-3, method="rodas5p")
+            solved.hs.sum().backward()
+            assert solved.stats["engine"] == "compiled", solved.stats
 print("all of it ran")
 """
 
