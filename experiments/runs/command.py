@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from experiments.interruption import Interrupted
 from experiments.runs.configuration import Configuration
+from experiments.runs.processes import is_first
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Outcome, train
 
@@ -19,7 +20,7 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
     """Whether it was finished; the result is on stdout, what went wrong on stderr."""
     try:
         # disable=None: on a terminal only
-        with tqdm(total=configuration.training.steps, unit="step", leave=False, disable=None) as bar:
+        with tqdm(total=configuration.training.steps, unit="step", leave=False, disable=None if is_first() else True) as bar:
 
             def progress(step: int, loss: float, rate: float) -> None:
                 if not bar.n:
@@ -34,6 +35,8 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
     except Interrupted:
         print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)
         raise
+    if not is_first():
+        return True
     if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
     print(_in_words(configuration, outcome))

@@ -25,7 +25,7 @@ from experiments.runs.folder import CONFIG, METRICS, RESULT
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
-__all__ = ["Record"]
+__all__ = ["NoRecord", "Record"]
 
 COLUMNS = ("step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy")
 MOST_DIGITS = 20  # of a step
@@ -39,8 +39,8 @@ class Record:
     Raises:  UsageError for threads that are no number; StoppedError for a disk that is full.
     """
 
-    def __init__(self, folder: Path, configuration: Configuration) -> None:
-        self.folder, self.configuration = folder, configuration
+    def __init__(self, folder: Path, configuration: Configuration, processes: int = 1) -> None:
+        self.folder, self.configuration, self.processes = folder, configuration, processes
         self._checkpoints, self._metrics = Checkpoints(folder), folder / METRICS
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
@@ -98,6 +98,7 @@ class Record:
             "data": self.configuration.task.fingerprint(),
             "command": self.configuration.command(self.folder),
             "threads": self.threads,
+            **({"processes": self.processes} if self.processes > 1 else {}),
             "versions": {name: known[name] for name in PACKAGES},
             "machine": {name: known[name] for name in MACHINE},
             "commit": _commit(),
@@ -119,6 +120,10 @@ class Record:
         """Say what else than the configuration is not as it was: the last bits may depend on it."""
         if self.threads > (here := cores()):
             print(f"The run was begun with {self.threads} threads and goes on with as many, on {here} core(s).", file=sys.stderr)
+        if (before := found.get("processes", 1)) != self.processes:
+            print(
+                f"The run was begun by {before} process(es), these are {self.processes}: last bits may differ.", file=sys.stderr
+            )
         then, now = found.get("versions"), facts()
         for name in PACKAGES:
             if isinstance(then, dict) and then.get(name, now[name]) != now[name]:
@@ -154,6 +159,21 @@ class Record:
                 f"{self.configuration.command(self.folder, resume=True)}",
                 "not writable",
             ) from error
+
+
+class NoRecord:
+    """In place of a `Record`, in a process whose run another one writes."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.threads = configuration.training.threads or torch.get_num_threads()
+
+    def restore(self) -> State | None:
+        return None
+
+    def write_row(self, *_: object) -> None:
+        pass
+
+    save = write_result = write_row
 
 
 def _step_of(line: bytes) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 __all__ = ["Status", "StoppedError"]
 
-Status = Literal["completed", "diverged", "out of memory", "damaged", "not writable"]
+Status = Literal["completed", "diverged", "out of memory", "damaged", "not writable", "interrupted"]
 
 
 class StoppedError(RuntimeError):

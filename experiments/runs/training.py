@@ -24,7 +24,8 @@ from experiments.interruption import deferred
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
-from experiments.runs.record import Record
+from experiments.runs.processes import ALONE, Processes, joined
+from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
@@ -59,31 +60,42 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
              that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
-    if resume and (outcome := _completed(configuration, folder)):
-        return outcome
-    settings, run = configuration.training, _Training(configuration)
-    with (
-        held_folder(folder, configuration, resume),
-        Record(folder, configuration) as record,
-        _torch_defaults(record.threads, torch.float32),
-    ):
-        run.load(record.restore(), folder)
+    processes = joined(configuration.training.batch)
+    before = _completed(configuration, folder) if resume and not processes.rank else None
+    if processes.any(before is not None):
+        return before or Outcome(configuration.untrained_model(), {}, 0.0, configuration.training.steps, already=True)
+    run = _Training(configuration, processes)
+    if processes.rank:
+        return _carried_out(run, folder, NoRecord(configuration), None)
+    with held_folder(folder, configuration, resume), Record(folder, configuration, processes.size) as record:
+        return _carried_out(run, folder, record, progress)
+
+
+def _carried_out(run: _Training, folder: Path, record: Record | NoRecord, progress: Progress | None) -> Outcome:
+    settings, processes = run.settings, run.processes
+    with _torch_defaults(record.threads, torch.float32):
+        begin = record.restore() or (run.state() if processes.size > 1 else None)
+        run.load(processes.told(begin), folder)
         with deferred() as interrupted:
-            while run.step < settings.steps and not interrupted():
-                begin = time.perf_counter()
+            while run.step < settings.steps and not processes.any(interrupted()):
+                begun = time.perf_counter()
                 try:
                     loss, norm = run.learn()
                 except StoppedError:
                     record.save(run.state())
                     raise
                 rate, found = run.rate, run.validate()
-                run.seconds += time.perf_counter() - begin
+                run.seconds += time.perf_counter() - begun
                 record.write_row(run.step, run.seconds, rate, loss, norm, found)
                 if run.step % settings.checkpoint_every == 0:
                     record.save(run.state())
                 if progress is not None:
                     progress(run.step, loss, rate)
             record.save(run.state())
+        if run.step < settings.steps:  # the signal came to another process
+            raise StoppedError(
+                f"step {run.step}: another process was interrupted; all up to here is saved.", "interrupted", run.step
+            )
         run.choose()
         measures = run.measured("test")
         about = {
@@ -92,6 +104,7 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
             "best": run.best,
             "engines": run.engines,
             "largest_g_dt": run.largest_g_dt(),
+            **({"waited": run.waited.tolist()} if processes.size > 1 else {}),
         }
         record.write_result({"status": "completed", "split": "test", "measures": measures, **about})
     return Outcome(run.model, measures, run.seconds, run.step)
@@ -121,8 +134,9 @@ def evaluate(
 class _Training:
     """All that changes in training: weights, averages of the optimizer, rate, step; `state` is the whole of it."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self.configuration, self.settings = configuration, configuration.training
+    def __init__(self, configuration: Configuration, processes: Processes = ALONE) -> None:
+        self.configuration, self.settings, self.processes = configuration, configuration.training, processes
+        self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
         with _failures_explained(0):
             self.model = configuration.untrained_model()
         self.watch = getattr(self.model.rnn, "watch", None)
@@ -137,12 +151,18 @@ class _Training:
 
     def learn(self) -> tuple[float, float]:
         """One step; its loss and the norm of its gradient. Raises: StoppedError, with nothing changed."""
-        with _failures_explained(self.step + 1):
-            batch = _batch(self.configuration.task, self.settings, self.step)
-            self._count_calls()
-            loss = self.configuration.task.loss(self.model(batch.xs, batch.ts, batch.lengths), batch)
-            self.optimizer.zero_grad()
-            loss.backward()
+        begun, loss, error = time.perf_counter(), torch.zeros(()), None
+        self.optimizer.zero_grad()
+        try:
+            with _failures_explained(self.step + 1):
+                loss = self._backward(_batch(self.configuration.task, self.settings, self.step))
+        except StoppedError as stopped:
+            error = stopped
+        waited, largest = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt())
+        self.waited += waited
+        if self.watch is not None:
+            self.watch.largest = largest
+        loss = self.processes.sum_gradients(self.parameters, loss)
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         _refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
         if self.settings.clip is not None:
@@ -154,8 +174,23 @@ class _Training:
             group["lr"] = self.rate
         self.optimizer.step()
         self.step += 1
-        self.note_engine(self.model.rnn.stats["engine"])
+        if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
+            self.note_engine(engine)
         return loss.item(), norm.item()
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """The loss of this process's share of a batch, by what counts in it, with its gradients."""
+        task, part, share = self.configuration.task, batch, 1.0
+        if self.processes.size > 1:
+            part = task.part(batch, self.processes.share(batch.size))
+            share = task.weight(part) / task.weight(batch)
+        self._count_calls()
+        if not share:
+            return torch.zeros(())
+        loss = task.loss(self.model(part.xs, part.ts, part.lengths), part)
+        loss = loss * share if share < 1 else loss
+        loss.backward()
+        return loss
 
     def note_engine(self, engine: str) -> None:
         """Record the engine of a step, and say where a run goes on by another one."""
@@ -203,6 +238,7 @@ class _Training:
             found = evaluate(
                 self.model, self.configuration.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch
             )
+        found = self.processes.as_the_first(found)
         _refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
         return found
 

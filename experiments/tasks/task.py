@@ -104,6 +104,21 @@ class Task(ABC):
         """How much counts in a batch: the weight of its means among those of other batches."""
         return float(batch.size)
 
+    def part(self, batch: Batch, sequences: slice) -> Batch:
+        """Some of the sequences of a batch."""
+        return self._part(batch, sequences, batch.targets[sequences])
+
+    @staticmethod
+    def _part(batch: Batch, sequences: slice, targets: Tensor) -> Batch:
+        counts, ts, lengths = batch.counts, batch.ts, batch.lengths
+        return Batch(
+            batch.xs[:, sequences],
+            targets,
+            None if counts is None else counts[:, sequences],
+            ts if ts is None or ts.dim() == 1 else ts[:, sequences],
+            None if lengths is None else lengths[sequences],
+        )
+
     def fingerprint(self) -> str | None:
         """A digest of the files that the task reads, by which other data are noticed; None where it reads none."""
         return None
@@ -133,6 +148,9 @@ class ClassAtEverySample(Task):
     @property
     def output_size(self) -> int:
         return self.input_size
+
+    def part(self, batch: Batch, sequences: slice) -> Batch:
+        return self._part(batch, sequences, batch.targets[:, sequences])
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         scores = self._checked(outputs, batch)

@@ -1,0 +1,136 @@
+r"""One training by several processes, each with a share of every batch: `torchrun --nproc-per-node 2 -m experiments train ...`
+
+    loss, gradients      sums over the processes of (what counts in the share / what counts in the batch) * (those of the share)
+
+Every process draws the whole batch and reads its share, so a step is the step of one process, to the rounding of those sums,
+whatever their number. They start from the weights of the first process, which alone writes; evaluations each makes whole.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from experiments.runs.stopping import StoppedError
+from experiments.usage import UsageError
+
+if TYPE_CHECKING:
+    from experiments.runs.checkpoints import State
+
+__all__ = ["ALONE", "Processes", "is_first", "joined"]
+
+
+@dataclass(frozen=True)
+class Processes:
+    """`size` processes, of which this one is number `rank`; alone, nothing is sent, and no bit changes."""
+
+    rank: int = 0
+    size: int = 1
+
+    def share(self, sequences: int) -> slice:
+        """Those of a batch that this process reads; as many as the others' but for one."""
+        return slice(self.rank * sequences // self.size, (self.rank + 1) * sequences // self.size)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """The sum over all processes, the same bits in each."""
+        if self.size > 1:
+            with _others_needed():
+                torch.distributed.all_reduce(values)
+        return values
+
+    def any(self, here: bool) -> bool:
+        return here if self.size == 1 else bool(self.summed(torch.tensor(float(here))))
+
+    def sum_gradients(self, parameters: Sequence[nn.Parameter], loss: Tensor) -> Tensor:
+        """Gradients that are the sums of those of all processes, 0 where a parameter is not used, and so the loss."""
+        if self.size == 1:
+            return loss
+        slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        total = self.summed(torch.cat([loss.detach().view(1), *(slope.flatten() for slope in slopes)]))
+        for parameter, part in zip(parameters, total[1:].split([slope.numel() for slope in slopes]), strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+        return total[0]
+
+    def agree(self, error: StoppedError | None, begun: float, step: int, largest: float | None) -> tuple[Tensor, float | None]:
+        """How long each has waited for the slowest since `begun`, (size,), and the largest of all numbers; or all stop, if one
+        has to. Raises: StoppedError."""
+        told = torch.zeros(3, self.size, dtype=torch.float64)
+        told[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None])
+        seconds, numbers, failed = self.summed(told)
+        if error is not None:
+            raise error
+        if failed.any():
+            raise StoppedError(f"step {step}: another of the {self.size} processes stopped, and says why.", "interrupted", step)
+        return seconds.max() - seconds, largest and float(numbers.max())
+
+    def as_the_first(self, found: dict[str, float]) -> dict[str, float]:
+        """These numbers as the first process has them: rates follow from them, which must be the same on all machines."""
+        if self.size == 1:
+            return found
+        values = torch.tensor([*found.values()], dtype=torch.float64)
+        with _others_needed():
+            torch.distributed.broadcast(values, 0)
+        return dict(zip(found, values.tolist(), strict=True))
+
+    def told(self, state: State | None) -> State | None:
+        """What the first process says to all: its state. The others give None, and get it."""
+        if self.size == 1:
+            return state
+        file = io.BytesIO()
+        if self.rank == 0:
+            torch.save(state, file)
+        data = torch.frombuffer(bytearray(file.getvalue() or b"\0"), dtype=torch.uint8)
+        length = torch.tensor([len(data)])
+        with _others_needed():
+            torch.distributed.broadcast(length, 0)
+            data = data if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
+            torch.distributed.broadcast(data, 0)
+        found: State | None = torch.load(io.BytesIO(bytes(data.numpy())), weights_only=True)
+        return found
+
+
+ALONE = Processes()
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return _size() == 1 or os.environ.get("RANK", "0") == "0"
+
+
+def joined(batch: int) -> Processes:
+    """The processes that torchrun has started, connected, for batches of so many sequences; ALONE without it.
+
+    Raises:  UsageError for more processes than sequences in a batch; StoppedError where the others do not come.
+    """
+    if (size := _size()) == 1:
+        return ALONE
+    if size > batch:
+        raise UsageError(f"{size} processes are more than the {batch} sequences of a batch; take fewer, or --set batch=...")
+    if not torch.distributed.is_initialized():
+        with _others_needed():
+            torch.distributed.init_process_group("gloo")
+        atexit.register(torch.distributed.destroy_process_group)
+    return Processes(torch.distributed.get_rank(), size)
+
+
+def _size() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def _others_needed() -> Iterator[None]:
+    """Raises: StoppedError where another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        why = "another process of this training is gone; what was saved is kept, and the same command goes on with --resume"
+        raise StoppedError(f"{why} ({str(error).splitlines()[0]}).", "interrupted") from error
