@@ -1,4 +1,4 @@
-r"""One training by several processes, each with a share of every batch: `torchrun --nproc-per-node 2 -m experiments train ...`
+r"""Several processes that train one run, each with a share of every batch, as torchrun starts them.
 
     loss, gradients      sums over the processes of (what counts in the share / what counts in the batch) * (those of the share)
 
