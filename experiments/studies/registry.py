@@ -26,6 +26,9 @@ OWN = {
     "ohno-instability": "experiments.studies.claims.ohno.instability:OhnoInstability",
     "ollivier-table1": "experiments.studies.claims.ollivier.table1:OllivierTable1",
     "slow-memory": "experiments.studies.claims.slow_memory:SlowMemory",
+    "memory-steps": "experiments.studies.claims.memory.steps:MemoryAndSteps",
+    "held-symbols": "experiments.studies.claims.memory.held:HeldSymbols",
+    "sampling-rates": "experiments.studies.claims.memory.rates:SamplingRates",
 }
 STUDIES = Registry("study", "ctrnn.studies", OWN)
 

@@ -10,6 +10,8 @@ r"""Recall on clocks that run slower and faster: at clock c a symbol is held for
 
     counted    last   at the last sample of each symbol: the same moments of own time on every clock
                all    at every sample
+    said       before   the symbol before, which has to be kept
+               now      the symbol that is seen, which needs no memory: to compare with
 
 On a given clock the exact model's state at the end of a symbol, and with `last` its loss, does not depend on c.
 """
@@ -38,11 +40,12 @@ SHORTEST = 2.0**-1022  # below it numbers lose digits, and edges of samples may 
 
 @dataclass(frozen=True)
 class ClockedRecall(ClassAtEverySample):
-    r"""Say the symbol before, on a clock that a batch draws.
+    r"""Say the symbol before, or the one that is seen, on a clock that a batch draws.
 
     Args:    clocks: speeds c, each as probable, of which every batch has one; repeats: samples of a symbol at c = 1; tau: own
              time that a symbol takes, in the units of the field's rates; clock_given: whether batches say how long samples take;
-             counted: "last" or "all" samples of a symbol; characters: in a sequence; alphabet: characters and the dummy.
+             counted: "last" or "all" samples of a symbol; characters: in a sequence; alphabet: characters and the dummy; said:
+             "before" or "now".
     Raises:  ValueError for a clock that does not hold symbols for a whole number of samples.
     Source:  this project; the task is that of Tallec and Ollivier 2018, section 3, whose clocks all stretch time.
     """
@@ -54,6 +57,7 @@ class ClockedRecall(ClassAtEverySample):
     counted: Literal["last", "all"] = "last"
     characters: int = 10
     alphabet: int = 10
+    said: Literal["before", "now"] = "before"
 
     def __post_init__(self) -> None:
         for name, least in (("repeats", 1), ("characters", 1), ("alphabet", 3)):
@@ -61,6 +65,7 @@ class ClockedRecall(ClassAtEverySample):
         checks.positive_number("tau", self.tau)
         checks.is_flag("clock_given", self.clock_given)
         check_one_of("counted", self.counted, ("last", "all"))
+        check_one_of("said", self.said, ("before", "now"))
         if not self.clocks:
             raise ValueError("`clocks` must be at least one speed, got none.")
         for clock in self.clocks:
@@ -95,6 +100,7 @@ class ClockedRecall(ClassAtEverySample):
         symbols = Recall(alphabet=self.alphabet).symbols(self.characters, size, generator)
         clock = self.clocks[int(torch.randint(len(self.clocks), (), generator=generator))]
         before = torch.cat([torch.full_like(symbols[:1], DUMMY), symbols[:-1]])
+        targets = before if self.said == "before" else symbols
         held, dtype = self.held(clock), torch.get_default_dtype()
         xs = nn.functional.one_hot(symbols, self.alphabet).to(dtype).repeat_interleave(held, 0)
         counts: Tensor | None = None
@@ -102,9 +108,11 @@ class ClockedRecall(ClassAtEverySample):
             counts = torch.zeros(len(xs), size, dtype=dtype)
             counts[held - 1 :: held] = 1
         ts = self.own_time(clock) * torch.arange(len(xs) + 1, dtype=torch.float64) if self.clock_given else None
-        return Batch(xs, before.repeat_interleave(held, 0), counts, ts)
+        return Batch(xs, targets.repeat_interleave(held, 0), counts, ts)
 
     def target_counts(self) -> dict[str, TargetCounts]:
+        if self.said == "now":
+            return {"memoryless": [[1.0]]}
         # As of `Recall`: the target is the dummy during the first symbol, which is one of `characters` on every clock.
         p, others = 1 / self.characters, self.alphabet - 2
         return {"memoryless": [[p, *[(1 - p) / others] * others]]}

@@ -31,7 +31,7 @@ from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.recorded.recordings import Recorded
 
-__all__ = ["DATA", "SOURCES", "CompressedRecordings"]
+__all__ = ["DATA", "SOURCES", "CompressedRecordings", "folders_found"]
 
 DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
 

@@ -1,0 +1,155 @@
+r"""Sampling rates: a GRU trained as usual, run on samples that last s times as long, on its softplus clock.
+
+as trained       h + sigma(z) (f - h)                        a sample is one step, whatever it lasts
+Euler            h + s sigma(z) (f - h)
+read s times     the cell itself, s times on every sample; at s = 1/2 as Euler
+softplus clock   h + (1 - e^(-s softplus(z))) (f - h)        the cell itself at s = 1
+trained anew     as usual, at the new rate
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+
+from discretize import SequenceModel
+from experiments.models.integrators import IntegratorSettings, under
+from experiments.reports.spreads import NotEnoughError, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.seeds import generator
+from experiments.studies.claims.compressed_recordings import folders_found
+from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, roll_out, ways_of
+from experiments.studies.results import Results, where
+from experiments.studies.specs import Bands, Table, across
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.tasks.clocked import ClockedRecall
+from experiments.tasks.recorded.recordings import Recorded
+from experiments.tasks.task import Batch
+
+__all__ = ["LENGTHS", "SamplingRates", "played"]
+
+LENGTHS = (0.5, 1.0, 2.0, 4.0)
+SAMPLES = 4  # of a symbol, at s = 1
+FALL, LEARNED = 0.1, 0.85
+WAYS = {
+    SOFTPLUS_CLOCK: "softplus clock, given s", "euler": "Euler steps, given s", "repeated": "each sample read s times",
+    "as trained": "as it is, not given s",
+    "anew": "trained anew",
+}  # fmt: skip
+
+
+class SamplingRates(Study):
+    """A GRU trained at one rate and run at others, on recordings and on a task that is about timing."""
+
+    name = "sampling-rates"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.3, "small": 5, "paper": 120}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=8, characters=4, steps=6, rate=4e-3, sequences=32, seeds=1),
+        "small": Sizes(hidden=48, characters=10, steps=400, rate=4e-3, sequences=512, seeds=5),
+        "paper": Sizes(hidden=128, characters=20, steps=2000, rate=1e-3, sequences=512, seeds=5),
+    }
+    tables = (
+        Table(
+            "Test accuracy where a sample lasts s times as long as in training; mean (least–largest) over seeds.",
+            by={"task": "source", "run": "way"},
+            columns=across("length", {f"s = {s:g}": s for s in LENGTHS}, "accuracy"),
+            data="rows", words=WAYS, sort=lambda source, way: (source, list(WAYS).index(way)),
+        ),
+    )  # fmt: skip
+    figures: ClassVar = {
+        "accuracy": Bands(
+            "Test accuracy over the length s of a sample, 1 in training: the mean over seeds, and a band from the least to the "
+            "largest.",
+            x="length", y="accuracy", lines=("way", WAYS), x_label="length s of a sample", y_label="accuracy", x_log=True,
+            y_limits=(-0.03, 1.05), panels=("source", {"vowels": "JapaneseVowels", "recall": "recall"}),
+        )
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        sources = ["recall", *(name for name in folders_found() if name == "vowels")]
+        return grid(seed=range(sizes.seeds), source=sources, on=LENGTHS)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        s = point["on"]
+        played: dict[str, Any] = {"task": "vowels", "data": str(folders_found().get("vowels")), "speed": s, "clock_given": False}
+        if point["source"] == "recall":
+            played = {"task": "clocked-recall", "clocks": (16 / SAMPLES * s,), "clock_given": False, "counted": "last",
+                      "characters": sizes.characters}  # fmt: skip
+        return configuration(
+            **played, field="gru", integrator="euler", hidden=sizes.hidden, steps=sizes.steps, rate=sizes.rate,
+            seed=point["seed"], optimizer="adam", clip=1.0, evaluate_every=sizes.steps, evaluation=sizes.sequences,
+            checkpoint_every=sizes.steps, threads=1,
+        )  # fmt: skip
+
+    def left_out(self) -> str:
+        return "" if "vowels" in folders_found() else "Left out: japanese_vowels/; --data DIR names the folder it is in."
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        task, training = run.configuration.task, run.configuration.training
+        assert isinstance(task, ClockedRecall | Recorded)
+
+        def row(way: str, s: float, network: SequenceModel, given: bool) -> dict[str, Any]:
+            batches = played(task, s, training.evaluation, training.seed)
+            right = torch.cat([_right(task, s, batch, network, given) for batch in batches])
+            return {"way": way, "length": s, "accuracy": float(right.float().mean())}
+
+        if run.point["on"] != 1:
+            return [row("anew", run.point["on"], model, False)]
+        ways = ways_of(model)
+        rows = [row("anew", 1.0, model, False)]
+        for s in LENGTHS:
+            ways["repeated"] = under(model, "euler", IntegratorSettings(substeps=max(1, round(s))))
+            rows += [row(way, s, ways[way], True) for way in (SOFTPLUS_CLOCK, "euler", "repeated")] + [
+                row("as trained", s, model, False)
+            ]
+        return rows
+
+    def verdict(self, results: Results) -> Verdict:
+        def at(source: str, way: str, s: float) -> pd.Series:
+            found = where(results.rows, source=source, way=way, length=s)["accuracy"]
+            if found.empty:
+                raise NotEnoughError(f"runs on {source} are needed, trained at s = 1 and at s = {s:g}.")
+            return found
+
+        vowels, recall = (spread(at(source, "anew", 1.0)) for source in ("vowels", "recall"))
+        if min(vowels.mean, recall.mean) < LEARNED:
+            raise NotEnoughError("the tasks have not been learned; a larger scale decides.")
+        moved = {way: spread(at("vowels", way, 4.0)) for way in WAYS}
+        timed = {way: spread(at("recall", way, 2.0)) for way in WAYS}
+        softplus, hidden, anew = (moved[way] for way in (SOFTPLUS_CLOCK, "as trained", "anew"))
+        others = ", ".join(f"{WAYS[way]} {found}" for way, found in moved.items() if way != SOFTPLUS_CLOCK)
+        return Verdict([
+            Part("vowels keep their accuracy on the softplus clock at s = 4", softplus.mean > vowels.mean - FALL,
+                 f"{softplus}, at s = 1 {vowels}"),
+            Part("they lose it by Euler steps and as the cell is", max(moved["euler"].mean, moved["as trained"].mean)
+                 <= vowels.mean - FALL, others),
+            Part("to be given s helps: the softplus clock is better than the cell as it is", softplus.low > hidden.high,
+                 f"{softplus} against {hidden}; trained anew {anew}"),
+            Part("recall is lost on it at s = 2, and not where it is trained anew",
+                 timed[SOFTPLUS_CLOCK].mean <= recall.mean - FALL < timed["anew"].mean,
+                 f"{timed[SOFTPLUS_CLOCK]} against {timed['anew']}, at s = 1 {recall}"),
+        ])  # fmt: skip
+
+
+def played(task: ClockedRecall | Recorded, s: float, sequences: int, seed: int) -> Iterator[Batch]:
+    """The test sequences on samples s times as long, that length being given."""
+    if isinstance(task, Recorded):
+        return dataclasses.replace(task, speed=s, clock_given=True).evaluation("test", sequences, sequences, seed)
+    timed = dataclasses.replace(task, tau=float(SAMPLES), clock_given=True).at(16 / SAMPLES * s)
+    return iter([timed.batch(sequences, generator(seed, "rates"), "test")])
+
+
+def _right(task: ClockedRecall | Recorded, s: float, batch: Batch, model: SequenceModel, given: bool) -> torch.Tensor:
+    found = roll_out(model, batch if given else dataclasses.replace(batch, ts=None), s)
+    if found is None:
+        return torch.zeros(batch.size, dtype=torch.bool)
+    if isinstance(task, Recorded):
+        return is_right(batch.last(found.outputs), batch.targets)
+    held = round(SAMPLES / s)
+    return is_right(found.outputs, batch.targets)[2 * held - 1 :: held].flatten()

@@ -1,0 +1,243 @@
+"""What step maps make of trained networks: measures against closed forms of a unit, verdicts on records that are made up."""
+
+import math
+import shutil
+
+import pytest
+import torch
+from datasets import make_vowels
+from fake_studies import draws, records_of, tables_of
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import SequenceModel
+from experiments.models.integrators import EXACT
+from experiments.seeds import generator
+from experiments.studies.claims.compressed_recordings import DATA
+from experiments.studies.claims.memory import measures
+from experiments.studies.claims.memory.held import DTS, EQUATION, LINES, STEPPED, HeldSymbols, largest_exponents
+from experiments.studies.claims.memory.measures import STEPS, ExactSteps
+from experiments.studies.claims.memory.rates import LENGTHS, SamplingRates, played
+from experiments.studies.claims.memory.steps import CLOCKS, SHOWN, STRETCHED, STRETCHES, MemoryAndSteps
+from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, roll_out
+from experiments.studies.results import Results
+from experiments.tasks.clocked import ClockedRecall
+
+
+def without_recurrence(rate, inputs=4, units=3):
+    """dh/dt = rate (f - h), f other for each unit."""
+    field = ctrnn.gated(inputs, units, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in field.parameters():
+            parameter.zero_()
+        field.rate.bias.fill_(math.log(rate / (1 - rate)))
+        field.candidate.bias.copy_(torch.linspace(0.5, 1.5, units))
+    return field
+
+
+def test_now_is_the_symbol_that_is_seen_and_needs_no_memory():
+    task = ClockedRecall((4.0,), characters=5, said="now")
+    batch = task.batch(6, generator(1, "test"))
+    assert torch.equal(batch.targets, batch.xs.argmax(-1))
+    assert task.baselines()["memoryless"] == 0
+    before = ClockedRecall((4.0,), characters=5).batch(6, generator(1, "test"))
+    assert torch.equal(before.xs, batch.xs)
+    with pytest.raises(ValueError, match="'before' or 'now'"):
+        ClockedRecall(said="after")
+
+
+def test_without_recurrence_speeds_and_what_is_dropped_are_those_of_one_unit():
+    g, dt = 0.6, 2.0
+    field, x, h = without_recurrence(g), torch.zeros(7, 4), torch.randn(7, 3)
+    projected, f = field.project(x), field.candidate.bias.detach().tanh()
+    exact = ExactSteps(field, projected, h, f + math.exp(-g * dt) * (h - f), dt)
+    forgotten = -math.expm1(-g * dt)
+    for name, moved, derived in (
+        ("euler", g * dt, 1.0), ("exponential-euler", forgotten, forgotten / (g * dt)),
+        ("frozen-backward-euler", g * dt / (1 + g * dt), 1 / (1 + g * dt)), ("fitted-midpoint", forgotten, 1.0),
+    ):  # fmt: skip
+        assert measures.speed(STEPS[name], exact) == pytest.approx(moved / forgotten, rel=1e-12)
+        # A central difference over 1e-4: its square, and rounding divided by it.
+        assert measures.derived_speed(STEPS[name], exact) == pytest.approx(derived, abs=1e-8)
+    found = measures.dropped(exact)
+    assert found["euler size"] == pytest.approx(g * dt / 2)
+    assert found["euler along"] == pytest.approx(-g * dt / 2)
+    assert found["exponential size"] == pytest.approx(0, abs=1e-12)
+    assert (found["leak"], found["slowest"]) == (pytest.approx(g * dt), pytest.approx(-g * dt))
+
+
+def test_exact_steps_begin_where_the_symbol_before_has_ended():
+    task = ClockedRecall((8.0,), repeats=16, characters=3)
+    field, batch = without_recurrence(0.6, task.input_size), task.batch(5, generator(0, "test"))
+    model = SequenceModel(discretize.ContinuousRNN(field), 10).double()
+    exact, f = measures.exact_steps(model, task, 8.0, batch), field.candidate.bias.detach().tanh()
+    times = torch.tensor([4.0, 6.0, 8.0, 10.0]).repeat_interleave(5)[:, None]  # of 0, 2, .. 12: two samples a symbol
+    assert_close(exact.before, f * -torch.expm1(-0.6 * times), rtol=0, atol=1e-4)  # the solver's 1e-5 a step
+    assert_close(exact.after, f * -torch.expm1(-0.6 * (times + 2)), rtol=0, atol=1e-4)
+
+
+def test_samples_that_are_stretched_are_those_of_a_task_with_more_time():
+    field = ctrnn.gated(10, 12, dtype=torch.float64)
+    model = SequenceModel(discretize.DiscreteRNN(field), 10).double()
+    tasks = [ClockedRecall((8.0,), tau=tau) for tau in (3.0, 6.0)]
+    batches = [task.batch(200, generator(0, "test")) for task in tasks]
+    found = [measures.accuracy(model, "heun", task, 8.0, *more) for task, *more in zip(tasks, batches, (2.0, 1.0), strict=True)]
+    assert found[0] == found[1] != measures.accuracy(model, "heun", tasks[0], 8.0, batches[0])
+
+
+def test_exponents_of_a_unit_without_recurrence_are_those_of_its_factor():
+    g, dts = 0.6, (0.5, 2.5, 5.0)
+    field = without_recurrence(g)
+
+    def found(step):
+        return [each[0] for each in largest_exponents(field, step, dts, 16).values()]
+
+    shape = torch.ones(3)  # symbols
+    for flow, exponential, euler, dt in zip(found(None), found(discretize.ExponentialEuler()), found(discretize.Euler()), dts,
+                                            strict=True):  # fmt: skip
+        assert_close(flow, -g * dt * shape, rtol=0, atol=1e-4)  # of a solve to 1e-6
+        assert_close(exponential, -g * dt * shape, rtol=0, atol=1e-11)
+        # 1 - 3 has passed 100 after 32 steps.
+        assert_close(euler, shape * (math.log(abs(1 - g * dt)) if dt < 5 else math.nan), rtol=0, atol=1e-11, equal_nan=True)
+
+
+def memory_rows(run, slow_keeps):
+    """As a first look had it; or an exponential Euler step that keeps what it should lose."""
+    said = run.point["said"]
+    right = (
+        {("exponential-euler", c): a for c, a in zip(CLOCKS, (1.0, 0.84, 0.26, 0.1, 0.05), strict=True)}
+        if said == "before"
+        else {}
+    )
+    if slow_keeps:
+        right = {}
+    right |= {(name, 8.0): 0.4 for name in STEPS if name != "fitted-midpoint"}
+    rows = [
+        {"kind": "clock", "map": name, "clock": c, "accuracy": right.get((name, c), 1.0), "cost": 1}
+        for name in (EXACT, *STEPS)
+        for c in CLOCKS
+    ]
+    rows += [{"kind": "stretch", "map": EXACT, "clock": 16.0, "stretch": s, "accuracy": float(s > 0.7)} for s in STRETCHES]
+    rows += [
+        {"kind": "stretch", "map": name, "clock": c, "stretch": s, "accuracy": 0.9 if c < 8 and s == 2 else 0.3}
+        for name in STRETCHED
+        for c in (2.0, 4.0, 8.0)
+        for s in SHOWN
+    ]
+    speeds = {said: 0.66} | ({"untrained": 0.99} if said == "before" else {})
+    for weights, speed in speeds.items():
+        rows += [
+            {"kind": "speed", "weights": weights, "map": name, "clock": c, "speed": speed, "derived": 0.68}
+            for name in STEPS
+            for c in CLOCKS[1:]
+        ]
+        dropped = dict.fromkeys(("euler size", "euler along", "exponential size", "exponential along", "leak", "slowest"), 0.1)
+        rows += [{"kind": "dropped", "weights": weights, "clock": c, **dropped} for c in CLOCKS[1:]]
+    return rows
+
+
+@pytest.mark.parametrize(("slow_keeps", "word"), [(False, "reproduced"), (True, "partly")])
+def test_the_verdict_on_memory_follows_the_accuracies(slow_keeps, word):
+    study = MemoryAndSteps()
+    results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, memory_rows(run, slow_keeps))))
+    verdict = study.verdict(results)
+    assert verdict.word == word
+    assert verdict.parts[0].holds is not slow_keeps
+    tables = tables_of(study, results)
+    assert "| FittedMidpoint | 1 | 1 | 1 | 1 | 1 | 1 | 1 |" in tables  # kept at c = 16, by one evaluation a symbol
+    assert all(draws(figure, results) is not None for figure in study.figures.values())
+
+
+def held_rows(chaotic):
+    rows = []
+    for weights, names in (("trained", (EQUATION, *STEPPED)), ("untrained", LINES)):
+        for name in names:
+            for dt in DTS:
+                bad = name == "euler" and weights == "trained"
+                lost = 9 if bad and dt >= 2.5 else 0
+                numbers = dict.fromkeys(("low", "median", "high"), None if lost else 0.2 if bad and dt == 2 and chaotic else -0.1)
+                rows.append({"weights": weights, "map": name, "dt": dt, "symbols": 9, "lost": lost, **numbers,
+                             "chaotic": 9 if bad and dt == 2 and chaotic else 0})  # fmt: skip
+    return rows
+
+
+@pytest.mark.parametrize("chaotic", [True, False])
+def test_the_verdict_on_held_symbols_follows_the_exponents(chaotic):
+    study = HeldSymbols()
+    results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, held_rows(chaotic))))
+    verdict = study.verdict(results)
+    assert [part.holds for part in verdict.parts] == [True, chaotic, True, True, True]
+    assert ("| Euler | 0 of 45 | 0 of 45 | 0 of 45 | 0 of 45 | 45 of 45 | lost |" in tables_of(study, results)) is chaotic
+    assert draws(study.figures["exponents"], results) is not None
+
+
+@pytest.fixture
+def vowels(tmp_path, monkeypatch):
+    folder = tmp_path / "japanese_vowels"
+    folder.mkdir()
+    make_vowels(folder)
+    shutil.copy(folder / "JapaneseVowels_TRAIN.ts.xz", folder / "JapaneseVowels_TEST.ts.xz")
+    monkeypatch.setenv(DATA, str(tmp_path))
+
+
+def test_the_same_weights_are_run_on_the_softplus_clock_by_euler_steps_and_as_they_are(monkeypatch, tmp_path):
+    study, calls = SamplingRates(), []
+    monkeypatch.delenv(DATA, raising=False)
+    run = next(run for run in study.runs("smoke") if run.point["on"] == 1)
+    model = run.configuration.untrained_model()
+
+    def seen(network, batch, own_time):
+        assert network.field.candidate is model.field.candidate
+        kind = type(network.rnn.step).__name__, type(network.field.rate).__name__
+        calls.append((*kind, network.rnn.substeps, batch.ts is None, own_time))
+        return roll_out(network, batch, own_time)
+
+    monkeypatch.setattr("experiments.studies.claims.memory.rates.roll_out", seen)
+    rows = study.measure(run, model, tmp_path)
+    expected = {
+        SOFTPLUS_CLOCK: ("ExponentialEuler", "SoftplusRate", 1, False), "euler": ("Euler", "GateRate", 1, False),
+        "as trained": ("Euler", "GateRate", 1, True), "anew": ("Euler", "GateRate", 1, True),
+    }  # fmt: skip
+    assert [call for call, row in zip(calls, rows, strict=True) if row["way"] != "repeated"] == [
+        (*expected[row["way"]], row["length"]) for row in rows if row["way"] != "repeated"
+    ]
+    assert [call[2:] for call, row in zip(calls, rows, strict=True) if row["way"] == "repeated"] == [
+        (max(1, int(s)), False, s) for s in LENGTHS
+    ]
+    assert {row["length"] for row in rows if row["way"] == SOFTPLUS_CLOCK} == set(LENGTHS)
+
+
+def test_a_sample_that_is_twice_as_long_is_given_as_such_and_half_as_many_are_played(vowels):
+    runs = {run.point["source"]: run for run in SamplingRates().runs("smoke") if run.point["on"] == 1}
+    for source, run in runs.items():
+        long, short = (next(iter(played(run.configuration.task, s, 8, 0))) for s in (2.0, 0.5))
+        assert_close(long.ts, 2.0 * torch.arange(len(long.xs) + 1), check_dtype=False)
+        assert_close(short.ts, 0.5 * torch.arange(len(short.xs) + 1), check_dtype=False)
+        assert 4 <= len(short.xs) / len(long.xs) < 4.3, source  # a frame that is left over is dropped
+
+
+def rates_rows(run, transfers):
+    source, on = run.point["source"], run.point["on"]
+    if on != 1:
+        return [{"way": "anew", "length": on, "accuracy": 0.95}]
+    fall = {("vowels", SOFTPLUS_CLOCK, 4.0): 0.05 if transfers else 0.4, ("recall", SOFTPLUS_CLOCK, 2.0): 0.8}
+    fall |= {("vowels", way, 4.0): 0.2 for way in ("euler", "as trained")}
+    rows = [{"way": way, "length": s, "accuracy": 0.95 - fall.get((source, way, s), 0.0)}
+            for way in (SOFTPLUS_CLOCK, "euler", "repeated", "as trained") for s in LENGTHS]  # fmt: skip
+    return [*rows, {"way": "anew", "length": 1.0, "accuracy": 0.95}]
+
+
+@pytest.mark.parametrize("transfers", [True, False])
+def test_the_verdict_on_sampling_rates_follows_the_falls(transfers, vowels):
+    study = SamplingRates()
+    results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, rates_rows(run, transfers))))
+    assert [part.holds for part in study.verdict(results).parts] == [transfers, True, transfers, True]
+    assert "| vowels | softplus clock, given s | 0.950 | 0.950 | 0.950 |" in tables_of(study, results)
+    assert draws(study.figures["accuracy"], results) is not None
+
+
+def test_without_recordings_recall_alone_is_run(monkeypatch):
+    monkeypatch.delenv(DATA, raising=False)
+    assert {run.point["source"] for run in SamplingRates().runs("small")} == {"recall"}
+    assert "japanese_vowels" in SamplingRates().left_out()
