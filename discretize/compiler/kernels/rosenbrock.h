@@ -60,7 +60,8 @@ class Derivatives {
     // J at x and h, column by column: a derivative along each unit.
     void differentiate(std::size_t row, const real* x, const real* h) {
         const std::size_t n = model.width;
-        const std::vector<const real*> xs(MOST_ROWS, x);
+        std::memcpy(both.data(), x, model.columns * sizeof(real));  // with room beyond, which the caller's numbers have not
+        const std::vector<const real*> xs(MOST_ROWS, both.data());
         for (std::size_t first = 0; first < n; first += MOST_ROWS) {
             const std::size_t count = std::min(MOST_ROWS, n - first);
             for (std::size_t m = 0; m < count; ++m) {
