@@ -166,7 +166,8 @@ def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtyp
     nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
-    text = written(_row(read, following, field.state_size), gradients, read.pairs)
+    units = field.state_size if isinstance(module, AlongState) else None
+    text = written(_row(read, following, field.state_size), gradients, read.pairs, units)
     return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from discretize.compiler.functions import FUNCTIONS, number
 from discretize.compiler.phases import Phase, kept_values, phases
-from discretize.compiler.values import Value, ancestors
+from discretize.compiler.values import READY, Value, ancestors
 
 __all__ = ["Written", "written"]
 
@@ -20,20 +20,26 @@ SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"
 
 @dataclass
 class Written:
-    """C++ text; the sizes that it refers to, the widths of what is kept, and heights and widths of sums over samples."""
+    """C++ text; the sizes that it refers to, the widths of what is kept, heights and widths of sums over samples; whether there
+    is a pass for the columns of a Jacobian."""
 
     text: str
     sizes: list[int]
     kept: list[int]
     sums: list[tuple[int, int]]
+    columns: bool = False
 
 
 @dataclass
 class _Pass:
-    """One of the passes: where its values lie."""
+    """One of the passes: where its values lie; `fixed`: those that all rows share; `units`: from there on row m of "h" is 1 at
+    its number `first + m` and 0 elsewhere."""
 
     sizes: list[int]
     kept: dict[Value, int]
+    letter: str = "b"
+    fixed: dict[Value, str] = field(default_factory=dict)
+    units: int | None = None
     collected: dict[Value, int] = field(default_factory=dict)
     buffers: dict[Value, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
@@ -45,6 +51,8 @@ class _Pass:
 
     def address(self, value: Value) -> str:
         """Where a value of row m lies."""
+        if value in self.fixed:
+            return self.fixed[value]
         if value.operation in SAMPLES:
             return SAMPLES[value.operation]
         if value.operation == "slice":
@@ -59,7 +67,7 @@ class _Pass:
         """Where this pass writes a value of row m to."""
         if value in self.collected:
             return f"c{self.collected[value]}[place + m]"
-        return f"b{self.buffers.setdefault(value, len(self.buffers))}[m]"
+        return f"{self.letter}{self.buffers.setdefault(value, len(self.buffers))}[m]"
 
     def write(self, found: Iterable[Phase]) -> None:
         for phase in found:
@@ -123,11 +131,21 @@ class _Pass:
             begin = f"std::memset({target}, 0, padded({self.size(value.width)}) * sizeof(real));"
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {begin}")
         for source, matrix in zip(read, matrices, strict=True):
+            if self._is_of_units(source):
+                self.lines.append(
+                    f"column_of_each(shared, {matrix}, rows, first, {self.size(source.settings[0] - (self.units or 0))}, "
+                    f"[&](std::size_t m) -> real* {{ return {target}; }});"
+                )
+                continue
             self.lines.append(
                 f"product(shared, {matrix}, rows, "
                 f"[&](std::size_t m) -> const real* {{ return {self.address(source)}; }}, "
                 f"[&](std::size_t m) -> real* {{ return {target}; }});"
             )
+
+    def _is_of_units(self, value: Value) -> bool:
+        of_h = value.operation == "slice" and value.of[0].operation == "h"
+        return of_h and self.units is not None and value.settings[0] >= self.units
 
     def copied(self, value: Value, target: str, width: int) -> str:
         if value.operation == "number":
@@ -163,11 +181,12 @@ class _Pass:
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {how}({source}, {to}, {sizes});")
 
 
-def written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair]) -> Written:
+def written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None = None) -> Written:
     r"""The text of a step forwards and backwards.
 
     Args:    following: the state after the step; gradients: the cotangents by "h", and by "x" and "dt" where they are wanted;
-             sums: over samples, for the gradients of weights.
+             sums: over samples, for the gradients of weights; units: of a derivative along the last so many numbers of "h",
+             which is wanted along each of them as well.
     """
     sides = [side for pair in sums for side in pair if side is not None]
     ends = [*gradients.values(), *sides]
@@ -177,11 +196,12 @@ def written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair])
     forward.write(phases([following], stored=frozenset(kept)))
     forward.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {forward.copied(following, 'next[m]', following.width)}")
     backward = _backward(sizes, forward.kept, gradients, sums, ends)
-    body = "\n".join([_structure("Forward", forward, FORWARD), backward, ""])
+    columns = [] if units is None else ["#define COLUMNS", _columns(sizes, following, units)]
+    body = "\n".join([_structure("Forward", forward, FORWARD), backward, *columns, ""])
     # <cmath> takes the compiler as long as most fields do.
     text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
     areas = [(1, left.width) if right is None else (left.width, right.width) for left, right in sums]
-    return Written(text, sizes, [value.width for value in kept], areas)
+    return Written(text, sizes, [value.width for value in kept], areas, units is not None)
 
 
 PREAMBLE = """// Written by discretize/compiler.
@@ -196,6 +216,34 @@ BACKWARD = (
     "void run(std::size_t rows, std::size_t place, const real* const* x, const real* const* h, const real* dt,\n"
     "             const real* const* kept, const real* const* cotangent, real* const* to_h, real* const* to_x, real* to_dt)"
 )
+COLUMNS = "void run(std::size_t rows, std::size_t first, const real* const* x, const real* const* h, real* const* next)"
+
+
+def _columns(sizes: list[int], following: Value, units: int) -> str:
+    """A pass for the derivatives of one sample along each of some units: what no direction matters to is computed once."""
+    order, moved = list(ancestors([following])), set[Value]()
+    for value in order:
+        if value.operation == "slice" and value.of[0].operation == "h":
+            is_moved = value.settings[0] + value.width > units
+        else:
+            is_moved = value.operation == "h" or any(part in moved for part in value.of)
+        if is_moved:
+            moved.add(value)
+    read = dict.fromkeys(_read(part) for value in order if value in moved for part in value.of if part not in moved)
+    once = _Pass(sizes, {}, letter="a")
+    ends = [value for value in read if value.operation not in READY]
+    once.write(phases(ends))
+    fixed = {value: once.address(value).replace("[m]", "[0]") for value in ends}
+    each = _Pass(sizes, {}, fixed=fixed, units=units)
+    each.write(phases([following], frozenset(ends)))
+    each.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {each.copied(following, 'next[m]', following.width)}")
+    each.lines = ["{", "    const std::size_t rows = 1;", *(f"    {line}" for line in once.lines), "}", *each.lines]
+    rows = [(f"a{k}", f"1, padded({each.size(value.width)}) + LANES") for value, k in once.buffers.items()]
+    return _structure("Columns", each, COLUMNS, more=rows)
+
+
+def _read(value: Value) -> Value:
+    return _read(value.of[0]) if value.operation == "slice" else value
 
 
 def _backward(

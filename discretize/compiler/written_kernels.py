@@ -55,7 +55,7 @@ class ProgramStructure(Structure):
     _fields_ = [
         *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices")),
         *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
-        *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward")),
+        *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward", "columns")),
     ]
 
 
@@ -180,7 +180,8 @@ def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
     """The addresses of products and of a program's passes. Raises `Unavailable`."""
     # -O1: no loops are left to unroll, and everything is written in vectors; it compiles in half the time.
     written = Source(HERE / "program.cpp", ROWS, (("program.h", program.written.text),), ("-O1",))
-    names = {PRODUCTS: ("multiply", "outer"), written: ("forward", "backward")}
+    passes = ("forward", "backward", *(["columns"] if program.written.columns else []))
+    names = {PRODUCTS: ("multiply", "outer"), written: passes}
     found = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
     return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 

@@ -9,3 +9,7 @@ EXPORTED Forward* ctrnn_forward(const Shared& shared, std::size_t rows) { return
 EXPORTED Backward* ctrnn_backward(const Shared& shared, std::size_t rows, std::size_t together) {
     return new WrittenBackward(shared, rows, together);
 }
+
+#ifdef COLUMNS
+EXPORTED Columns* ctrnn_columns(const Shared& shared, std::size_t rows) { return new WrittenColumns(shared, rows); }
+#endif

@@ -48,8 +48,8 @@ struct Rosenbrock {
 class Derivatives {
   public:
     Derivatives(const Model& model, std::size_t rows)
-        : model(model), columns(MOST_ROWS, 2 * model.width + 2 * LANES), kept(MOST_ROWS, model.by_state->total),
-          dt(MOST_ROWS), by_state(forward_of(*model.by_state, MOST_ROWS)), drifts(rows, model.state), both(roomy(2 * model.columns)) {
+        : model(model), columns(MOST_ROWS, 2 * model.width + 2 * LANES), dt(1),
+          by_state(model.by_state->program.columns(*model.by_state, MOST_ROWS)), drifts(rows, model.state), both(roomy(2 * model.columns)) {
         for (std::size_t row = 0; row < rows; ++row) jacobians.emplace_back(model.width, model.state), factors.emplace_back(model.width);
         if (model.by_input) {
             by_input.reset(forward_of(*model.by_input, 1).release());
@@ -68,7 +68,7 @@ class Derivatives {
                 std::memcpy(columns[m], h, n * sizeof(real));
                 columns[m][n + first + m] = 1;
             }
-            by_state->run(count, xs.data(), columns.at.data(), dt.data(), kept.at.data(), jacobians[row].at.data() + first);
+            by_state->run(count, first, xs.data(), columns.at.data(), jacobians[row].at.data() + first);
             for (std::size_t m = 0; m < count; ++m) columns[m][n + first + m] = 0;
         }
     }
@@ -100,9 +100,10 @@ class Derivatives {
 
   private:
     const Model& model;
-    Rows columns, kept;
+    Rows columns;
     std::vector<real> dt;  // nobody's
-    std::unique_ptr<Forward> by_state, by_input;
+    std::unique_ptr<Columns> by_state;
+    std::unique_ptr<Forward> by_input;
     std::vector<Rows> jacobians;
     std::vector<Factors> factors;
     Rows drifts;

@@ -31,6 +31,12 @@ struct Backward {
     virtual void sum_up(std::size_t depth) = 0;
 };
 
+// Derivatives of one sample along each unit from `first` on, a row of h for each.
+struct Columns {
+    virtual ~Columns() = default;
+    virtual void run(std::size_t rows, std::size_t first, const real* const* x, const real* const* h, real* const* next) = 0;
+};
+
 extern "C" {
 
 // Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
@@ -42,6 +48,7 @@ struct CtrnnProgram {
     Outer outer;
     Forward* (*forward)(const Shared&, std::size_t rows);
     Backward* (*backward)(const Shared&, std::size_t rows, std::size_t together);
+    Columns* (*columns)(const Shared&, std::size_t rows);  // null where a program has none
 };
 
 // Where sums over samples go, (height, width) each.
@@ -176,4 +183,15 @@ template <class From, class To> inline void product(const Shared& shared, std::s
     real* y[MOST_ROWS];
     for (std::size_t m = 0; m < rows; ++m) a[m] = from(m), y[m] = to(m);
     shared.program.multiply(rows, &shared.matrices[matrix], a, y);
+}
+
+// The same for vectors a_m that are 1 at their number first + m - offset and 0 elsewhere: a row of what lies there by depth.
+template <class To>
+inline void column_of_each(const Shared& shared, std::size_t matrix, std::size_t rows, std::size_t first, std::size_t offset, To to) {
+    const std::size_t depth = shared.program.depths[matrix], width = shared.program.widths[matrix];
+    for (std::size_t m = offset > first ? offset - first : 0; m < rows && first + m < offset + depth; ++m) {
+        const real* from = shared.program.matrix[matrix] + (first + m - offset) * width;
+        real* y = to(m);
+        for (std::size_t i = 0; i < width; i += LANES) store(y + i, load(y + i) + load(from + i, width - i));
+    }
 }
