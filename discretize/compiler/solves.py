@@ -31,6 +31,7 @@ from discretize.compiler.written_kernels import (
     functions_of,
     kernel_of,
 )
+from discretize.fused.blocked_run import solved_within
 from discretize.fused.build import Source
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason
 from discretize.fused.kernel_run import (
@@ -41,7 +42,6 @@ from discretize.fused.kernel_run import (
     Solved,
     no_kernel,
     projected_of,
-    solved,
     states_by_engine,
 )
 from discretize.fused.libraries import KERNELS, REALS, made_solves_library
@@ -132,7 +132,13 @@ class _Model:
 
 
 def solve(
-    chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool, show: Callable[[int], None], stats: dict[str, Any]
+    chain: Chain,
+    h0: Tensor,
+    engine: AdaptiveEngine,
+    fused: bool,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+    memory: float | None = None,
 ) -> Solved | str:
     """As `discretize.fused.solves.solve`, for any field whose code can be recorded."""
     chain = _sampled(chain, h0)
@@ -151,7 +157,7 @@ def solve(
     kernel = kernel_of(module, attributes, vars(needs), h0.dtype, partial(_made, module, h0.dtype, needs))
     if isinstance(kernel, str):
         return kernel
-    return solved(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats)
+    return solved_within(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats, memory)
 
 
 def _not_worth_it(chain: Chain, batch: int, implicit: bool) -> str | None:

@@ -140,6 +140,8 @@ class KernelRun:
     show: Callable[[int], None]
     stats: dict[str, Any]
     keep: int  # steps of each sample, for gradients and states between
+    carried: tuple[np.ndarray, np.ndarray] | None = None  # of a solve that goes on: next steps, 0 for a guess, and steps taken
+    most: int | None = None  # steps of a sample, if the chain is not all of the solve
 
     def __post_init__(self) -> None:
         self.edges = sorted(self.chain.wanted())
@@ -194,7 +196,7 @@ class KernelRun:
         control = self.engine.control
         too_many = {
             1: f"{control.max_num_steps} steps were not enough",
-            3: f"{said.accepted + said.rejected} steps on the whole way were not enough",
+            3: f"{self.following[1][row]} steps on the whole way were not enough",
         }.get(said.cause)
         segment = self.chain.segment(int(said.segment), torch.tensor([row]))
         return diagnosis(control, segment, h, last, 0, said.tau, said.step, too_many)
@@ -204,6 +206,8 @@ class KernelRun:
         method = control.method
         self._segment_arrays()
         numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
+        if self.carried is not None:
+            self.arrays |= dict(zip(("steps", "taken"), self.carried, strict=True))
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
         return Problem(
             batch=len(self.h0),
@@ -222,7 +226,7 @@ class KernelRun:
             max_step=control.max_step,
             first_step=control.given_first_step or 0.0,
             max_num_steps=min(control.max_num_steps, ALL_STEPS),
-            most_steps=min(control.most_steps(len(self.chain)), ALL_STEPS),
+            most_steps=min(self.most or control.most_steps(len(self.chain)), ALL_STEPS),
             hs=address(hs),
             **arrays,
         )
@@ -280,6 +284,8 @@ class KernelRun:
             self.library.ctrnn_solve_report(self.task.pointer, row, ctypes.byref(said))
         counts.accepted[:] = [said.accepted for said in reports]
         counts.rejected[:] = [said.rejected for said in reports]
+        taken = counts.attempted + (0 if self.carried is None else self.carried[1])
+        self.following = np.array([said.step for said in reports]), taken
         counts.evaluations += max(said.evaluations for said in reports)
         counts.work += sum(said.evaluations for said in reports)
         stepped = [row for row in range(batch) if reports[row].accepted]

@@ -41,7 +41,7 @@ class Problem(Structure):
         *((name, c_void_p) for name in ("c", "a", "b", "e")),
         *((name, c_double) for name in ("gamma", "order", "rtol", "atol", "min_step", "max_step", "first_step")),
         *((name, c_int64) for name in ("max_num_steps", "most_steps")),
-        ("hs", c_void_p),
+        *((name, c_void_p) for name in ("steps", "taken", "hs")),
     ]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ctrnn import Driven, HeldPath
 from discretize.fused import reference
+from discretize.fused.blocked_run import solved_within
 from discretize.fused.build import Unavailable
 from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.fused.kernel_run import (
@@ -25,7 +26,6 @@ from discretize.fused.kernel_run import (
     Solved,
     no_kernel,
     projected_of,
-    solved,
     states_by_engine,
 )
 from discretize.fused.kernel_spec import CellInputs, Kind, kind_of, stacked_weights
@@ -70,12 +70,18 @@ class NamedModel:
 
 
 def solve(
-    chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool, show: Callable[[int], None], stats: dict[str, Any]
+    chain: Chain,
+    h0: Tensor,
+    engine: AdaptiveEngine,
+    fused: bool,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+    memory: float | None = None,
 ) -> Solved | str:
     r"""The solve by a kernel, counted in the engine's counts; or why there is none.
 
     Args:    show: called now and then with the number of segments done; stats: where evaluations made again for gradients
-             are counted.
+             are counted; memory: bytes for the steps that gradients need, None for all of them.
     Raises:  MemoryError.
     """
     kind = _eligible_kind(chain, h0, engine, fused)
@@ -90,7 +96,7 @@ def solve(
     ):
         return warn_once(why)
     tensors = (projected_of(chain).xs, h0, *stacked_weights(chain.field)[2:])
-    return solved(NamedModel(kind, library), chain, tensors, engine, show, stats)
+    return solved_within(NamedModel(kind, library), chain, tensors, engine, show, stats, memory)
 
 
 def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:

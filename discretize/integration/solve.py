@@ -124,10 +124,11 @@ class Solve:
         settings = self.settings
         if not isinstance(self.engine, AdaptiveEngine):
             return "steps of fixed length have no kernel"
-        if settings.gradient is not None:
+        if isinstance(settings.gradient, Adjoint):
             return f"`gradient`={settings.gradient} takes its own backward pass"
+        memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
         # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
-        call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats
+        call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats, memory
         found = solve(*call)
         if not isinstance(found, str):
             return found

@@ -34,6 +34,15 @@ class SolverStats:
         self.forced += steps
         self.forced_at = self.forced_at or (at, error)
 
+    def add(self, later: SolverStats) -> None:
+        """What a later part of the same solve counted."""
+        self.evaluations, self.work = self.evaluations + later.evaluations, self.work + later.work
+        self.accepted, self.rejected = self.accepted + later.accepted, self.rejected + later.rejected
+        if later.forced_at is not None:
+            self.force(later.forced, *later.forced_at)
+        if later.smallest is not None and later.smallest_at is not None:
+            self.smaller(later.smallest, later.smallest_at)
+
     def smaller(self, step: float, at: float) -> None:
         if self.smallest is None or step < self.smallest:
             self.smallest, self.smallest_at = step, at

@@ -34,7 +34,8 @@ extern "C" {
 // where `own`; lengths double, pieces the rows of `projected` (pieces, batch, columns). `share` and `share_rate`: how far
 // through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: as the method reads them, `gamma` where it is implicit;
-// `jacobian_cost` in evaluations of the field.
+// `jacobian_cost` in evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
+// step, 0 for a guess, and how many it took before; else null.
 struct CtrnnProblem {
     std::size_t batch, segments, own, threads, keep;
     const CtrnnModel* model;
@@ -47,10 +48,12 @@ struct CtrnnProblem {
     const double *c, *a, *b, *e;
     double gamma, order, rtol, atol, min_step, max_step, first_step;
     std::int64_t max_num_steps, most_steps;
+    const double* steps;
+    const std::int64_t* taken;
     real* hs;
 };
 
-// What became of one sample. cause: 0 it got there; 1 too many steps in a segment; 2 no step is short enough; 3 too many in all.
+// What became of one sample; `step`: what it would take next. cause: 0 it got there; 1 too many steps in a segment; 2 no step is short enough; 3 too many in all.
 struct CtrnnReport {
     std::int64_t accepted, rejected, evaluations, forced;
     double smallest, smallest_tau, forced_tau, forced_error, tau, step;

@@ -56,6 +56,7 @@ class SolverState {
         slots[s] = Slot{};
         slots[s].taken = true;
         slots[s].sample = sample;
+        if (solve.given.steps) slots[s].step = solve.given.steps[sample], slots[s].begun = slots[s].step > 0;
         n.widen(solve.given.h0 + sample * n.width, h[s]);
         solve.write(0, sample, h[s]);
         ahead(s);
@@ -66,7 +67,9 @@ class SolverState {
         Slot& slot = slots[s];
         while (slot.segment < solve.given.segments && solve.length(slot.segment, slot.sample) <= 0)
             solve.write(++slot.segment, slot.sample, h[s]), ++solve.landed;
-        if (slot.segment >= solve.given.segments || slot.segment > solve.last_segment) slot.taken = false;
+        if (slot.segment < solve.given.segments && slot.segment <= solve.last_segment) return;
+        slot.taken = false;
+        solve.samples[slot.sample].said.step = slot.step;
     }
 
     void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
@@ -206,6 +209,11 @@ class SolverState {
         }
     }
 
+    std::int64_t taken(std::size_t sample) const {
+        const CtrnnReport& said = solve.samples[sample].said;
+        return said.accepted + said.rejected + (solve.given.taken ? solve.given.taken[sample] : 0);
+    }
+
     // The next step of a slot; false, and said why, where there is none.
     bool can_go_on(std::size_t s) {
         Slot& slot = slots[s];
@@ -213,7 +221,7 @@ class SolverState {
         const double length = solve.length(slot.segment, slot.sample);
         int cause = 0;
         if (slot.tried >= solve.given.max_num_steps) cause = 1;
-        else if (sample.said.accepted + sample.said.rejected >= solve.given.most_steps) cause = 3;
+        else if (taken(slot.sample) >= solve.given.most_steps) cause = 3;
         else if (!(slot.tau + slot.step > slot.tau) || (slot.held_back && slot.step < SHORTEST_STEP * length)) cause = 2;
         if (cause) {
             sample.said.cause = cause;

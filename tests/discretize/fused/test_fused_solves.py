@@ -342,7 +342,6 @@ def test_what_has_no_kernel_is_solved_as_before_and_says_why():
     assert "fixed" in why(method="rk4", max_step=0.1)
     assert "HermitePath" in why(path=ctrnn.HermitePath(xs))
     assert "speed" in why(path=ctrnn.HeldPath(xs), speed=lambda t: 1.0)
-    assert "Checkpointed" in why(gradient=discretize.Checkpointed(1e6))
     assert "for each unit" in why(atol=torch.full((5,), 1e-7))
     assert "Adjoint" in why(gradient=discretize.Adjoint())
     assert "times" in why(ts=ts.clone().requires_grad_())
