@@ -12,15 +12,15 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import SequenceModel
-from experiments.models.integrators import EXACT
+from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.seeds import generator
 from experiments.studies.claims.compressed_recordings import DATA
 from experiments.studies.claims.memory import measures
 from experiments.studies.claims.memory.held import DTS, EQUATION, LINES, STEPPED, HeldSymbols, largest_exponents
 from experiments.studies.claims.memory.measures import STEPS, ExactSteps
-from experiments.studies.claims.memory.rates import LENGTHS, SamplingRates, played
+from experiments.studies.claims.memory.rates import CELLS, LENGTHS, SamplingRates, answers, played
 from experiments.studies.claims.memory.steps import CLOCKS, SHOWN, STRETCHED, STRETCHES, MemoryAndSteps
-from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, roll_out
+from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK
 from experiments.studies.results import Results
 from experiments.tasks.clocked import ClockedRecall
 
@@ -187,13 +187,13 @@ def test_the_same_weights_are_run_on_the_softplus_clock_by_euler_steps_and_as_th
     run = next(run for run in study.runs("smoke") if run.point["on"] == 1)
     model = run.configuration.untrained_model()
 
-    def seen(network, batch, own_time):
+    def seen(network, batch, given):
         assert network.field.candidate is model.field.candidate
         kind = type(network.rnn.step).__name__, type(network.field.rate).__name__
-        calls.append((*kind, network.rnn.substeps, batch.ts is None, own_time))
-        return roll_out(network, batch, own_time)
+        calls.append((*kind, network.rnn.substeps, not given, float(batch.ts[1])))
+        return answers(network, batch, given)
 
-    monkeypatch.setattr("experiments.studies.claims.memory.rates.roll_out", seen)
+    monkeypatch.setattr("experiments.studies.claims.memory.rates.answers", seen)
     rows = study.measure(run, model, tmp_path)
     expected = {
         SOFTPLUS_CLOCK: ("ExponentialEuler", "SoftplusRate", 1, False), "euler": ("Euler", "GateRate", 1, False),
@@ -232,9 +232,22 @@ def rates_rows(run, transfers):
 def test_the_verdict_on_sampling_rates_follows_the_falls(transfers, vowels):
     study = SamplingRates()
     results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, rates_rows(run, transfers))))
-    assert [part.holds for part in study.verdict(results).parts] == [transfers, True, transfers, True]
-    assert "| vowels | softplus clock, given s | 0.950 | 0.950 | 0.950 |" in tables_of(study, results)
+    assert [part.holds for part in study.verdict(results).parts] == [transfers, True, transfers, True, True]
+    assert "| vowels | gru | softplus clock, given s | 0.950 | 0.950 | 0.950 |" in tables_of(study, results)
     assert draws(study.figures["accuracy"], results) is not None
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_come_twice(cell, monkeypatch):
+    monkeypatch.delenv(DATA, raising=False)
+    run = next(run for run in SamplingRates().runs("smoke") if run.point["on"] == 1 and run.point["cell"] == cell)
+    model, task = run.configuration.untrained_model().double(), run.configuration.task
+    theirs = discretize.to_torch(model.rnn)
+    batch = next(iter(played(task, 2.0, 8, 0)))
+    twice = under(model, "euler", IntegratorSettings(substeps=2))
+    for network, given, xs in ((model, False, batch.xs), (twice, True, batch.xs.repeat_interleave(2, 0))):
+        states = theirs(xs)[0][slice(None) if network is model else slice(1, None, 2)]
+        assert_close(answers(network, batch, given), model.read_out(states), rtol=0, atol=1e-12)  # sums in another order
 
 
 def test_without_recordings_recall_alone_is_run(monkeypatch):
