@@ -55,6 +55,7 @@ def run(
     shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
     data: Data = None,
     budget: Annotated[str | None, tyro.conf.arg(metavar="TIME", help_behavior_hint="(default: none)")] = None,
+    on: Annotated[str, tyro.conf.arg(metavar="ENGINE")] = "here",
     plugin: Plugin = (),
 ) -> int:
     """Carry out the runs of a study that are missing in a folder; exit code 1 if one failed.
@@ -67,17 +68,21 @@ def run(
         shard: Runs I, I + N, ... of all, counted from 1, so that N machines share a study.
         data: Folder of recordings, with mnist/, uci_har/ and japanese_vowels/ in it; only for studies of them.
         budget: Such as 3h: what is missing is measured by slices first, and refused if it will take longer.
+        on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
     address, part = _checked(name, scale, workers, shard, data, plugin)
     from experiments.studies.processes.cost import seconds_in  # noqa: PLC0415
 
     most = None if budget is None else seconds_in(budget)
+    if on not in ("here", "ray") and not (on.startswith("ray:") and len(on) > len("ray:")):
+        raise UsageError(f"--on is here, ray or ray:ADDRESS; got {on!r}.")
     from experiments.studies.processes import runner  # noqa: PLC0415
 
     command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
-    command = shlex.join([*shlex.split(command), *(word for file in plugin for word in ("--plugin", file))])
-    return DONE if runner.run(address, scale, out, command, workers, part, plugin, most) else FAILED
+    more = [*([] if on == "here" else ["--on", on]), *(word for file in plugin for word in ("--plugin", file))]
+    command = shlex.join([*shlex.split(command), *more])
+    return DONE if runner.run(address, scale, out, command, workers, part, plugin, most, on) else FAILED
 
 
 def cost(

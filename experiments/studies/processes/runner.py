@@ -19,6 +19,7 @@ from experiments.reports.machine import cores, facts
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.html_page import write
 from experiments.studies.processes.cost import check_budget, cost_of, lines
+from experiments.studies.processes.on_ray import RayPool, connected
 from experiments.studies.processes.worker import BUSY, FAILED
 from experiments.studies.processes.workers import RunEnd, WorkerPool
 from experiments.studies.registry import loaded
@@ -37,17 +38,24 @@ def run(
     shard: tuple[int, int] = (1, 1),
     plugins: Sequence[str] = (),
     budget: float | None = None,
+    on: str = "here",
 ) -> bool:
     r"""Carry out what is missing; False if a run failed.
 
     Args:    address: the study's module:class;  scale: one of SCALES;  folder: its folder, perhaps begun;  command: what was
              typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1;
-             plugins: files of the user's, which each worker runs first; budget: seconds that all may take.
+             plugins: files of the user's, which each worker runs first; budget: seconds that all may take; on: "here", "ray",
+             or "ray:ADDRESS".
     Raises:  UsageError for a folder that cannot be written or holds something else, where there is nothing to run, and for what
              will take longer than its budget.
     """
     study = loaded(address)
     runs, size, threads = _runs(study, scale), *_shares(workers)
+    pool_of: type[WorkerPool] | type[RayPool] = WorkerPool
+    if on != "here":
+        pool_of, threads = RayPool, 1
+        room = connected(on.partition(":")[2] or None, threads)
+        size = min(workers or room, room)
     ready_folder(folder)
     made, mine = _made(threads), runs[shard[0] - 1 :: shard[1]]
     missing = [run.key for run in mine if kept(folder, run.key, configuration_of(run)) is None]
@@ -60,7 +68,8 @@ def run(
     if study.left_out():
         _say(study.left_out())
     progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing))
-    pool = WorkerPool(size, (address, scale, folder, made, threads, plugins), progress.tick, 1.0 if sys.stderr.isatty() else None)
+    arguments = (address, scale, folder.resolve(), made, threads, plugins)
+    pool = pool_of(size, arguments, progress.tick, 1.0 if sys.stderr.isatty() else None)
     try:
         with progress.bar, closing(pool.carry_out(missing)) as ends:
             for end in ends:

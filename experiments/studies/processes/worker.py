@@ -26,7 +26,7 @@ from experiments.studies.folder import claimed, configuration_of, fail, keep, ke
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 
-__all__ = ["BUSY", "DONE", "FAILED", "GRACE", "READY", "work"]
+__all__ = ["BUSY", "DONE", "FAILED", "GRACE", "READY", "carry_out", "work"]
 
 READY, DONE, BUSY, FAILED = "ready", "done", "busy", "failed"
 GRACE = 30.0  # seconds to finish a step and to save
@@ -56,7 +56,7 @@ def work(
             connection.send((READY, "", ""))
             while (key := keys.get()) is not None:
                 checkpoint()
-                connection.send(_carry_out(study, runs[key], folder, made))
+                connection.send(carry_out(study, runs[key], folder, made))
                 checkpoint()
     except Interrupted as signal_:
         sys.exit(signal_.code)
@@ -79,7 +79,8 @@ def _listen(connection: Connection, keys: Keys) -> None:
         os._exit(143)  # whatever it is that does not end
 
 
-def _carry_out(study: Study, run: Run, folder: Path, made: Mapping[str, str]) -> tuple[str, str, str]:
+def carry_out(study: Study, run: Run, folder: Path, made: Mapping[str, str]) -> tuple[str, str, str]:
+    """One run, unless it is done or another call is at it: what came of it, its key, and what went wrong."""
     place = place_of(folder, run.key)
     try:
         with claimed(place) as mine:

@@ -1,0 +1,96 @@
+r"""Runs handed out to a Ray cluster: the same folders, by workers wherever the cluster has them.
+
+    waiting  ->  at most `size` tasks at a time  ->  done, busy elsewhere, or failed
+                      |
+                      its worker dies: Ray starts it once more, and it goes on from its last checkpoint; then it has failed
+
+A run that raises is no death: it is told, and not tried again. The cluster's machines see the same folder, and have ctrnn
+installed. Without an address Ray is started on this machine, and ends with the command.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from experiments.studies.processes.worker import FAILED, carry_out
+from experiments.studies.processes.workers import TRIES, RunEnd
+from experiments.studies.registry import loaded
+from experiments.studies.study import Run, Study
+from experiments.usage import UsageError
+
+__all__ = ["RayPool", "connected"]
+
+GRACE = 30.0  # seconds in which what is at work is to end
+
+
+def connected(address: str | None, threads: int) -> int:
+    """Ray, started here or at an address; how many runs of so many threads it can hold at a time. Raises: UsageError."""
+    try:
+        import ray  # noqa: PLC0415
+    except ImportError:
+        raise UsageError("--on ray needs Ray: pip install -c constraints.txt '.[cluster]'") from None
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--on ray:{address}: {str(error).splitlines()[0]}") from error
+    return max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
+
+
+@dataclass
+class RayPool:
+    """`WorkerPool` on Ray: `arguments` are those of `worker.work` after the pipe."""
+
+    size: int
+    arguments: tuple[str, str, Path, Any, int, Sequence[str]]
+    tick: Callable[[list[str]], None] = lambda running: None
+    every: float | None = None
+
+    def carry_out(self, keys: Sequence[str]) -> Generator[RunEnd, None, None]:
+        """How each run ends, as it is known. However this is left, no task is."""
+        import ray  # noqa: PLC0415
+
+        threads = self.arguments[4]
+        task = ray.remote(num_cpus=threads, max_retries=TRIES - 1, retry_exceptions=False)(_carried_out)
+        waiting, at_work = deque(keys), dict[Any, str]()
+        try:
+            while waiting or at_work:
+                while waiting and len(at_work) < self.size:
+                    key = waiting.popleft()
+                    at_work[task.remote(self.arguments, key)] = key
+                self.tick(list(at_work.values()))
+                for reference in ray.wait(list(at_work), timeout=self.every)[0]:
+                    key = at_work.pop(reference)
+                    try:
+                        yield RunEnd(*ray.get(reference))
+                    except ray.exceptions.RayError as error:
+                        yield RunEnd(FAILED, key, f"its worker was lost, {TRIES} times: {str(error).strip().splitlines()[0]}")
+        finally:
+            for reference in at_work:
+                ray.cancel(reference, force=False)  # as by Ctrl-C: a training saves, and ends
+            if at_work:
+                ray.wait(list(at_work), num_returns=len(at_work), timeout=GRACE)
+            ray.shutdown()
+
+
+def _carried_out(arguments: tuple[str, str, Path, Any, int, Sequence[str]], key: str) -> tuple[str, str, str]:
+    import torch  # noqa: PLC0415
+
+    address, scale, folder, made, threads, plugins = arguments
+    torch.set_num_threads(threads)
+    study, runs = _study(address, scale, tuple(plugins))
+    return carry_out(study, runs[key], folder, made)
+
+
+@cache
+def _study(address: str, scale: str, plugins: tuple[str, ...]) -> tuple[Study, dict[str, Run]]:
+    """Once in a worker, which takes many runs."""
+    from experiments.plugins import use  # noqa: PLC0415
+
+    use(plugins)
+    study = loaded(address)
+    return study, {run.key: run for run in study.runs(scale)}
