@@ -22,7 +22,7 @@ from typing import Any
 
 from experiments.studies.processes.worker import FAILED, GRACE, READY, work
 
-__all__ = ["RunEnd", "WorkerPool"]
+__all__ = ["TRIES", "RunEnd", "WorkerPool"]
 
 TRIES = 2
 STARTS = 3  # in a row that may come to nothing
