@@ -21,6 +21,8 @@ class AffineWarp(Warp):
     Source:  Tallec and Ollivier 2018, eq. (1), with an offset.
     """
 
+    straight = True
+
     def __init__(self, speed: float, offset: float = 0.0) -> None:
         self._speed = checks.positive_number("speed", speed)
         self.offset = checks.finite_number("offset", offset)

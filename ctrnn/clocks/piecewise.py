@@ -19,6 +19,8 @@ class PiecewiseWarp(Warp):
     Source:  Tallec and Ollivier 2018, sec. 3, "c a random, piecewise affine time warping".
     """
 
+    straight = True
+
     def __init__(self, ts: Tensor, cs: Tensor) -> None:
         self.knots, self.images = checks.are_times("ts", ts), checks.are_times("cs", cs)
         if len(self.knots) != len(self.images):

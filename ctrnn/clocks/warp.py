@@ -25,6 +25,7 @@ class Warp(ABC):
 
     knots: Tensor  # (pieces + 1,) times at which c has corners, the ends included
     images: Tensor  # c of them
+    straight = False  # c is a straight line between its knots
 
     @abstractmethod
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:

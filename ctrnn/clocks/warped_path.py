@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ctrnn.clocks.warp import Warp
 from ctrnn.inputs.path import Data, GatheredPath, Path, across, column, piece_numbers
+from ctrnn.inputs.pieces.polynomial import PolynomialPath
 from ctrnn.inputs.splines import Spline, as_path
 
 __all__ = ["WarpedPath"]
@@ -39,6 +40,7 @@ class WarpedPath(GatheredPath):
             )
         self.path, self.warp = path, warp
         self.steady, self.own_times = path.steady, path.own_times
+        self.degree = path.degree if warp.straight or path.steady else None
         path_knots = warp.inverse(path.knots.clamp(*_overlap(path, warp)))  # the times at which they are passed
         start, end = float(path_knots[0]), float(path_knots[-1])
         corners = warp.knots[(warp.knots > start) & (warp.knots < end)]
@@ -51,6 +53,13 @@ class WarpedPath(GatheredPath):
         self.equations = path.made_into(lambda x: rf"{x}(c(t)), \quad c = \text{{{warp!r}}}")
         self._path_pieces = piece_numbers(path_knots, begins)
         self._warp_pieces = piece_numbers(warp.knots, begins)
+
+    def probe(self) -> Path:
+        if self.path.degree is None:
+            return self
+        found = copy.copy(self)
+        found.path = PolynomialPath.highest(self.path.knots, self.path.degree)
+        return found
 
     def _made_of(self) -> str:
         return f"{self.path!r}, {self.warp!r}"

@@ -22,6 +22,7 @@ class TimePath(GatheredPath):
     Source:  this project.
     """
 
+    degree = 1
     equations = ("x(t) = t",)
 
     def __init__(
@@ -63,6 +64,7 @@ class DerivativePath(GatheredPath):
                 f"A {type(path).__name__} moves by jumps alone, its derivative is 0; take a LinearPath or HermitePath."
             )
         self.path, self.knots, self.own_times = path, path.knots, path.own_times
+        self.degree = None if path.degree is None else max(path.degree - 1, 0)
         self.equations = path.made_into(lambda x: rf"\frac{{d{x}}}{{dt}}(t)")
 
     def _made_of(self) -> str:
@@ -83,7 +85,10 @@ class _ForMany(Path):
 
     def __init__(self, path: Path, batch: int) -> None:
         self.path, self.many, self.knots = path, batch, path.knots
-        self.steady = path.steady
+        self.steady, self.degree = path.steady, path.degree
+
+    def probe(self) -> Path:
+        return self.path.probe()
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
         return self._spread(self.path.at(k, t))
@@ -108,7 +113,10 @@ class ReversedPath(GatheredPath):
 
     def __init__(self, path: Path) -> None:
         self.path, self.knots = path, -path.knots.flip(0)
-        self.steady, self.own_times = path.steady, path.own_times
+        self.steady, self.own_times, self.degree = path.steady, path.own_times, path.degree
+
+    def probe(self) -> Path:
+        return ReversedPath(self.path.probe())
 
     def gather(self, k: int | Tensor) -> Data:
         return self.path.gather(len(self.knots) - 2 - torch.as_tensor(k))

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.forward import jvp
-from ctrnn.inputs.one_sided import OneSidedTimes
 from ctrnn.inputs.path import Path
+from ctrnn.inputs.pieces.one_sided import OneSidedTimes
 
 __all__ = ["FunctionPath"]
 

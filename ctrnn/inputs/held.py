@@ -25,7 +25,7 @@ class HeldPath(SampledPath):
     Source:  this project; "sample and hold".
     """
 
-    steady = True
+    steady, degree = True, 0
     equations = (r"x(t) = x_k, \quad t_k \leq t < t_{k+1}",)
 
     def __init__(

@@ -34,6 +34,7 @@ class HermitePath(SampledPath):
     Source:  torchcde 0.2.5, `hermite_cubic_coefficients_with_backward_differences`; Morrill, Kidger, Yang and Lyons 2022.
     """
 
+    degree = 3
     equations = (
         r"b_k = \frac{t_{k+1} - t_k}{t_k - t_{k-1}} (x_k - x_{k-1}) - (x_{k+1} - x_k), \quad s = \frac{t - t_k}{t_{k+1} - t_k}",
         r"x(t) = (1 - s) x_k + s x_{k+1} + s (1 - s)^2 b_k",

@@ -21,6 +21,7 @@ class LinearPath(SampledPath):
     Source:  this project.
     """
 
+    degree = 1
     equations = (r"x(t) = (1 - s) x_k + s x_{k+1}, \quad s = \frac{t - t_k}{t_{k+1} - t_k}",)
 
     def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:

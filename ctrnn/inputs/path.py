@@ -29,7 +29,7 @@ class Path(ABC):
     r"""A function of time made of smooth pieces; one of your own gives `knots`, `at` and `slope`.
 
     `knots` is (pieces + 1,) or (pieces + 1, batch), float64. `steady`: x is constant on each piece. `own_times`: a time for
-    each sequence costs no more than one for all.
+    each sequence costs no more than one for all. `degree`: that of the pieces as polynomials of time; None: not known.
 
     Solvers evaluate a piece many times: `gather` collects its data once, and `evaluate` and `differentiate` use them.
 
@@ -43,6 +43,7 @@ class Path(ABC):
     knots: Tensor
     steady = False
     own_times = False
+    degree: int | None = None
     equations: tuple[str, ...] = ()  # in LaTeX, as notebooks show them
 
     @abstractmethod
@@ -66,6 +67,10 @@ class Path(ABC):
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
         """dx/dt, as `evaluate`."""
         return _by_number(self.slope, data, t)
+
+    def probe(self) -> Path:
+        """A path whose pieces are as smooth as these, whatever the samples: itself where nothing better is known."""
+        return self
 
     @cached_property
     def batch(self) -> int:

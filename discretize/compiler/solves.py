@@ -5,7 +5,6 @@ For the stiff method the derivatives of `flow` along a direction are written as 
 
 from __future__ import annotations
 
-import copy
 import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, c_size_t
@@ -16,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, HeldPath, LinearPath, TimePath, VectorField
-from ctrnn.inputs.segment_input import SegmentInput
+from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.compiler.attributes import attributes_of
 from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, program_of, weights_of, with_weights
 from discretize.compiler.written_kernels import (
@@ -41,10 +39,10 @@ from discretize.fused.kernel_run import (
     KernelRun,
     Solved,
     no_kernel,
-    projected_of,
     states_by_engine,
 )
 from discretize.fused.libraries import KERNELS, REALS, made_solves_library
+from discretize.fused.readable import projected_of, readable
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
@@ -141,11 +139,13 @@ def solve(
     memory: float | None = None,
 ) -> Solved | str:
     """As `discretize.fused.solves.solve`, for any field whose code can be recorded."""
-    chain = _sampled(chain, h0)
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, METHODS) or device_reason(h0)
     if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit):
         return why
-    projected = projected_of(chain).xs
+    read = readable(chain, engine, projecting=True)
+    if isinstance(read, str):
+        return read
+    chain, projected = read, projected_of(read).xs
     module = FlowModule(chain.field, projected.shape[-1])
     attributes = attributes_of(module)
     if isinstance(attributes, str):
@@ -172,31 +172,6 @@ def _not_worth_it(chain: Chain, batch: int, implicit: bool) -> str | None:
 def _total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     found = [gradient for gradient in gradients if gradient is not None]
     return sum(found[1:], found[0]) if found else None
-
-
-class _WithProjection(VectorField):
-    """A field whose projection is a part of its flow."""
-
-    def __init__(self, field: VectorField) -> None:
-        super().__init__(field.input_size, field.hidden_size, field.state_size)
-        self.field = field
-
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.field.flow(self.field.project(projected), h)
-
-
-def _sampled(chain: Chain, h0: Tensor) -> Chain:
-    """The same along samples of its input, where those of its projected input are none: the projection bends straight lines,
-    or the input is the time, which is one."""
-    path, sampled = chain.driven.path, copy.copy(chain)
-    if type(path) is TimePath:
-        path = LinearPath.unchecked(path.knots.to(h0)[:, None, None].expand(-1, len(h0), -1), path.knots)
-    elif type(path) is not LinearPath or type(chain.path.path) is LinearPath:
-        return chain
-    sampled.driven = copy.copy(chain.driven)
-    sampled.driven.path, sampled.field = path, _WithProjection(chain.field)
-    sampled.path = SegmentInput(path, chain.path.pieces)
-    return sampled
 
 
 def _made(module: FlowModule, dtype: torch.dtype, needs: _Needs, program: Program) -> _Kernel | str:

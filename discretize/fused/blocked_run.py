@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import HeldPath
-from ctrnn.inputs.segment_input import SegmentInput
+from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
-from discretize.fused.kernel_run import ALL_STEPS, KernelModel, KernelRun, Solved, projected_of, solved
+from discretize.fused.kernel_run import ALL_STEPS, KernelModel, KernelRun, Solved, solved
+from discretize.fused.readable import projected_of, rows_of_pieces
 from discretize.gradients.detached import ParameterSnapshot, once_only, refuse_captured
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.segments import Chain
@@ -126,9 +126,14 @@ class _BlockedRun:
 
     def _rows(self, block: _Block) -> slice:
         """The samples of the input that a block reads."""
+        rows, apart = rows_of_pieces(projected_of(self.chain))
+        first, last = self._pieces(block)
+        return slice(first * apart, last * apart + rows)
+
+    def _pieces(self, block: _Block) -> tuple[int, int]:
+        """The first and the last piece that a block reads."""
         pieces = self.chain.path.pieces[block.first : block.end]
-        ends = 1 if isinstance(projected_of(self.chain), HeldPath) else 2
-        return slice(int(pieces.min()), int(pieces.max()) + ends)
+        return int(pieces.min()), int(pieces.max())
 
     def _read(self, projected: Tensor, block: _Block) -> Tensor:
         return projected.detach()[self._rows(block)]
@@ -136,14 +141,14 @@ class _BlockedRun:
     def _run(self, block: _Block, keep: int) -> KernelRun:
         """The solve of a block alone."""
         chain, rows, path = copy.copy(self.chain), self._rows(block), projected_of(self.chain)
-        ends = 2 if isinstance(path, HeldPath) else 1
+        first, last = self._pieces(block)
         chain.edges = self.chain.edges[block.first : block.end + 1]
         chain.lengths = self.chain.lengths[block.first : block.end]
         chain._edges = self.chain._edges[block.first : block.end + 1]
         chain.places = torch.tensor(self._ends(block)) - block.first
-        pieces = self.chain.path.pieces[block.first : block.end] - rows.start
-        knots = path.knots[rows.start : rows.stop + ends - 1]
-        chain.path = SegmentInput(type(path).unchecked(path.xs.detach()[rows], knots), pieces)
+        pieces = self.chain.path.pieces[block.first : block.end] - first
+        chain.path = SegmentInput(path.unchecked(path.xs.detach()[rows], path.knots[first : last + 2]), pieces)
+        chain.speeds = None if self.chain.speeds is None else self.chain.speeds[block.first : block.end]
         engine = AdaptiveEngine(self.engine.control)
         engine.start(chain, len(block.h0))
         most = self.engine.control.most_steps(len(self.chain))

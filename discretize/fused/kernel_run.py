@@ -1,4 +1,4 @@
-r"""An exact solve along a held or straight input by a compiled kernel, whatever the field: kernels/solves.cpp.
+r"""An exact solve along an input in polynomial pieces by a compiled kernel, whatever the field: kernels/solves.cpp.
 
 Every sample takes the steps that the engine in adaptive.py would take, without waiting for its neighbours; gradients are
 those of the steps. What second derivatives need is solved again by that engine.
@@ -22,11 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import HeldPath, LinearPath, VectorField
-from ctrnn.inputs.segment_input import SegmentInput
+from ctrnn import VectorField
+from ctrnn.inputs.pieces.polynomial import PolynomialPath
+from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.fused import reference
 from discretize.fused.libraries import Problem, Report, address
+from discretize.fused.readable import projected_of, rows_of_pieces
 from discretize.gradients.checkpointing import Blocks
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
@@ -44,7 +46,6 @@ __all__ = [
     "KernelRun",
     "Solved",
     "no_kernel",
-    "projected_of",
     "solved",
     "states_by_engine",
 ]
@@ -110,24 +111,15 @@ def solved(
 
 def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:
     """What keeps a solve from a kernel for these methods, whatever its field."""
-    path = chain.driven.path
     if engine.control.method.name not in methods:
         return f"{engine.control.method.name} has no kernel; {', '.join(methods)} have"
     if isinstance(engine.control.atol, Tensor):
         return "an `atol` for each unit has no kernel"
-    if chain.speed is not None:
-        return "a clock `speed` is evaluated in Python"
-    if type(path) not in (HeldPath, LinearPath) or type(chain.path.path) is not type(path):
-        return f"{type(path).__name__} has no kernel; HeldPath and LinearPath have"
+    if chain.speed is not None and engine.control.method.implicit:
+        return f"a clock's `speed` has no kernel under {engine.control.method.name}"
     if chain.differentiable or chain.requested is not None:
         return "gradients to times are wanted"
     return None if len(chain) else "there is nothing to solve"
-
-
-def projected_of(chain: Chain) -> HeldPath | LinearPath:
-    """The path through the projected samples (time, batch, columns)."""
-    assert isinstance(chain.path.path, HeldPath | LinearPath)
-    return chain.path.path
 
 
 @dataclass(eq=False)
@@ -213,6 +205,9 @@ class KernelRun:
             batch=len(self.h0),
             segments=len(self.chain),
             own=int(self.arrays["lengths"].ndim > 1),
+            terms=self.terms,
+            chebyshev=int(isinstance(projected_of(self.chain), PolynomialPath)),
+            speed_terms=0 if self.chain.speeds is None else self.chain.speeds.shape[-1],
             threads=torch.get_num_threads(),
             keep=self.keep,
             model=ctypes.addressof(self.given.structure),
@@ -240,8 +235,11 @@ class KernelRun:
             edges = edges if edges.dim() > 1 else edges[:, None].expand(-1, batch)
             pieces = pieces if pieces.dim() > 1 else pieces[:, None].expand(-1, batch)
             knots = knots if knots.dim() > 1 else knots[:, None].expand(-1, batch)
-        self.arrays = {"lengths": _array(edges.diff(dim=0), np.float64), "pieces": _array(pieces, np.int64)}
-        if isinstance(path, LinearPath):
+        self.terms, apart = rows_of_pieces(path)
+        self.arrays = {"lengths": _array(edges.diff(dim=0), np.float64), "pieces": _array(pieces * apart, np.int64)}
+        if chain.speeds is not None:
+            self.arrays["speeds"] = np.ascontiguousarray(chain.speeds)
+        if self.terms > 1:
             starts, ends = (knots.gather(0, pieces + i) if own else knots[pieces + i] for i in (0, 1))
             # A sequence that is over stands in a piece of no width.
             width = torch.where(ends > starts, ends - starts, 1.0)

@@ -34,9 +34,9 @@ class Problem(Structure):
     """`CtrnnProblem` of kernels/solve.h, field by field."""
 
     _fields_ = [
-        *((name, c_size_t) for name in ("batch", "segments", "own", "threads", "keep")),
+        *((name, c_size_t) for name in ("batch", "segments", "own", "threads", "keep", "terms", "chebyshev", "speed_terms")),
         *((name, c_void_p) for name in ("model", "projected", "h0")),
-        *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "places")),
+        *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "speeds", "places")),
         *((name, c_size_t) for name in ("stages", "jacobian_cost")),
         *((name, c_void_p) for name in ("c", "a", "b", "e")),
         *((name, c_double) for name in ("gamma", "order", "rtol", "atol", "min_step", "max_step", "first_step")),

@@ -25,11 +25,11 @@ from discretize.fused.kernel_run import (
     KernelRun,
     Solved,
     no_kernel,
-    projected_of,
     states_by_engine,
 )
 from discretize.fused.kernel_spec import CellInputs, Kind, kind_of, stacked_weights
 from discretize.fused.libraries import address, named_solves_library
+from discretize.fused.readable import projected_of, readable
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
@@ -87,6 +87,12 @@ def solve(
     kind = _eligible_kind(chain, h0, engine, fused)
     if isinstance(kind, str):
         return kind
+    read = readable(chain, engine)
+    if isinstance(read, str):
+        return read
+    chain, xs = read, projected_of(read).xs
+    if why := tensor_reason([xs, h0, *chain.field.parameters(), *chain.field.buffers()]):
+        return why
     try:
         library = named_solves_library(kind, h0.dtype)
     except Unavailable as error:
@@ -95,7 +101,7 @@ def solve(
         library, kind, h0.dtype, partial(_by_kernel, kind, library), partial(_by_engine, kind, library)
     ):
         return warn_once(why)
-    tensors = (projected_of(chain).xs, h0, *stacked_weights(chain.field)[2:])
+    tensors = (xs, h0, *stacked_weights(chain.field)[2:])
     return solved_within(NamedModel(kind, library), chain, tensors, engine, show, stats, memory)
 
 
@@ -104,13 +110,7 @@ def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool
     if why:
         return why
     kind = kind_of(chain.field)
-    if isinstance(kind, str):
-        return kind
-    return (
-        device_reason(h0)
-        or tensor_reason([projected_of(chain).xs, h0, *chain.field.parameters(), *chain.field.buffers()])
-        or kind
-    )
+    return kind if isinstance(kind, str) else device_reason(h0) or kind
 
 
 def _example_run(kind: Kind, library: ctypes.CDLL, inputs: CellInputs) -> tuple[KernelRun, list[Any]]:

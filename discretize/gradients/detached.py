@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.inputs.path import Data
-from ctrnn.inputs.segment_input import SegmentInput
+from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
 
 __all__ = ["ParameterSnapshot", "DetachedInput", "detached_chain", "once_only", "refuse_captured"]

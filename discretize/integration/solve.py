@@ -133,7 +133,10 @@ class Solve:
         if not isinstance(found, str):
             return found
         written = solve_written(*call)
-        return "; ".join(dict.fromkeys([found, written])) if isinstance(written, str) else written
+        if not isinstance(written, str):
+            return written
+        self.state = self.engine.start(self.chain, len(self.h0))  # a kernel that gave up may have begun it
+        return "; ".join(dict.fromkeys([found, written]))
 
     def _take(self, whole: Solved) -> Tensor:
         self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))

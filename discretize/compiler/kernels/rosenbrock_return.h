@@ -50,7 +50,7 @@ class StepsBack {
     static constexpr std::size_t STAGES = 8;
     static_assert(SLOTS * STAGES <= MOST_ROWS, "all stages of all slots go back at once");
 
-    // The derivative by the time, of a straight input.
+    // The derivative by the time, of an input that moves.
     struct InTime {
         Evaluator evaluator;
         Pullback pullback;
@@ -83,7 +83,7 @@ class StepsBack {
         stiff.differentiate(m, x, taken.h);
         stiff.factor(m, real(method.gamma * step.dt));
         if (!in_time) return;
-        solve.rise(step.segment, taken.sample, stiff.rise());
+        solve.rise(step.segment, taken.sample, step.tau, stiff.rise());
         stiff.differentiate_in_time(m, x, taken.h);
         std::memcpy(in_time->both[m], stiff.rise() - n.columns, 2 * n.columns * sizeof(real));
         std::memcpy(in_time->h[m], taken.h, n.state * sizeof(real));
@@ -170,7 +170,7 @@ class StepsBack {
                         [&](std::size_t m, const real* of) {
                             const Step& step = on[m].step;
                             solve.give(step.segment, on[m].sample, step.tau, of, of_projected);
-                            solve.give_rise(step.segment, on[m].sample, of + n.columns, of_projected);
+                            solve.give_rise(step.segment, on[m].sample, step.tau, of + n.columns, of_projected);
                         });
         t.pullback.sum_up(rows, t.h);
         for (std::size_t m = 0; m < rows; ++m) add_to(on[m].of_h, t.of_h[m], n.state);

@@ -91,6 +91,11 @@ inline void narrow(const real* from, real* to, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(from + i), n - i);
 }
 
+// to *= by, of a padded row
+inline void scale(real* to, real by, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += LANES) store(to + i, by * load(to + i));
+}
+
 // to += from, of padded rows
 inline void add_to(real* to, const real* from, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(to + i) + load(from + i));

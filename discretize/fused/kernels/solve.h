@@ -1,6 +1,7 @@
-// A solve along held or straight inputs: what was given, and the field as its samples read it.
+// A solve along an input whose pieces are polynomials of time: what was given, and the field as its samples read it.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::size_t SLOTS = 8;
 constexpr std::size_t MOST_GROUPS = 16;  // with sums of their own on the way back
+constexpr std::size_t MOST_TERMS = 32;   // of a polynomial
 constexpr double ERROR_MARGIN = 8, SAFETY = 0.9, SHRINK = 0.2, GROW = 10, SHORTEST_STEP = 1e-14;
 
 using Clock = std::chrono::steady_clock;
@@ -31,18 +33,20 @@ extern "C" {
 
 // What the caller gives, `first_step` 0 for a guess; `max_num_steps` of a sample in a segment, `most_steps` in all. All of it alive
 // as long as the solve. `keep`: how many steps of each sample are kept. Numbers of a segment are (segments,), or (segments, batch)
-// where `own`; lengths double, pieces the rows of `projected` (pieces, batch, columns). `share` and `share_rate`: how far
-// through its piece a segment begins, and how fast it goes; null for held inputs. `places` (segments + 1,): where the state
+// where `own`; lengths double, pieces the first rows of `projected` (rows, batch, columns) that a segment reads: `terms` of them,
+// 1 of a held input, 2 of a straight one, where it is and where it goes; or, where `chebyshev`, the coefficients of a polynomial.
+// `share` and `share_rate`: how far through its piece a segment begins, and how fast it goes; null for held inputs.
+// `speeds` (.., speed_terms): how fast the clock goes, as a polynomial in each segment; null for 1. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: as the method reads them, `gamma` where it is implicit;
 // `jacobian_cost` in evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
 // step, 0 for a guess, and how many it took before; else null.
 struct CtrnnProblem {
-    std::size_t batch, segments, own, threads, keep;
+    std::size_t batch, segments, own, threads, keep, terms, chebyshev, speed_terms;
     const CtrnnModel* model;
     const real *projected, *h0;
     const double* lengths;
     const std::int64_t* pieces;
-    const double *share, *share_rate;
+    const double *share, *share_rate, *speeds;
     const std::int64_t* places;
     std::size_t stages, jacobian_cost;
     const double *c, *a, *b, *e;
@@ -62,6 +66,34 @@ struct CtrnnReport {
 }
 
 namespace {
+
+// Of the rows of a piece.
+using Shares = std::array<real, MOST_TERMS>;
+
+// Chebyshev's polynomials T_0, T_1, ... at z; and their derivatives, times `rate`.
+Shares polynomials(std::size_t terms, double z) {
+    Shares to{};
+    double last = 1, before = z;
+    for (std::size_t d = 0; d < terms; ++d) {
+        to[d] = real(last);
+        const double next = 2 * z * last - before;
+        before = last;
+        last = next;
+    }
+    return to;
+}
+
+Shares polynomial_rates(std::size_t terms, double z, double rate) {
+    Shares to{};
+    double last = 1, before = 0;  // of the second kind: T_d' = d U_(d-1)
+    for (std::size_t d = 1; d < terms; ++d) {
+        to[d] = real(rate * double(d) * last);
+        const double next = 2 * z * last - before;
+        before = last;
+        last = next;
+    }
+    return to;
+}
 
 struct Step {
     std::size_t segment;
@@ -105,24 +137,60 @@ struct Solve {
         const std::size_t i = at(segment, sample);
         return given.share[i] + std::fmin(std::fmax(tau, 0.0), given.lengths[i]) * given.share_rate[i];
     }
-    // How fast the projected input changes along a straight piece; and its cotangent, to the samples at both ends.
-    void rise(std::size_t segment, std::size_t sample, real* to) const {
+    // What each of the rows of a piece counts for at a time; and in the derivative by the time.
+    Shares shares(std::size_t segment, std::size_t sample, double tau) const {
+        const double through = share(segment, sample, tau);
+        if (given.chebyshev) return polynomials(given.terms, 2 * through - 1);
+        Shares found{};
+        found[0] = given.terms == 1 ? real(1) : real(1) - real(through);
+        found[1] = real(through);
+        return found;
+    }
+    Shares rates(std::size_t segment, std::size_t sample, double tau) const {
+        const double rate = given.share_rate[at(segment, sample)];
+        if (given.chebyshev) return polynomial_rates(given.terms, 2 * share(segment, sample, tau) - 1, 2 * rate);
+        Shares found{};
+        found[0] = real(-rate);
+        found[1] = real(rate);
+        return found;
+    }
+    // The sum of the rows of a piece; and its cotangent, to these.
+    void sum_up(std::size_t segment, std::size_t sample, const Shares& shares, real* to) const {
         const std::size_t first = piece(segment, sample);
-        const real *from = projected(first, sample), *next = projected(first + 1, sample);
-        const real rate = real(given.share_rate[at(segment, sample)]);
-        for (std::size_t i = 0; i < model.columns; ++i) to[i] = rate * (next[i] - from[i]);
+        std::fill(to, to + model.columns, real(0));
+        for (std::size_t d = 0; d < given.terms; ++d) {
+            const real* from = projected(first + d, sample);
+            for (std::size_t i = 0; i < model.columns; ++i) to[i] += shares[d] * from[i];
+        }
     }
-    void give_rise(std::size_t segment, std::size_t sample, const real* of, real* of_projected) const {
-        const real rate = real(given.share_rate[at(segment, sample)]);
-        give_sample(piece(segment, sample), sample, -rate, of, of_projected);
-        give_sample(piece(segment, sample) + 1, sample, rate, of, of_projected);
+    void give_rows(std::size_t segment, std::size_t sample, const Shares& shares, const real* of, real* of_projected) const {
+        for (std::size_t d = 0; d < given.terms; ++d)
+            give_sample(piece(segment, sample) + d, sample, shares[d], of, of_projected);
     }
-    // The cotangent of the projected input at a time, to those of its samples.
+    // How fast the projected input changes; and its cotangent, to its rows.
+    void rise(std::size_t segment, std::size_t sample, double tau, real* to) const {
+        sum_up(segment, sample, rates(segment, sample, tau), to);
+    }
+    void give_rise(std::size_t segment, std::size_t sample, double tau, const real* of, real* of_projected) const {
+        give_rows(segment, sample, rates(segment, sample, tau), of, of_projected);
+    }
+    // The cotangent of the projected input at a time, to its rows.
     void give(std::size_t segment, std::size_t sample, double tau, const real* of, real* of_projected) const {
-        const std::size_t at = piece(segment, sample);
-        const real through = real(share(segment, sample, tau));
-        give_sample(at, sample, given.share ? real(1) - through : real(1), of, of_projected);
-        if (given.share) give_sample(at + 1, sample, through, of, of_projected);
+        give_rows(segment, sample, shares(segment, sample, tau), of, of_projected);
+    }
+    // How fast the clock goes.
+    real speed(std::size_t segment, std::size_t sample, double tau) const {
+        if (!given.speed_terms) return 1;
+        const std::size_t i = at(segment, sample);
+        const double* terms = given.speeds + i * given.speed_terms;
+        const double through = std::fmin(std::fmax(tau / given.lengths[i], 0.0), 1.0);
+        double last = 0, before = 0;  // Clenshaw's sum
+        for (std::size_t d = given.speed_terms; d-- > 1;) {
+            const double next = terms[d] + 2 * (2 * through - 1) * last - before;
+            before = last;
+            last = next;
+        }
+        return real(terms[0] + (2 * through - 1) * last - before);
     }
     void give_sample(std::size_t piece, std::size_t sample, real share, const real* of, real* of_projected) const {
         real* to = of_projected + (piece * given.batch + sample) * model.columns;
@@ -146,11 +214,14 @@ class Field {
 
     // The projected input, until the next call.
     const real* at(std::size_t segment, std::size_t sample, double tau) {
-        const std::size_t piece = solve.piece(segment, sample);
-        const real* projected = solve.projected(piece, sample);
+        const real* projected = solve.projected(solve.piece(segment, sample), sample);
         if (!solve.given.share) return projected;
+        if (solve.given.chebyshev) {
+            solve.sum_up(segment, sample, solve.shares(segment, sample, tau), there.data());
+            return there.data();
+        }
         const real share = real(solve.share(segment, sample, tau));
-        const real* next = solve.projected(piece + 1, sample);
+        const real* next = projected + solve.given.batch * solve.model.columns;
         for (std::size_t i = 0; i < there.size(); ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
         return there.data();
     }

@@ -1,4 +1,4 @@
-// Exact solves along held or straight inputs: every sample with steps of its own, each segment ended by a step that lands on
+// Exact solves along inputs whose pieces are polynomials: every sample with steps of its own, each segment ended by a step that lands on
 // its end, and the way back through the steps that were taken.
 //
 // The rule of steps is that of discretize/solvers/adaptive.py, to the letter. Samples do not wait for one another: those of a group
@@ -82,6 +82,11 @@ class SolverState {
             ++solve.samples[slot.sample].said.evaluations;
         }
         field.evaluator.evaluate(0, on.size(), states.data(), kept.at.data(), slopes.data());
+        if (!solve.given.speed_terms) return;
+        for (std::size_t m = 0; m < on.size(); ++m) {
+            const Slot& slot = slots[on[m]];
+            scale(slopes[m], solve.speed(slot.segment, slot.sample, slot.tau + node * slot.dt), n.state);
+        }
     }
 
     void round(std::vector<std::size_t>& on) {
@@ -131,7 +136,7 @@ class SolverState {
                 const real* x = field.at(slot.segment, slot.sample, slot.tau);
                 stiff->differentiate(s, x, h[s]);
                 if (solve.given.share) {
-                    solve.rise(slot.segment, slot.sample, stiff->rise());
+                    solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
                     stiff->differentiate_in_time(s, x, h[s]);
                 }
                 solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
@@ -332,6 +337,8 @@ class StepsBack {
             }
             const std::size_t first = stage * rows;
             field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
+            if (!solve.given.speed_terms) continue;
+            for (std::size_t m = 0; m < rows; ++m) scale(k[first + m], speed(on[m], stage), n.state);
         }
         for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
         pullback.sum_up(method.used * rows, y);
@@ -354,15 +361,21 @@ class StepsBack {
         return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
     }
 
-    // The cotangent of a stage's slope, from those of what the slope leads to; and of the state the slope was taken at.
+    real speed(const TakenStep& taken, std::size_t stage) const {
+        return solve.speed(taken.step.segment, taken.sample, time(taken.step, stage));
+    }
+
+    // The cotangent of a stage's flow, from those of what its slope leads to; and of the state the slope was taken at.
     void back(const std::vector<TakenStep>& on, std::size_t stage) {
         const Tableau& method = solve.method;
         const std::size_t rows = on.size(), first = stage * rows;
-        for (std::size_t m = 0; m < rows; ++m)
+        for (std::size_t m = 0; m < rows; ++m) {
+            const real dt = real(on[m].step.dt) * speed(on[m], stage);
             for (std::size_t i = 0; i < n.state; i += LANES)
-                store(of_slope[m] + i, real(on[m].step.dt) * method.columns[stage].at(i, [&](std::size_t j) {
+                store(of_slope[m] + i, dt * method.columns[stage].at(i, [&](std::size_t j) {
                                            return j == method.used ? on[m].of_h : of_y[j * rows + m];
                                        }));
+        }
         pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
                       of_y.at.data() + first, [&](std::size_t m, const real* of) {
                           solve.give(on[m].step.segment, on[m].sample, time(on[m].step, stage), of, of_projected);

@@ -1,0 +1,1 @@
+"""Pieces of paths: by the number of a segment, from inside, and as polynomials."""

@@ -1,0 +1,150 @@
+r"""Paths whose pieces are polynomials of time, and any smooth path as one of these, to rounding.
+
+    x(t) = sum_d c_kd T_d(2 s - 1),      s = (t - t_k) / (t_{k+1} - t_k),      T_d Chebyshev's polynomials
+
+The coefficients of a piece are those of the polynomial through its values at Chebyshev's nodes: exact for a polynomial of
+that degree, and for a smooth function as good as its last coefficients are small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ctrnn.inputs.held import HeldPath
+from ctrnn.inputs.linear import LinearPath
+from ctrnn.inputs.path import Data, MappedPath, Path, across
+from ctrnn.inputs.samples import SampledPath, rows_of
+
+__all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "nodes", "polynomial_of", "terms_needed"]
+
+MOST_TERMS = 32  # from here on a piece is not taken for a polynomial
+SPARE = 2  # coefficients beyond the last that matters, by which a polynomial is known
+ROUNDING = 16  # times what a float leaves out
+
+
+class PolynomialPath(SampledPath):
+    r"""Pieces that are polynomials, `terms` coefficients each, those of piece k the rows from k terms on.
+
+    Shape:   xs (pieces terms, batch, feature), knots (pieces + 1,) or (pieces + 1, batch).
+    Source:  Trefethen 2013, "Approximation theory and approximation practice", ch. 3.
+    """
+
+    def _set(self, xs: Tensor, knots: Tensor) -> None:
+        super()._set(xs, knots)
+        self.terms = len(xs) // (len(knots) - 1)
+        self.degree = self.terms - 1
+
+    @classmethod
+    def highest(cls, knots: Tensor, degree: int) -> Self:
+        """T_degree on each piece, one feature, in float64."""
+        basis = torch.eye(degree + 1, dtype=torch.float64)[:, degree]
+        return cls.unchecked(basis.repeat(len(knots) - 1)[:, None, None], knots.detach())
+
+    def gather(self, k: int | Tensor) -> Data:
+        first = torch.as_tensor(k) * self.terms
+        ends = (rows_of(self.knots, k), rows_of(self.knots, k + 1))
+        return *(rows_of(self.xs, first + d) for d in range(self.terms)), *ends
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        *found, start, end = data
+        share, _ = LinearPath.share((start, end), t)
+        z, low, high = 2 * share - 1, torch.ones_like(share), 2 * share - 1  # T_0 and T_1 there
+        total = found[0]
+        for coefficient in found[1:]:
+            total = total + across(high, coefficient) * coefficient
+            low, high = high, 2 * z * high - low
+        return total
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        *found, start, end = data
+        share, width = LinearPath.share((start, end), t)
+        z, low, high = 2 * share - 1, torch.zeros_like(share), torch.ones_like(share)  # of the second kind: T_d' = d U_(d-1)
+        total = torch.zeros_like(found[0])
+        for d, coefficient in enumerate(found[1:], 1):
+            total = total + across(2 * d / width * high, coefficient) * coefficient
+            low, high = high, 2 * z * high - low
+        return total
+
+    def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
+        if not affine:
+            return MappedPath(self, f)
+        # A x + b: b goes to the mean alone.
+        mapped, offset = f(self.xs), f(torch.zeros_like(self.xs[:1]))
+        later = (torch.arange(len(self.xs), device=self.xs.device) % self.terms > 0)[:, None, None]
+        return self.unchecked(torch.where(later, mapped - offset, mapped), self.knots)
+
+
+def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
+    """The path with pieces that are polynomials, to rounding; or why it cannot be one."""
+    if isinstance(path, HeldPath | LinearPath | PolynomialPath):
+        return path
+    terms = path.degree + 1 if path.degree is not None else _terms(path)
+    if isinstance(terms, str):
+        return terms
+    found = coefficients(_values(path, terms))
+    return (HeldPath if terms == 1 else PolynomialPath).unchecked(found.flatten(0, 1), path.knots)
+
+
+def nodes(terms: int) -> Tensor:
+    """Chebyshev's, as shares of a piece: (terms,), float64."""
+    return (1 + torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms)) / 2
+
+
+def coefficients(values: Tensor) -> Tensor:
+    """Of the polynomials through values (pieces, terms, ...) at the nodes: (pieces, terms, ...)."""
+    terms = values.shape[1]
+    angles = math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms
+    basis = torch.cos(torch.arange(terms, dtype=torch.float64)[:, None] * angles) * 2 / terms
+    basis[0] /= 2
+    return torch.einsum("dn,pn...->pd...", basis.to(values), values)
+
+
+def terms_needed(values: Callable[[int], Tensor], rounding: Tensor) -> int | None:
+    """How many terms give a function to rounding, (pieces,), of its largest values; None: too many.
+
+    `values` at so many nodes: (pieces, nodes, batch, feature).
+    """
+    for count in (8, 16, MOST_TERMS):
+        found = coefficients(values(count)).abs()
+        least = rounding[:, None, None, None] * found.amax((0, 1, 2))
+        matter = (found > least).transpose(0, 1).flatten(1).any(1).nonzero()
+        terms = int(matter.max()) + 1 if len(matter) else 1
+        if terms + SPARE <= count:
+            return terms
+    return None
+
+
+def _terms(path: Path) -> int | str:
+    probe = path.probe()
+    if _values(probe, 1).requires_grad:
+        return f"gradients are wanted through a {type(path).__name__}, whose pieces are no known polynomials"
+    with torch.no_grad():
+        terms = terms_needed(lambda count: _values(probe, count), _rounding(path))
+    return terms or f"a {type(path).__name__} has pieces that {MOST_TERMS} terms of a polynomial do not give to rounding"
+
+
+def _rounding(path: Path) -> Tensor:
+    """What rounding leaves of the values on each piece, and of the times in it: (pieces,)."""
+    knots = path.knots.detach().reshape(len(path.knots), -1)
+    widths = knots.diff(dim=0)
+    late = torch.maximum(knots[1:].abs(), knots[:-1].abs()) / torch.where(widths > 0, widths, math.inf)
+    return ROUNDING * (torch.finfo(_values(path, 1).dtype).eps + torch.finfo(torch.float64).eps * late.amax(1))
+
+
+def _values(path: Path, count: int) -> Tensor:
+    """At the nodes of each piece: (pieces, count, batch, feature)."""
+    pieces = len(path.knots) - 1
+    k = torch.arange(pieces).repeat_interleave(count)
+    starts, widths = path.knots[:-1].detach(), path.knots.detach().diff(dim=0)
+    shares = nodes(count).to(starts.device)
+    if starts.dim() > 1:
+        t = (starts[:, None] + widths[:, None] * shares[:, None]).flatten(0, 1)[..., None]
+        k = k[:, None].expand(-1, starts.shape[1])
+    else:
+        t = (starts[:, None] + widths[:, None] * shares).flatten()
+    return path.evaluate(path.gather(k), t).unflatten(0, (pieces, count))

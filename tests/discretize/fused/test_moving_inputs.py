@@ -1,0 +1,200 @@
+"""Kernels along inputs that bend, on clocks that run unevenly: the steps, states and gradients of the engine in torch."""
+
+import pytest
+import torch
+import torchcde
+from own_fields import Own
+from torch.testing import assert_close
+
+import ctrnn
+from ctrnn.fields.parts import affine
+from ctrnn.inputs.splines import as_path
+from discretize import Checkpointed, ContinuousRNN, integrate
+from discretize.compiler import solves
+
+TS = torch.tensor([0.0, 0.4, 1.0, 1.5, 2.5, 3.0], dtype=torch.float64)
+SMOOTH = ctrnn.SmoothWarp(3.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+STRAIGHT = ctrnn.PiecewiseWarp(TS, TS**2 / 3)
+
+
+@pytest.fixture(autouse=True)
+def short_solves(monkeypatch):
+    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr(solves, "LEAST_STIFF_SEGMENTS", 1)
+
+
+def spline(xs):
+    return as_path(torchcde.CubicSpline(torchcde.natural_cubic_coeffs(xs.transpose(0, 1), TS.to(xs)), TS.to(xs)))
+
+
+# The path of samples (time, batch, 3), and the speed.
+INPUTS = {
+    "hermite": (lambda xs: ctrnn.HermitePath(xs, TS), None),
+    "hermite, times of their own": (lambda xs: ctrnn.HermitePath(xs, TS[:, None] * torch.tensor([1.0, 0.5, 0.7, 1.0])), None),
+    "spline": (lambda xs: spline(xs.detach()), None),
+    "straight clock": (lambda xs: ctrnn.WarpedPath(ctrnn.LinearPath(xs, TS), STRAIGHT), STRAIGHT.speed),
+    "smooth clock": (lambda xs: ctrnn.WarpedPath(ctrnn.HermitePath(xs, TS), SMOOTH), SMOOTH.speed),
+    "smooth clock, held": (lambda xs: ctrnn.WarpedPath(ctrnn.HeldPath(xs[1:], TS), SMOOTH), SMOOTH.speed),
+    "warped, and not told": (lambda xs: ctrnn.WarpedPath(ctrnn.LinearPath(xs, TS), SMOOTH), None),
+    "told, and not warped": (lambda xs: ctrnn.LinearPath(xs, TS), lambda t: 1 + 0.5 * torch.sin(3 * t)),
+    "function": (lambda xs: ctrnn.FunctionPath(lambda t: torch.sin(t + xs.detach()[0]), (0.0, 3.0), 3, TS[1:-1]), None),
+}
+
+
+SHARED = ("spline", "told, and not warped", "function")  # in torch all samples take the same steps there
+
+
+def solved(field, name, fused, method="dopri5", dtype=torch.float64, ts=TS[[0, 2, 3, 5]], **settings):
+    """States, gradients to the field, h0 and the samples, and the steps that were taken."""
+    torch.manual_seed(1)
+    xs, h0 = torch.randn(len(TS), 4, 3, dtype=dtype), torch.randn(4, field.state_size, dtype=dtype) / 2
+    made, speed = INPUTS[name]
+    xs.requires_grad_()
+    h0.requires_grad_()
+    path = made(xs)
+    ts = ts if path.knots.dim() == 1 else path.knots
+    tolerance = {"rtol": 1e-9, "atol": 1e-9} if name in SHARED else {"rtol": 1e-6, "atol": 1e-6}
+    found = integrate(field, path, h0, ts, speed=speed, method=method, fused=fused, **tolerance, **settings)
+    assert found.stats["engine"] == ("compiled" if fused else "steps"), found.stats["engine_why"]
+    targets = [h0, *field.parameters(), xs]
+    gradients = torch.autograd.grad(found.hs.sin().sum(), targets, allow_unused=True, materialize_grads=True)
+    return [found.hs, *gradients], None if name in SHARED else found.stats["num_steps"]
+
+
+def agree(ours, theirs, tolerance=1e-9):
+    assert ours[1] == theirs[1]
+    tolerance = tolerance if ours[1] is not None else max(tolerance, 1e-7)
+    for mine, other in zip(ours[0], theirs[0], strict=True):
+        assert_close(mine, other, rtol=tolerance, atol=tolerance * (1 + float(other.detach().abs().max())))
+
+
+def made(kind, dtype=torch.float64):
+    return kind(3, 5, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_named_fields_run_compiled_along_every_input(name):
+    field = made(ctrnn.gated)
+    agree(solved(field, name, True), solved(field, name, False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8"])
+@pytest.mark.parametrize("field", [ctrnn.plain, ctrnn.gated, ctrnn.gru, ctrnn.lstm])
+def test_so_does_every_named_field_by_every_method(subtests, field, method):
+    for name in INPUTS:
+        with subtests.test(name):
+            agree(solved(made(field), name, True, method), solved(made(field), name, False, method))
+
+
+@pytest.mark.parametrize("name", ["hermite", "smooth clock", "told, and not warped", "function"])
+def test_fields_of_ones_own_run_compiled_along_them(name):
+    torch.manual_seed(2)
+    field = Own().double()
+    agree(solved(field, name, True), solved(field, name, False))
+
+
+class Bent(ctrnn.VectorField):
+    """Its projection bends straight lines, so that it is a part of the flow."""
+
+    def __init__(self):
+        super().__init__(3, 5)
+        self.of_x, self.of_h = torch.nn.Linear(3, 5).double(), torch.nn.Linear(5, 5).double()
+
+    def project(self, x):
+        return torch.tanh(self.of_x(x))
+
+    def flow(self, projected, h):
+        return torch.sin(projected + self.of_h(h)) - h
+
+
+class Soft(Bent):
+    """The same, read as it is."""
+
+    @affine
+    def project(self, x):
+        return self.of_x(x)
+
+
+@pytest.mark.parametrize("name", ["hermite", "smooth clock", "function"])
+def test_a_projection_that_bends_the_input_becomes_a_part_of_the_flow(name):
+    torch.manual_seed(2)
+    field = Bent()
+    agree(solved(field, name, True), solved(field, name, False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hermite", "spline", "warped, and not told", "hermite, times of their own"])
+def test_the_stiff_method_takes_the_derivative_of_a_bending_input(name):
+    torch.manual_seed(2)
+    field = Soft()
+    agree(solved(field, name, True, "rodas5p"), solved(field, name, False, "rodas5p"), 1e-8)
+
+
+def test_the_stiff_method_says_that_a_clock_is_not_for_its_kernel():
+    field = made(ctrnn.gated)
+    path = ctrnn.HeldPath(torch.randn(5, 4, 3, dtype=torch.float64), TS)
+    stats = integrate(field, path, torch.zeros(4, 5, dtype=torch.float64), TS, speed=SMOOTH.speed, method="rodas5p").stats
+    assert stats["engine"] == "steps"
+    assert "a clock's `speed` has no kernel under rodas5p" in stats["engine_why"]
+
+
+def test_blocks_of_a_checkpointed_solve_read_their_pieces():
+    field = made(ctrnn.gated)
+    for name in ("hermite", "smooth clock"):
+        whole = solved(field, name, True)
+        blocks = solved(field, name, True, gradient=Checkpointed(40_000))
+        agree(blocks, whole, 1e-12)
+
+
+def test_float32_agrees_to_its_rounding():
+    field = made(ctrnn.gated, torch.float32)
+    for name in ("hermite", "smooth clock"):
+        ours, theirs = (solved(field, name, fused, dtype=torch.float32)[0] for fused in (True, False))
+        for mine, other in zip(ours, theirs, strict=True):
+            assert_close(mine, other, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_are_those_of_the_engine_in_torch():
+    torch.manual_seed(3)
+    field, xs = made(ctrnn.gated), torch.randn(len(TS), 2, 3, dtype=torch.float64, requires_grad=True)
+    found = []
+    for fused in (True, False):
+        path = ctrnn.WarpedPath(ctrnn.HermitePath(xs, TS), SMOOTH)
+        h0 = torch.zeros(2, 5, dtype=torch.float64)
+        hs = integrate(field, path, h0, TS[[0, 3]], speed=SMOOTH.speed, rtol=1e-4, atol=1e-4, fused=fused).hs
+        (first,) = torch.autograd.grad(hs.square().sum(), xs, create_graph=True)
+        found.append(torch.autograd.grad(first.sin().sum(), xs)[0])
+    assert_close(*found, rtol=1e-8, atol=1e-8)
+
+
+def test_the_warped_solve_is_the_solve_on_the_clock():
+    """h(c(t)) of the theorem, from the input as it is: Tallec and Ollivier 2018, eq. (6)."""
+    field, xs = made(ctrnn.gated), torch.randn(len(TS), 4, 3, dtype=torch.float64)
+    h0, settings = torch.zeros(4, 5, dtype=torch.float64), {"rtol": 1e-10, "atol": 1e-10}
+    path, ts = ctrnn.HermitePath(xs, TS), TS[[0, 2, 3, 5]]
+    warped = integrate(field, ctrnn.WarpedPath(path, SMOOTH), h0, ts, speed=SMOOTH.speed, **settings)
+    plain = integrate(field, path, h0, SMOOTH(ts), **settings)
+    assert warped.stats["engine"] == plain.stats["engine"] == "compiled"
+    assert_close(warped.hs, plain.hs, rtol=0, atol=1e-8)
+
+
+def test_what_keeps_a_clock_from_the_kernel_is_said():
+    field, rate = made(ctrnn.gated), torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    path = ctrnn.HeldPath(torch.randn(5, 4, 3, dtype=torch.float64), TS)
+    h0 = torch.zeros(4, 5, dtype=torch.float64)
+    said = {
+        "gradients to the clock's `speed` are wanted": lambda t: 1 + rate * t,
+        "the clock's `speed` is no polynomial of 32 terms": lambda t: 1 / (1e-4 + (t - 2) ** 2),
+    }
+    for why, speed in said.items():
+        stats = integrate(field, path, h0, TS, speed=speed, rtol=1e-2, atol=1e-2).stats
+        assert stats["engine"] == "steps"
+        assert why in stats["engine_why"]
+
+
+def test_a_module_along_hermite_cubics_runs_compiled():
+    torch.manual_seed(0)
+    rnn = ContinuousRNN(ctrnn.gru(3, 5), path="hermite", method="dopri5")
+    rnn(torch.randn(6, 4, 3))
+    assert rnn.stats["engine"] == "compiled"
