@@ -32,10 +32,10 @@ from ctrnn.calls import answered
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.published.adaptive import AdaptiveField
-from ctrnn.cells.published.lem import LEMField
-from ctrnn.cells.published.mgu import MGUField
 from ctrnn.cells.published.rhn import RHNField
 from ctrnn.cells.stack import Stack
+from ctrnn.cells.traced_leak import biases_of_leak
+from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
@@ -66,9 +66,13 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     torch's modules have two biases that add: one is set, and in the other the part of these gates is zero. torch's z of the
     GRU multiplies the old state, so that its bias is log(T - 1). All layers are set, and both directions.
 
-    Args:    module: a field of which every layer has a gate or a learned rate (gated, leaky, gru, lstm, mgu, lem,
-             rhn, adaptive, `Relaxation`, `NetworkGated`, `Stack`), or nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max:
-             1 < t_min <= t_max, in samples; generator: where T comes from, torch's own of the CPU if not given.
+    Of a field of your own, biases and constants (parameters of one axis) are found by what they do: those entries are set that
+    change the leak at rest of a unit, or of all that share it, and of no other; the leak is the one that it declares, or the one
+    that its code has: see `ctrnn.timescales`.
+
+    Args:    module: a field of which every layer has a gate or a learned rate, named, published or your own, or nn.LSTM,
+             nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max: 1 < t_min <= t_max, in samples; generator: where T comes from,
+             torch's own of the CPU if not given.
     Returns: the module.
     Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
              Nothing has been changed then.
@@ -173,7 +177,7 @@ class BiasRows(NamedTuple):
 
     owner: nn.Module
     name: str
-    rows: slice
+    rows: slice | Tensor
     of_rate: Callable[[Tensor], Tensor]
 
 
@@ -200,17 +204,17 @@ def _initialize(module: M, draw: Draw) -> M:
 def _layers(module: object, name: str) -> list[Layer]:
     if isinstance(module, Stack):
         return [found for k, layer in enumerate(module.fields) for found in _layers(layer, f"{name}.fields[{k}]")]
-    if isinstance(module, Relaxation | NetworkGated | MGUField):
+    if isinstance(module, Relaxation | NetworkGated):
         return [_of_rate(module.rate, name)]
     if isinstance(module, LSTMField | RHNField):
         return [_of_highway(module) if isinstance(module, RHNField) else _of_lstm(module.gates, ("bias",), module.hidden_size)]
     if isinstance(module, AdaptiveField):  # what it remembers by is its threshold
         return [_of_rate(module.adaptation, name)]
-    if isinstance(module, LEMField):  # its y and z, a gate for each
-        return [Layer(module.state_size, _added(module.gates, ("bias",), slice(module.state_size), SIGMOID.inverse))]
     if isinstance(module, nn.LSTM | nn.LSTMCell | nn.GRU | nn.GRUCell):
         of_kind = _of_lstm if isinstance(module, nn.LSTM | nn.LSTMCell) else _of_torchs_gru
         return [of_kind(module, (f"bias_ih{s}", f"bias_hh{s}"), module.hidden_size) for s in _suffixes(module)]
+    if isinstance(module, VectorField):
+        return _of_leak(module, name)
     inner = getattr(module, "field", None)
     hint = f"; pass its field, `{name}.field`" if isinstance(inner, nn.Module) else ""
     raise TypeError(
@@ -231,6 +235,17 @@ def _of_rate(rate: Part, name: str) -> Layer:
     bias = getattr(rate, rate.argument)
     units = 0 if bias is None else bias.numel()
     return Layer(units, (BiasRows(rate, rate.argument, slice(None), rate.activation.inverse),))
+
+
+def _of_leak(field: VectorField, name: str) -> list[Layer]:
+    """Any other field: whatever biases set its leak at rest, each on its own."""
+    found = biases_of_leak(field)
+    if not found:
+        raise TypeError(
+            f"`{name}` is a {type(field).__name__} whose leak at rest no bias of its own sets, so that there is no time scale to "
+            "draw; take a field with gates or a learned rate."
+        )
+    return [Layer(len(each.rows), (BiasRows(*each),)) for each in found]
 
 
 def _of_lstm(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:

@@ -19,10 +19,13 @@ from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.stack import Stack
+from ctrnn.cells.traced_leak import rest_leak
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["timescales", "remembered"]
+
+ROUNDING = 1e-6  # of a leak that is read off the code, a difference of slopes
 
 
 @torch.no_grad()
@@ -32,12 +35,14 @@ def timescales(field: VectorField) -> Tensor:
     It is the time to 1/e under dh/dt = -rate h, exactly: 1/sigma(b) for a sigmoid gate, the T of `ctrnn.init.chrono_`. Of
     the LSTM it is 1/(1 - f), that of the cell c; its h has none of its own. A rate for all units gives all the same. Under
     another decay than h it is the time scale of a state of size 1, 1/(rate leak(1)): for |h|^r h that is 1/rate, and the time
-    scale of a state of size |h| is |h|^-r of it. For a field of your own it is 1/`leak` at the zero state.
+    scale of a state of size |h| is |h|^-r of it. For a field of your own it is 1/`leak` at the zero state, or, where it
+    declares none, what its code says: dh/dt there less that with a state of 1, products with weights held.
 
     Args:    field: a `VectorField`.
     Shape:   -> (hidden,); of a `Stack` those of all layers side by side in the order of its state, the top first, whose are
              `field.visible` of them; layer by layer they are [timescales(layer) for layer in field.fields].
-    Raises:  TypeError for what is no field, or one that does not say its leak, or has none at rest, as an oscillator's y.
+    Raises:  TypeError for what is no field, or one that has no leak at rest, as an oscillator's y, or units that act on one
+             another by more than products with weights.
     Source:  Tallec and Ollivier 2018, footnote 3 and secs. 1 and 2; this project, results 2 and 5.
     """
     return _timescales(check_field(field))
@@ -63,12 +68,11 @@ def _leak(field: VectorField) -> Tensor:
     x, h = state.new_zeros(1, field.input_size), state[:, : field.hidden_size]
     if isinstance(field, Relaxation | NetworkGated):
         return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
-    if type(field).leak is VectorField.leak:
-        raise TypeError(f"`field` is a {type(field).__name__} that does not say its `leak`, and so no forgetting time.")
     if isinstance(field, LSTMField):
         state = torch.cat([h, torch.ones_like(h)], -1)
-    leak = remembered(field, field.leak(field.project(x), state))
-    if not checks.holds((leak != 0).any()):
+    traced = type(field).leak is VectorField.leak
+    leak = remembered(field, rest_leak(field)[None] if traced else field.leak(field.project(x), state))
+    if not checks.holds((leak > ROUNDING).any() if traced else (leak != 0).any()):
         raise TypeError(
             f"`field` is a {type(field).__name__} whose visible units have no leak at rest, and so no forgetting time."
         )

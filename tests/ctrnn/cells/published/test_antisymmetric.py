@@ -1,5 +1,7 @@
 """What antisymmetric weights are for: the recurrence neither grows nor forgets, but by gamma."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -42,9 +44,9 @@ def test_a_negative_diffusion_and_a_gate_that_is_no_flag_are_refused():
         ctrnn.antisymmetric(3, 5, gated="unit")
 
 
-def test_a_field_that_forgets_nothing_has_no_time_scales():
-    field = ctrnn.antisymmetric(3, 5)
-    with pytest.raises(TypeError, match="does not say its `leak`, and so no forgetting time"):
-        ctrnn.timescales(field)
-    with pytest.raises(TypeError, match="`module` must be a field with gates"):
+def test_what_it_forgets_is_its_damping_which_no_bias_sets():
+    field = ctrnn.antisymmetric(3, 5, gamma=0.02)
+    torch.nn.init.zeros_(field.bias)
+    assert_close(ctrnn.timescales(field), torch.full((5,), 1 / math.tanh(0.02)))
+    with pytest.raises(ValueError, match="no bias makes the leak 1/T for T = "):
         ctrnn.init.chrono_(field, 100)

@@ -74,9 +74,9 @@ def test_weights_start_as_in_the_authors_code():
 
 @pytest.mark.parametrize("field", [ctrnn.cornn(3, 5), ctrnn.unicornn(3, 5)])
 def test_oscillators_have_no_time_scales(field):
-    with pytest.raises(TypeError, match=r"(have no leak at rest|does not say its `leak`), and so no forgetting time"):
+    with pytest.raises(TypeError, match="have no leak at rest, and so no forgetting time"):
         ctrnn.timescales(field)
-    with pytest.raises(TypeError, match="`module` must be a field with gates"):
+    with pytest.raises(TypeError, match="whose leak at rest no bias of its own sets"):
         ctrnn.init.chrono_(field, 100)
 
 

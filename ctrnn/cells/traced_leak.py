@@ -1,0 +1,182 @@
+r"""The leak of a field that does not say it, read off what its code does, and the biases that set it.
+
+    dh/dt = N - L h
+
+At rest, where input and state are 0, L is what the state loses by itself: dh/dt less that with a state of 1, while all that
+goes through weights, and all sums over units, keep what they give at rest. For h -> g (tanh(W h + b) - h) that is the gate
+g; for a decay |h|^r h it is the rate of a state of size 1.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ctrnn.fields.field import VectorField
+
+__all__ = ["Entries", "biases_of_leak", "rest_leak"]
+
+# Products with weights, and what is taken over several units: all else is a function of each unit.
+PRODUCTS = {"linear", "bilinear", "matmul", "__matmul__", "__rmatmul__", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm"}
+PRODUCTS |= {"dot", "inner", "outer", "einsum", "tensordot", "conv1d", "conv2d"}
+OVER_UNITS = {
+    "sum",
+    "mean",
+    "std",
+    "var",
+    "norm",
+    "vector_norm",
+    "softmax",
+    "log_softmax",
+    "logsumexp",
+    "prod",
+    "cumsum",
+    "cumprod",
+}
+OVER_UNITS |= {"max", "min", "amax", "amin", "layer_norm", "group_norm", "rms_norm", "normalize"}
+MIXING = PRODUCTS | OVER_UNITS
+ROUNDING = 1e-13  # of a leak that is a difference of slopes, in float64
+LOWEST, HIGHEST, HALVINGS = -50.0, 50.0, 100  # where a bias is looked for
+
+
+class Entries(NamedTuple):
+    """Entries of a parameter, flat, each of which sets the leak of units of its own."""
+
+    owner: nn.Module
+    name: str
+    rows: Tensor
+    of_rate: Callable[[Tensor], Tensor]  # (rows,) -> (rows,), in float64
+
+
+@torch.no_grad()
+def rest_leak(field: VectorField) -> Tensor:
+    r"""L at zero input and zero state, of a declared `leak`, else of the code: (state,), per unit of time.
+
+    Raises:  TypeError where units depend on one another in other ways than by products and sums.
+    """
+    state = torch.zeros_like(field.initial_state(1))
+    projected = field.project(state.new_zeros(1, field.input_size))
+    if type(field).leak is not VectorField.leak:
+        return field.leak(projected, state).expand_as(state)[0]
+    kept: list[Any] = []
+    with _Mixing(kept, record=True):
+        rest = field.flow(projected, state)
+    found, parts = torch.zeros_like(state), range(max(1, state.shape[1] // field.hidden_size))
+    for part in parts:  # one after another: c may act on h, as in the LSTM
+        units = torch.zeros_like(state)
+        units[:, part * field.hidden_size : (part + 1) * field.hidden_size if part + 1 < len(parts) else None] = 1
+        half = units * (torch.arange(state.shape[1]) % 2)
+        lost, of_half = (rest - _again(field, projected, each, kept) for each in (units, half))
+        if bool(((of_half * units - lost * half).abs() > 1e-3 * (1 + lost.abs())).any()):
+            raise TypeError(
+                f"`field` is a {type(field).__name__} whose units act on one another by more than products with weights; "
+                "give it a `leak`."
+            )
+        found += lost * units
+    return found[0]
+
+
+def biases_of_leak(field: VectorField) -> list[Entries]:
+    r"""The entries of biases and constants, parameters of one axis, that set each unit's leak by themselves.
+
+    Of several that do, the first as the field names them; units whose leak no entry sets have none.
+    """
+    twin = copy.deepcopy(field).double()
+    before = rest_leak(twin)
+    free, found = torch.ones_like(before, dtype=torch.bool), []
+    for (path, parameter), (_, own) in zip(twin.named_parameters(), field.named_parameters(), strict=True):
+        if own.dim() > 1 or not own.is_floating_point():
+            continue
+        entry = _entry_of(twin, parameter, before)
+        mine = free & (entry >= 0)
+        if mine.any():
+            rows, which = entry[mine].unique(return_inverse=True)
+            units = mine.nonzero()[:, 0]
+            free &= ~mine
+            owner, _, name = path.rpartition(".")
+            solve = _Solve(twin, parameter, rows, units, which)
+            found.append(Entries(field.get_submodule(owner), name, rows, solve))
+    return found
+
+
+class _Mixing(TorchFunctionMode):
+    """Records what products and sums give, or gives that again."""
+
+    def __init__(self, kept: list[Any], record: bool) -> None:
+        super().__init__()
+        self.kept, self.record, self.again = kept, record, iter(tuple(kept))
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") not in MIXING:
+            return func(*args, **(kwargs or {}))
+        if not self.record:
+            return next(self.again)
+        self.kept.append(func(*args, **(kwargs or {})))
+        return self.kept[-1]
+
+
+def _again(field: VectorField, projected: Tensor, state: Tensor, kept: list[Any]) -> Tensor:
+    with _Mixing(kept, record=False):
+        return field.flow(projected, state)
+
+
+def _entry_of(field: VectorField, parameter: Tensor, before: Tensor) -> Tensor:
+    """For each unit the one entry of a parameter that its leak depends on, -1 where it is none or several: (state,).
+
+    The entries are moved in groups, those that have a bit of their number and those that have it not.
+    """
+    flat, places = parameter.data.view(-1), torch.arange(parameter.numel())
+    entry, alone = torch.zeros_like(before, dtype=torch.long), _moved(field, flat, places >= 0, before)
+    for bit in range(max(1, (len(places) - 1).bit_length())):
+        has = (places >> bit) % 2 == 1
+        one, other = (_moved(field, flat, group, before) for group in (has, ~has))
+        alone &= one != other
+        entry += one.long() << bit
+    return torch.where(alone, entry, -1)
+
+
+def _moved(field: VectorField, flat: Tensor, group: Tensor, before: Tensor) -> Tensor:
+    kept = flat.clone()
+    flat[group] += 0.125
+    moved = (rest_leak(field) - before).abs() > ROUNDING * (1 + before.abs())
+    flat.copy_(kept)
+    return moved
+
+
+class _Solve:
+    """Entries at which units have given leaks, by bisection."""
+
+    def __init__(self, field: VectorField, parameter: Tensor, rows: Tensor, units: Tensor, which: Tensor) -> None:
+        self.field, self.flat, self.rows = field, parameter.data.view(-1), rows
+        self.units, self.which = units, which  # the row of each of the units
+
+    @torch.no_grad()
+    def __call__(self, rates: Tensor) -> Tensor:
+        low, high = (torch.full((len(self.rows),), at, dtype=torch.float64) for at in (LOWEST, HIGHEST))
+        falling, rising = self._beyond(low, rates), self._beyond(high, rates)
+        if bool((falling == rising).any()):
+            T = 1 / rates[(falling == rising).nonzero()[0, 0]]
+            raise ValueError(
+                f"`module` has a {type(self.field).__name__} of which no bias makes the leak 1/T for T = {float(T):g}."
+            )
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = self._beyond(middle, rates) == falling
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (low + high) / 2
+
+    def _beyond(self, entries: Tensor, rates: Tensor) -> Tensor:
+        """Whether the leak is above the rate there, for each row by the first of its units."""
+        kept = self.flat.clone()
+        self.flat[self.rows] = entries.to(self.flat)
+        above = rest_leak(self.field)[self.units] > rates.to(entries)[self.which]
+        self.flat.copy_(kept)
+        first = torch.zeros(len(self.rows), dtype=torch.long).scatter_reduce_(
+            0, self.which, torch.arange(len(self.which)), "amin", include_self=False
+        )
+        return above[first]
