@@ -20,6 +20,7 @@ OWN = {
     "tallec-fig3": "experiments.studies.claims.tallec.fig3:TallecFigure3",
     "tallec-fig4": "experiments.studies.claims.tallec.fig4:TallecFigure4",
     "tallec-fig6": "experiments.studies.claims.tallec.fig6:TallecFigure6",
+    "tallec-fig7": "experiments.studies.claims.tallec.fig7:TallecFigure7",
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",

@@ -16,6 +16,7 @@ __all__ = ["TASKS", "task_named"]
 OWN = {
     "recall": "experiments.tasks.recall:Recall",
     "repeat-text": "experiments.tasks.repeated_text:RepeatText",
+    "next-character": "experiments.tasks.next_character:NextCharacter",
     "copy": "experiments.tasks.copying:Copy",
     "variable-copy": "experiments.tasks.copying:VariableCopy",
     "adding": "experiments.tasks.adding:Adding",

@@ -17,19 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from experiments.data.text import DECLARATION
 from experiments.data.uci_har import ACTIVITIES
 from experiments.seeds import generator
 from experiments.tasks.adding import Adding
 from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.copying import Copy, VariableCopy
 from experiments.tasks.forecast import Forecast
+from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.recall import Recall
 from experiments.tasks.recorded.har import HAR, HELD_OUT
 from experiments.tasks.recorded.pixels import Pixels
 from experiments.tasks.recorded.recordings import played
 from experiments.tasks.recorded.vowels import Vowels
 from experiments.tasks.registry import TASKS, task_named
-from experiments.tasks.repeated_text import DECLARATION, RepeatText
+from experiments.tasks.repeated_text import RepeatText
 from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence, NumbersAtTheEnd
 from experiments.tasks.two_sequence import TwoSequence
 from experiments.usage import UsageError
@@ -44,6 +46,7 @@ SYNTHETIC = [
     Adding(T=20),
     TwoSequence(T=20, signal=3),
     Forecast(length=20),
+    NextCharacter(length=20),
 ]
 real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
 

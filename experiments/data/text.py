@@ -1,0 +1,49 @@
+"""Text from a file of the user's: its characters by number."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from experiments.data.untrusted import LimitedFile
+from experiments.usage import UsageError
+
+__all__ = ["DECLARATION", "numbered_text"]
+
+DECLARATION = (
+    "All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience and should act "
+    "towards one another in a spirit of brotherhood. "
+)
+MOST_BYTES = 32 << 20
+MOST_SYMBOLS = 1000  # one feature each
+
+
+@functools.cache
+def numbered_text(path: str | None) -> tuple[Tensor, str, str | None]:
+    r"""The numbers of its characters, from 0 on in the order of these, which there are, and a digest of it.
+
+    Args:    path: a file of text in UTF-8, perhaps packed as .xz or .gz; None for `DECLARATION`, which has no digest.
+    Shape:   int64 (characters,).
+    Raises:  UsageError for a file that cannot be read, is no such text, or has too few characters or too many kinds.
+    """
+    if path is None:
+        text = DECLARATION
+    else:
+        with LimitedFile(Path(path), MOST_BYTES) as file:
+            data = file.whole()
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UsageError(f"{path}: is not text in UTF-8.") from None
+        if len(text) < 2:
+            raise UsageError(f"{path}: has {len(text)} characters; at least 2 are needed to say the one before.")
+    characters = "".join(sorted(set(text)))
+    if len(characters) > MOST_SYMBOLS:
+        raise UsageError(f"{path}: has {len(characters):,} different characters, at most {MOST_SYMBOLS:,} are expected.")
+    number = {character: k for k, character in enumerate(characters)}
+    digest = None if path is None else hashlib.sha256(text.encode()).hexdigest()
+    return torch.tensor([number[character] for character in text]), characters, digest

@@ -1,0 +1,145 @@
+r"""Figure 7 of Tallec and Ollivier 2018: language models of characters, by how their gates start.
+
+LSTM   standard   b_f = 1             chrono   b_f = log u, b_i = -b_f, u uniform on 1 .. 7              T_max = 8
+RHN    standard   gates -2            chrono   of one b a unit, all layers together 1/T, T up to 11
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, number, spread
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.compressed_recordings import DATA
+from experiments.studies.claims.ohno.har import difference
+from experiments.studies.claims.tallec.training import learning_curve
+from experiments.studies.results import Results, groups
+from experiments.studies.specs import Bands, Table
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+
+__all__ = ["TallecFigure7"]
+
+MODELS = {"lstm": "LSTM", "rhn": "RHN"}
+STARTS = ("standard", "chrono")
+LONGEST = {"lstm": 8.0, "rhn": 11.0}
+MARGIN = 0.1  # bits
+
+
+def text_file(name: str) -> Path | None:
+    """A text of the data folder, where it is."""
+    root = os.environ.get(DATA)
+    return Path(root) / name if root and (Path(root) / name).is_file() else None
+
+
+def in_bits(results: Results) -> pd.DataFrame:
+    """The learning curves, in bits."""
+    return results.rows.assign(bits=results.rows["loss"] / math.log(2), model=results.rows["model"].map(MODELS))
+
+
+def at_the_end(results: Results) -> pd.DataFrame:
+    """The runs, each with its lowest validation loss and its test loss, in bits."""
+    lowest = results.rows.groupby("key")["loss"].min().div(math.log(2)).rename("validation")
+    return results.runs.merge(lowest, on="key").assign(test=lambda runs: runs["loss"] / math.log(2))
+
+
+class TallecFigure7(Study):
+    """LSTMs and recurrent highway networks on the characters of a text, with chrono initialization and without."""
+
+    name = "tallec-fig7"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.3, "small": 25, "paper": 500_000}
+    sizes: ClassVar = {
+        "smoke": Sizes(text="tinyshakespeare/input.txt", hidden=4, length=10, batch=4, steps=4, every=2, held_out=4, seeds=2),
+        "small": Sizes(
+            text="tinyshakespeare/input.txt", hidden=128, length=100, batch=32, steps=3000, every=250, held_out=500, seeds=3
+        ),
+        "paper": Sizes(
+            text="text8/text8", hidden=2000, length=180, batch=128, steps=100_000, every=1000, held_out=20_000, seeds=2
+        ),
+    }  # fmt: skip
+    tables = (
+        Table(
+            "Bits a character, mean (least–largest) over seeds: lowest on the validation part, and on the test part with the "
+            "same weights.",
+            by={"model": "model", "start": "start"},
+            columns={
+                "validation": lambda rows: str(spread(rows["validation"])),
+                "test": lambda rows: str(spread(rows["test"])),
+                "runs": len,
+            },
+            data=at_the_end,
+            words=MODELS,
+        ),
+    )
+    figures: ClassVar = {
+        "curves": Bands(
+            "Bits a character on the validation part while learning: the mean over seeds, and a band from the least to the "
+            "largest.",
+            x="step", y="bits", panels=("model", {name: name for name in MODELS.values()}),
+            lines=("start", {start: start for start in STARTS}), x_label="steps", y_label="bits a character", data=in_bits,
+        ),
+    }  # fmt: skip
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        """None without the text."""
+        return [] if text_file(sizes.text) is None else grid(seed=range(sizes.seeds), model=list(MODELS), start=list(STARTS))
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        model, start = point["model"], point["start"]
+        return configuration(
+            task="next-character", text=str(text_file(sizes.text)), length=sizes.length, field=model, integrator="euler",
+            hidden=sizes.hidden, init=start, t_max=LONGEST[model] if start == "chrono" else None, optimizer="adam", rate=1e-3,
+            clip=1.0, steps=sizes.steps, batch=sizes.batch, seed=point["seed"], keep="best", evaluate_every=sizes.every,
+            evaluation=sizes.held_out, threads=1,
+        )  # fmt: skip
+
+    def left_out(self) -> str:
+        return "" if text_file(self.sizes["small"].text) else "Left out: tinyshakespeare/; --data DIR names the folder it is in."
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        return list(learning_curve(folder))
+
+    def verdict(self, results: Results) -> Verdict:
+        if not results.records:
+            raise NotEnoughError("no run is done yet")
+        runs, curves = groups(at_the_end(results), ["model", "start"]), groups(in_bits(results), ["model", "start"])
+        if missing := [f"{words}, {start}" for model, words in MODELS.items() for start in STARTS if (model, start) not in runs]:
+            raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
+        gains = {model: difference(runs[model, "chrono"]["test"], runs[model, "standard"]["test"]) for model in MODELS}
+        if not all(math.isfinite(gain.low) for gain in gains.values()):
+            raise NotEnoughError("an interval needs two seeds of each")
+        said = {
+            model: f"{spread(runs[model, 'chrono']['test'])} against {spread(runs[model, 'standard']['test'])} bits, difference "
+            f"{gain.mean:.4f}, 95 % {gain.low:.4f} to {gain.high:.4f}"
+            for model, gain in gains.items()
+        }
+        ahead = margins(curves["LSTM", "chrono"], curves["LSTM", "standard"])
+        below = int((ahead > 0).sum())
+        parts = [
+            Part(
+                "on validation chrono outperforms uniformly, by a small margin",
+                bool((ahead > 0).all() and ahead.iloc[-1] < MARGIN),
+                f"below at {below} of {len(ahead)} evaluations, by {number(ahead.iloc[0])} bits at the first and "
+                f"{number(ahead.iloc[-1])} at the last",
+            ),
+            Part("on the test part an LSTM by chrono needs fewer bits", gains["lstm"].high < 0, said["lstm"]),
+            Part(
+                "a recurrent highway network by chrono is similar to one whose gates start at -2",
+                gains["rhn"].low > -MARGIN and gains["rhn"].high < MARGIN,
+                said["rhn"],
+            ),
+        ]
+        return Verdict(
+            parts, {f"test, {MODELS[model]}, {start}": str(spread(each["test"])) for (model, start), each in runs.items()}
+        )
+
+
+def margins(chrono: pd.DataFrame, standard: pd.DataFrame) -> pd.Series:
+    """By how many bits the mean of chrono runs is below, at each evaluation."""
+    return standard.groupby("step")["bits"].mean() - chrono.groupby("step")["bits"].mean()

@@ -1,0 +1,81 @@
+r"""Next character: what follows each character of a text.
+
+    sees       A l l   h u m a n
+    target     l l   h u m a n
+
+The text is cut into three parts, one after the other: the first 90 % to train, 5 % for validation, 5 % to test. A sequence is a
+piece of its part, begun anywhere. Losses are in nats a character: divided by log 2 they are bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from experiments.data.text import numbered_text
+from experiments.settings import check_whole
+from experiments.tasks.baselines import TargetCounts
+from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.usage import UsageError
+
+__all__ = ["NextCharacter"]
+
+TRAINED, KNOWN = 0.9, 0.95  # where the text is cut
+
+
+@dataclass(frozen=True)
+class NextCharacter(ClassAtEverySample):
+    r"""A language model of characters, one feature and one class for each that the text has.
+
+    Args:    text: a file of text in UTF-8, perhaps packed as .xz or .gz; by default article 1 of the Universal Declaration of
+             Human Rights, too short to be cut: there all splits read the same circle; length: characters that a sequence shows.
+    Raises:  UsageError for a file that cannot be read or is too short for `length`, when it is first needed.
+    Source:  Mikolov and others 2012, the split of text8; Cooijmans and others 2016, sequences of 180 characters, as in Tallec and
+             Ollivier 2018, app. A.
+    """
+
+    text: str | None = None
+    length: int = 180
+
+    def __post_init__(self) -> None:
+        check_whole("length", self.length)
+
+    @property
+    def input_size(self) -> int:
+        return len(numbered_text(self.text)[1])
+
+    def fingerprint(self) -> str | None:
+        """A digest of the text, None for the one that is in this project."""
+        return numbered_text(self.text)[2]
+
+    def part_of(self, split: str) -> Tensor:
+        """The numbers of the characters of a split."""
+        numbers = numbered_text(self.text)[0]
+        if self.text is None:
+            return numbers.repeat(2 + self.length // len(numbers))
+        first, second = (int(share * len(numbers)) for share in (TRAINED, KNOWN))
+        found = {"train": numbers[:first], "validation": numbers[first:second], "test": numbers[second:]}[split]
+        if len(found) <= self.length:
+            raise UsageError(
+                f"{self.text}: its {split} part has {len(found):,} characters, too few for a sequence of {self.length:,} and the "
+                "one that follows; take a longer text or a smaller `length`."
+            )
+        return found
+
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        numbers = self.part_of(split)
+        starts = torch.randint(len(numbers) - self.length, (size,), generator=generator)
+        pieces = numbers[starts + torch.arange(self.length + 1)[:, None]]
+        xs = nn.functional.one_hot(pieces[:-1], self.input_size).to(torch.get_default_dtype())
+        return Batch(xs, pieces[1:])
+
+    def target_counts(self) -> dict[str, TargetCounts]:
+        """Of pairs and single characters in the part that is trained on, where these predictors were best."""
+        numbers = self.part_of("train").tolist()
+        pairs, single = Counter(itertools.pairwise(numbers)), Counter(numbers)
+        kinds = range(self.input_size)
+        return {"memoryless": [[pairs[now, then] for then in kinds] for now in kinds], "constant": [[single[k] for k in kinds]]}
