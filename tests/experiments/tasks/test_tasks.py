@@ -163,7 +163,7 @@ def test_every_name_has_a_task_that_is_a_frozen_dataclass():
 def test_another_name_is_told_with_the_nearest():
     with pytest.raises(UsageError, match="there is no task 'recal'; did you mean 'recall'"):
         task_named("recal")
-    with pytest.raises(UsageError, match="there is no task 'zzz'; there is recall, repeat-text, copy, variable-copy, adding, "):
+    with pytest.raises(UsageError, match="there is no task 'zzz'; there is recall, repeat-text, next-character, copy, "):
         task_named("zzz")
 
 
@@ -201,6 +201,7 @@ def test_settings_that_make_no_task_are_refused():
         (Vowels, {"data": "d", "speed": 8}, "`speed` must be at most 7"),
         (Vowels, {"data": "d", "speed": 1e-320}, "`speed` must be a whole number, or one over one"),
         (Recall, {"warp": 2**31}, "`warp` must be at most 2147483647"),
+        (NextCharacter, {"length": 0}, "`length` must be at least 1"),
         (Adding, {"T": 10**21}, "`T` must be at most 2147483647"),
         (ClockedRecall, {"clocks": (1e-320,)}, "`clocks` must hold symbols for at most 2147483647 samples"),
         (ClockedRecall, {"clocks": (1e300,)}, "`clocks` must hold symbols for whole numbers of samples"),
