@@ -20,7 +20,7 @@ from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
-__all__ = ["OhnoPixels", "mnist_folder"]
+__all__ = ["EPOCH", "ORDERS", "OhnoPixels", "mnist_folder"]
 
 EPOCH = 500  # batches of 100
 ORDERS = {"rows": "rows", "permuted": "permuted"}
