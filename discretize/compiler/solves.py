@@ -91,7 +91,7 @@ class _Needs:
     @classmethod
     def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor) -> _Needs:
         implicit = engine.control.method.implicit
-        return cls(projected.requires_grad, implicit, implicit and not chain.steady)
+        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady)
 
 
 class _Kernel:

@@ -83,6 +83,16 @@ class Derivatives {
         by_input->run(1, &xs, &h, dt.data(), &keep, &to);
     }
 
+    // On a clock: that by the time of speed(t) f, from the one of f and from f.
+    void clock(std::size_t row, real speed, real acceleration, const real* f) {
+        real* to = drifts[row];
+        for (std::size_t i = 0; i < model.state; i += LANES) {
+            vec value = acceleration * load(f + i);
+            if (by_input) value += speed * load(to + i);
+            store(to + i, value);
+        }
+    }
+
     const real* drift(std::size_t row) { return drifts[row]; }
 
     // 1 - step J, turned, for columns of J are rows here.

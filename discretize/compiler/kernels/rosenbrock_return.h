@@ -18,7 +18,7 @@ class StepsBack {
           kept(SLOTS * STAGES, n.kept), slopes(SLOTS, n.state), u(SLOTS * STAGES, n.state), of_y(SLOTS * STAGES, n.state),
           of_right(SLOTS * STAGES, n.state), of_slope(SLOTS * STAGES, n.state), both(SLOTS * STAGES, roomy(2 * n.width)),
           of_both(SLOTS * STAGES, roomy(2 * n.width)), kept_along(SLOTS * STAGES, n.by_state->total),
-          result(SLOTS * STAGES, n.state), of_u(n.state) {
+          result(SLOTS * STAGES, n.state), of_flow(SLOTS * STAGES, n.state), of_u(n.state) {
         if (!n.by_input) return;
         in_time = std::make_unique<InTime>(n);
     }
@@ -72,16 +72,22 @@ class StepsBack {
     Pullback of_along;
     Derivatives stiff;
     std::unique_ptr<InTime> in_time;
-    Rows y, kept, slopes, u, of_y, of_right, of_slope, both, of_both, kept_along, result;
+    Rows y, kept, slopes, u, of_y, of_right, of_slope, both, of_both, kept_along, result, of_flow;
     Numbers of_u;
 
     double time(const Step& step, std::size_t stage) const { return step.tau + method.nodes[stage] * step.dt; }
+    real speed(const TakenStep& taken, std::size_t stage) const {
+        return solve.speed(taken.step.segment, taken.sample, time(taken.step, stage));
+    }
+    real acceleration(const TakenStep& taken) const {
+        return solve.given.speed_terms ? solve.acceleration(taken.step.segment, taken.sample, taken.step.tau) : real(0);
+    }
 
     void differentiate(std::size_t m, const TakenStep& taken) {
         const Step& step = taken.step;
         const real* x = field.at(step.segment, taken.sample, step.tau);
         stiff.differentiate(m, x, taken.h);
-        stiff.factor(m, real(method.gamma * step.dt));
+        stiff.factor(m, real(method.gamma * step.dt) * speed(taken, 0));
         if (!in_time) return;
         solve.rise(step.segment, taken.sample, step.tau, stiff.rise());
         stiff.differentiate_in_time(m, x, taken.h);
@@ -101,7 +107,11 @@ class StepsBack {
         }
         field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, slopes.at.data());
         for (std::size_t m = 0; m < rows; ++m) {
-            method.right(stage, real(on[m].step.dt), n.state, slopes[m], in_time ? stiff.drift(m) : nullptr,
+            if (solve.given.speed_terms) {
+                if (stage == 0) stiff.clock(m, speed(on[m], 0), acceleration(on[m]), slopes[m]);
+                scale(slopes[m], speed(on[m], stage), n.state);
+            }
+            method.right(stage, real(on[m].step.dt), n.state, slopes[m], solve.moves() ? stiff.drift(m) : nullptr,
                          [&](std::size_t j) { return u[j * rows + m]; }, u[first + m]);
             stiff.solve(m, u[first + m]);
         }
@@ -123,12 +133,30 @@ class StepsBack {
                 store(of_slope[first + m] + i, real(on[m].step.dt) * right);
             }
         }
-        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data() + first,
+        for (std::size_t m = 0; m < rows; ++m) to_flow(on[m], stage, m, rows);
+        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_flow.at.data() + first,
                       of_y.at.data() + first, [&](std::size_t m, const real* of) {
                           solve.give(on[m].step.segment, on[m].sample, time(on[m].step, stage), of, of_projected);
                       });
         if (stage == STAGES - 1)
             for (std::size_t m = 0; m < rows; ++m) take_end(on[m], of_y[first + m]);
+    }
+
+    // The cotangent of a stage's flow: of its slope, and of the first one also of the derivative by the time, which has it.
+    void to_flow(const TakenStep& taken, std::size_t stage, std::size_t m, std::size_t rows) {
+        const real pace = speed(taken, stage), change = stage ? real(0) : acceleration(taken) * real(taken.step.dt);
+        for (std::size_t i = 0; i < n.state; i += LANES) {
+            vec value = pace * load(of_slope[stage * rows + m] + i);
+            if (change != 0) value += change * of_drift(i, m, rows);
+            store(of_flow[stage * rows + m] + i, value);
+        }
+    }
+
+    // The cotangent of the derivative by the time, over the length of the step.
+    vec of_drift(std::size_t i, std::size_t m, std::size_t rows) {
+        vec total = {};
+        for (std::size_t stage = 0; stage < STAGES; ++stage) total += method.from_time[stage] * load(of_slope[stage * rows + m] + i);
+        return total;
     }
 
     // The end of a step is the place of its last stage and its last u.
@@ -146,7 +174,11 @@ class StepsBack {
             std::memcpy(both[k] + n.width, u[k], n.width * sizeof(real));
         }
         along.evaluate(0, STAGES * rows, both.at.data(), kept_along.at.data(), result.at.data());
-        of_along.back(along, 0, STAGES * rows, both.at.data(), kept_along.at.data(), of_slope.at.data(), of_both.at.data(),
+        for (std::size_t k = 0; k < STAGES * rows; ++k) {
+            std::memcpy(of_flow[k], of_slope[k], n.state * sizeof(real));
+            if (solve.given.speed_terms) scale(of_flow[k], speed(on[k % rows], 0), n.state);
+        }
+        of_along.back(along, 0, STAGES * rows, both.at.data(), kept_along.at.data(), of_flow.at.data(), of_both.at.data(),
                       [&](std::size_t k, const real* of) {
                           const TakenStep& taken = on[k % rows];
                           solve.give(taken.step.segment, taken.sample, taken.step.tau, of, of_projected);
@@ -159,13 +191,10 @@ class StepsBack {
         InTime& t = *in_time;
         const std::size_t rows = on.size();
         t.evaluator.evaluate(0, rows, t.h.at.data(), t.kept.at.data(), t.to.at.data());
-        for (std::size_t m = 0; m < rows; ++m)
-            for (std::size_t i = 0; i < n.state; i += LANES) {
-                vec total = {};
-                for (std::size_t stage = 0; stage < STAGES; ++stage)
-                    total += method.from_time[stage] * load(of_slope[stage * rows + m] + i);
-                store(t.of[m] + i, real(on[m].step.dt) * total);
-            }
+        for (std::size_t m = 0; m < rows; ++m) {
+            const real dt = real(on[m].step.dt) * speed(on[m], 0);
+            for (std::size_t i = 0; i < n.state; i += LANES) store(t.of[m] + i, dt * of_drift(i, m, rows));
+        }
         t.pullback.back(t.evaluator, 0, rows, t.h.at.data(), t.kept.at.data(), t.of.at.data(), t.of_h.at.data(),
                         [&](std::size_t m, const real* of) {
                             const Step& step = on[m].step;

@@ -192,6 +192,21 @@ struct Solve {
         }
         return real(terms[0] + (2 * through - 1) * last - before);
     }
+    // How fast that changes.
+    real acceleration(std::size_t segment, std::size_t sample, double tau) const {
+        const std::size_t i = at(segment, sample);
+        const double* terms = given.speeds + i * given.speed_terms;
+        const double z = 2 * std::fmin(std::fmax(tau / given.lengths[i], 0.0), 1.0) - 1;
+        double total = 0, last = 1, before = 0;
+        for (std::size_t d = 1; d < given.speed_terms; ++d) {
+            total += terms[d] * double(d) * last;
+            const double next = 2 * z * last - before;
+            before = last;
+            last = next;
+        }
+        return real(2 / given.lengths[i] * total);
+    }
+    bool moves() const { return given.share || given.speed_terms; }
     void give_sample(std::size_t piece, std::size_t sample, real share, const real* of, real* of_projected) const {
         real* to = of_projected + (piece * given.batch + sample) * model.columns;
         for (std::size_t i = 0; i < model.columns; ++i) to[i] += share * of[i];

@@ -85,6 +85,9 @@ class SolverState {
         if (!solve.given.speed_terms) return;
         for (std::size_t m = 0; m < on.size(); ++m) {
             const Slot& slot = slots[on[m]];
+#if IMPLICIT
+            if (stage == 0) std::memcpy(flows[on[m]], slopes[m], n.state * sizeof(real));
+#endif
             scale(slopes[m], solve.speed(slot.segment, slot.sample, slot.tau + node * slot.dt), n.state);
         }
     }
@@ -106,6 +109,7 @@ class SolverState {
     }
 
 #if IMPLICIT
+    Rows flows{SLOTS, n.state};          // at the start of a step, before the clock's speed
     std::unique_ptr<Derivatives> stiff;  // while the group is on its way: a matrix for each slot is much memory
 
     // Into y; behind the slope at the start lie what the stages were solved for, and last a slope.
@@ -122,7 +126,7 @@ class SolverState {
             for (std::size_t s : on) {
                 real* u = slope(1 + stage, s);
                 method.right(stage, real(slots[s].dt), n.state, slope(stage ? method.stages + 1 : 0, s),
-                             solve.given.share ? stiff->drift(s) : nullptr, [&](std::size_t j) { return slope(1 + j, s); }, u);
+                             solve.moves() ? stiff->drift(s) : nullptr, [&](std::size_t j) { return slope(1 + j, s); }, u);
                 stiff->solve(s, u);
             }
         }
@@ -139,12 +143,16 @@ class SolverState {
                     solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
                     stiff->differentiate_in_time(s, x, h[s]);
                 }
+                if (solve.given.speed_terms) stiff->clock(s, speed_of(slot), acceleration_of(slot), flows[s]);
                 solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
                 slot.differentiated = true;
             }
-            stiff->factor(s, real(solve.method.gamma * slot.dt));
+            stiff->factor(s, real(solve.method.gamma * slot.dt) * speed_of(slot));
         }
     }
+
+    real speed_of(const Slot& slot) const { return solve.speed(slot.segment, slot.sample, slot.tau); }
+    real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
 
     void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
 #else

@@ -123,20 +123,13 @@ def test_a_projection_that_bends_the_input_becomes_a_part_of_the_flow(name):
     agree(solved(field, name, True), solved(field, name, False))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["hermite", "spline", "warped, and not told", "hermite, times of their own"])
-def test_the_stiff_method_takes_the_derivative_of_a_bending_input(name):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "smooth clock" else pytest.mark.slow) for name in INPUTS]
+)
+def test_the_stiff_method_takes_the_derivatives_of_input_and_clock(name):
     torch.manual_seed(2)
     field = Soft()
     agree(solved(field, name, True, "rodas5p"), solved(field, name, False, "rodas5p"), 1e-8)
-
-
-def test_the_stiff_method_says_that_a_clock_is_not_for_its_kernel():
-    field = made(ctrnn.gated)
-    path = ctrnn.HeldPath(torch.randn(5, 4, 3, dtype=torch.float64), TS)
-    stats = integrate(field, path, torch.zeros(4, 5, dtype=torch.float64), TS, speed=SMOOTH.speed, method="rodas5p").stats
-    assert stats["engine"] == "steps"
-    assert "a clock's `speed` has no kernel under rodas5p" in stats["engine_why"]
 
 
 def test_blocks_of_a_checkpointed_solve_read_their_pieces():
