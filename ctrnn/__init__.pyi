@@ -64,6 +64,7 @@ from ctrnn.clocks.warp import Warp as Warp
 from ctrnn.clocks.warped_path import WarpedPath as WarpedPath
 from ctrnn.driven import Driven as Driven
 from ctrnn.cells.timescales import timescales as timescales
+from ctrnn.cells.traced_leak import traced_leak as traced_leak
 from ctrnn.storage.model import save as save, load as load
 from ctrnn.version import __version__ as __version__
 from ctrnn import init as init  # a module, as in torch.nn: ctrnn.init.chrono_

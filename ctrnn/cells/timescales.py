@@ -19,7 +19,7 @@ from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.stack import Stack
-from ctrnn.cells.traced_leak import rest_leak
+from ctrnn.cells.traced_leak import rest_leak, traced_leak
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.relaxation import Relaxation
 
@@ -70,7 +70,7 @@ def _leak(field: VectorField) -> Tensor:
         return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
     if isinstance(field, LSTMField):
         state = torch.cat([h, torch.ones_like(h)], -1)
-    traced = type(field).leak is VectorField.leak
+    traced = type(field).leak in (VectorField.leak, traced_leak)
     leak = remembered(field, rest_leak(field)[None] if traced else field.leak(field.project(x), state))
     if not checks.holds((leak > ROUNDING).any() if traced else (leak != 0).any()):
         raise TypeError(

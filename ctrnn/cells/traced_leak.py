@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from ctrnn.calls import answered
 from ctrnn.fields.field import VectorField
 
-__all__ = ["Entries", "biases_of_leak", "rest_leak"]
+__all__ = ["Entries", "biases_of_leak", "rest_leak", "traced_leak"]
 
 # Products with weights, and what is taken over several units: all else is a function of each unit.
 PRODUCTS = {"linear", "bilinear", "matmul", "__matmul__", "__rmatmul__", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm"}
@@ -53,6 +54,29 @@ class Entries(NamedTuple):
     of_rate: Callable[[Tensor], Tensor]  # (rows,) -> (rows,), in float64
 
 
+@answered
+def traced_leak(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
+    r"""The leak that the code of `flow` has, for a field of your own: `leak = ctrnn.traced_leak` in its class.
+
+    L = F(0) - F(1), each unit's own state at 0 and at 1 while products with weights, and sums over units, stay as they are at h:
+    the L of any dh/dt = N - L h whose N and L have h only through those. Then exponential steps keep what decays exactly,
+    instead of being Euler's. Of a state of several parts each part is moved alone. Costs the products once more.
+
+    Shape:   projected (..., projected), h (..., state) -> (..., state), per unit of time.
+    Source:  this project.
+    """
+    kept: list[Any] = []
+    with _Mixing(kept, record=True):
+        field.flow(projected, h)
+    found = torch.zeros_like(h)
+    for units in _parts(field, h):
+        lost = _again(field, projected, torch.where(units, 0.0, h), kept) - _again(
+            field, projected, torch.where(units, 1.0, h), kept
+        )
+        found = torch.where(units, lost, found)
+    return found
+
+
 @torch.no_grad()
 def rest_leak(field: VectorField) -> Tensor:
     r"""L at zero input and zero state, of a declared `leak`, else of the code: (state,), per unit of time.
@@ -61,24 +85,20 @@ def rest_leak(field: VectorField) -> Tensor:
     """
     state = torch.zeros_like(field.initial_state(1))
     projected = field.project(state.new_zeros(1, field.input_size))
-    if type(field).leak is not VectorField.leak:
+    if type(field).leak not in (VectorField.leak, traced_leak):
         return field.leak(projected, state).expand_as(state)[0]
     kept: list[Any] = []
     with _Mixing(kept, record=True):
         rest = field.flow(projected, state)
-    found, parts = torch.zeros_like(state), range(max(1, state.shape[1] // field.hidden_size))
-    for part in parts:  # one after another: c may act on h, as in the LSTM
-        units = torch.zeros_like(state)
-        units[:, part * field.hidden_size : (part + 1) * field.hidden_size if part + 1 < len(parts) else None] = 1
-        half = units * (torch.arange(state.shape[1]) % 2)
-        lost, of_half = (rest - _again(field, projected, each, kept) for each in (units, half))
-        if bool(((of_half * units - lost * half).abs() > 1e-3 * (1 + lost.abs())).any()):
+    for units in _parts(field, state):
+        half = units & (torch.arange(state.shape[1]) % 2 == 1)
+        lost, of_half = (rest - _again(field, projected, each.to(state).expand_as(state), kept) for each in (units, half))
+        if bool((units & ((of_half - lost * half).abs() > 1e-3 * (1 + lost.abs()))).any()):
             raise TypeError(
                 f"`field` is a {type(field).__name__} whose units act on one another by more than products with weights; "
                 "give it a `leak`."
             )
-        found += lost * units
-    return found[0]
+    return traced_leak(field, projected, state)[0]
 
 
 def biases_of_leak(field: VectorField) -> list[Entries]:
@@ -118,6 +138,13 @@ class _Mixing(TorchFunctionMode):
             return next(self.again)
         self.kept.append(func(*args, **(kwargs or {})))
         return self.kept[-1]
+
+
+def _parts(field: VectorField, h: Tensor) -> list[Tensor]:
+    """Which entries of a state are in its first, second, ... part of as many units as are visible: (state,) each."""
+    count = max(1, field.state_size // field.hidden_size)
+    number = (torch.arange(field.state_size, device=h.device) // field.hidden_size).clamp(max=count - 1)
+    return [number == part for part in range(count)]
 
 
 def _again(field: VectorField, projected: Tensor, state: Tensor, kept: list[Any]) -> Tensor:

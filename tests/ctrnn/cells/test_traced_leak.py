@@ -9,6 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
+import discretize
 from ctrnn.cells.traced_leak import rest_leak
 
 PUBLISHED = {"mgu": ctrnn.mgu, "lem": ctrnn.lem, "ltc": ctrnn.ltc, "rhn": ctrnn.rhn, "adaptive": ctrnn.adaptive}
@@ -45,6 +46,57 @@ def test_the_leak_of_the_code_is_the_one_that_fields_declare(subtests):
                 assert_close(1 / rest_leak(Silent(field))[-5:], ctrnn.timescales(field), rtol=1e-12, atol=0)
             else:
                 assert_close(rest_leak(Silent(field)), rest_leak(field), rtol=1e-12, atol=1e-14)
+
+
+class Traced(Silent):
+    leak = ctrnn.traced_leak
+
+
+def test_a_traced_leak_is_the_declared_one_at_every_state_and_has_its_derivatives(subtests):
+    dice = torch.Generator().manual_seed(3)
+    for name, make in (NAMED_FIELDS | PUBLISHED).items():
+        if "power" in name:
+            continue  # |h|^r h has no L that the state is not in
+        with subtests.test(name):
+            field = made(make)
+            x, h = (torch.randn(2, 4, size, generator=dice, dtype=torch.float64) for size in (3, field.state_size))
+            h.requires_grad_()
+            projected = field.project(x)
+            found = [each.leak(projected, h) for each in (field, Traced(field))]
+            assert_close(found[1], found[0].expand_as(found[1]), rtol=1e-11, atol=1e-12)
+            targets = [h, *(p for p in field.parameters())]
+            derivatives = [
+                torch.autograd.grad(
+                    leak.expand_as(h).sin().sum(), targets, allow_unused=True, materialize_grads=True, retain_graph=True
+                )
+                if leak.requires_grad
+                else [torch.zeros_like(target) for target in targets]
+                for leak in found
+            ]
+            for one, other in zip(*derivatives, strict=True):
+                assert_close(other, one, rtol=1e-9, atol=1e-11)
+
+
+def test_exponential_steps_of_ones_own_field_are_those_of_the_named_one():
+    field = made(ctrnn.gru)
+    xs = torch.randn(6, 2, 3, dtype=torch.float64)
+    for step in (discretize.ExponentialEuler(), discretize.ETDRK4(), discretize.StrangSplitting()):
+        ours, theirs = (discretize.DiscreteRNN(each, step, dt=2.0)(xs)[0] for each in (Traced(field), field))
+        assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.kernels
+def test_it_is_compiled_with_the_field():
+    class Mine(Fused):
+        leak = ctrnn.traced_leak
+
+    field, xs = Mine(), torch.randn(100, 2, 3, dtype=torch.float64)
+    found = []
+    for fused in (True, False):
+        rnn = discretize.DiscreteRNN(field, discretize.ExponentialEuler(), fused=fused)
+        found.append(rnn(xs)[0])
+        assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats["engine_why"]
+    assert_close(*found, rtol=1e-11, atol=1e-12)
 
 
 def test_chrono_finds_the_biases_that_it_sets_in_named_fields(subtests):

@@ -53,11 +53,11 @@ class TallecFigure7(Study):
 
     name = "tallec-fig7"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 25, "paper": 500_000}
+    minutes: ClassVar = {"smoke": 0.3, "small": 50, "paper": 500_000}
     sizes: ClassVar = {
         "smoke": Sizes(text="tinyshakespeare/input.txt", hidden=4, length=10, batch=4, steps=4, every=2, held_out=4, seeds=2),
         "small": Sizes(
-            text="tinyshakespeare/input.txt", hidden=128, length=100, batch=32, steps=3000, every=250, held_out=500, seeds=3
+            text="tinyshakespeare/input.txt", hidden=128, length=100, batch=32, steps=10_000, every=500, held_out=500, seeds=3
         ),
         "paper": Sizes(
             text="text8/text8", hidden=2000, length=180, batch=128, steps=100_000, every=1000, held_out=20_000, seeds=2
