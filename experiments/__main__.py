@@ -1,6 +1,6 @@
 r"""The command line: `ctrnn ...`, and from the root of the repository `python -m experiments ...`.
 
-    0 done    1 a check failed    2 wrong usage    74 a disk or a device failed    130, 143 interrupted
+    0 done    1 a check failed    2 wrong usage    74 a disk or a device failed    130, 138, 143 interrupted
 
 One function a command; what is heavy is imported inside, so that help and wrong usage answer at once.
 """

@@ -1,4 +1,8 @@
-"""Signal handling: Ctrl-C and SIGTERM as one exception, which passes every `finally` and is never lost.
+"""Signal handling: Ctrl-C, SIGTERM and SIGUSR1 as one exception, which passes every `finally` and is never lost.
+
+SIGUSR1 is how batch systems say that the time is nearly up; its exit code, 138, tells a script that there is more to be done.
+They send SIGTERM to every process of a job, so that a worker hears it from its parent once more: only a second Ctrl-C, which
+is somebody's who waits, cuts short what the first signal began.
 
 An exception raised by a signal handler vanishes inside a weak reference's callback or a destructor; so the signal is
 remembered too, and `checkpoint` raises it again at every line that a command prints.
@@ -15,6 +19,8 @@ from contextlib import contextmanager
 __all__ = ["Interrupted", "checkpoint", "deferred", "interruptible"]
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+if sys.platform != "win32":
+    WORDS[signal.SIGUSR1] = "told to end"
 _received: list[int] = []
 
 
@@ -34,11 +40,13 @@ def checkpoint() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it, both signals raise `Interrupted`; outside of the main thread, signals are the caller's."""
+    """Within it, each of these signals raises `Interrupted`; outside of the main thread, signals are the caller's."""
 
     def receive(number: int, frame: object) -> None:
+        first = not _received
         _received.append(number)
-        raise Interrupted(number)
+        if first or number == signal.SIGINT:
+            raise Interrupted(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -62,7 +70,7 @@ def interruptible() -> Iterator[None]:
 def deferred() -> Iterator[Callable[[], bool]]:
     """Within it a first signal is held back; on the way out it goes to the handler that was there before.
 
-    Yields a function: whether a signal is held back. A second signal is not, and an ignored one stays ignored.
+    Yields a function: whether a signal is held back. A second Ctrl-C is not, and an ignored signal stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -72,7 +80,7 @@ def deferred() -> Iterator[Callable[[], bool]]:
 
     def receive(number: int, frame: object) -> None:
         waiting.append(number)
-        if len(waiting) > 1:
+        if len(waiting) > 1 and number == signal.SIGINT:
             restore()
             signal.raise_signal(number)
 
@@ -88,3 +96,4 @@ def deferred() -> Iterator[Callable[[], bool]]:
         restore()
     if waiting:
         signal.raise_signal(waiting[0])
+        checkpoint()  # where an earlier one was swallowed

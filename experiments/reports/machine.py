@@ -61,8 +61,10 @@ def limited(threads: int | None) -> Iterator[None]:
 
 
 def cores() -> int:
-    """How many this process may use."""
-    return len(_affinity() or ()) or os.cpu_count() or 1
+    """How many this process may use: those that it is bound to, and in a Slurm job that is not bound, as many as it asked for."""
+    here = len(_affinity() or ()) or os.cpu_count() or 1
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(here, int(asked)) if asked.isdecimal() and int(asked) else here
 
 
 def _affinity() -> set[int] | None:

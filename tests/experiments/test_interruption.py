@@ -5,16 +5,28 @@ import weakref
 
 import pytest
 
-from experiments.interruption import Interrupted, checkpoint, interruptible
+from experiments.interruption import Interrupted, checkpoint, deferred, interruptible
 
 
 def test_a_signal_becomes_its_exit_code():
-    for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
+    for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]:
         before = signal.getsignal(number)
         with pytest.raises(Interrupted) as caught, interruptible():
             signal.raise_signal(number)
         assert caught.value.code == code
         assert signal.getsignal(number) is before
+
+
+def test_a_background_job_that_ignores_ctrl_c_hears_that_its_time_is_up():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what ends in &
+    try:
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            with pytest.raises(Interrupted) as caught, interruptible(), deferred():
+                signal.raise_signal(number)
+            assert caught.value.code == 128 + number
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_that_strikes_inside_a_weak_references_callback_is_not_lost():

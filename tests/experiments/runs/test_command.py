@@ -95,7 +95,10 @@ def test_resume_with_other_settings_is_wrong_usage_that_names_them(tmp_path, cap
     assert "seed (0 there, 4 here)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGUSR1, 138, "told to end")],
+)
 def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, monkeypatch, number, code, word):
     out = tmp_path / "a folder"
     with monkeypatch.context() as patch:

@@ -629,14 +629,34 @@ def test_a_signal_ends_the_step_saves_and_is_delivered(tmp_path, number):
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_a_second_signal_does_not_wait(tmp_path):
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_second_ctrl_c_does_not_wait(tmp_path, first):
     def interrupt(step, loss, rate):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(first)
         signal.raise_signal(signal.SIGINT)
         pytest.fail("the second one waited")
 
     with pytest.raises(Interrupted), interruptible():
         train(small(), tmp_path, progress=interrupt)
+
+
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGUSR1])
+def test_what_a_batch_system_sends_twice_is_one_signal(tmp_path, again):
+    def interrupt(step, loss, rate):
+        if step == 5:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(again)
+
+    def trained():
+        try:
+            train(small("checkpoint_every=100"), tmp_path, progress=interrupt)
+        finally:
+            signal.raise_signal(again)  # nor does it cut short what is put in order on the way out
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        trained()
+    assert caught.value.code == 143
+    assert read_state(tmp_path / "checkpoint.pt")["step"] == 5
 
 
 def test_outside_of_the_command_ctrl_c_is_the_callers(request):
