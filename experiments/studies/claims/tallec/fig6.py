@@ -81,7 +81,7 @@ class TallecFigure6(Study):
             task="pixels", data=str(mnist_folder()), order=point["order"], side=sizes.side, field="lstm", integrator="euler",
             hidden=sizes.hidden, init=point["start"], t_max=float(sizes.side**2) if point["start"] == "chrono" else None,
             steps=EPOCH * sizes.epochs, batch=100, batches=EPOCH, seed=point["seed"], rate=1e-3, clip=1.0,
-            schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out,
+            schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out, threads=1,
             checkpoint_every=EPOCH * sizes.epochs,
         )  # fmt: skip
 
