@@ -43,7 +43,7 @@ def agreement_identities() -> Iterator[Identity]:
         traced = symbolic(coded)
         written = twin.substitute(**match(traced.parameters))
         yield Identity(
-            f"{name} as coded", "this project", f"ctrnn's {name} field, traced from its torch code, is the paper's equation.",
+            f"{name} as coded", "this project", f"ctrnn's {name} field, traced from its torch code, is its source's equation.",
             traced.flow, written.flow.xreplace(dict(zip(written.state, traced.state, strict=True))), label=f"code, {name}",
         )  # fmt: skip
     yield from itertools.starmap(_published, _recurrences())

@@ -23,6 +23,7 @@ import ctrnn
 from experiments.interruption import Interrupted, interruptible
 from experiments.plugins import use
 from experiments.studies import command as studies
+from experiments.models.fields import FIELDS
 from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, check_word, typed
 
@@ -147,7 +148,7 @@ def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate:
 def train(
     *,
     task: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(TASKS.own))],
-    field: Name,
+    field: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(FIELDS.own))],
     integrator: Name,
     out: Folder,
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
@@ -158,10 +159,7 @@ def train(
 
     Args:
         task: One of those named.
-        field: plain, leaky, leaky-power, leaky-power-autograd, gated, gated-global, gated-softplus, gated-exponential,
-            gated-power, gru, gru-power, lstm, lstm-power, lstm-blind-output, mgu, lem, antisymmetric, antisymmetric-gated,
-            cornn, unicornn, ltc, rhn, adaptive, fitzhugh-nagumo, glnn, gnn, gru-d, ode-rnn, gru-ode-bayes or cfc; the last four
-            jump at their samples.
+        field: One of those named; the last four jump at their samples.
         integrator: exact, euler, exponential-euler, or another step map.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.

@@ -1,6 +1,6 @@
 r"""Tasks, fields and studies of the user's own, from a file.
 
-    TASKS = {"parity": Parity}      STUDIES = {"parity-study": ParityStudy}      FIELDS = {"mine": make}
+    TASKS = {"odd-ones": OddOnes}   STUDIES = {"odd-ones-study": OddOnesStudy}      FIELDS = {"mine": make}
 
 A file has any of these three; make(input_size, hidden_size, dtype=..., generator=...) gives a field, as `ctrnn.gated` does. The
 file is run; what is installed offers the same by the entry points ctrnn.tasks, ctrnn.studies and ctrnn.fields.

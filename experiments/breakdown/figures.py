@@ -167,6 +167,8 @@ def chart(pictures: Mapping[str, np.ndarray], g_dt: np.ndarray, w: np.ndarray, f
             ax.axvline(1, color=MUTED, linewidth=0.6, linestyle=DASHES[3])
         for ax in axes[len(pictures) :]:
             ax.set_visible(False)
+        for ax in axes[max(0, len(pictures) - columns) : len(pictures)]:  # the lowest of each column
+            ax.tick_params(labelbottom=True)
         figure.supxlabel("g dt", fontsize=10)
         figure.supylabel("w", fontsize=10)
         handles = [

@@ -35,7 +35,7 @@ PARTS: tuple[tuple[str, SectionMaker], ...] = (
 )
 QUICK = (held_section, power_section)
 WORKERS = 2
-PLAN = "ctrnn breakdown: sixteen steps on five fields and a recording, in two processes; 1 to 2 minutes"
+PLAN = "ctrnn breakdown: every step map on five fields and a recording, in two processes; 1 to 2 minutes"
 PACKAGES = ("ctrnn", "torch", "torchdiffeq")
 
 

@@ -31,7 +31,7 @@ from experiments.studies.study import SCALES, Part, Sizes, Study, Verdict, grid
 from experiments.tasks.task import Batch, ClassAtEverySample
 
 @dataclass(frozen=True)
-class Parity(ClassAtEverySample):
+class OddOnes(ClassAtEverySample):
     """Whether the ones so far are even or odd."""
     length: int = 6
     input_size = 1
@@ -50,8 +50,8 @@ class Drawn(ctrnn.VectorField):
     def flow(self, projected, h):
         return projected @ self.weight.T - h
 
-class ParityStudy(Study):
-    name, question, claim, source = "parity-study", "Odd?", "It is.", "Nobody."
+class OddOnesStudy(Study):
+    name, question, claim, source = "odd-ones-study", "Odd?", "It is.", "Nobody."
     minutes: ClassVar = dict.fromkeys(SCALES, 0.0)
     sizes: ClassVar = dict.fromkeys(SCALES, Sizes(steps=2, seeds=1))
 
@@ -59,12 +59,12 @@ class ParityStudy(Study):
         return grid(field=["drawn"], seed=range(sizes.seeds))
 
     def configuration(self, point, sizes):
-        return configuration("parity", point["field"], "euler", seed=point["seed"], steps=2, evaluation=4, batch=2, hidden=2)
+        return configuration("odd-ones", point["field"], "euler", seed=point["seed"], steps=2, evaluation=4, batch=2, hidden=2)
 
     def verdict(self, results):
         return Verdict([Part("it is", True)])
 
-TASKS, FIELDS, STUDIES = {"parity": Parity}, {"drawn": Drawn}, {"parity-study": ParityStudy}
+TASKS, FIELDS, STUDIES = {"odd-ones": OddOnes}, {"drawn": Drawn}, {"odd-ones-study": OddOnesStudy}
 '''
 SMALL = ["--set", "steps=3", "batch=2", "evaluation=4", "hidden=2"]
 
@@ -84,17 +84,17 @@ def file(tmp_path):
 
 
 def train(file, out, *more):
-    return main(["train", "--task", "parity", "--field", "drawn", "--integrator", "euler", "--out", str(out), "--plugin", file,
+    return main(["train", "--task", "odd-ones", "--field", "drawn", "--integrator", "euler", "--out", str(out), "--plugin", file,
                  *SMALL, *more])  # fmt: skip
 
 
 def test_a_task_and_a_field_of_a_file_are_trained_and_gone_on_with(tmp_path, file, capsys):
     assert train(file, tmp_path / "run", "length=4") == 0
-    assert "parity, drawn under euler, 3 steps" in capsys.readouterr().out
+    assert "odd-ones, drawn under euler, 3 steps" in capsys.readouterr().out
     assert train(file, tmp_path / "run", "length=4", "--resume") == 0
     assert "is finished; nothing was left to do" in capsys.readouterr().out
     model, recorded = load(tmp_path / "run")
-    assert (type(recorded.task).__name__, recorded.task.length) == ("Parity", 4)
+    assert (type(recorded.task).__name__, recorded.task.length) == ("OddOnes", 4)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert f"--plugin {file}" in recorded.command(tmp_path / "run")
     assert train(file, tmp_path / "other", "lenth=4") == 2
@@ -102,12 +102,12 @@ def test_a_task_and_a_field_of_a_file_are_trained_and_gone_on_with(tmp_path, fil
 
 
 def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
-    assert main(["train", "--task", "parity", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
-    assert "there is no task 'parity'" in capsys.readouterr().err
+    assert main(["train", "--task", "odd-ones", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
+    assert "there is no task 'odd-ones'" in capsys.readouterr().err
     use([file])
-    configured = configuration("parity", "drawn", "heun").to_json()
+    configured = configuration("odd-ones", "drawn", "heun").to_json()
     TASKS._added.clear()
-    with pytest.raises(UsageError, match="there is no task 'parity'"):
+    with pytest.raises(UsageError, match="there is no task 'odd-ones'"):
         Configuration.from_json(configured)
 
 
@@ -125,20 +125,20 @@ def test_a_field_of_the_users_is_a_function_of_the_seed_and_leaves_torchs_genera
 @pytest.mark.slow  # worker processes
 def test_a_study_of_a_file_is_run_and_drawn(tmp_path, file, capsys):
     out = str(tmp_path / "study")
-    assert main(["study", "run", "parity-study", "--scale", "smoke", "--out", out, "--workers", "1", "--plugin", file]) == 0
+    assert main(["study", "run", "odd-ones-study", "--scale", "smoke", "--out", out, "--workers", "1", "--plugin", file]) == 0
     assert main(["study", "plot", out, "--plugin", file]) == 0
     assert f"--plugin {file}" in json.loads((tmp_path / "study" / "study.json").read_text())["command"]
     assert (tmp_path / "study" / "index.html").exists()
     for registry in (TASKS, FIELDS, STUDIES):
         registry._added.clear()
     assert main(["study", "plot", out]) == 2
-    assert "there is no study 'parity-study'" in capsys.readouterr().err
+    assert "there is no study 'odd-ones-study'" in capsys.readouterr().err
 
 
 def test_a_study_of_a_file_is_listed(file, capsys):
     assert main(["study", "list", "--plugin", file]) == 0
     said = capsys.readouterr().out
-    assert "parity-study\n  Odd?" in said
+    assert "odd-ones-study\n  Odd?" in said
     assert "unwarped\n" in said
 
 
@@ -153,10 +153,10 @@ def test_a_study_of_a_file_is_listed(file, capsys):
         ("TASKS = {'recall': dict}", "there is a task 'recall' already; give yours another name"),
         ("TASKS = {'X y': dict}", "a task is named by a-z, 0-9, '.' and '-', beginning with a letter or digit; got 'X y'"),
         (
-            "TASKS = {'parity': dict}; FIELDS = {'drawn': dict}",
-            "the task parity is no subclass of experiments.tasks.task.Task",
+            "TASKS = {'odd-ones': dict}; FIELDS = {'drawn': dict}",
+            "the task odd-ones is no subclass of experiments.tasks.task.Task",
         ),
-        ("FIELDS = {'drawn': dict}", "there is no task 'parity'"),
+        ("FIELDS = {'drawn': dict}", "there is no task 'odd-ones'"),
     ],
     ids=lambda value: value[:24],
 )
@@ -197,10 +197,10 @@ def test_installed_packages_offer_things_by_entry_points(tmp_path, monkeypatch):
 
 def test_objects_are_taken_where_names_are(file, tmp_path):
     use([file])
-    parity = TASKS.named("parity")
+    parity = TASKS.named("odd-ones")
     TASKS._added.clear()
     chosen = configuration(parity(length=5), ctrnn.gru, discretize.Heun(), hidden=3, steps=2)
-    assert (chosen.task_name, chosen.field, chosen.integrator, chosen.task.length) == ("parity", "ctrnn.gru", "heun", 5)
+    assert (chosen.task_name, chosen.field, chosen.integrator, chosen.task.length) == ("odd-ones", "ctrnn.gru", "heun", 5)
     assert Configuration.from_json(chosen.to_json()) == chosen
     model = chosen.untrained_model()
     assert isinstance(model.rnn.step, discretize.Heun)
@@ -254,7 +254,7 @@ def test_a_sweep_at_the_prompt_trains_each_in_a_folder_of_its_own(tmp_path, file
     assert train(file, tmp_path / "runs", "seed=0,1") == 0
     said = capsys.readouterr()
     assert said.err.startswith(f"2 runs of 3 steps, one after another, in {tmp_path}/runs.")
-    assert said.out.count("parity, drawn under euler") == 2
+    assert said.out.count("odd-ones, drawn under euler") == 2
     losses = [json.loads((tmp_path / "runs" / f"seed-{k}" / "result.json").read_text())["measures"]["loss"] for k in (0, 1)]
     assert losses[0] != losses[1]
     assert train(file, tmp_path / "runs", "seed=0,1,2", "--resume") == 0

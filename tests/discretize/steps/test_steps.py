@@ -63,6 +63,7 @@ def held(decay: ctrnn.Decay | None = None, units: int = 5) -> ctrnn.Relaxation:
 def test_every_step_map_is_in_the_tables_of_this_page():
     assert {name: step.order for name, step in STEPS.items()} == ORDERS
     assert set(GATES) | {"Splitting", "StrangSplitting"} == set(STEPS)
+    assert set(SYMBOLIC) | {"BackwardEuler", "Trapezoid"} == set(STEPS)
 
 
 @each("name", GATES)
