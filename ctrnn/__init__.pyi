@@ -10,10 +10,10 @@ from ctrnn.cells.published.lem import lem as lem
 from ctrnn.cells.published.rhn import rhn as rhn
 from ctrnn.cells.published.adaptive import adaptive as adaptive
 from ctrnn.cells.published.fitzhugh_nagumo import fitzhugh_nagumo as fitzhugh_nagumo
-from ctrnn.cells.published.ltc import ltc as ltc
+from ctrnn.cells.published.liquid.ltc import ltc as ltc
 from ctrnn.cells.published.glnn import glnn as glnn, gnn as gnn
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
-from ctrnn.cells.published.ncps_cells import from_ncps as from_ncps
+from ctrnn.cells.published.liquid.ncps_cells import from_ncps as from_ncps
 from ctrnn.fields.field import VectorField as VectorField
 from ctrnn.fields.relaxation import Relaxation as Relaxation
 from ctrnn.cells.stack import Stack as Stack
@@ -30,7 +30,7 @@ from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.fields.layer_norm import LayerNorm as LayerNorm
-from ctrnn.fields.dropout import Dropout as Dropout, draw_masks as draw_masks
+from ctrnn.fields.random.dropout import Dropout as Dropout, draw_masks as draw_masks
 from ctrnn.cells.lstm import LSTMField as LSTMField
 from ctrnn.cells.published.mgu import MGUField as MGUField
 from ctrnn.cells.published.antisymmetric import (
@@ -43,12 +43,12 @@ from ctrnn.cells.published.lem import LEMField as LEMField
 from ctrnn.cells.published.rhn import RHNField as RHNField
 from ctrnn.cells.published.adaptive import AdaptiveField as AdaptiveField
 from ctrnn.cells.published.fitzhugh_nagumo import FitzHughNagumoField as FitzHughNagumoField
-from ctrnn.cells.published.ltc import LTCField as LTCField
+from ctrnn.cells.published.liquid.ltc import LTCField as LTCField
 from ctrnn.cells.published.glnn import GLNNField as GLNNField
 from ctrnn.cells.edges import GatedCandidate as GatedCandidate
-from ctrnn.cells.published.synapses import Synapses as Synapses
-from ctrnn.fields.network import NetworkField as NetworkField
-from ctrnn.fields.controlled import ControlledField as ControlledField
+from ctrnn.cells.published.liquid.synapses import Synapses as Synapses
+from ctrnn.fields.networks.network import NetworkField as NetworkField
+from ctrnn.fields.networks.controlled import ControlledField as ControlledField
 from ctrnn.cells.network_gate import NetworkGated as NetworkGated
 from ctrnn.inputs.held import HeldPath as HeldPath
 from ctrnn.inputs.linear import LinearPath as LinearPath

@@ -21,9 +21,9 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import ctrnn
 from experiments.interruption import Interrupted, interruptible
+from experiments.models.fields import FIELDS
 from experiments.plugins import use
 from experiments.studies import command as studies
-from experiments.models.fields import FIELDS
 from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, check_word, typed
 

@@ -266,7 +266,11 @@ def test_every_module_starts_with_a_sentence():
 def test_no_folder_is_full():
     folders = {file.parent for file in FILES}
     full = (place(folder) for folder in folders if len([f for f in folder.glob("*.py") if f.name != "__init__.py"]) > MOST_FILES)
-    assert_only(FULL_FOLDERS, full, f"folders of more than {MOST_FILES} files; move what belongs together into a folder of its own, see CONTRIBUTING")
+    assert_only(
+        FULL_FOLDERS,
+        full,
+        f"folders of more than {MOST_FILES} files; move what belongs together into a folder of its own, see CONTRIBUTING",
+    )
 
 
 def test_every_package_is_typed_and_every_folder_of_python_files_a_package():

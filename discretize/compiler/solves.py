@@ -46,7 +46,7 @@ from discretize.fused.readable import projected_of, readable
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
-from discretize.steps.jacobian import declares_jacobian
+from discretize.steps.algebra.jacobian import declares_jacobian
 
 __all__ = ["LEAST_SEGMENTS", "solve"]
 

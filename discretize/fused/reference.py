@@ -23,7 +23,7 @@ from torch.nn.functional import linear, logsigmoid
 from ctrnn import PowerDecay, VectorField
 from discretize.fused.eligibility import is_plain
 from discretize.fused.kernel_spec import CellInputs, Kind
-from discretize.steps.phi import phi
+from discretize.steps.algebra.phi import phi
 
 __all__ = ["Results", "StackedField", "cell_states", "disagreement", "gradients", "needs_graph"]
 

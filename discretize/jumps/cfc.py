@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.cells.published.synapses import checked_wiring
+from ctrnn.cells.published.liquid.synapses import checked_wiring
 from discretize.jumps.curves import CURVES, Curve
 from discretize.jumps.held import HeldJumpRNN
 from discretize.jumps.jump import Jump

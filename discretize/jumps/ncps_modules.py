@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import ctrnn
-from ctrnn.cells.published.ncps_cells import ncps_kinds
+from ctrnn.cells.published.liquid.ncps_cells import ncps_kinds
 from discretize.jumps.cfc import ACTIVATIONS, CfCJump
 from discretize.jumps.held import HeldJumpRNN
 from discretize.sequences.rnn import DiscreteRNN

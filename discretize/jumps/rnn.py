@@ -17,8 +17,8 @@ import ctrnn
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.fields.computed import with_computed_weights
-from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field
+from ctrnn.fields.random.dropout import masked
 from discretize.gradients.choice import Gradient
 from discretize.integration.integrate import integrate
 from discretize.integration.settings import Settings

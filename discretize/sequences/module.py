@@ -14,8 +14,8 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
-from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
+from ctrnn.fields.random.dropout import masked
 from ctrnn.inputs.hold import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.sequences.pieces import Pieces

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn.fields.draws import has_two_answers
+from ctrnn.fields.random.draws import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import StepControl

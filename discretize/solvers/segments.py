@@ -19,7 +19,7 @@ from torch import Tensor
 from ctrnn import Driven, Path
 from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.pieces.segment_input import SegmentInput, select
-from discretize.steps.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
+from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
 
 __all__ = ["Chain", "Segment", "chain_of"]
 

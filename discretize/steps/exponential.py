@@ -15,7 +15,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.steps.phi import phi
+from discretize.steps.algebra.phi import phi
 from discretize.steps.step import Step, mode
 
 __all__ = ["ETD2", "ETDRK4", "ExponentialEuler", "FittedMidpoint"]

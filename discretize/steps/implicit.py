@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.steps.newton import solve_step
+from discretize.steps.algebra.newton import solve_step
 from discretize.steps.step import Step
 
 __all__ = ["BackwardEuler", "Trapezoid"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.steps.jacobian import jacobian, over_matrices
-from discretize.steps.phi import phi_matrix
+from discretize.steps.algebra.jacobian import jacobian, over_matrices
+from discretize.steps.algebra.phi import phi_matrix
 from discretize.steps.step import Step
 
 __all__ = ["ExponentialRosenbrock"]

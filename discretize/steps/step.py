@@ -15,7 +15,7 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
-from discretize.steps.jacobian import jacobian_cost
+from discretize.steps.algebra.jacobian import jacobian_cost
 
 __all__ = ["Step", "mode", "step_length"]
 

@@ -30,8 +30,8 @@ from experiments.interruption import checkpoint
 from experiments.models.integrators import IntegratorSettings, sequence_module, under
 from experiments.reports.section import Section
 from experiments.seeds import generator
-from experiments.tasks.recall import Recall
 from experiments.tasks.task import Batch
+from experiments.tasks.warps.recall import Recall
 
 __all__ = [
     "LIMIT",

@@ -46,4 +46,6 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
 def _in_words(configuration: Configuration, outcome: Outcome) -> str:
     measures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.measures.items())
     steps, name = configuration.training.steps, f"{configuration.field} under {configuration.integrator}"
-    return f"{configuration.task_name}, {name}, {steps} steps in {outcome.seconds:.1f} s: test {measures}"
+    without = configuration.task.baselines().get("memoryless")
+    beside = "" if without is None else f" (memoryless {without:.4g})"
+    return f"{configuration.task_name}, {name}, {steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}"

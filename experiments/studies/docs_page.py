@@ -36,7 +36,10 @@ def _file(found: Report, name: str) -> str:
 def main(folders: tyro.conf.Positional[tuple[Path, ...]], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:
     """Put what the studies in these folders found into a page."""
     found = [report_of(folder) for folder in folders]
-    text = fill(page.read_text(encoding="utf-8"), "study", {one.study.name: section(one) for one in found})
+    try:
+        text = fill(page.read_text(encoding="utf-8"), "study", {one.study.name: section(one) for one in found})
+    except ValueError as error:  # it has no place for one of them
+        raise UsageError(f"{page}: {error}") from None
     (page.parent / "figures").mkdir(exist_ok=True)
     for one in found:
         for name in one.figures:

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["TASKS", "task_named"]
 
 OWN = {
-    "recall": "experiments.tasks.recall:Recall",
-    "repeat-text": "experiments.tasks.repeated_text:RepeatText",
+    "recall": "experiments.tasks.warps.recall:Recall",
+    "repeat-text": "experiments.tasks.warps.repeated_text:RepeatText",
     "next-character": "experiments.tasks.next_character:NextCharacter",
     "copy": "experiments.tasks.copying:Copy",
     "variable-copy": "experiments.tasks.copying:VariableCopy",
     "adding": "experiments.tasks.adding:Adding",
     "two-sequence": "experiments.tasks.two_sequence:TwoSequence",
-    "clocked-recall": "experiments.tasks.clocked:ClockedRecall",
+    "clocked-recall": "experiments.tasks.warps.clocked:ClockedRecall",
     "har": "experiments.tasks.recorded.har:HAR",
     "vowels": "experiments.tasks.recorded.vowels:Vowels",
     "pixels": "experiments.tasks.recorded.pixels:Pixels",
     "forecast": "experiments.tasks.forecast:Forecast",
-    "recall-any-warp": "experiments.tasks.recall:AnyWarp",
+    "recall-any-warp": "experiments.tasks.warps.recall:AnyWarp",
     "physionet": "experiments.tasks.recorded.patients:Patients",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)

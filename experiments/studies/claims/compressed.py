@@ -38,8 +38,8 @@ from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, summary_of, words_beside
-from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
+from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed"]
 

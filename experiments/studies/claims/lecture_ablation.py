@@ -28,7 +28,7 @@ from experiments.seeds import generator
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-from experiments.tasks.repeated_text import RepeatText
+from experiments.tasks.warps.repeated_text import RepeatText
 
 __all__ = ["LectureAblation"]
 

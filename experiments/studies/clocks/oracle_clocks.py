@@ -15,7 +15,7 @@ from torch import Tensor
 from discretize import SequenceModel
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo, has_gate, played
-from experiments.tasks.recall import Recall
+from experiments.tasks.warps.recall import Recall
 
 __all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "NO_ORACLE", "accuracy_held", "differences_from_unwarped", "symbols_of"]
 

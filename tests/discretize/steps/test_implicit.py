@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from discretize.steps.jacobian import jacobian
+from discretize.steps.algebra.jacobian import jacobian
 
 IMPLICIT = [discretize.BackwardEuler(), discretize.Trapezoid()]
 implicit = each("step", IMPLICIT)

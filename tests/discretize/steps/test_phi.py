@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from cases import each
 
-from discretize.steps.phi import phi, phi_matrix
+from discretize.steps.algebra.phi import phi, phi_matrix
 
 # phi_k(z) = 1F1(1; k + 1; z)/k!, and its n-th derivative is n! 1F1(n + 1; n + k + 1; z)/(n + k)!.
 NEGATIVE, POSITIVE = -np.logspace(-12, 3, 121), np.logspace(-12, math.log10(30), 121)

@@ -179,7 +179,7 @@ def test_what_is_damaged_is_told_in_one_line_or_measured_again(tmp_path, capsys,
 
 
 def test_a_loss_that_is_nan_is_1(tmp_path, capsys, monkeypatch):
-    from experiments.tasks.recall import Recall  # noqa: PLC0415
+    from experiments.tasks.warps.recall import Recall  # noqa: PLC0415
 
     with monkeypatch.context() as patch:
         patch.setattr(Recall, "loss", lambda task, outputs, batch: outputs.sum() * float("nan"))

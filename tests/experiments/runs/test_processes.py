@@ -129,7 +129,7 @@ def test_killed_with_all_its_processes_it_goes_on_to_the_same_bits(tmp_path):
 
 FAILING = """
 import os
-from experiments.tasks.recall import Recall
+from experiments.tasks.warps.recall import Recall
 
 class Failing(Recall):
     drawn_before = 0

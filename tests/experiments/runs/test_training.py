@@ -24,6 +24,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from ctrnn.storage import files
+from experiments.data.text import numbered_text
 from experiments.interruption import Interrupted, deferred, interruptible
 from experiments.models.integrators import under
 from experiments.runs.checkpoints import Checkpoints, read_state
@@ -34,8 +35,7 @@ from experiments.runs.training import _batch, evaluate, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
 from experiments.studies.study import Measured, Run
-from experiments.tasks import repeated_text
-from experiments.tasks.recall import Recall
+from experiments.tasks.warps.recall import Recall
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -379,7 +379,7 @@ def test_the_same_command_on_another_text_is_refused(tmp_path):
         path = folder / "text"
         configuration = small(f"text={path}", "length=9", task="repeat-text")
         path.write_text("hello")
-        repeated_text._text.cache_clear()
+        numbered_text.cache_clear()
         if finish:
             train(configuration, folder / "run")
         else:
@@ -387,12 +387,12 @@ def test_the_same_command_on_another_text_is_refused(tmp_path):
                 train(configuration, folder / "run", progress=killed_at(4))
         before = {file.name: file.read_bytes() for file in (folder / "run").iterdir()}
         path.write_text(text)
-        repeated_text._text.cache_clear()
+        numbered_text.cache_clear()
         with pytest.raises(UsageError, match="holds a run on other data: what repeat-text reads is not what it was"):
             train(configuration, folder / "run")
         assert {file.name: file.read_bytes() for file in (folder / "run").iterdir()} == before
         path.write_text("hello")
-        repeated_text._text.cache_clear()
+        numbered_text.cache_clear()
         assert train(configuration, folder / "run").measures["loss"] > 0
 
 
@@ -400,7 +400,7 @@ def test_a_run_without_a_digest_of_its_data_goes_on(tmp_path):
     """As those that were begun before there was one."""
     path = tmp_path / "text"
     path.write_text("hello")
-    repeated_text._text.cache_clear()
+    numbered_text.cache_clear()
     configuration = small(f"text={path}", "length=9", task="repeat-text")
     with pytest.raises(KilledError):
         train(configuration, tmp_path / "run", progress=killed_at(4))

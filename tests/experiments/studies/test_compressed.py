@@ -25,8 +25,8 @@ from experiments.studies.clocks.rollout import RATES, is_right, roll_out, ways_o
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import Run
-from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.registry import TASKS, task_named
+from experiments.tasks.warps.clocked import ClockedRecall
 
 
 def task(*clocks, **settings):

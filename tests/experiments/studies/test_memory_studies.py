@@ -22,7 +22,7 @@ from experiments.studies.claims.memory.rates import CELLS, LENGTHS, SamplingRate
 from experiments.studies.claims.memory.steps import CLOCKS, SHOWN, STRETCHED, STRETCHES, MemoryAndSteps
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK
 from experiments.studies.results import Results
-from experiments.tasks.clocked import ClockedRecall
+from experiments.tasks.warps.clocked import ClockedRecall
 
 
 def without_recurrence(rate, inputs=4, units=3):

@@ -21,7 +21,7 @@ from experiments.studies.clocks.learned_clocks import at_change, elapsed_time, g
 from experiments.studies.clocks.oracle import OracleCell, StopAndGo, played
 from experiments.studies.clocks.oracle_clocks import NO_ORACLE, differences_from_unwarped, symbols_of
 from experiments.studies.results import Results
-from experiments.tasks.recall import Recall
+from experiments.tasks.warps.recall import Recall
 
 INPUTS, HIDDEN, BATCH, SYMBOLS = 4, 6, 5, 9
 

@@ -21,7 +21,7 @@ from experiments.studies.processes.runner import run
 from experiments.studies.registry import STUDIES, study_named
 from experiments.studies.results import Results
 from experiments.studies.study import Part, Verdict
-from experiments.tasks.recall import AnyWarp, Recall
+from experiments.tasks.warps.recall import AnyWarp, Recall
 
 NAMES = ("tallec-fig1", "tallec-fig5", "tallec-fig3", "tallec-fig4")
 

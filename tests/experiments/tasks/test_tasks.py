@@ -21,19 +21,19 @@ from experiments.data.text import DECLARATION
 from experiments.data.uci_har import ACTIVITIES
 from experiments.seeds import generator
 from experiments.tasks.adding import Adding
-from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.copying import Copy, VariableCopy
 from experiments.tasks.forecast import Forecast
 from experiments.tasks.next_character import NextCharacter
-from experiments.tasks.recall import Recall
 from experiments.tasks.recorded.har import HAR, HELD_OUT
 from experiments.tasks.recorded.pixels import Pixels
 from experiments.tasks.recorded.recordings import played
 from experiments.tasks.recorded.vowels import Vowels
 from experiments.tasks.registry import TASKS, task_named
-from experiments.tasks.repeated_text import RepeatText
 from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence, NumbersAtTheEnd
 from experiments.tasks.two_sequence import TwoSequence
+from experiments.tasks.warps.clocked import ClockedRecall
+from experiments.tasks.warps.recall import Recall
+from experiments.tasks.warps.repeated_text import RepeatText
 from experiments.usage import UsageError
 
 EXACT = {"rtol": 0, "atol": 0}

@@ -19,8 +19,8 @@ from ctrnn.forward import jvp
 from discretize import SequenceModel, Step
 from experiments.models.integrators import EXACT, INTEGRATORS, under
 from experiments.studies.clocks.rollout import FINE, is_right, roll_out
-from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.task import Batch
+from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["STEPS", "ExactSteps", "accuracy", "derived_speed", "dropped", "exact_steps", "speed"]
 

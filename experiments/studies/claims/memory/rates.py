@@ -29,9 +29,9 @@ from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-from experiments.tasks.clocked import ClockedRecall
 from experiments.tasks.recorded.recordings import Recorded
 from experiments.tasks.task import Batch
+from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["CELLS", "LENGTHS", "SamplingRates", "played"]
 

@@ -24,7 +24,7 @@ from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-from experiments.tasks.clocked import ClockedRecall
+from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["CLOCKS", "NAMES", "SHOWN", "STRETCHED", "STRETCHES", "MemoryAndSteps"]
 

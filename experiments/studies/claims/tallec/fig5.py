@@ -27,7 +27,7 @@ from experiments.studies.claims.tallec.training import MODELS, STEPS, TRAINING_S
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
-from experiments.tasks.recall import AnyWarp
+from experiments.tasks.warps.recall import AnyWarp
 
 __all__ = ["TallecFigure5", "slower_tests"]
 

@@ -27,7 +27,7 @@ from ctrnn import checks
 from experiments.settings import check_one_of, check_whole
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch
-from experiments.tasks.warped import DUMMY, Warped
+from experiments.tasks.warps.warped import DUMMY, Warped
 
 __all__ = ["AnyWarp", "Recall"]
 

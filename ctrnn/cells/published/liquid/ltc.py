@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.cells.published.synapses import Synapses, positive, uniform
+from ctrnn.cells.published.liquid.synapses import Synapses, positive, uniform
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.rates import SOFTPLUS

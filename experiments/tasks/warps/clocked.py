@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from ctrnn import checks
 from experiments.settings import LARGEST, check_one_of, check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.recall import Recall
 from experiments.tasks.task import Batch, ClassAtEverySample
-from experiments.tasks.warped import DUMMY
+from experiments.tasks.warps.recall import Recall
+from experiments.tasks.warps.warped import DUMMY
 
 __all__ = ["ClockedRecall"]
 

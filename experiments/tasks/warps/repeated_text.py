@@ -17,7 +17,7 @@ from torch import Tensor
 
 from experiments.data.text import numbered_text
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.warped import Warped
+from experiments.tasks.warps.warped import Warped
 
 __all__ = ["RepeatText"]
 

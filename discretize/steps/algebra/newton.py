@@ -17,7 +17,7 @@ from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.errors import StepError
 from discretize.graphs import check_values, whole
-from discretize.steps.jacobian import jacobian, jacobian_cost, over_matrices
+from discretize.steps.algebra.jacobian import jacobian, jacobian_cost, over_matrices
 
 __all__ = ["solve_step"]
 

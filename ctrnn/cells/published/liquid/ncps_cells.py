@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctrnn.cells.published.ltc import LTCField
-from ctrnn.cells.published.synapses import Synapses, positive
+from ctrnn.cells.published.liquid.ltc import LTCField
+from ctrnn.cells.published.liquid.synapses import Synapses, positive
 
 __all__ = ["from_ncps", "ncps_kinds"]
 

@@ -1,0 +1,1 @@
+"""Random numbers in fields, and dropout with masks that stay for a solve."""

@@ -1,0 +1,1 @@
+"""What steps compute with: phi functions, Jacobians, Newton's method."""

@@ -1,0 +1,1 @@
+"""Tasks on warped clocks: say the symbol before."""
