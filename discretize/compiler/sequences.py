@@ -46,7 +46,7 @@ from discretize.fused.eligibility import (
 from discretize.fused.libraries import REALS, address
 from discretize.steps.step import Step
 
-__all__ = ["LEAST_STEPS", "run"]
+__all__ = ["LEAST_STEPS", "run", "run_written"]
 
 STEPS = Source(HERE / "steps.cpp", DRIVERS)
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
@@ -81,12 +81,12 @@ def run(
         states, stats = run_named(*call)
         if states is not None:
             return states, stats
-        states, written = _run_written(*call)
+        states, written = run_written(*call)
     why = dict.fromkeys([stats["engine_why"], written["engine_why"]])
     return states, written if states is not None else written | {"engine_why": "; ".join(why)}
 
 
-def _run_written(
+def run_written(
     field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""

@@ -37,7 +37,7 @@ from discretize.steps.euler import Euler
 from discretize.steps.exponential import ExponentialEuler
 from discretize.steps.step import Step
 
-__all__ = ["compiled_engine", "graph_kind", "run", "run_engine", "run_in_graph", "torch_engine"]
+__all__ = ["compiled_engine", "graph_kind", "run", "run_engine", "run_in_graph", "torch_engine", "torch_states"]
 
 STEPS: dict[type[Step], str] = {Euler: "euler", ExponentialEuler: "exponential"}
 
@@ -59,6 +59,17 @@ def run(
         return None, {"engine": "steps", "engine_why": why}
     states = run_engine(engine or torch_engine(kind), kind, name, stacked_weights(field), xs, h0, dt, substeps)
     return states, {"engine": "torch" if engine is None else "compiled", "engine_why": why}
+
+
+def torch_states(
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+) -> tuple[Tensor | None, dict[str, Any]]:
+    """As `run`, in plain torch although there may be a kernel."""
+    kind = _eligible_kind(field, step, [xs, h0, *([dt] if isinstance(dt, Tensor) else [])], fused)
+    if isinstance(kind, str):
+        return None, {"engine": "steps", "engine_why": kind}
+    states = run_engine(torch_engine(kind), kind, STEPS[type(step)], stacked_weights(field), xs, h0, dt, substeps)
+    return states, {"engine": "torch", "engine_why": None}
 
 
 def graph_kind(field: VectorField, step: Step, like: Tensor, fused: bool) -> Kind | str:

@@ -1,0 +1,165 @@
+r"""Do all engines of this machine agree on a field and its data?
+
+    steps      the field and the step map, sample by sample; for solves the solver in torch
+    torch      a named field's sequence in plain torch, with a backward pass of its own
+    compiled   the kernel of a named field
+    written    the kernel that is written for the code of the field
+
+All of them are the same states and gradients to rounding. Which of them there are is the field's, the step's and the machine's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ctrnn import HeldPath, VectorField, checks
+from ctrnn.calls import answered
+from ctrnn.fields.field import check_batched_state, check_field, check_input
+from ctrnn.inputs.samples import checked_samples
+from discretize.compiler.sequences import run_written
+from discretize.fused.cells import run as run_named
+from discretize.fused.cells import torch_states
+from discretize.integration.integrate import integrate
+from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.unroll import unroll
+from discretize.steps.euler import Euler
+from discretize.steps.step import Step
+
+__all__ = ["EngineReport", "EngineResult", "verify_engines"]
+
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result; solves choose steps by it
+Run = Callable[[Tensor, Tensor], tuple[Tensor | None, str]]
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """One engine's run: `states` and `gradients` are how far it is from the steps, as a share of the largest number there, nan
+    where it did not run; `why` it did not; seconds, forwards and back, of a second call."""
+
+    call: str
+    engine: str
+    states: float
+    gradients: float
+    seconds: float
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class EngineReport:
+    """What `verify_engines` found. `tolerance`: what rounding allows in this dtype."""
+
+    results: tuple[EngineResult, ...]
+    tolerance: float
+
+    @property
+    def agree(self) -> bool:
+        """Whether all engines that ran give the states and gradients of the steps, to rounding."""
+        ran = [result for result in self.results if result.why is None]
+        return all(max(result.states, result.gradients) <= self.tolerance for result in ran)
+
+    def __str__(self) -> str:
+        lines = [f"{'':<10}{'engine':<10}{'states':>10}{'gradients':>11}{'seconds':>10}"]
+        for result in self.results:
+            head = f"{result.call:<10}{result.engine:<10}"
+            found = f"{result.states:>10.1e}{result.gradients:>11.1e}{result.seconds:>10.4f}"
+            lines.append(head + (found if result.why is None else f"  {result.why}"))
+        return "\n".join([*lines, "All agree." if self.agree else "They do not agree."])
+
+
+@answered
+def verify_engines(
+    field: VectorField, xs: Tensor, h0: Tensor | None = None, *, step: Step | None = None, dt: float = 1.0, method: str = "dopri5"
+) -> EngineReport:
+    r"""Run a sequence and a solve of a field by every engine that there is, and compare states and gradients with the steps.
+
+    Gradients are those of the sum of the sines of all states, to samples, h0 and all parameters. The steps are the reference,
+    the rest is compared with them: where an engine is off, set `fused=False`, and tell us.
+
+    Args:    field: a `VectorField`; xs: its data; h0: the state before, zero if not given; step: the step map of the sequence,
+             Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4.
+    Shape:   xs (time, batch, input), h0 (batch, state).
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  this project.
+    """
+    check_field(field)
+    check_input(field, checked_samples(xs), "xs")
+    h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
+    check_batched_state(field, h, xs.shape[1])
+    tolerance = ROUNDING.get(xs.dtype)
+    if tolerance is None:
+        raise TypeError(f"`xs` must be float32 or float64, which engines are compared in, got {xs.dtype}.")
+    step, dt = Euler() if step is None else step, checks.positive_number("dt", dt)
+    results = _compared("sequence", field, xs, h, _sequences(field, step, dt))
+    return EngineReport((*results, *_compared("solve", field, xs, h, _solves(field, dt, method))), tolerance)
+
+
+def _sequences(field: VectorField, step: Step, dt: float) -> dict[str, Run]:
+    def steps(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
+        return unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs[1:], ""
+
+    def by(run: Callable, engine: str = "compiled") -> Run:
+        def made(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
+            states, stats = run(field, step, xs, h0, dt, 1, True)
+            return (states if stats["engine"] == engine else None), stats["engine_why"] or ""
+
+        return made
+
+    return {"steps": steps, "torch": by(torch_states, "torch"), "compiled": by(run_named), "written": by(run_written)}
+
+
+def _solves(field: VectorField, dt: float, method: str) -> dict[str, Run]:
+    def by(fused: bool) -> Run:
+        def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
+            ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64)
+            solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, rtol=1e-4, atol=1e-4, fused=fused)
+            ran = solved.stats["engine"] == ("compiled" if fused else "steps")
+            return (solved.hs if ran else None), solved.stats.get("engine_why") or ""
+
+        return run
+
+    return {"steps": by(False), "compiled": by(True)}
+
+
+def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, engines: dict[str, Run]) -> list[EngineResult]:
+    found: list[EngineResult] = []
+    reference: list[Tensor] = []
+    for name, run in engines.items():
+        try:
+            _one(field, xs, h0, run)  # builds what has to be built
+            begun = time.perf_counter()
+            mine = _one(field, xs, h0, run)
+        except _DidNotRunError as error:
+            found.append(EngineResult(call, name, math.nan, math.nan, math.nan, str(error) or "it did not run"))
+            continue
+        seconds = time.perf_counter() - begun
+        reference = reference or mine
+        apart = [_apart(one, other) for one, other in zip(mine, reference, strict=True)]
+        found.append(EngineResult(call, name, apart[0], max(apart[1:]), seconds))
+    return found
+
+
+class _DidNotRunError(Exception):
+    """Why an engine is not there."""
+
+
+def _one(field: VectorField, xs: Tensor, h0: Tensor, run: Run) -> list[Tensor]:
+    """States, and gradients to the samples, h0 and all parameters that have one."""
+    given = [tensor.detach().clone().requires_grad_() for tensor in (xs, h0)]
+    with torch.enable_grad():
+        states, why = run(*given)
+        if states is None:
+            raise _DidNotRunError(why)
+        targets = [*given, *(p for p in field.parameters() if p.requires_grad)]
+        return [states.detach(), *torch.autograd.grad(states.sin().sum(), targets, allow_unused=True, materialize_grads=True)]
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    if not one.numel():
+        return 0.0
+    return float((one - other).abs().max() / (1 + other.abs().max()))

@@ -1,0 +1,85 @@
+"""Engines compared on a user's field and data: which ran, how far apart they are, and an engine that is off is found."""
+
+import math
+
+import pytest
+import torch
+
+import ctrnn
+import discretize
+from discretize.analysis import engines
+from discretize.fused import cells
+
+XS = torch.randn(100, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+class Mine(ctrnn.VectorField):
+    def __init__(self):
+        super().__init__(3, 4)
+        self.of_x, self.of_h = torch.nn.Linear(3, 4).double(), torch.nn.Linear(4, 4).double()
+
+    def flow(self, projected, h):
+        return torch.sin(self.of_x(projected) + self.of_h(h)) - h
+
+
+def ran(report):
+    return {(each.call, each.engine) for each in report.results if each.why is None}
+
+
+@pytest.mark.kernels
+def test_every_engine_of_a_named_field_runs_and_agrees():
+    report = discretize.verify_engines(ctrnn.gru(3, 4, dtype=torch.float64), XS, 0.1 * torch.ones(2, 4, dtype=torch.float64))
+    sequence = {("sequence", engine) for engine in ("steps", "torch", "compiled", "written")}
+    assert ran(report) == sequence | {("solve", "steps"), ("solve", "compiled")}, str(report)
+    assert report.agree
+    assert all(each.states <= 1e-12 and each.gradients <= 1e-10 for each in report.results)
+    assert "All agree." in str(report)
+
+
+@pytest.mark.kernels
+def test_what_does_not_run_says_why():
+    report = discretize.verify_engines(Mine(), XS, step=discretize.Heun())
+    assert {("sequence", "steps"), ("sequence", "written"), ("solve", "steps")} <= ran(report)
+    why = {(each.call, each.engine): each.why for each in report.results}
+    assert "Heun is not Euler" in why["sequence", "torch"]
+    assert "1000 intervals or more" in why["solve", "compiled"]
+    assert "1000 intervals or more" in str(report)
+    assert report.agree
+
+
+@pytest.mark.kernels
+def test_an_engine_that_is_off_is_found(monkeypatch):
+    right = cells.torch_states
+
+    def wrong(*call):
+        states, stats = right(*call)
+        return states * (1 + 1e-7), stats
+
+    monkeypatch.setattr(engines, "torch_states", wrong)
+    report = discretize.verify_engines(ctrnn.gated(3, 4, dtype=torch.float64), XS[:5])
+    (torchs,) = [each for each in report.results if each.engine == "torch"]
+    assert 1e-9 < torchs.states < 1e-6
+    assert not report.agree
+    assert str(report).endswith("They do not agree.")
+
+
+@pytest.mark.kernels
+def test_a_wrong_gradient_alone_is_found(monkeypatch):
+    right = cells.torch_states
+
+    def wrong(field, step, xs, *rest):
+        return right(field, step, xs + 1e-3 * (xs - xs.detach()), *rest)
+
+    monkeypatch.setattr(engines, "torch_states", wrong)
+    report = discretize.verify_engines(ctrnn.gated(3, 4, dtype=torch.float64), XS[:5])
+    (torchs,) = [each for each in report.results if each.engine == "torch"]
+    assert torchs.states <= 1e-12
+    assert not report.agree
+    assert not math.isnan(torchs.seconds)
+
+
+def test_other_dtypes_and_data_that_do_not_fit_are_refused():
+    with pytest.raises(TypeError, match="`xs` must be float32 or float64"):
+        discretize.verify_engines(ctrnn.gated(3, 4, dtype=torch.bfloat16), XS.bfloat16())
+    with pytest.raises(ValueError, match="`xs`"):
+        discretize.verify_engines(ctrnn.gated(2, 4, dtype=torch.float64), XS)
