@@ -1,4 +1,4 @@
-"""Text from a file of the user's: its characters by number."""
+"""Text from a file of the user's: its characters by number; or numbers already, from a .npy file larger than memory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from experiments.data.mapped import MappedRows, digest_of
 from experiments.data.untrusted import LimitedFile
 from experiments.usage import UsageError
 
-__all__ = ["DECLARATION", "numbered_text"]
+__all__ = ["DECLARATION", "any_text", "numbered_text"]
 
 DECLARATION = (
     "All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience and should act "
@@ -20,6 +21,20 @@ DECLARATION = (
 )
 MOST_BYTES = 32 << 20
 MOST_SYMBOLS = 1000  # one feature each
+
+
+@functools.cache
+def any_text(path: str | None) -> tuple[Tensor | MappedRows, int, str | None]:
+    r"""The numbers of a text's symbols, how many kinds there are, and a digest of it.
+
+    Args:    path: as for `numbered_text`; or a .npy file of whole numbers from 0 on, a symbol each, which is left on the disk.
+    Raises:  UsageError, as `numbered_text`.
+    """
+    if path is None or Path(path).suffix != ".npy":
+        numbers, characters, digest = numbered_text(path)
+        return numbers, len(characters), digest
+    rows = MappedRows(Path(path), 1, "iu", 0, MOST_SYMBOLS - 1)
+    return rows, 1 + max(int(piece.max()) for piece in rows.pieces()), digest_of(Path(path))
 
 
 @functools.cache

@@ -9,14 +9,14 @@ piece of its part, begun anywhere. Losses are in nats a character: divided by lo
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from experiments.data.text import numbered_text
+from experiments.data.mapped import PIECE, MappedRows
+from experiments.data.text import any_text
 from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassAtEverySample
@@ -32,7 +32,8 @@ class NextCharacter(ClassAtEverySample):
     r"""A language model of characters, one feature and one class for each that the text has.
 
     Args:    text: a file of text in UTF-8, perhaps packed as .xz or .gz; by default article 1 of the Universal Declaration of
-             Human Rights, too short to be cut: there all splits read the same circle; length: characters that a sequence shows.
+             Human Rights, too short to be cut: there all splits read the same circle; or a .npy file of whole numbers, a symbol
+             each, which may be larger than memory; length: characters that a sequence shows.
     Raises:  UsageError for a file that cannot be read or is too short for `length`, when it is first needed.
     Source:  Mikolov and others 2012, the split of text8; Cooijmans and others 2016, sequences of 180 characters, as in Tallec and
              Ollivier 2018, app. A.
@@ -46,19 +47,20 @@ class NextCharacter(ClassAtEverySample):
 
     @property
     def input_size(self) -> int:
-        return len(numbered_text(self.text)[1])
+        return any_text(self.text)[1]
 
     def fingerprint(self) -> str | None:
         """A digest of the text, None for the one that is in this project."""
-        return numbered_text(self.text)[2]
+        return any_text(self.text)[2]
 
-    def part_of(self, split: str) -> Tensor:
+    def part_of(self, split: str) -> Tensor | MappedRows:
         """The numbers of the characters of a split."""
-        numbers = numbered_text(self.text)[0]
-        if self.text is None:
+        numbers = any_text(self.text)[0]
+        if isinstance(numbers, Tensor) and self.text is None:
             return numbers.repeat(2 + self.length // len(numbers))
         first, second = (int(share * len(numbers)) for share in (TRAINED, KNOWN))
-        found = {"train": numbers[:first], "validation": numbers[first:second], "test": numbers[second:]}[split]
+        start, stop = {"train": (0, first), "validation": (first, second), "test": (second, len(numbers))}[split]
+        found = numbers[start:stop] if isinstance(numbers, Tensor) else numbers.part(start, stop)
         if len(found) <= self.length:
             raise UsageError(
                 f"{self.text}: its {split} part has {len(found):,} characters, too few for a sequence of {self.length:,} and the "
@@ -69,13 +71,22 @@ class NextCharacter(ClassAtEverySample):
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         numbers = self.part_of(split)
         starts = torch.randint(len(numbers) - self.length, (size,), generator=generator)
-        pieces = numbers[starts + torch.arange(self.length + 1)[:, None]]
+        pieces = numbers[starts + torch.arange(self.length + 1)[:, None]].long()
         xs = nn.functional.one_hot(pieces[:-1], self.input_size).to(torch.get_default_dtype())
         return Batch(xs, pieces[1:])
 
     def target_counts(self) -> dict[str, TargetCounts]:
         """Of pairs and single characters in the part that is trained on, where these predictors were best."""
-        numbers = self.part_of("train").tolist()
-        pairs, single = Counter(itertools.pairwise(numbers)), Counter(numbers)
-        kinds = range(self.input_size)
-        return {"memoryless": [[pairs[now, then] for then in kinds] for now in kinds], "constant": [[single[k] for k in kinds]]}
+        kinds = self.input_size
+        pairs, single = torch.zeros(kinds**2, dtype=torch.int64), torch.zeros(kinds, dtype=torch.int64)
+        for piece in _pieces(self.part_of("train")):
+            pairs += torch.bincount(kinds * piece[:-1] + piece[1:], minlength=kinds**2)
+            single += torch.bincount(piece[1:], minlength=kinds)
+        single[int(self.part_of("train")[:1])] += 1  # which no other precedes
+        return {"memoryless": pairs.view(kinds, kinds).tolist(), "constant": [single.tolist()]}
+
+
+def _pieces(numbers: Tensor | MappedRows) -> Iterator[Tensor]:
+    """All of a text, each piece with the first symbol of the next."""
+    for start in range(0, len(numbers) - 1, PIECE):
+        yield numbers[start : start + PIECE + 1].long()

@@ -27,6 +27,7 @@ OWN = {
     "pixels": "experiments.tasks.recorded.pixels:Pixels",
     "forecast": "experiments.tasks.forecast:Forecast",
     "recall-any-warp": "experiments.tasks.warps.recall:AnyWarp",
+    "arrays": "experiments.tasks.recorded.arrays:Arrays",
     "physionet": "experiments.tasks.recorded.patients:Patients",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)
