@@ -4,6 +4,7 @@ r"""Do all engines of this machine agree on a field and its data?
     torch      a named field's sequence in plain torch, with a backward pass of its own
     compiled   the kernel of a named field
     written    the kernel that is written for the code of the field
+    triton     the same for GPUs
 
 All of them are the same states and gradients to rounding. Which of them there are is the field's, the step's and the machine's.
 """
@@ -22,7 +23,8 @@ from ctrnn import HeldPath, VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.inputs.samples import checked_samples
-from discretize.compiler.sequences import run_written
+from discretize.compiler.sequences import run_triton, run_written
+from discretize.compiler.triton.kernels import is_asked
 from discretize.fused.cells import run as run_named
 from discretize.fused.cells import torch_states
 from discretize.integration.integrate import integrate
@@ -95,11 +97,11 @@ def verify_engines(
     if tolerance is None:
         raise TypeError(f"`xs` must be float32 or float64, which engines are compared in, got {xs.dtype}.")
     step, dt = Euler() if step is None else step, checks.positive_number("dt", dt)
-    results = _compared("sequence", field, xs, h, _sequences(field, step, dt))
+    results = _compared("sequence", field, xs, h, _sequences(field, step, dt, xs.device))
     return EngineReport((*results, *_compared("solve", field, xs, h, _solves(field, dt, method))), tolerance)
 
 
-def _sequences(field: VectorField, step: Step, dt: float) -> dict[str, Run]:
+def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) -> dict[str, Run]:
     def steps(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
         return unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs[1:], ""
 
@@ -110,7 +112,8 @@ def _sequences(field: VectorField, step: Step, dt: float) -> dict[str, Run]:
 
         return made
 
-    return {"steps": steps, "torch": by(torch_states, "torch"), "compiled": by(run_named), "written": by(run_written)}
+    found = {"steps": steps, "torch": by(torch_states, "torch"), "compiled": by(run_named), "written": by(run_written)}
+    return found | ({"triton": by(run_triton, "triton")} if is_asked(device) else {})
 
 
 def _solves(field: VectorField, dt: float, method: str) -> dict[str, Run]:

@@ -23,7 +23,7 @@ from discretize.compiler.zones import SumOverSamples, Zones
 __all__ = ["is_known", "zones_of"]
 
 OPERATIONS = {**ARITHMETIC, **PRODUCTS, **SUMS, **LAYOUT}
-COUNTS = {"sum", "_to_copy"}  # in whole numbers
+COUNTS = {"sum", "_to_copy", "where"}  # in whole numbers
 VIEWS = {"view", "reshape", "_unsafe_view"}
 # Of the same names as what is read, and something else.
 OTHERS = {

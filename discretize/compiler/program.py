@@ -23,13 +23,24 @@ from discretize.compiler.attributes import attributes_of
 from discretize.compiler.lowering import is_known, zones_of
 from discretize.compiler.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
 from discretize.compiler.values import Value
-from discretize.compiler.writing import Written, written
+from discretize.compiler.writing import written
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
 
-__all__ = ["AlongInput", "AlongState", "FlowModule", "Program", "StepModule", "program_of", "weights_of", "with_weights"]
+__all__ = [
+    "AlongInput",
+    "AlongState",
+    "FlowModule",
+    "Program",
+    "StepModule",
+    "Writer",
+    "program_of",
+    "weights_of",
+    "with_weights",
+]
 
 Module = TypeVar("Module", bound=nn.Module)
+Writer = Callable[[Value, dict[str, Value], Sequence[tuple[Value, Value | None]], int | None], Any]  # `written`, or another
 
 
 class StepModule(nn.Module):
@@ -97,7 +108,7 @@ class Program:
     """
 
     before: GraphModule
-    written: Written
+    written: Any
     sums: tuple[tuple[int, ...], ...]
     after: GraphModule
     constants: tuple[Tensor, ...]
@@ -115,11 +126,13 @@ def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
     return copied_with(module, {id(old): new for old, new in zip(weights_of(module), weights, strict=True)})
 
 
-def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype) -> Program:
+def program_of(
+    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer = written
+) -> Program:
     r"""Record and read a module.
 
     Args:    wanted: whether gradients to "x" and to "dt" are wanted; those to h and to weights that require them always are;
-             dtype: of samples.
+             dtype: of samples; write: what makes a text of the values.
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
     field, weights = module.field, weights_of(module)
@@ -167,7 +180,7 @@ def program_of(module: StepModule | FlowModule, wanted: Mapping[str, bool], dtyp
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
     units = field.state_size if isinstance(module, AlongState) else None
-    text = written(_row(read, following, field.state_size), gradients, read.pairs, units)
+    text = write(_row(read, following, field.state_size), gradients, read.pairs, units)
     return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.compiler.attributes import Attributes, attributes_of
-from discretize.compiler.program import Program, StepModule, weights_of, with_weights
+from discretize.compiler.program import Program, StepModule, Writer, weights_of, with_weights
+from discretize.compiler.triton.kernels import TritonKernel, is_asked, triton_reason, writer
+from discretize.compiler.writing import written
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
@@ -46,7 +48,7 @@ from discretize.fused.eligibility import (
 from discretize.fused.libraries import REALS, address
 from discretize.steps.step import Step
 
-__all__ = ["LEAST_STEPS", "run", "run_written"]
+__all__ = ["LEAST_STEPS", "run", "run_triton", "run_written"]
 
 STEPS = Source(HERE / "steps.cpp", DRIVERS)
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
@@ -78,21 +80,34 @@ def run(
     """
     call = field, step, xs, h0, dt, substeps, fused
     with without_autocast(field.device):
-        states, stats = run_named(*call)
-        if states is not None:
-            return states, stats
-        states, written = run_written(*call)
-    why = dict.fromkeys([stats["engine_why"], written["engine_why"]])
-    return states, written if states is not None else written | {"engine_why": "; ".join(why)}
+        on_gpu = [run_triton] if is_asked(h0.device) else []
+        whys = dict[str, None]()
+        engines: list[Any] = [*on_gpu, run_named, run_written]
+        for engine in engines:
+            states, stats = engine(*call)
+            whys[stats["engine_why"]] = None
+            if states is not None:
+                break
+    return states, stats if states is not None and not on_gpu else stats | {"engine_why": "; ".join(filter(None, whys)) or None}
 
 
-def run_written(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+class _Engine(NamedTuple):
+    """A way to run written kernels. `reason`: why it has none for tensors like this one; `networks`: whether it takes several."""
+
+    name: str
+    reason: Callable[[Tensor], str | None]
+    kernel: Any
+    write: Callable[[torch.dtype], Writer]
+    networks: bool
+
+
+def _run_written(
+    engine: _Engine, field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, xs, *([] if lengths is None else [lengths])]
-    module, why = StepModule(field, step), _no_kernel(step, given, substeps, fused)
+    module, why = StepModule(field, step), _no_kernel(engine, step, given, substeps, fused)
     attributes = why or attributes_of(module)
     if isinstance(attributes, str):
         return None, {"engine": "steps", "engine_why": attributes}
@@ -102,19 +117,19 @@ def run_written(
         attributes = attributes_of(module)
         assert not isinstance(attributes, str)
     wanted = {"x": whole(xs)[0].requires_grad, "dt": lengths is not None and whole(lengths)[0].requires_grad}
-    kernel = tensor_reason([h0, *weights]) or _kernel(module, attributes, wanted, xs.dtype)
+    kernel = tensor_reason([h0, *weights]) or _kernel(engine, module, attributes, wanted, xs.dtype)
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
     states = _states(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
-    return states, {"engine": "compiled", "engine_why": None}
+    return states, {"engine": engine.name, "engine_why": None}
 
 
-def _states(kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
+def _states(kernel: Any, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
     if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
         states: Tensor = _Steps.apply(kernel, module, substeps, number, *inputs)[0]
         return states
     xs, h0, dt, *weights = inputs
-    return kernel.forward(_Call(kernel, substeps, True, xs, h0, number if dt is None else dt, weights), keep=False)[0]
+    return kernel.forward(kernel.call(substeps, True, xs, h0, number if dt is None else dt, weights), keep=False)[0]
 
 
 def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModule:
@@ -128,9 +143,9 @@ def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModul
     return with_weights(module, firsts)
 
 
-def _no_kernel(step: Step, given: list[Tensor], substeps: int, fused: bool) -> str | None:
+def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], substeps: int, fused: bool) -> str | None:
     h0, xs, *_ = given
-    why = tracing_reason(networks=True) or setting_reason(fused) or device_reason(h0) or tensor_reason(given)
+    why = tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(h0) or tensor_reason(given)
     if why is None and (step.tangents or step.jacobians):
         why = f"{type(step).__name__} takes derivatives of the field"
     if why is None and len(xs) * substeps < LEAST_STEPS:
@@ -138,13 +153,14 @@ def _no_kernel(step: Step, given: list[Tensor], substeps: int, fused: bool) -> s
     return why
 
 
-def _kernel(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> _Kernel | str:
+def _kernel(engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients."""
-    return kernel_of(module, attributes, wanted, dtype, lambda program: _checked(_Kernel(program, dtype, wanted), module, dtype))
 
+    def make(program: Program) -> Any:
+        kernel = engine.kernel(program, dtype, wanted)
+        return _disagreement(kernel, module, dtype) or kernel
 
-def _checked(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> _Kernel | str:
-    return _disagreement(kernel, module, dtype) or kernel
+    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype))
 
 
 class _Kernel:
@@ -157,6 +173,9 @@ class _Kernel:
         self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, c_void_p]
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, POINTER(Gradients)]
         self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
+
+    def call(self, *given: Any) -> _Call:
+        return _Call(self, *given)
 
     def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
         """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
@@ -216,14 +235,19 @@ def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
     return [tensor.data_ptr() + k * (tensor.numel() // count) * tensor.element_size() for k in range(count)]
 
 
+_COMPILED = _Engine("compiled", device_reason, _Kernel, lambda dtype: written, networks=True)
+_TRITON = _Engine("triton", triton_reason, TritonKernel, writer, networks=False)
+run_written, run_triton = partial(_run_written, _COMPILED), partial(_run_written, _TRITON)
+
+
 class _Steps(torch.autograd.Function):
     """A kernel, the step that it stands for, and the inputs -> the states after samples."""
 
     @staticmethod
-    def forward(kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+    def forward(kernel: Any, module: StepModule, substeps: int, number: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
         xs, h0, dt, *weights = inputs
         rests = dt is None or not dt.requires_grad
-        return kernel.forward(_Call(kernel, substeps, rests, xs, h0, number if dt is None else dt, weights), keep=True)
+        return kernel.forward(kernel.call(substeps, rests, xs, h0, number if dt is None else dt, weights), keep=True)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -244,13 +268,13 @@ class _Steps(torch.autograd.Function):
         else:
             xs, h0, dt, *weights = inputs
             with torch.autocast(grad.device.type, enabled=False):
-                call = _Call(kernel, substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
+                call = kernel.call(substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
                 found = kernel.backward(call, kept, grad, needed[:3])
         return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
 
     @staticmethod
     def vmap(
-        info: Any, axes: tuple[Any, ...], kernel: _Kernel, module: StepModule, substeps: int, number: Any, *inputs: Any
+        info: Any, axes: tuple[Any, ...], kernel: Any, module: StepModule, substeps: int, number: Any, *inputs: Any
     ) -> tuple[tuple[Tensor], tuple[int]]:
         """Over the networks of an ensemble: all in one run of the kernel."""
         given = [t if axis is None else t.movedim(axis, 0) for t, axis in zip(inputs, axes[4:], strict=True)]
@@ -275,11 +299,11 @@ def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor,
     return torch.stack(states)
 
 
-def _disagreement(kernel: _Kernel, module: StepModule, dtype: torch.dtype) -> str | None:
+def _disagreement(kernel: Any, module: StepModule, dtype: torch.dtype) -> str | None:
     """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one."""
     dice, field = torch.Generator().manual_seed(0), module.field
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
-    xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype) - 0.5 for size in sizes)
+    xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype).to(field.device) - 0.5 for size in sizes)
     xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
     given = [
         xs.requires_grad_(kernel.moves["x"]),

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discretize.compiler.attributes import Attributes, GlobalReads
-from discretize.compiler.program import FlowModule, Program, StepModule, program_of, weights_of, with_weights
+from discretize.compiler.program import FlowModule, Program, StepModule, Writer, program_of, weights_of, with_weights
+from discretize.compiler.writing import written
 from discretize.compiler.zones import Unknown
 from discretize.fused.build import Source, Unavailable, library
 from discretize.fused.eligibility import warn_once
@@ -110,12 +111,13 @@ def kernel_of(
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
     make: Callable[[Program], Kernel | str],
+    write: Writer = written,
 ) -> Kernel | str:
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
-    Args:    attributes: of the module; wanted, dtype: as for `program_of`.
+    Args:    attributes: of the module; wanted, dtype, write: as for `program_of`.
     """
-    key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype())
+    key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
     uses = _uses.setdefault(tuple(map(type, module.modules())), _Uses())
     with _locks.setdefault(os.getpid(), Lock()):
         if key in _made and _made[key].is_current:
@@ -123,7 +125,7 @@ def kernel_of(
         else:
             if uses.in_vain(key):
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
-            _made[key] = _attempt(module, wanted, dtype, make, attributes)
+            _made[key] = _attempt(module, wanted, dtype, make, attributes, write)
             while len(_made) > MOST_KEPT:
                 _made.popitem(last=False)
         _made.move_to_end(key)
@@ -137,12 +139,13 @@ def _attempt(
     dtype: torch.dtype,
     make: Callable[[Program], Kernel | str],
     attributes: Attributes,
+    write: Writer,
 ) -> _Made:
     reads = GlobalReads()
 
     def made() -> Kernel | str:
         with torch.autograd.set_detect_anomaly(False):
-            program = program_of(module, wanted, dtype)
+            program = program_of(module, wanted, dtype, write)
             with reads.noted():  # not of the recording, which would take three times as long
                 _check_batch_of_one(module, dtype)
         return make(program)
@@ -164,7 +167,8 @@ def _attempt(
 def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> None:
     """Code is recorded for batches of two or more. Raises `Unknown` where it gives a sample other numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
-    samples = [torch.rand((3, width), generator=dice, dtype=dtype) + 0.1 for width in module.samples.values()]
+    device = module.field.device
+    samples = [torch.rand((3, width), generator=dice, dtype=dtype).to(device) + 0.1 for width in module.samples.values()]
     # Copies: under inference_mode weights may be such that autograd refuses.
     module = with_weights(module, [w.detach().clone().requires_grad_(w.requires_grad) for w in weights_of(module)])
     together = module(*(sample.requires_grad_() for sample in samples))

@@ -38,7 +38,7 @@ class DiscreteRNN(FieldModule):
              own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
              state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads that sample,
              as if it were cut there. `rnn.stats` tells what ran at the last call: "engine", one of "compiled",
-             "torch" (both fused) and "steps", and "engine_why", why nothing faster did.
+             "triton", "torch" (all fused) and "steps", and "engine_why", why nothing faster did.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset

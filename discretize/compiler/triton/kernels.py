@@ -1,0 +1,167 @@
+r"""Written Triton text as functions, run over sequences on a GPU, or under Triton's interpreter (TRITON_INTERPRET=1) anywhere.
+
+A program of the grid takes a tile of samples through all times. Sums over samples and steps, by which weights have their
+gradients, are products of torch's afterwards, of what the way back left.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import itertools
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discretize.compiler.program import Program, Writer
+from discretize.compiler.triton.writing import Place, TritonText, written
+from discretize.fused.compiled_cells import strides
+
+__all__ = ["TritonKernel", "is_asked", "triton_reason", "writer"]
+
+ROWS = 16  # samples of a tile: the fewest that a product takes
+WARPS, MANY_WARPS, WIDE = 4, 8, 128
+# tf32x3: on tensor cores, to about the rounding of float32
+PRECISION = {"highest": "tf32x3", "high": "tf32x3", "medium": "tf32"}  # by torch.get_float32_matmul_precision()
+
+
+def is_asked(device: torch.device) -> bool:
+    """Whether kernels in Triton come before others: on a GPU, and anywhere under Triton's interpreter."""
+    return device.type == "cuda" or _is_interpreted()
+
+
+def triton_reason(like: Tensor) -> str | None:
+    """Why there is no kernel in Triton for tensors of this dtype and device."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed; pip install 'ctrnn-ode[gpu]'"
+    if like.dtype not in (torch.float32, torch.float64):
+        return f"kernels for GPUs are for float32 and float64, and this is {like.dtype}"
+    return None if is_asked(like.device) else f"kernels for GPUs do not run on {like.device} but under TRITON_INTERPRET=1"
+
+
+@cache
+def writer(dtype: torch.dtype) -> Writer:
+    return partial(written, dtype=dtype)
+
+
+class TritonKernel:
+    """A program's two passes."""
+
+    def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+        self.program, self.moves = program, moves
+        self.text: TritonText = program.written
+        self.passes = _loaded(self.text.text)
+
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> _Call:
+        weights = [weight.detach() for weight in weights]
+        with torch.no_grad():
+            vectors, matrices = self.program.before(*weights, *self.program.nobody, *self.program.constants)
+        lengths = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
+        rests = rests and lengths.dim() > 0
+        return _Call(xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests)
+
+    def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The states after samples, (time, batch, state), and what the backward pass reads."""
+        (time, batch, _), text, xs = call.xs.shape, self.text, call.xs
+        states = xs.new_empty(time, batch, call.h0.shape[-1])
+        kept = xs.new_empty(time * call.substeps + 1 if keep else 1, batch, text.kept)
+        scratch = xs.new_empty(batch, text.forward.scratch)
+        given = (xs, call.h0, call.dt, states, kept, scratch, *call.weights_of(text.forward))
+        self._launch("forward", call, given, batch * text.kept if keep else 0)
+        return states, kept if keep else None
+
+    def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """The gradients to x, h0, dt and the weights."""
+        (time, batch, inputs), text, xs = call.xs.shape, self.text, call.xs
+        of_x, of_dt = (xs.new_empty(time, call.substeps, batch, width) for width in (inputs, 1))
+        operands = xs.new_empty(time, call.substeps, batch, text.operands)
+        of_h0, scratch = torch.empty_like(call.h0), xs.new_empty(batch, text.backward.scratch)
+        given = (xs, call.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *call.weights_of(text.backward))
+        self._launch("backward", call, given, batch * text.kept)
+        rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, call.substeps)), "operands": operands}
+        sums = [_sum(call, rows, *pair).reshape(shape) for pair, shape in zip(text.sums, self.program.sums, strict=True)]
+        with torch.no_grad():
+            of_weights = self.program.after(*call.weights, *self.program.nobody, *self.program.constants, *sums)
+        return [
+            of_x.sum(1) if needed[0] else None,
+            of_h0,
+            (of_dt.sum(1) / call.substeps).sum_to_size(call.dt.shape) if needed[2] else None,
+            *of_weights,
+        ]
+
+    def _launch(self, name: str, call: _Call, given: tuple[Tensor, ...], kept_step: int) -> None:
+        time, batch, inputs = call.xs.shape
+        _, _, dt_time, dt_batch = strides(call.dt)
+        sizes = (time, batch, call.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
+        how = {"RESTS": call.rests, "ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]}
+        warps = MANY_WARPS if max(inputs, call.h0.shape[-1]) > WIDE else WARPS
+        with torch.cuda.device_of(call.xs):
+            # One stage: loads of what this pass itself stores must not be brought forward.
+            getattr(self.passes, name)[(-(-batch // ROWS),)](*given, *sizes, **how, num_warps=warps, num_stages=1)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The numbers of a call."""
+
+    xs: Tensor
+    h0: Tensor
+    dt: Tensor
+    weights: list[Tensor]
+    vectors: list[Tensor]
+    matrices: list[Tensor]
+    substeps: int
+    rests: bool
+
+    def weights_of(self, needs: Any) -> list[Tensor]:
+        return [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
+
+
+def _sum(call: _Call, rows: Mapping[str, Tensor], left: Place, right: Place | None) -> Tensor:
+    """Over samples and steps, of numbers or of products of each with each."""
+    found = []
+    for place in (left, right):
+        if place is not None:
+            numbers = rows[place.buffer][..., place.first : place.first + place.width]
+            if call.rests:  # nothing of samples at rest, nan neither
+                numbers = numbers.where(call.dt[:, None] != 0, 0.0)
+            found.append(numbers.flatten(0, -2))
+    one, *others = found
+    return one.mT @ others[0] if others else one.sum(0)
+
+
+def _is_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
+
+
+_count = itertools.count()
+
+
+class _Text(importlib.abc.SourceLoader):
+    """A module of written text, which Triton can look at as at a file's."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.encode()
+
+    def get_data(self, path: Any) -> bytes:
+        return self.text
+
+    def get_filename(self, fullname: str) -> str:
+        return f"{fullname}.py"
+
+
+@cache
+def _loaded(text: str) -> ModuleType:
+    name = f"discretize.compiler.triton.written_{next(_count)}"
+    spec = importlib.util.spec_from_loader(name, loader := _Text(text))
+    assert spec is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

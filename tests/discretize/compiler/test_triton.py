@@ -1,0 +1,153 @@
+"""Kernels for GPUs: their text as it is written anywhere; what they compute under Triton's interpreter, if TRITON_INTERPRET=1."""
+
+import ast
+import math
+import os
+
+import pytest
+import torch
+from own_fields import Axes, Lorenz, Many, Own
+from problems import NAMED_FIELDS, thinned
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import Euler, ExponentialEuler
+from discretize.compiler import sequences, written_kernels
+from discretize.compiler.program import StepModule, program_of
+from discretize.compiler.triton import kernels
+
+each = pytest.mark.parametrize
+FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
+PUBLISHED = ["mgu", "antisymmetric", "cornn", "unicornn", "lem", "rhn", "adaptive", "fitzhugh_nagumo", "ltc", "glnn", "gnn"]
+OTHERS = {
+    "many operations": Many,
+    "axes": Axes,
+    "lorenz": Lorenz,
+    "wide": lambda: ctrnn.gated(3, 150),
+    "one unit": lambda: ctrnn.gated(1, 1),
+    **{name: lambda name=name: getattr(ctrnn, name)(3, 6) for name in PUBLISHED},
+}
+# All that the text may use of Triton's language.
+LANGUAGE = {
+    *("abs", "arange", "ceil", "constexpr", "cos", "debug_barrier", "dot", "erf", "exp", "float32", "float64", "floor", "full"),
+    *("int32", "int64", "load", "log", "max", "maximum", "program_id", "sin", "sqrt", "store", "sum", "where", "zeros"),
+}
+
+
+@each("name", thinned([*FIELDS, *OTHERS], ["lstm", "axes", "wide"]))
+def test_the_text_is_python_of_known_names(name):
+    module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name == "lstm" else Euler())
+    program = program_of(module, {"x": True, "dt": True}, torch.float64, kernels.writer(torch.float64))
+    tree = ast.parse(program.written.text)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for function in functions.values():
+        nodes = list(ast.walk(function))
+        of_triton = {node.attr for node in nodes if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "tl"}
+        assert of_triton <= LANGUAGE
+        stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        known = {"tl", "triton", "REAL", "range", "float", *functions, *(argument.arg for argument in function.args.args)}
+        assert read <= stored | known
+
+
+@pytest.fixture
+def interpreter(monkeypatch):
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
+    monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
+    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
+
+
+def both(field, step, x, ts=None, substeps=1, **given):
+    """States and gradients by the kernel, and step by step."""
+    x, h_0 = x.detach().requires_grad_(), (0.5 * torch.randn(x.shape[1], field.state_size).to(x)).requires_grad_()
+    answers = []
+    for fused in (True, False):
+        rnn = discretize.DiscreteRNN(field, step, fused=fused, allow_overshoot=True, dt=0.5, substeps=substeps)
+        times = None if ts is None else ts.detach().requires_grad_()
+        output, h_n = rnn(x, h_0, times, **given)
+        assert rnn.stats["engine"] == ("triton" if fused else "steps"), rnn.stats
+        total = (output * torch.linspace(-1, 1, output.numel()).reshape(output.shape).to(output)).sum() + h_n.square().sum()
+        sources = [each for each in (x, h_0, times, *field.parameters()) if each is not None and each.requires_grad]
+        answers.append([output, h_n, *torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True)])
+    return zip(*answers, strict=True)
+
+
+INTERPRETED = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of numpy, at numbers that `where` leaves out
+EXACT = {"rtol": 1e-10, "atol": 1e-10}  # of float64: sums in another order, and tanh and the like by other formulas
+
+
+@INTERPRETED
+@each("name", [*FIELDS, *OTHERS])
+@each("step", [Euler(), ExponentialEuler()], ids=repr)
+def test_states_and_gradients_are_those_of_the_steps(name, step, interpreter):
+    torch.manual_seed(0)
+    field = (FIELDS | OTHERS)[name]().double()
+    if isinstance(step, ExponentialEuler) and name in ("many operations", "axes", "lorenz"):
+        pytest.skip("it declares no leak")
+    for mine, theirs in both(field, step, torch.randn(4, 5, field.input_size)):
+        assert_close(mine, theirs, **EXACT)
+
+
+@INTERPRETED
+@each("name", ["Heun", "RungeKutta4", "ETD2", "ETDRK4", "Splitting", "StrangSplitting", "FrozenTrapezoid"])
+def test_every_explicit_step(name, interpreter):
+    for mine, theirs in both(Own(), getattr(discretize, name)(), torch.randn(3, 3, 3)):
+        assert_close(mine, theirs, **EXACT)
+
+
+@INTERPRETED
+@each("how", ["substeps", "lengths", "reset", "times", "times of each", "two tiles"])
+def test_every_kind_of_call(how, interpreter):
+    torch.manual_seed(0)
+    x, field = torch.randn(6, 21 if how == "two tiles" else 4, 3), ctrnn.gated(3, 5)
+    given = {
+        "lengths": {"lengths": torch.tensor([6, 2, 5, 1])},
+        "reset": {"reset": torch.rand(6, 4) < 0.3},
+        "times": {"ts": torch.rand(7).cumsum(0)},
+        "times of each": {"ts": torch.rand(7, 4).cumsum(0)},
+    }.get(how, {})
+    for mine, theirs in both(field, Euler(), x, substeps=2 if how == "substeps" else 1, **given):
+        assert_close(mine, theirs, **EXACT)
+
+
+@INTERPRETED
+def test_float32_is_right_to_its_rounding(interpreter):
+    field = ctrnn.gru(3, 5, dtype=torch.float32)
+    for mine, theirs in both(field, Euler(), torch.randn(9, 4, 3, dtype=torch.float32)):
+        assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@INTERPRETED
+def test_a_sample_at_rest_keeps_its_state_to_the_bit_and_reads_no_nan(interpreter):
+    field, x = Own(), torch.randn(4, 2, 3)
+    lengths = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.5], [1.0, 1.0]])[..., None]
+    x[1:3, 0] = math.nan
+    x.requires_grad_()
+    states, stats = sequences.run(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)
+    assert stats["engine"] == "triton"
+    assert torch.equal(states[0, 0], states[2, 0])
+    assert states.isfinite().all()
+    for gradient in torch.autograd.grad(states.sum(), [x, field.to_gates.weight]):
+        assert gradient.isfinite().all()
+
+
+@INTERPRETED
+def test_a_wrong_kernel_is_found_out_at_its_first_use(interpreter, monkeypatch):
+    monkeypatch.setitem(kernels.__dict__, "_loaded", lambda text: LOADED(text.replace("tanh(a):", "tanh(a):\n    a = 1.01 * a")))
+    rnn = discretize.DiscreteRNN(ctrnn.gated(3, 7), allow_overshoot=True)
+    rnn(torch.randn(3, 2, 3))
+    assert rnn.stats["engine"] == "compiled"
+    assert "differs from the steps one by one" in rnn.stats["engine_why"]
+
+
+LOADED = kernels._loaded
+
+
+@INTERPRETED
+def test_verify_engines_compares_them_too(interpreter):
+    report = discretize.verify_engines(ctrnn.gated(3, 5), torch.randn(5, 2, 3))
+    assert ("sequence", "triton", None) in [(each.call, each.engine, each.why) for each in report.results]
+    assert report.agree
