@@ -107,8 +107,7 @@ class _BlockedRun:
         return [of_projected, of_h + grad[0] if 0 in self.row_of else of_h, *totals]
 
     def _bytes_of_a_step(self, h0: Tensor) -> int:
-        # Kernels keep a state with room for vectors of 64 bytes, twice, beyond it.
-        return ROOM * (h0.shape[1] * h0.element_size() + 128 + BYTES_OF_A_STEP)
+        return ROOM * (h0.shape[1] * h0.element_size() + BYTES_OF_A_STEP)
 
     def _take(self, block: _Block, run: KernelRun, found: Tensor, hs: Tensor) -> None:
         """What a block came to."""

@@ -261,8 +261,9 @@ struct TakenStep {
 // at the deadline.
 template <typename Slots, typename Begin, typename Round>
 bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::time_point deadline, Begin begin, Round round) {
+    std::vector<std::size_t> on;
     do {
-        std::vector<std::size_t> on;
+        on.clear();
         for (std::size_t s = 0; s < slots.size(); ++s) {
             while (!slots[s].taken && next < end) begin(s, next++);
             if (slots[s].taken) on.push_back(s);

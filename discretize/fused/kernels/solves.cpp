@@ -49,6 +49,8 @@ class SolverState {
     Rows h, y, kept, k;
     std::vector<Slot> slots;
     Numbers error;
+    std::array<real*, SLOTS> states{}, slopes{};         // of an evaluation
+    std::vector<std::size_t> unknown, new_ones, going;  // of a round
 
     real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }
 
@@ -73,12 +75,11 @@ class SolverState {
     }
 
     void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
-        std::vector<real*> states, slopes;
         for (std::size_t m = 0; m < on.size(); ++m) {
             Slot& slot = slots[on[m]];
             field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);
-            states.push_back(at.at[on[m]]);
-            slopes.push_back(slope(stage, on[m]));
+            states[m] = at.at[on[m]];
+            slopes[m] = slope(stage, on[m]);
             ++solve.samples[slot.sample].said.evaluations;
         }
         field.evaluator.evaluate(0, on.size(), states.data(), kept.at.data(), slopes.data());
@@ -93,7 +94,7 @@ class SolverState {
     }
 
     void round(std::vector<std::size_t>& on) {
-        std::vector<std::size_t> unknown, new_ones, going;
+        unknown.clear(), new_ones.clear(), going.clear();
         for (std::size_t s : on) {
             if (!slots[s].known) unknown.push_back(s);
             if (!slots[s].begun) new_ones.push_back(s);
@@ -287,7 +288,9 @@ class SolverState {
         count(slot, sample, q);
         if (sample.steps.size() < solve.given.keep) {
             sample.steps.push_back({slot.segment, slot.tau, slot.dt});
-            sample.states.insert(sample.states.end(), h[s], h[s] + n.state);
+            const std::size_t before = sample.states.size();
+            sample.states.resize(before + n.width);
+            n.narrow(h[s], sample.states.data() + before);
         }
         std::swap(h.at[s], y.at[s]);
         slot.differentiated = false;
@@ -397,7 +400,7 @@ class Return {
   public:
     Return(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0, std::size_t first, std::size_t end)
         : solve(solve), steps_back(solve, of_projected), n(solve.model), of_hs(of_hs), of_h0(of_h0), next(first), end(end),
-          of_h(SLOTS, n.state), given(n.state), slots(SLOTS) {}
+          of_h(SLOTS, n.state), starts(SLOTS, n.state), given(n.state), slots(SLOTS) {}
 
     bool run(Clock::time_point deadline) {
         return by_slots(
@@ -418,9 +421,10 @@ class Return {
     const real* of_hs;
     real* of_h0;
     std::size_t next, end;
-    Rows of_h;
+    Rows of_h, starts;
     Numbers given;
     std::vector<Slot> slots;
+    std::vector<TakenStep> taken;  // of a round
 
     void begin(std::size_t s, std::size_t sample) {
         slots[s] = {true, sample, solve.samples[sample].steps.size(), solve.given.segments + 1};
@@ -444,12 +448,13 @@ class Return {
     }
 
     void round(const std::vector<std::size_t>& on) {
-        std::vector<TakenStep> taken;
+        taken.clear();
         for (std::size_t s : on) {
             const Slot& slot = slots[s];
             const Sample& sample = solve.samples[slot.sample];
             const std::size_t last = slot.left - 1;
-            taken.push_back({slot.sample, sample.steps[last], sample.states.data() + last * n.state, of_h[s]});
+            n.widen(sample.states.data() + last * n.width, starts[s]);
+            taken.push_back({slot.sample, sample.steps[last], starts[s], of_h[s]});
         }
         steps_back.run(taken);
         for (std::size_t s : on) {
@@ -568,7 +573,7 @@ EXPORTED void ctrnn_solve_steps(const Task* task, std::size_t sample, std::int64
     for (std::size_t k = 0; k < one.steps.size(); ++k) {
         segment[k] = std::int64_t(one.steps[k].segment);
         tau[k] = one.steps[k].tau;
-        solve.model.narrow(one.states.data() + k * solve.model.state, h + k * solve.model.width);
+        std::memcpy(h + k * solve.model.width, one.states.data() + k * solve.model.width, solve.model.width * sizeof(real));
     }
 }
 

@@ -12,7 +12,7 @@ from discretize.compiler import solves
 from discretize.fused import blocked_run
 
 T, BATCH = 40, 5
-A_STEP = 2 * (4 * 8 + 128 + 24)  # what four units are counted as
+A_STEP = 2 * (4 * 8 + 24)  # bytes, of four float64, with room to grow
 FEW_STEPS = 120 * A_STEP
 
 
