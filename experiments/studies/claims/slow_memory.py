@@ -132,6 +132,8 @@ class SlowMemory(Study):
 
 
 def cases(rows: pd.DataFrame) -> pd.DataFrame:
+    if rows.empty:  # and has no columns, where no run that was measured is done yet
+        return rows
     return rows.assign(case=rows["around"] + ", " + rows["when"].map(MOMENTS))
 
 

@@ -1,6 +1,9 @@
 r"""What the runs of a study cost, from a slice of each kind of run: hours of one core, memory, bytes on the disk.
 
-    seconds of a run = start + steps * a step + evaluations * one of them + what is measured afterwards
+    seconds of a run     start + steps * a step + evaluations * one of them + what is measured afterwards
+    of each process      imports, and what its first run takes beyond the others, as kernels are loaded and compared
+
+Twice: by the clock, as the machine is, and by the processor's time, which does not count what others do on it meanwhile.
 
 Runs are of one kind if they differ in seed, rate, clip and the start of their weights only. A slice is a training of a few steps,
 in a process of its own, with the threads that the runs will have; whatever is compiled is compiled before the clock is read.
@@ -10,6 +13,7 @@ Trained weights may take longer than new ones: exact solves become stiffer.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import multiprocessing
 import statistics
@@ -39,17 +43,13 @@ UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Of one kind of run: seconds to start, of a step, of an evaluation, of what is measured afterwards; memory and disk in
-    bytes, without and with each step."""
+class Times:
+    """Of one kind of run: seconds to start, of a step, of an evaluation, of what is measured afterwards."""
 
     start: float
     step: float
     evaluation: float
     measures: float
-    memory: int
-    disk: int
-    row: float
 
     def seconds(self, configuration: Configuration) -> float:
         training = configuration.training
@@ -58,8 +58,23 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """Of one kind of run: times by the clock and of the processor; seconds in which a process imports, and that its first run
+    takes more; memory and disk in bytes, without and with each step."""
+
+    clock: Times
+    processor: Times
+    imports: float
+    first: float
+    memory: int
+    disk: int
+    row: float
+
+
+@dataclass(frozen=True)
 class Cost:
-    """Of so many runs: seconds of one worker after another, of the longest run, of all by that many workers; bytes."""
+    """Of so many runs: seconds of one worker after another, of the longest run, of all by that many workers; bytes; and
+    seconds of the processor, all of a worker's threads together."""
 
     runs: int
     kinds: int
@@ -68,6 +83,7 @@ class Cost:
     longest: float
     memory: int
     disk: int
+    processor: float
 
     @property
     def wall(self) -> float:
@@ -77,8 +93,8 @@ class Cost:
         measured = f", with {self.memory / 1e9:.1f} GB of memory each; {self.disk / 1e6:.0f} MB written" if self.memory else ""
         return (
             f"{self.runs} run{'s' * (self.runs != 1)} of {self.kinds} kind{'s' * (self.kinds != 1)}: {in_words(self.seconds)} "
-            f"of one worker, the longest {in_words(self.longest)}; {in_words(self.wall)} by {self.workers} worker"
-            f"{'s' * (self.workers != 1)}{measured}."
+            f"of one worker, {in_words(self.processor)} of them the processor's, the longest {in_words(self.longest)}; "
+            f"{in_words(self.wall)} by {self.workers} worker{'s' * (self.workers != 1)}{measured}."
         )
 
 
@@ -99,12 +115,15 @@ def cost_of(
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             slices[same[0].key] = process.submit(_slice, address, scale, same[0].key, threads, tuple(plugins)).result()
     by_run = [(slices[same[0].key], run.configuration) for same in kinds.values() for run in same]
-    seconds = [*given.values(), *(each.seconds(configuration) for each, configuration in by_run)]
+    seconds = [*given.values(), *(each.clock.seconds(configuration) for each, configuration in by_run)]
+    size = max(1, min(workers, len(runs)))
+    # Imports of the command itself, too, which ends with a page.
+    once = max((size * (each.imports + each.first) + each.imports for each in slices.values()), default=0.0)
+    processor = once + sum(given.values()) + sum(each.processor.seconds(configuration) for each, configuration in by_run)
     disk = sum(each.disk + each.row * configuration.training.steps for each, configuration in by_run)
     memory = max((each.memory for each in slices.values()), default=0)
-    size = max(1, min(workers, len(runs)))
     count, longest = len(kinds) + len(set(given.values())), max(seconds, default=0.0)
-    return Cost(len(runs), count, size, sum(seconds), longest, memory, round(disk)), slices
+    return Cost(len(runs), count, size, once + sum(seconds), longest, memory, round(disk), processor), slices
 
 
 def kind_of(configuration: Configuration) -> str:
@@ -148,34 +167,48 @@ def _slice(address: str, scale: str, key: str, threads: int, plugins: Sequence[s
     torch.set_num_threads(threads)
     study = loaded(address)
     (run,) = (run for run in study.runs(scale) if run.key == key)
+    importlib.import_module("experiments.runs.training")
+    times = [time.process_time()]
     with tempfile.TemporaryDirectory() as folder:
-        _trained(study, run, FEW, Path(folder) / "first")  # compiles, and reads recordings into memory
-        step = _trained(study, run, FEW, Path(folder) / "few")["step"]
-        found = _trained(study, run, FEW if step > SHORT else MORE, Path(folder) / "slice", measured=True)
-    return Slice(**found, memory=_most_memory())
+        _trained(study, run, FEW, Path(folder) / "first")  # compiles, in processes of their own, and reads recordings into memory
+        times.append(time.process_time())
+        (clock, _), _ = _trained(study, run, FEW, Path(folder) / "few")
+        times.append(time.process_time())
+        steps = FEW if clock["step"] > SHORT else MORE
+        (clock, processor), last = _trained(study, run, steps, Path(folder) / "slice", measured=True)
+        rows = (last / "metrics.csv").stat().st_size
+        disk = sum(file.stat().st_size for file in last.rglob("*") if file.is_file()) - rows
+    imports, first = times[0], max(0.0, (times[1] - times[0]) - (times[2] - times[1]))
+    return Slice(Times(**clock), Times(**processor), imports, first, _most_memory(), disk, rows / steps)
 
 
-def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = False) -> dict[str, Any]:
+def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = False) -> tuple[list[dict[str, float]], Path]:
+    """Parts of its times by the clock, and of the processor; and its folder."""
     from experiments.runs.training import evaluate, train  # noqa: PLC0415
 
     given = run.configuration.training
     short: dict[str, Any] = {"steps": steps, "evaluate_every": steps, "evaluation": given.batch, "checkpoint_every": steps}
     configuration = dataclasses.replace(run.configuration, training=dataclasses.replace(given, **short))
-    times = [time.perf_counter()]
-    outcome = train(configuration, folder, progress=lambda *_: times.append(time.perf_counter()))
-    took = [after - before for before, after in pairwise(times)]
-    found = {"step": statistics.median(took[1:-1] or took)}  # neither the first, nor the last, which evaluates
-    if not measured:
-        return found
-    begin, sequences = time.perf_counter(), min(given.evaluation, BATCHES * given.batch)
-    evaluate(outcome.model, configuration.task, "validation", sequences, batch=given.batch)
-    found["evaluation"] = (time.perf_counter() - begin) * given.evaluation / sequences
-    begin = time.perf_counter()
-    study.measure(dataclasses.replace(run, configuration=configuration), outcome.model, folder)
-    found["measures"] = time.perf_counter() - begin
-    rows = (folder / "metrics.csv").stat().st_size
-    disk = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) - rows
-    return found | {"start": max(0.0, took[0] - found["step"]), "disk": disk, "row": rows / steps}
+    times = [_now()]
+    outcome = train(configuration, folder, progress=lambda *_: times.append(_now()))
+    ended, sequences = [_now()], min(given.evaluation, BATCHES * given.batch)
+    if measured:
+        evaluate(outcome.model, configuration.task, "validation", sequences, batch=given.batch)
+        ended.append(_now())
+        study.measure(dataclasses.replace(run, configuration=configuration), outcome.model, folder)
+        ended.append(_now())
+    found = []
+    for steps_at, ended_at in zip(zip(*times, strict=True), zip(*ended, strict=True), strict=True):
+        took, after = ([later - earlier for earlier, later in pairwise(at)] for at in (steps_at, ended_at))
+        step = statistics.median(took[1:-1] or took)  # neither the first, nor the last, which evaluates
+        evaluation, measures = (after[0] * given.evaluation / sequences, after[1]) if measured else (0.0, 0.0)
+        found.append({"start": max(0.0, took[0] - step), "step": step, "evaluation": evaluation, "measures": measures})
+    return found, folder
+
+
+def _now() -> tuple[float, float]:
+    """By the clock, and of this process."""
+    return time.perf_counter(), time.process_time()
 
 
 def _most_memory() -> int:
@@ -188,7 +221,8 @@ def _most_memory() -> int:
 def lines(cost: Cost, slices: Mapping[str, Slice]) -> list[str]:
     """A line for each kind, by the key of its first run, and the whole."""
     rows = [
-        f"{key}  {each.step * 1e3:.3g} ms a step, {each.evaluation:.3g} s an evaluation, {each.measures:.3g} s measured after it"
+        f"{key}  {each.clock.step * 1e3:.3g} ms a step, {each.clock.evaluation:.3g} s an evaluation, "
+        f"{each.clock.measures:.3g} s measured after it"
         for key, each in slices.items()
     ]
     return [*rows, str(cost)]

@@ -7,11 +7,12 @@ import torch
 
 from experiments.runs.configuration import configuration
 from experiments.studies.processes import cost
-from experiments.studies.processes.cost import Cost, Slice, check_budget, kind_of, seconds_in
+from experiments.studies.processes.cost import Cost, Slice, Times, check_budget, kind_of, seconds_in
 from experiments.studies.registry import check_name, study_named
 from experiments.usage import UsageError
 
-SLICE = Slice(start=2.0, step=0.5, evaluation=3.0, measures=7.0, memory=10**9, disk=1000, row=20.0)
+TIMES = Times(start=2.0, step=0.5, evaluation=3.0, measures=7.0)
+SLICE = Slice(TIMES, Times(1.0, 0.25, 1.0, 2.0), imports=1.5, first=0.5, memory=10**9, disk=1000, row=20.0)
 
 
 def small(**changed):
@@ -26,7 +27,7 @@ def test_runs_that_differ_in_seed_and_starts_only_are_alike():
 
 
 def test_a_run_is_its_start_its_steps_its_evaluations_and_what_is_measured():
-    assert SLICE.seconds(small(steps=10, evaluate_every=4)) == 2 + 10 * 0.5 + 3 * 3 + 7  # after 4, after 8, and the test
+    assert TIMES.seconds(small(steps=10, evaluate_every=4)) == 2 + 10 * 0.5 + 3 * 3 + 7  # after 4, after 8, and the test
 
 
 def test_all_runs_are_summed_and_shared_out(monkeypatch):
@@ -45,16 +46,18 @@ def test_all_runs_are_summed_and_shared_out(monkeypatch):
     address = check_name("unwarped")
     runs = study_named("unwarped").runs("small")  # three fields, three seeds
     found, slices = cost.cost_of(address, "small", [run.key for run in runs[:7]], workers=2, threads=3)
-    each = SLICE.seconds(runs[0].configuration)
+    each = TIMES.seconds(runs[0].configuration)
     assert (found.runs, found.kinds, found.workers) == (7, 3, 2)
-    assert (found.seconds, found.wall, found.longest) == pytest.approx((7 * each, 3.5 * each, each))
+    once = 2 * (1.5 + 0.5) + 1.5  # two workers, and the command
+    assert (found.seconds, found.wall, found.longest) == pytest.approx((once + 7 * each, once / 2 + 3.5 * each, each))
+    assert found.processor == pytest.approx(once + 7 * SLICE.processor.seconds(runs[0].configuration))
     assert found.disk == 7 * (1000 + 20 * runs[0].configuration.training.steps)
     assert [given[4] for given in asked] == [3] * 3
     assert set(slices) == {given[3] for given in asked}
 
 
 def test_one_run_takes_its_time_however_many_workers_there_are():
-    assert dataclasses.replace(Cost(4, 1, 4, 40.0, 30.0, 0, 0)).wall == 30.0
+    assert dataclasses.replace(Cost(4, 1, 4, 40.0, 30.0, 0, 0, 20.0)).wall == 30.0
 
 
 def test_times_in_words():
@@ -68,7 +71,7 @@ def test_what_is_no_time_is_refused(subtests):
 
 
 def test_a_budget_is_for_all_workers_together():
-    found = Cost(runs=4, kinds=1, workers=2, seconds=8000.0, longest=2000.0, memory=0, disk=0)
+    found = Cost(runs=4, kinds=1, workers=2, seconds=8000.0, longest=2000.0, memory=0, disk=0, processor=5000.0)
     check_budget(found, 4000.0)
     with pytest.raises(UsageError, match=r"--budget is 65 min, and these runs will take 66\.7 min"):
         check_budget(found, 3900.0)
@@ -77,7 +80,9 @@ def test_a_budget_is_for_all_workers_together():
 def test_a_slice_is_measured_on_the_training_itself():
     found = cost._slice(check_name("unwarped"), "smoke", "plain-0", 1, ())
     weights = sum(p.numel() for p in study_named("unwarped").runs("smoke")[0].configuration.untrained_model().parameters())
-    assert min(found.step, found.evaluation) > 0
+    for times in (found.clock, found.processor):
+        assert min(times.step, times.evaluation) > 0
+    assert found.imports > 0
     assert found.disk > 4 * weights  # a checkpoint of float32
     assert found.row > 10
     assert found.memory > 10**7

@@ -227,3 +227,12 @@ def test_what_is_remembered_of_an_untrained_network(tmp_path):
     assert found["start", "driven"]["bend"] < found["start", "free"]["bend"] / 2
     for around in ("free", "driven", "silence", "noise"):  # nothing was trained
         assert found["start", around]["bend"] == found["trained", around]["bend"]
+
+
+def test_what_is_drawn_of_slow_memory_does_not_need_the_runs_that_are_measured():
+    study = study_named("slow-memory")
+    records = records_of(study, "small", lambda run: ({"loss": 0.7, "accuracy": 0.5}, []) if run.point["c"] != 25 else None)
+    assert records
+    assert all(draws(figure, Results(records)) is None for figure in study.figures.values())
+    with pytest.raises(NotEnoughError):
+        study.verdict(Results(records))
