@@ -11,8 +11,10 @@ from discretize.compiler.zones import Unknown
 
 __all__ = ["Needs", "Pass"]
 
-TILE = 1 << 14  # numbers of a matrix in one product
+TILE = 1 << 14  # numbers of a matrix in one product at most
+PART = 1 << 13  # and of its parts, where it has more
 RESIDENT = 1 << 14  # numbers of all matrices that are loaded once for the whole sequence
+DOT = "tl.dot({}, {}, {}, input_precision=PRECISION, out_dtype=REAL)"
 
 
 def padded(width: int) -> int:
@@ -38,6 +40,7 @@ class Pass:
     before: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     names: dict[tuple[Value, int, int], str] = field(default_factory=dict)
+    operands: dict[str, str] = field(default_factory=dict)
     columns: dict[int, None] = field(default_factory=dict)
     vectors: dict[int, None] = field(default_factory=dict)
     matrices: dict[int, None] = field(default_factory=dict)
@@ -199,34 +202,47 @@ class Pass:
         has_start, matrices = value.settings
         starts, read = (value.of[:1], value.of[1:]) if has_start else ((), value.of)
         begin = [self.piece(start) if start.width == 1 else self.piece(start, first, width) for start in starts]
-        terms = [
-            (self._operand(part, part_first, size), self._matrix(matrix, row, size, value.width, first, width), size)
-            for source, matrix in zip(read, matrices, strict=True)
-            for part, part_first, row, size in self._depths(source, width)
-        ]
+        parts = [
+            (matrix, *part) for source, matrix in zip(read, matrices, strict=True) for part in _pieces(source)
+        ]  # each from a row of the matrix on
+        large = {part for _, part, _, _, size in parts if padded(size) * padded(width) > TILE and min(size, width) > 1}
+        operands = [self.memory(part) if part in large else self._operand(part, at, size) for _, part, at, _, size in parts]
         name = self._named(" + ".join([f"tl.zeros([ROWS, {padded(width)}], REAL)", *begin]))
-        for operand, matrix, depth in terms:
+        for operand, (matrix, part, _, row, depth) in zip(operands, parts, strict=True):
+            if part in large:
+                self._long_product(name, operand, matrix, row, depth, value.width, first, width)
+                continue
+            weights = self._matrix(matrix, row, depth, value.width, first, width)
             if depth == 1:
-                self.lines.append(f"{name} += {operand} * {matrix}")
+                self.lines.append(f"{name} += {operand} * {weights}")
             elif width == 1:
-                self.lines.append(f"{name} += tl.sum({operand} * {matrix}, 1, keep_dims=True)")
+                self.lines.append(f"{name} += tl.sum({operand} * {weights}, 1, keep_dims=True)")
             else:
-                self.lines.append(f"{name} = tl.dot({operand}, {matrix}, {name}, input_precision=PRECISION, out_dtype=REAL)")
+                self.lines.append(f"{name} = {DOT.format(operand, weights, name)}")
         return name
 
-    def _depths(self, source: Value, width: int) -> list[tuple[Value, int, int, int]]:
-        """Parts of what a matrix multiplies, each few enough for one product: value, first unit, row of the matrix, how many."""
-        most, found = max(16, TILE // padded(width)), []
-        for part, first, place, size in _pieces(source):
-            if padded(size) > most:
-                self.memory(part)
-            for k in range(0, size, most if padded(size) > most else size):
-                found.append((part, first + k, place + k, min(most, size - k)))
-        return found
+    def _long_product(self, name: str, at: str, matrix: int, row: int, depth: int, stride: int, first: int, width: int) -> None:
+        """Some units after the other, from memory: all of them would not fit."""
+        if self.unread:
+            self.synchronize()
+        some, across = max(16, PART // padded(width)), padded(width)
+        self.columns |= {some: None, across: None}
+        self.matrices[matrix] = None
+        weights = f"matrix_{matrix} + ({row} + k + r{some}) * {stride} + {first} + c{across}"
+        self.lines += [
+            f"for k in range(0, {depth}, {some}):",
+            f"    of_source = tl.load({at} + k + c{some}, mask=inside & (k + c{some} < {depth}), other=0.0)",
+            f"    of_matrix = tl.load({weights}, mask=(k + r{some} < {depth}) & (c{across} < {width}), other=0.0)",
+            f"    {name} = {DOT.format('of_source', 'of_matrix', name)}",
+        ]
 
     def _operand(self, value: Value, first: int, width: int) -> str:
         name = self.piece(value, first, width)
-        return self._named(f"tl.where({self.columns_of(width)[1]}, {name}, 0.0)")  # beyond the width there may be nan
+        if padded(width) == width:
+            return name
+        if name not in self.operands:  # beyond the width there may be nan
+            self.operands[name] = self._named(f"tl.where({self.columns_of(width)[1]}, {name}, 0.0)")
+        return self.operands[name]
 
     def _matrix(self, matrix: int, row: int, depth: int, stride: int, first: int, width: int) -> str:
         """Some rows and columns of a matrix, (depth, width); of one row or one column, as a row."""
