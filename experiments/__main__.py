@@ -21,7 +21,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import ctrnn
 from experiments.interruption import Interrupted, interruptible
-from experiments.models.fields import FIELDS
+from experiments.models.fields import FIELDS, JUMPS
 from experiments.plugins import use
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
@@ -148,7 +148,9 @@ def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate:
 def train(
     *,
     task: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(TASKS.own))],
-    field: Annotated[str, tyro.conf.arg(metavar="NAME", help=", ".join(FIELDS.own))],
+    field: Annotated[
+        str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(FIELDS.own)}; the last {len(JUMPS)} jump at their samples")
+    ],
     integrator: Name,
     out: Folder,
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
@@ -159,7 +161,7 @@ def train(
 
     Args:
         task: One of those named.
-        field: One of those named; the last four jump at their samples.
+        field: One of those named.
         integrator: exact, euler, exponential-euler, or another step map.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import inspect
 import io
 import re
 import runpy
@@ -14,7 +15,9 @@ import pytest
 import torch
 
 import ctrnn
+import discretize
 from experiments.models.fields import FIELDS
+from experiments.models.integrators import INTEGRATORS
 from experiments.studies.registry import STUDIES
 from experiments.tasks.registry import TASKS
 
@@ -22,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 PACKAGES = ["ctrnn", "discretize", "derivations"]
+PART_FILES = ("ctrnn.fields.candidates", "ctrnn.fields.rates", "ctrnn.fields.decays")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -106,6 +110,52 @@ def test_every_public_name_is_in_the_docs():
     names = [f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__]
     missing = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
     assert not missing, f"say in docs/index.md what {missing} are"
+
+
+def has_row(text, name):
+    """Whether a line of a table begins with it, in code: `name`, `package.name` or `package.name(...)`, perhaps beside others."""
+    return bool(re.search(rf"^\|[^|]*`(\w+\.)?{re.escape(name)}[`(]", text, re.MULTILINE))
+
+
+def text_of(name):
+    return (ROOT / "docs" / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [("task", TASKS.own), ("field", FIELDS.own), ("integrator", INTEGRATORS)],
+    ids=["task", "field", "integrator"],
+)
+def test_the_page_on_training_lists_what_can_be_typed(option, names):
+    row = re.search(rf"^\| `--{option}` \|(.*)", text_of("training.md"), re.MULTILINE)[1]
+    missing = [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", row)]
+    assert not missing, f"name {missing} in docs/training.md, at --{option}"
+
+
+def test_every_task_and_every_study_that_was_run_has_a_row():
+    assert not [name for name in TASKS.own if not has_row(text_of("tasks.md"), name)], "a row in docs/tasks.md is missing"
+    places = dict(re.findall(r"<!-- study: ([\w-]+) -->\n(.*?)<!-- end -->", text_of("studies.md"), re.DOTALL))
+    assert set(places) == set(STUDIES.own), "docs/studies.md has a heading and two markers for each study"
+    told = [name for name, found in places.items() if found.strip()]
+    assert len(told) >= 10
+    assert not [name for name in told if not has_row(text_of("studies.md"), name)], "a row in *In short* of docs/studies.md"
+
+
+def public(package, kind, modules):
+    """Public names of a package that are of a kind, and defined in modules that begin so."""
+    found = {name: getattr(package, name) for name in package.__all__}
+    return [name for name, thing in found.items() if kind(thing) and thing.__module__.startswith(modules)]
+
+
+def test_every_cell_part_and_step_has_a_row():
+    cells = public(ctrnn, inspect.isfunction, ("ctrnn.cells.named", "ctrnn.cells.published"))
+    parts = public(ctrnn, lambda thing: inspect.isclass(thing) and not inspect.isabstract(thing), PART_FILES)
+    steps = public(discretize, lambda thing: inspect.isclass(thing) and issubclass(thing, discretize.Step), "discretize.steps.")
+    assert min(len(cells), len(parts), len(steps)) >= 10
+    assert not [name for name in cells if name != "from_ncps" and not has_row(text_of("cells.md"), name)], "docs/cells.md"
+    assert not [name for name in parts if not has_row(text_of("cells.md"), name)], "the table of parts in docs/cells.md"
+    named = [name for name in steps if name not in ("Step", "Zoneout")]  # Zoneout wraps steps, and is no map of its own
+    assert not [name for name in named if not has_row(text_of("discretization.md"), name)], "docs/discretization.md"
 
 
 def is_there(package, name):
