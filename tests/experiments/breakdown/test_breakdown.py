@@ -15,7 +15,7 @@ import torch
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import chart, cost, held, maps, networks, one_unit, power, recorded, rows, run
+from experiments.breakdown import chart, cost, figures, held, maps, networks, one_unit, power, recorded, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
 
@@ -28,6 +28,19 @@ def recording(samples: int = 24, channels: int = 2) -> Recording:
 def test_every_step_map_of_the_library_is_in_the_atlas():
     # The symplectic Euler step differs from Euler's on hidden units only: it is one for oscillators, and no other gate.
     assert set(maps.MAPS) == set(problems.STEPS) - {"SymplecticEuler"} == set(maps.GATES)
+
+
+@pytest.mark.parametrize("panels", [4, 8, 17])
+def test_the_lowest_panel_of_each_column_of_the_chart_has_ticks(panels):
+    pictures = {str(k): np.zeros((3, 4), dtype=int) for k in range(panels)}
+    drawn = figures.chart(pictures, np.logspace(-1, 1, 4), np.linspace(-30, 2, 3), chart.FATES)
+    columns: dict[int, list] = {}
+    for ax in (ax for ax in drawn.axes if ax.get_visible()):
+        columns.setdefault(ax.get_subplotspec().colspan.start, []).append(ax)
+    for column in columns.values():
+        *others, lowest = sorted(column, key=lambda ax: ax.get_subplotspec().rowspan.start)
+        assert lowest.xaxis.get_tick_params()["labelbottom"]
+        assert not any(ax.xaxis.get_tick_params()["labelbottom"] for ax in others)
 
 
 def test_limits_are_those_of_the_theorems():
