@@ -100,7 +100,8 @@ class TallecFigure7(Study):
         )  # fmt: skip
 
     def left_out(self) -> str:
-        return "" if text_file(self.sizes["small"].text) else "Left out: tinyshakespeare/; --data DIR names the folder it is in."
+        missing = [name for name in dict.fromkeys(sizes.text for sizes in self.sizes.values()) if text_file(name) is None]
+        return f"Left out: {', '.join(missing)}; --data DIR names the folder it is in." if missing else ""
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         return list(learning_curve(folder))
