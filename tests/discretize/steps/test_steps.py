@@ -39,6 +39,11 @@ GATES = {
     "Trapezoid": lambda g: g / (1 + g / 2),
     "FrozenTrapezoid": lambda g: g / (1 + g / 2),
 }
+# What is kept of h and written of f, by the steps that make no gate: they write another amount than they forget.
+KEPT_AND_WRITTEN = {
+    "Splitting": lambda g: (torch.exp(-g), g),
+    "StrangSplitting": lambda g: (torch.exp(-g), torch.exp(-g / 2) * g),
+}
 
 
 class Held(ctrnn.Part):
@@ -62,7 +67,8 @@ def held(decay: ctrnn.Decay | None = None, units: int = 5) -> ctrnn.Relaxation:
 
 def test_every_step_map_is_in_the_tables_of_this_page():
     assert {name: step.order for name, step in STEPS.items()} == ORDERS
-    assert set(GATES) | {"Splitting", "StrangSplitting"} == set(STEPS)
+    assert set(GATES) | set(KEPT_AND_WRITTEN) == set(STEPS)
+    assert not set(GATES) & set(KEPT_AND_WRITTEN)
     assert set(SYMBOLIC) | {"BackwardEuler", "Trapezoid"} == set(STEPS)
 
 
@@ -76,11 +82,16 @@ def test_a_step_induces_its_gate(name, dtype):
     assert_close(found.double(), expected, rtol=0, atol=float(60 * torch.finfo(dtype).eps * largest))
 
 
-def test_splittings_forget_exactly_and_write_the_rate():
+@each("name", KEPT_AND_WRITTEN)
+def test_a_step_without_a_gate_keeps_and_writes_as_its_formula_says(name):
+    f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
+    kept, written = KEPT_AND_WRITTEN[name](g)
+    assert_close(STEPS[name](held(), torch.cat([f, g], -1), h, 1.0), kept * h + written * f)
+
+
+def test_a_splitting_forgets_by_the_power_law_and_writes_the_rate():
     f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
     x, decay = torch.cat([f, g], -1), ctrnn.PowerDecay(2)
-    assert_close(STEPS["Splitting"](held(), x, h, 1.0), torch.exp(-g) * h + g * f)
-    assert_close(STEPS["StrangSplitting"](held(), x, h, 1.0), torch.exp(-g / 2) * (torch.exp(-g / 2) * h + g * f))
     assert_close(STEPS["Splitting"](held(decay), x, h, 0.5), h / (1 + 2 * (g / 2) * h**2).sqrt() + g / 2 * f)
 
 
