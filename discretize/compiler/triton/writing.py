@@ -59,7 +59,7 @@ def written(
         if value in kept:
             forward.piece(value)
             forward.store(value, f"at_kept + {kept[value]}")
-            forward.unread = True
+            forward.out.unread = True
             forward.places[value] = f"at_kept + {kept[value]}"
     forward.exchange(following, given["h"], ["at_next", "at_hs"])
     backward = Pass(_places_back(given, kept), given.get("dt"), scratch=following.width)
@@ -105,14 +105,14 @@ def _operands(
 def _kernel(name: str, made: Pass, widths: dict[str, int]) -> str:
     """A pass as a function of Triton."""
     template = {"forward": FORWARD, "backward": BACKWARD}[name]
-    read = [*(f"vector_{k}" for k in made.vectors), *(f"matrix_{k}" for k in made.matrices)]
-    state, inside = made.columns_of(widths["STATE"])
-    columns = [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.columns if n > 1]
+    read = [*(f"vector_{k}" for k in made.out.vectors), *(f"matrix_{k}" for k in made.out.matrices)]
+    state, inside = made.out.columns_of(widths["STATE"])
+    columns = [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.out.columns if n > 1]
     parts = {
         "$WEIGHTS": ["".join(f"{name}, " for name in read).rstrip()],
         "$COLUMNS": columns,
-        "$BEFORE": made.before,
-        "$STEP": made.lines,
+        "$BEFORE": made.out.before,
+        "$STEP": made.out.step,
     }
     numbers = widths | {"SCRATCH": made.scratch}
     lines = []

@@ -16,6 +16,7 @@ from discretize import Euler, ExponentialEuler
 from discretize.compiler import sequences, written_kernels
 from discretize.compiler.program import StepModule, program_of
 from discretize.compiler.triton import kernels
+from discretize.compiler.triton.functions import FUNCTIONS, preamble
 
 each = pytest.mark.parametrize
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
@@ -39,7 +40,18 @@ LANGUAGE = {
 def test_the_text_is_python_of_known_names(name):
     module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name == "lstm" else Euler())
     program = program_of(module, {"x": True, "dt": True}, torch.float64, kernels.writer(torch.float64))
-    tree = ast.parse(program.written.text)
+    check_names(program.written.text)
+
+
+@each("dtype", [torch.float32, torch.float64])
+def test_every_function_of_units_is_python_of_known_names(dtype):
+    lines = [f"    return {expression.format(a='a', b='b', c='c')}" for expression in FUNCTIONS.values()]
+    check_names("\n".join([preamble(dtype), "def every(a, b, c):", *lines]))
+
+
+def check_names(text):
+    """Python, of names that are given a value and of operations that Triton has."""
+    tree = ast.parse(text)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for function in functions.values():
         nodes = list(ast.walk(function))
