@@ -25,6 +25,7 @@ from experiments.reports.machine import cores
 from experiments.reports.marked import fill
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
 from experiments.runs.configuration import configuration
+from experiments.studies import docs_page
 from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, described, opened, place_of
 from experiments.studies.html_page import as_html, write
@@ -314,6 +315,20 @@ def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done)
     assert fill(page, "study", {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
     with pytest.raises(ValueError, match="no place for 'another'"):
         fill(page, "study", {"another": text})
+
+
+def test_a_page_without_a_place_for_the_study_is_told_in_words_and_left_alone(done, tmp_path, monkeypatch):
+    monkeypatch.setattr(docs_page, "report_of", lambda folder: report_of(folder, Fake()))
+    page = tmp_path / "page.md"
+    page.write_text("before\n")
+    with pytest.raises(UsageError, match=r"page\.md: the page has no place for 'fake'"):
+        docs_page.main((done,), page)
+    assert [file.name for file in tmp_path.iterdir() if file != done] == ["page.md"]
+    assert page.read_text() == "before\n"
+    page.write_text("before\n<!-- study: fake -->\n<!-- end -->\n")
+    docs_page.main((done,), page)
+    assert "**Partly reproduced.** Some of it <is>." in page.read_text()
+    assert (tmp_path / "figures" / "fake-means.svg").is_file()
 
 
 def test_a_notebook_shows_what_the_docs_show_with_the_figures_inside(done):
