@@ -371,21 +371,23 @@ def rows():
     return {item: dict(zip(MODELS, said, strict=True)) for item, *said in cells[2:]}
 
 
-def cases():
-    for item in ITEMS:
-        for kind in MODELS:
-            slow = item in SLOW and (item, kind) not in IN_DAILY_RUN
-            yield pytest.param(item, kind, marks=[pytest.mark.slow] if slow else [], id=f"{item.replace('`', '')}, {kind}")
-
-
 def test_the_table_has_a_row_for_each_item_that_is_tried():
     assert list(rows()) == list(ITEMS)
 
 
-@pytest.mark.parametrize(("item", "kind"), list(cases()))
+@pytest.mark.parametrize(
+    ("kind", "daily"), [(kind, True) for kind in MODELS] + [pytest.param(k, False, marks=pytest.mark.slow) for k in MODELS]
+)
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.onnx of torch
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # of shapes, which stay those of the traced call
-def test_every_entry_of_the_table_is_so(item, kind):
+def test_every_entry_of_the_table_is_so(subtests, kind, daily):
+    for item in ITEMS:
+        if daily == (item not in SLOW or (item, kind) in IN_DAILY_RUN):
+            with subtests.test(item):
+                is_as_the_table_says(item, kind)
+
+
+def is_as_the_table_says(item, kind):
     said, model = rows()[item][kind], MODELS[kind](field())
     out(model, sample(kind))  # what happens once in a process, and once in a model, is not the item's
     if said == "works":

@@ -38,10 +38,10 @@ MIXING = {
 }
 
 
-@pytest.mark.parametrize("name", list(MIXING))
-def test_code_that_mixes_samples_is_refused_with_its_line(name):
-    with pytest.raises(ValueError, match=r"mixes the .*test_samples\.py"):
-        symbolic(Custom(MIXING[name]))
+def test_code_that_mixes_samples_is_refused_with_its_line(subtests):
+    for name, code in MIXING.items():
+        with subtests.test(name), pytest.raises(ValueError, match=r"mixes the .*test_samples\.py"):
+            symbolic(Custom(code))
 
 
 COUNTING = {
@@ -102,8 +102,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED))
-def test_code_that_is_no_function_or_has_no_reading_is_refused_in_words(name):
-    code, error, words = REFUSED[name]
-    with pytest.raises(error, match=f"(?s){words}"):
-        symbolic(Custom(code))
+def test_code_that_is_no_function_or_has_no_reading_is_refused_in_words(subtests):
+    for name, (code, error, words) in REFUSED.items():
+        with subtests.test(name), pytest.raises(error, match=f"(?s){words}"):
+            symbolic(Custom(code))

@@ -24,9 +24,14 @@ def scored(learner, sequence, mixed):
     return needed
 
 
-@pytest.mark.parametrize("method", list(METHODS))
-def test_a_run_reports_what_its_model_needs(method, monkeypatch):
+def test_a_run_reports_what_its_model_needs(subtests, monkeypatch):
     monkeypatch.setattr("experiments.symbols.trained.runs.EVERY", math.inf)  # looked at after the first step, and at the end
+    for method in METHODS:
+        with subtests.test(method):
+            reports_what_its_model_needs(method)
+
+
+def reports_what_its_model_needs(method):
     run, learner = trained(SOURCE, method, 3, 2, seed=4, seconds=1e-9)
     train, validation = SOURCE.draw(4).symbols, SOURCE.draw(4, "validation").symbols
     assert run.steps == 1
