@@ -13,18 +13,20 @@ from typing import Any
 import torch
 
 from discretize import KernelWarning, SolverWarning
-from experiments.bench.cells import cell_rows, ensemble_rows, layer_rows
-from experiments.bench.first_use import first_rows
-from experiments.bench.growth import cell_growth, solve_growth
-from experiments.bench.memory import memory_rows
 from experiments.bench.output.files import write
 from experiments.bench.output.tables import PARTS, document
+from experiments.bench.parts import starts
+from experiments.bench.parts.cells import cell_rows, ensemble_rows, layer_rows
+from experiments.bench.parts.first_use import first_rows
+from experiments.bench.parts.growth import cell_growth, solve_growth
+from experiments.bench.parts.memory import memory_rows
+from experiments.bench.parts.solves import Problem, solve_rows
+from experiments.bench.parts.starts import Starts
+from experiments.bench.parts.stiff import stiff_rows
 from experiments.bench.peers.registry import named, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
 from experiments.bench.session import Session
-from experiments.bench.solves import Problem, solve_rows
-from experiments.bench.stiff import stiff_rows
 from experiments.reports import machine
 from experiments.usage import UsageError
 
@@ -94,16 +96,19 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
     for name in scale.own_solves:
         yield from solve_rows(session, Problem.own(name, *scale.solve, device=session.device), found)
 
+    lorenz, found = Starts.lorenz(scale.starts, session.device), solver_candidates(session, ("tsit5",), "starts")
+    yield from solve_rows(session, lorenz, found, starts.TARGET, "starts")
+
     for sweep in scale.cell_sweeps:
         yield from cell_growth(quick, sweep, scale.cell_base)
     found = named(solver_candidates(session, ("tsit5",)), *scale.swept)
     for sweep in scale.solve_sweeps:
         yield from solve_growth(quick, sweep, scale.solve_base, found)
     methods = ("tsit5",) if scale.few else ("tsit5", "rodas5p")
-    found = named(solver_candidates(session, methods, stiff=True), *scale.swept)
+    found = named(solver_candidates(session, methods, "stiff"), *scale.swept)
     yield from solve_growth(quick, scale.stiffness, scale.stiff_base, found)
 
-    found = named(solver_candidates(session, ("tsit5",), stiff=True), *scale.swept)
+    found = named(solver_candidates(session, ("tsit5",), "stiff"), *scale.swept)
     explicit = [candidate for candidate in found if "kvaerno" not in candidate.name]  # these are slowed by the stiff sample
     yield from stiff_rows(quick, scale.stiff, explicit)
 

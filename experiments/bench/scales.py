@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.bench.cells import FIELDS, CellSizes
-from experiments.bench.growth import Sweep
-from experiments.bench.stiff import StiffSizes
+from experiments.bench.parts.cells import FIELDS, CellSizes
+from experiments.bench.parts.growth import Sweep
+from experiments.bench.parts.stiff import StiffSizes
 
 __all__ = ["SCALES", "Scale"]
 
@@ -26,6 +26,7 @@ class Scale:
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
+    starts: int  # of Lorenz's equation
     cell_base: CellSizes
     cell_sweeps: tuple[Sweep, ...]
     solve_base: dict[str, int]
@@ -50,7 +51,7 @@ SMOKE = Scale(
     layers=(CellSizes(6, 2, 2, 4),),
     ensembles=(CellSizes(6, 2, 2, 4),), networks=2,
     solve=(3, 2, 4), methods=("tsit5",), peer_solves=("torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5"),
-    cell_base=CellSizes(6, 2, 2, 4), cell_sweeps=(Sweep("time", (4, 8)),),
+    starts=4, cell_base=CellSizes(6, 2, 2, 4), cell_sweeps=(Sweep("time", (4, 8)),),
     solve_base={"time": 2, "batch": 2, "hidden": 4}, solve_sweeps=(Sweep("error", (1e-3, 1e-5)),),
     stiff_base={"time": 1, "batch": 2, "hidden": 4}, stiffness=Sweep("stiffness", (1, 10)),
     stiff=StiffSizes(1, 2, 4, 4.0),
@@ -63,7 +64,7 @@ SMALL = Scale(
     ensembles=(CellSizes(100, 8, 10, 32),),
     solve=(30, 32, 64), methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
-    cell_base=CellSizes(100, 32, 10, 64),
+    starts=4096, cell_base=CellSizes(100, 32, 10, 64),
     cell_sweeps=(Sweep("time", (50, 100, 200)), Sweep("batch", (4, 32, 256)), Sweep("hidden", (16, 64, 256))),
     solve_base={"time": 10, "batch": 16, "hidden": 32},
     solve_sweeps=(Sweep("batch", (4, 16, 64)), Sweep("error", (1e-3, 1e-6, 1e-9))),
@@ -77,7 +78,7 @@ FULL = Scale(
     layers=tuple(CellSizes(time, 32, hidden, hidden) for time in (100, 400) for hidden in (64, 128)),
     ensembles=tuple(CellSizes(time, batch, 10, 32) for time in (100, 500) for batch in (8, 32)),
     solve=(100, 32, 64), methods=("tsit5", "dopri8", "dopri5"), peer_solves=("torchdiffeq", "torchode", "diffrax"),
-    cell_base=CellSizes(200, 32, 10, 64),
+    starts=32_768, cell_base=CellSizes(200, 32, 10, 64),
     cell_sweeps=(
         Sweep("time", (50, 100, 200, 400, 800)),
         Sweep("batch", (1, 4, 16, 64, 256)),

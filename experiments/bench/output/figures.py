@@ -13,7 +13,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
 from ctrnn.storage.files import write_atomically
-from experiments.bench.growth import exponent, sweeps
+from experiments.bench.parts.growth import exponent, sweeps
 from experiments.bench.rows import BACKWARD, data_frame, ratio
 from experiments.reports import plots
 from experiments.reports.colours import COLOURS

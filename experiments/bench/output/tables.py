@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.bench.cells import COUNTERPARTS, LOOP
-from experiments.bench.growth import exponent, sweeps
+from experiments.bench.parts.cells import COUNTERPARTS, LOOP
+from experiments.bench.parts.growth import exponent, sweeps
 from experiments.bench.peers.engines import ENGINES
 from experiments.bench.rows import BACKWARD, WORKS, data_frame, medians, quartiles, ratio
 from experiments.reports.spreads import markdown
@@ -196,6 +196,7 @@ PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "layers": ("Layers, in both directions, packed", _layers),
     "ensembles": ("Many networks", _ensembles),
     "solves": ("Exact solves", _solves),
+    "starts": ("One equation from many starts", _solves),
     "growth": ("How cost grows", _growth),
     "stiff": ("One stiff sample", _stiff),
     "memory": ("Peak memory", _memory),

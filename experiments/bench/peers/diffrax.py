@@ -1,8 +1,8 @@
-r"""diffrax on held inputs: compiled by JAX, sample by sample under `lax.scan`, the step size carried over.
+r"""diffrax, compiled by JAX: held inputs sample by sample under `lax.scan`, and an equation from many starts under `vmap`.
 
-One step size for the whole batch and the largest error as norm: measured faster here than a step size for each sample
-under `vmap`, and than one solve given the edges. Gradients by `RecursiveCheckpointAdjoint`, diffrax's own choice; with
-`DirectAdjoint` they took four times as long. Compiled ahead, and timed without that.
+Held inputs: one step size for the whole batch, carried over, and the largest error as norm: measured faster here than a
+step size for each sample under `vmap`, and than one solve given the edges. Gradients by `RecursiveCheckpointAdjoint`,
+diffrax's own choice; with `DirectAdjoint` they took four times as long. Compiled ahead, and timed without that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import ConstantRate, ExponentialRate, GateRate
-from experiments.bench.solves import Problem, Solution, SolveCandidate
+from experiments.bench.parts.solves import Problem, Solution, SolveCandidate
+from experiments.bench.parts.starts import Starts
 
-__all__ = ["diffrax_candidates", "stiff_candidates"]
+__all__ = ["diffrax_candidates", "start_candidates", "stiff_candidates"]
 
 SOLVERS: dict[str, tuple[Callable[[], Any], float, int]] = {  # and its expected tolerance, and evaluations a step
     "tsit5": (diffrax.Tsit5, 3e-6, 6),
@@ -41,7 +42,7 @@ def diffrax_candidates(names: Sequence[str] = ("tsit5", "dopri8"), max_steps: in
 
     def candidate(name: str) -> SolveCandidate:
         return SolveCandidate(
-            f"diffrax {name}, jitted", lambda problem: _Jitted(problem, name, max_steps), expected=SOLVERS[name][1]
+            f"diffrax {name}, jitted", lambda problem: _on_held_input(problem, name, max_steps), expected=SOLVERS[name][1]
         )
 
     return [candidate(name) for name in names]
@@ -50,6 +51,11 @@ def diffrax_candidates(names: Sequence[str] = ("tsit5", "dopri8"), max_steps: in
 def stiff_candidates() -> list[SolveCandidate]:
     """Candidates for stiff fields, which take many steps a sample."""
     return diffrax_candidates(("tsit5", "kvaerno5"), max_steps=4096)
+
+
+def start_candidates() -> list[SolveCandidate]:
+    """Each start by itself, with steps of its own, under `vmap`; Lorenz's equation alone is written for JAX."""
+    return [SolveCandidate("diffrax tsit5, jitted", _from_starts, expected=3e-8)]
 
 
 class _Carried(diffrax.AbstractAdaptiveStepSizeController):
@@ -79,27 +85,24 @@ class _Carried(diffrax.AbstractAdaptiveStepSizeController):
 
 
 class _Jitted:
-    """The solve of a problem, and its gradients, compiled at the first call; the tolerance is an argument."""
+    """(variables..., tolerance) -> states and steps, and its gradients, compiled at the first call."""
 
     compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # one compilation for problems of equal shapes
 
-    def __init__(self, problem: Problem, name: str, max_steps: int) -> None:
-        make, _, self.evaluations = SOLVERS[name]
-        self.compile_seconds = 0.0
+    def __init__(self, functions: tuple[Callable[..., Any], ...], given: Sequence[Any], evaluations: int, *key: Any) -> None:
+        self.functions, self.evaluations, self.key, self.compile_seconds = functions, evaluations, key, 0.0
         with jax.enable_x64(True):
-            self.given = ([_array(parameter) for parameter in problem.parameters], _array(problem.xs), _array(problem.h0))
-        self.functions = _functions(problem.field, make(), max_steps)
-        self.key = (name, max_steps, _rate(problem.field), problem.xs.shape, problem.h0.shape)
+            self.given = jax.tree.map(_array, given)
 
     def prepare(self) -> None:
         self._ready(1)
 
     def states(self, tolerance: float) -> Solution:
         hs, steps = self._call(0, tolerance)
-        return Solution(torch.from_dlpack(hs), self.evaluations * int(np.asarray(steps).sum()) + len(steps))
+        return Solution(torch.from_dlpack(hs), self.evaluations * int(np.asarray(steps).sum()) + steps.size)
 
     def gradients(self, tolerance: float) -> list[Tensor]:
-        return [torch.from_dlpack(gradient) for gradient in self._call(1, tolerance)]
+        return [torch.from_dlpack(gradient) for gradient in jax.tree.leaves(self._call(1, tolerance))]
 
     def _call(self, which: int, tolerance: float) -> Any:
         with jax.enable_x64(True):
@@ -118,6 +121,37 @@ class _Jitted:
 
 def _array(tensor: Tensor) -> Any:
     return jnp.asarray(tensor.detach().cpu().numpy())
+
+
+def _on_held_input(problem: Problem, name: str, max_steps: int) -> _Jitted:
+    make, _, evaluations = SOLVERS[name]
+    key = (name, max_steps, _rate(problem.field), problem.xs.shape, problem.h0.shape)
+    return _Jitted(_functions(problem.field, make(), max_steps), (problem.variables, problem.xs, problem.h0), evaluations, *key)
+
+
+def _from_starts(problem: Problem) -> _Jitted:
+    if not isinstance(problem, Starts):
+        raise TypeError(f"{problem.name} is not Lorenz's equation, which is written for JAX here.")
+    begin, end = problem.times.tolist()
+
+    def flow(t: Any, h: Any, args: Any) -> Any:
+        x, y, z = h
+        return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
+
+    def solve(h: Any, tolerance: Any) -> Any:
+        control = diffrax.PIDController(rtol=tolerance, atol=tolerance, norm=lambda error: jnp.abs(error).max())
+        solved = diffrax.diffeqsolve(
+            diffrax.ODETerm(flow), diffrax.Tsit5(), begin, end, None, h, stepsize_controller=control, max_steps=4096
+        )
+        assert solved.ys is not None
+        return solved.ys[0], solved.stats["num_steps"]
+
+    def states(h: Any, tolerance: Any) -> Any:
+        ends, steps = jax.vmap(solve, (0, None))(h, tolerance)
+        return jnp.stack([h, ends]), steps.max()
+
+    gradients = jax.grad(lambda *given: states(*given)[0].sum())
+    return _Jitted((states, gradients), [problem.h0], SOLVERS["tsit5"][2], "starts", problem.h0.shape)
 
 
 def _functions(field: ctrnn.VectorField, solver: Any, max_steps: int) -> tuple[Callable[..., Any], Callable[..., Any]]:

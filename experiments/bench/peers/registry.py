@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.bench.parts.solves import SolveCandidate, ours
 from experiments.bench.peers.names import absent
 from experiments.bench.session import Session
-from experiments.bench.solves import SolveCandidate, ours
 
 __all__ = ["OURS", "named", "of_peer", "solver_candidates"]
 
@@ -14,31 +14,33 @@ OURS = "ours"
 SOLVERS = ("torchdiffeq", "torchode", "diffrax")  # the peers that solve
 
 
-def solver_candidates(session: Session, methods: Sequence[str], *, stiff: bool = False) -> list[SolveCandidate]:
-    """Ours by these methods, then those of the peers; peers that are not installed are skipped."""
+def solver_candidates(session: Session, methods: Sequence[str], kind: str = "held") -> list[SolveCandidate]:
+    """Ours by these methods, then those of the peers for this kind; peers that are not installed are skipped."""
     found = [ours(method, fused) for method in methods for fused in (True, False)]
     for peer in SOLVERS:
         if peer in session.peers:
             if why := absent(peer):
                 session.skip(peer, why)
             else:
-                found += of_peer(peer, stiff)
+                found += of_peer(peer, kind)
     return found
 
 
-def of_peer(peer: str, stiff: bool = False) -> list[SolveCandidate]:
-    """A peer's candidates; for stiff problems those that can take enough steps, and its stiff method if it has one."""
+def of_peer(peer: str, kind: str = "held") -> list[SolveCandidate]:
+    """A peer's candidates for "held" inputs; for "stiff" ones those that can take enough steps, and its stiff method if it has
+    one; for many "starts" without input."""
     if peer == "torchdiffeq":
-        from experiments.bench.peers.torchdiffeq import torchdiffeq_candidates  # noqa: PLC0415
+        from experiments.bench.peers import torchdiffeq  # noqa: PLC0415
 
-        return torchdiffeq_candidates()
+        return torchdiffeq.start_candidates() if kind == "starts" else torchdiffeq.torchdiffeq_candidates()
     if peer == "torchode":
-        from experiments.bench.peers.torchode import torchode_candidates  # noqa: PLC0415
+        from experiments.bench.peers import torchode  # noqa: PLC0415
 
-        return torchode_candidates()
-    from experiments.bench.peers.diffrax import diffrax_candidates, stiff_candidates  # noqa: PLC0415
+        return torchode.start_candidates() if kind == "starts" else torchode.torchode_candidates()
+    from experiments.bench.peers import diffrax  # noqa: PLC0415
 
-    return stiff_candidates() if stiff else diffrax_candidates()
+    made = {"held": diffrax.diffrax_candidates, "stiff": diffrax.stiff_candidates, "starts": diffrax.start_candidates}
+    return made[kind]()
 
 
 def named(candidates: Sequence[SolveCandidate], *names: str) -> list[SolveCandidate]:

@@ -1,4 +1,4 @@
-r"""torchdiffeq on held inputs: as users write it, and with its best options.
+r"""torchdiffeq: on held inputs as users write it and with its best options, and on an equation from many starts.
 
 sample found in the field      x[int(t)] inside the right side: steps cross edges that the solver does not know of
 `jump_t`                       projected once, every edge given, the largest error as norm, as `integrate` does
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torchdiffeq
 from torch import Tensor
 
 from ctrnn import VectorField
-from experiments.bench.solves import Problem, Solution, SolveCandidate, edges, in_torch
+from experiments.bench.parts.solves import Problem, Solution, SolveCandidate, edges, in_torch
 
-__all__ = ["torchdiffeq_candidates"]
+__all__ = ["start_candidates", "torchdiffeq_candidates"]
 
 
 def torchdiffeq_candidates() -> list[SolveCandidate]:
@@ -30,6 +31,11 @@ def torchdiffeq_candidates() -> list[SolveCandidate]:
         name = f"torchdiffeq {method}, a call for each sample"
         found.append(in_torch(name, partial(_sample_by_sample, method), expected=expected))
     return found
+
+
+def start_candidates() -> list[SolveCandidate]:
+    """All starts with one step size, the largest error as norm."""
+    return [in_torch("torchdiffeq dopri5", _from_starts, expected=1e-7)]
 
 
 class _Counted:
@@ -80,3 +86,9 @@ def _sample_by_sample(method: str, problem: Problem, tolerance: float) -> Soluti
         calls, first = calls + slope.calls, max(steps)
         hs.append(h)
     return Solution(torch.stack(hs), calls)
+
+
+def _from_starts(problem: Problem, tolerance: float) -> Solution:
+    slope = _Counted(lambda t, h: problem.field.flow(h, h))
+    settings: dict[str, Any] = {"rtol": tolerance, "atol": tolerance, "method": "dopri5", "options": {"norm": _largest}}
+    return Solution(torchdiffeq.odeint(slope, problem.h0, problem.times, **settings), slope.calls)

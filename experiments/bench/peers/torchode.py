@@ -1,7 +1,7 @@
-r"""torchode on held inputs: a call for each sample, each sequence with its own step sizes, which are carried over.
+r"""torchode: held inputs by a call for each sample, and an equation from many starts; each sequence has its own steps.
 
-Projected once, the largest error as norm, no gradients through the step size, no statistics. Compiling the solver with
-TorchScript, which its authors recommend, fails in torch 2.13.
+On held inputs step sizes are carried over. Projected once, the largest error as norm, no gradients through the step size, no
+statistics. Compiling the solver with TorchScript, which its authors recommend, fails in torch 2.13.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ import torchode
 from torch import Tensor
 from torchode.step_size_controllers import max_norm
 
-from experiments.bench.solves import Problem, Solution, SolveCandidate, in_torch
+from experiments.bench.parts.solves import Problem, Solution, SolveCandidate, in_torch
 
-__all__ = ["torchode_candidates"]
+__all__ = ["start_candidates", "torchode_candidates"]
 
 
 def torchode_candidates() -> list[SolveCandidate]:
     methods = {"dopri5": (torchode.Dopri5, 1e-6), "tsit5": (torchode.Tsit5, 3e-6)}
     return [_piece_by_piece(name, method, expected) for name, (method, expected) in methods.items()]
+
+
+def start_candidates() -> list[SolveCandidate]:
+    """Each start with steps of its own."""
+    return [in_torch("torchode tsit5", _from_starts, expected=3e-7)]
 
 
 class _RecordingController(torchode.IntegralController):
@@ -54,3 +59,13 @@ def _piece_by_piece(name: str, method: Any, expected: float) -> SolveCandidate:
         return Solution(torch.stack(hs), 6 * steps + len(problem.xs))
 
     return in_torch(f"torchode {name}, a call for each sample", solve, expected=expected)
+
+
+def _from_starts(problem: Problem, tolerance: float) -> Solution:
+    h0, ts = problem.h0, problem.times
+    term = torchode.ODETerm(lambda t, h: problem.field.flow(h, h), with_stats=False)
+    controller = torchode.IntegralController(atol=tolerance, rtol=tolerance, term=term, norm=max_norm).to(h0)
+    solver = torchode.AutoDiffAdjoint(torchode.Tsit5(term=term).to(h0), controller, backprop_through_step_size_control=False)
+    begin, end = ts.expand(len(h0), 2).unbind(1)
+    solved = solver.solve(torchode.InitialValueProblem(y0=h0, t_start=begin, t_end=end))
+    return Solution(torch.stack([h0, solved.ys[:, -1]]), 6 * int(solved.stats["n_steps"].max()) + 2)

@@ -13,15 +13,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from scipy.integrate import solve_ivp
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments.bench import cells, children, growth, memory, run, solves, stiff
-from experiments.bench.cells import CellSizes
+from experiments.bench import children, run
 from experiments.bench.interleaved import interleaved
 from experiments.bench.output import page, tables
 from experiments.bench.output.figures import overview, save
+from experiments.bench.parts import cells, growth, memory, solves, starts, stiff
+from experiments.bench.parts.cells import CellSizes
 from experiments.bench.peers import engines, names, registry
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row, data_frame, quartiles, ratio
 from experiments.bench.scales import OWN, SCALES
@@ -179,6 +181,13 @@ def problem():
     return solves.Problem.gated(time=3, batch=2, inputs=2, hidden=3)
 
 
+def lorenz_by_scipy(start):
+    """The state at t = 1, by another library and from the equation as written in its paper."""
+    slope = lambda t, h: [10 * (h[1] - h[0]), 28 * h[0] - h[1] - h[0] * h[2], h[0] * h[1] - 8 / 3 * h[2]]  # noqa: E731
+    solved = solve_ivp(slope, (0, 1), start.detach().numpy(), method="DOP853", rtol=1e-12, atol=1e-12)
+    return torch.from_numpy(solved.y[:, -1])
+
+
 @pytest.fixture(scope="module")
 def solvers():
     """Ours, and those of all peers that are here."""
@@ -196,6 +205,17 @@ def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
         assert problem.error(solver.states(1e-9).hs) < limit, candidate.name
         for ours, theirs in zip(solver.gradients(1e-9), exact, strict=True):
             assert_close(ours, theirs, rtol=0, atol=10 * limit, msg=lambda text, name=candidate.name: f"{name}: {text}")
+
+
+def test_ways_to_solve_from_many_starts_agree():
+    problem = starts.Starts.lorenz(5)
+    assert_close(problem.exact[1, 0], lorenz_by_scipy(problem.h0[0]), rtol=0, atol=1e-7)  # both at 1e-11 or less, times e^4
+    found = registry.solver_candidates(Session(names.PEERS), ("tsit5",), "starts")
+    exact = found[1].ready(problem).gradients(1e-11)[0]
+    for candidate in found:
+        solver = candidate.ready(problem)
+        assert problem.error(solver.states(1e-10).hs) < 1e-6, candidate.name
+        assert_close(solver.gradients(1e-10)[0], exact, rtol=1e-6, atol=1e-6, msg=candidate.name)
 
 
 @pytest.mark.slow
@@ -452,7 +472,7 @@ def test_without_a_gpu_cuda_is_refused_in_words():
 
 def test_every_scale_measures_every_part():
     for scale in SCALES.values():
-        assert all((scale.cells, scale.layers, scale.ensembles, scale.solve, scale.cell_sweeps, scale.solve_sweeps))
+        assert all((scale.cells, scale.layers, scale.ensembles, scale.solve, scale.cell_sweeps, scale.solve_sweeps, scale.starts))
         assert all((scale.stiffness, scale.stiff, scale.lengths))
 
 

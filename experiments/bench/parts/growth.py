@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 
 import ctrnn
-from experiments.bench.cells import CellSizes, cell_rows
+from experiments.bench.parts.cells import CellSizes, cell_rows
+from experiments.bench.parts.solves import TARGET, Problem, SolveCandidate, solve_rows
 from experiments.bench.rows import BACKWARD, Row, medians
 from experiments.bench.session import Session
-from experiments.bench.solves import TARGET, Problem, SolveCandidate, solve_rows
 
 __all__ = ["Sweep", "cell_growth", "exponent", "solve_growth", "stiff_problem", "sweeps"]
 

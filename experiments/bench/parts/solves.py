@@ -19,7 +19,7 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from experiments.bench.cells import FIELDS, CellSizes, samples
+from experiments.bench.parts.cells import FIELDS, CellSizes, samples
 from experiments.bench.peers.engines import COMPILED, STEPS, wrong_engine
 from experiments.bench.rows import FORWARD, WORKS, Row
 from experiments.bench.session import Job, Session
@@ -72,7 +72,16 @@ class Problem:
         return float((hs.to(self.exact) - self.exact).abs().max())
 
     @property
-    def parameters(self) -> list[torch.nn.Parameter]:
+    def path(self) -> ctrnn.Path | None:
+        return ctrnn.HeldPath(self.xs)
+
+    @property
+    def times(self) -> Tensor:
+        return edges(self.xs)
+
+    @property
+    def variables(self) -> list[Tensor]:
+        """What gradients are taken to."""
         return list(self.field.parameters())
 
 
@@ -91,7 +100,7 @@ class Solution:
 
 
 class Solver(Protocol):
-    """A way to solve one problem; gradients are to the parameters, in the field's order, and `prepare` compiles ahead."""
+    """A way to solve one problem; gradients are to its variables, in their order, and `prepare` compiles ahead."""
 
     compile_seconds: float
 
@@ -116,7 +125,7 @@ class InTorch:
             return self.solve(self.problem, tolerance)
 
     def gradients(self, tolerance: float) -> list[Tensor]:
-        return list(torch.autograd.grad(self.solve(self.problem, tolerance).hs.sum(), self.problem.parameters))
+        return list(torch.autograd.grad(self.solve(self.problem, tolerance).hs.sum(), self.problem.variables))
 
 
 @dataclass(frozen=True)
@@ -141,10 +150,10 @@ def ours(method: str, fused: bool, **settings: Any) -> SolveCandidate:
     engine = COMPILED if fused else STEPS
 
     def solve(problem: Problem, tolerance: float) -> Solution:
-        path, ts = ctrnn.HeldPath(problem.xs), edges(problem.xs)
         solved = discretize.integrate(
-            problem.field, path, problem.h0, ts, method=method, rtol=tolerance, atol=tolerance, fused=fused, **settings
-        )
+            problem.field, problem.path, problem.h0, problem.times,
+            method=method, rtol=tolerance, atol=tolerance, fused=fused, **settings,
+        )  # fmt: skip
         return Solution(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
 
     return in_torch(f"`integrate`, {method}, {engine}", solve, expected=EXPECTED.get(method, 1e-5), own=True)

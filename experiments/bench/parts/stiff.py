@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 import ctrnn
+from experiments.bench.parts.solves import Problem, SolveCandidate, solve_job, tuned_solvers
 from experiments.bench.rows import WORKS, Row
 from experiments.bench.session import Session
-from experiments.bench.solves import Problem, SolveCandidate, solve_job, tuned_solvers
 
 __all__ = ["VARIANTS", "StiffSizes", "batches", "stiff_rows"]
 
