@@ -21,35 +21,18 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.tallec.training import learning_curve, thinned
+from experiments.studies.claims.tallec.training import learning_curve, steps_in_words, steps_to, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
-__all__ = ["TallecFigure4", "steps_to"]
+__all__ = ["TallecFigure4"]
 
 STARTS = ("standard", "chrono")
 ERRORS = (0.01, 0.02, 0.05, 0.1)
 SOLVED = ERRORS[0]
 SPEEDUP = 2.0  # "significantly"
 LONG, PRINTED = 750, 7.0  # "7 times faster for T = 750"
-
-
-def steps_to(rows: pd.DataFrame, error: float) -> pd.DataFrame:
-    """For each run the first step after which an evaluation found no more than that error, or its last one, which is late."""
-    there = rows[rows["loss"] <= error].groupby("key")["step"].min()
-    last = rows.groupby("key", sort=False)["step"].last()
-    return pd.DataFrame({"steps": there.reindex(last.index).fillna(last), "late": ~last.index.isin(there.index)})
-
-
-def steps_in_words(rows: pd.DataFrame, error: float) -> str:
-    """ "4267 (4200–4300)"; "> 4800" where no run got there."""
-    found = steps_to(rows, error)
-    if found["late"].all():
-        return f"> {found['steps'].max():.0f}"
-    steps, late = spread(found["steps"]), int(found["late"].sum())
-    words = f"{steps.mean:.0f}" + (f" ({steps.low:.0f}–{steps.high:.0f})" if steps.high > steps.low else "")
-    return f"> {words}, {late} of {len(found)} not there" if late else words
 
 
 @dataclass(frozen=True)
@@ -64,7 +47,7 @@ class Race:
         return next((error for error in ERRORS if not steps_to(self.chrono, error)["late"].any()), None)
 
     def steps(self, start: str) -> str:
-        return steps_in_words(getattr(self, start), self.error or ERRORS[-1])
+        return steps_in_words(steps_to(getattr(self, start), self.error or ERRORS[-1]))
 
     @cached_property
     def ratio(self) -> float:
@@ -94,6 +77,10 @@ class Race:
         return f"to an error of {self.error}: {steps}, {self.times}"
 
 
+def _steps(rows: pd.DataFrame, error: float) -> str:
+    return steps_in_words(steps_to(rows, error))
+
+
 def with_final_error(results: Results) -> pd.DataFrame:
     """The learning curves, and beside them the error of each run's test at the end."""
     return results.rows.merge(results.runs[["key", "loss"]], on="key", suffixes=("", " at the end"))
@@ -116,7 +103,7 @@ class TallecFigure4(Study):
             "did not get there counts with the steps that it was given.",
             by={"T": "T", "start": "start"},
             columns={
-                **{f"steps to {error}": partial(steps_in_words, error=error) for error in ERRORS},
+                **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
                 "error at the end": lambda rows: spread(rows.drop_duplicates("key")["loss at the end"]),
                 "runs": lambda rows: rows["key"].nunique(),
             },
