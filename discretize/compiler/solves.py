@@ -17,11 +17,13 @@ from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.compiler.attributes import attributes_of
+from discretize.compiler.lane_writing import lane_written
 from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, program_of, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
     ROUNDING,
+    ROWS,
     GivenProgram,
     ProgramStructure,
     Sums,
@@ -50,11 +52,14 @@ from discretize.steps.algebra.jacobian import declares_jacobian
 
 __all__ = ["LEAST_SEGMENTS", "solve"]
 
+MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
 LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
 LEAST_STIFF_SEGMENTS = 100  # by an implicit method, whose steps take torch some ten times as long
 METHODS = (*EXPLICIT_METHODS, "rodas5p")
-HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("solve.h", "tableau.h")))
+HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("row_stages.h", "solve.h", "tableau.h")))
 SOLVES = Source(KERNELS / "solves.cpp", HEADERS)
+LANE_HEADERS = (KERNELS / "parallel.h", KERNELS / "solve.h", KERNELS / "tableau.h", HERE / "lane_model.h", HERE / "lane_stages.h")
+LANE_SOLVES = Source(KERNELS / "solves.cpp", (*ROWS, *LANE_HEADERS))
 STIFF_SOLVES = Source(
     KERNELS / "solves.cpp", (*HEADERS, *(HERE / name for name in ("lu.h", "rosenbrock.h", "rosenbrock_return.h")))
 )
@@ -100,8 +105,10 @@ class _Kernel:
     def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: _Needs) -> None:
         self.programs, self.dtype, self.needs = programs, dtype, needs
         self.functions = [functions_of(program, dtype) for program in programs]
+        lanes = programs[0].written.lanes
         definitions: dict[str, str | int] = {"REAL": REALS[dtype], "WRITTEN": 1, "IMPLICIT": int(needs.implicit)}
-        self.library = made_solves_library(STIFF_SOLVES if needs.implicit else SOLVES, definitions)
+        source = LANE_SOLVES if lanes else STIFF_SOLVES if needs.implicit else SOLVES
+        self.library = made_solves_library(source, definitions | {"LANEWISE": int(lanes)})
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,12 @@ def solve(
     if why := tensor_reason([h0, projected, *weights]):
         return why
     needs = _Needs.of(chain, engine, projected)
-    kernel = kernel_of(module, attributes, vars(needs), h0.dtype, partial(_made, module, h0.dtype, needs))
+    make = partial(_made, module, h0.dtype, needs)
+    kernel: _Kernel | str = ""
+    if chain.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit:
+        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make, lane_written)
+    if isinstance(kernel, str):
+        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make)
     if isinstance(kernel, str):
         return kernel
     return solved_within(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats, memory)

@@ -12,7 +12,7 @@ from discretize.compiler.functions import FUNCTIONS, number
 from discretize.compiler.phases import Phase, kept_values, phases
 from discretize.compiler.values import READY, Value, ancestors
 
-__all__ = ["Written", "written"]
+__all__ = ["PREAMBLE", "Pair", "Written", "written"]
 
 Pair = tuple[Value, Value | None]  # whose sum over samples is sought, or that of the products of their units
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
@@ -21,13 +21,14 @@ SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"
 @dataclass
 class Written:
     """C++ text; the sizes that it refers to, the widths of what is kept, heights and widths of sums over samples; whether there
-    is a pass for the columns of a Jacobian."""
+    is a pass for the columns of a Jacobian; whether it is for samples side by side."""
 
     text: str
     sizes: list[int]
     kept: list[int]
     sums: list[tuple[int, int]]
     columns: bool = False
+    lanes: bool = False
 
 
 @dataclass

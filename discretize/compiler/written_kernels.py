@@ -30,6 +30,7 @@ __all__ = [
     "DRIVERS",
     "HERE",
     "ROUNDING",
+    "ROWS",
     "GivenProgram",
     "ProgramStructure",
     "Sums",
@@ -56,7 +57,8 @@ class ProgramStructure(Structure):
     _fields_ = [
         *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices")),
         *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
-        *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward", "columns")),
+        *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward", "columns", "lane_flow", "lane_return")),
+        ("lane_sums", c_size_t),
     ]
 
 
@@ -183,9 +185,13 @@ def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> 
 def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
     """The addresses of products and of a program's passes. Raises `Unavailable`."""
     # -O1: no loops are left to unroll, and everything is written in vectors; it compiles in half the time.
-    written = Source(HERE / "program.cpp", ROWS, (("program.h", program.written.text),), ("-O1",))
-    passes = ("forward", "backward", *(["columns"] if program.written.columns else []))
-    names = {PRODUCTS: ("multiply", "outer"), written: passes}
+    name = "lane_program.cpp" if program.written.lanes else "program.cpp"
+    written = Source(HERE / name, ROWS, (("program.h", program.written.text),), ("-O1",))
+    if program.written.lanes:
+        names: dict[Source, tuple[str, ...]] = {written: ("lane_flow", "lane_return")}
+    else:
+        passes = ("forward", "backward", *(["columns"] if program.written.columns else []))
+        names = {PRODUCTS: ("multiply", "outer"), written: passes}
     found = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
     return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 
@@ -214,7 +220,12 @@ class GivenProgram:
         lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices))
         self.structures = (ProgramStructure * count)(
             *(
-                ProgramStructure(*lengths, **shared, **{name: array[k].ctypes.data for name, array in places.items()})
+                ProgramStructure(
+                    *lengths,
+                    lane_sums=sum(height * width for height, width in text.sums),
+                    **shared,
+                    **{name: array[k].ctypes.data for name, array in places.items()},
+                )
                 for k in range(count)
             )
         )

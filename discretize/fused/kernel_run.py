@@ -276,28 +276,27 @@ class KernelRun:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
         counts = self.engine.counts
         reports = (Report * batch)()
-        for row, said in enumerate(reports):
-            self.library.ctrnn_solve_report(self.task.pointer, row, ctypes.byref(said))
-        counts.accepted[:] = [said.accepted for said in reports]
-        counts.rejected[:] = [said.rejected for said in reports]
+        self.library.ctrnn_solve_reports(self.task.pointer, reports)
+        said = np.ctypeslib.as_array(reports)
+        counts.accepted[:], counts.rejected[:] = said["accepted"], said["rejected"]
         taken = counts.attempted + (0 if self.carried is None else self.carried[1])
-        self.following = np.array([said.step for said in reports]), taken
-        counts.evaluations += max(said.evaluations for said in reports)
-        counts.work += sum(said.evaluations for said in reports)
-        stepped = [row for row in range(batch) if reports[row].accepted]
-        if stepped:
-            row = min(stepped, key=lambda row: reports[row].smallest)
-            said = reports[row]
-            counts.smaller(said.smallest, self.chain.segment(said.smallest_segment).when(said.smallest_tau, row))
-        forced = [row for row in range(batch) if reports[row].forced]
-        if forced:
-            row = min(forced, key=lambda row: reports[row].forced_segment)
-            said = reports[row]
-            counts.forced = sum(said.forced for said in reports)
-            counts.forced_at = self.chain.segment(said.forced_segment).when(said.forced_tau, row), said.forced_error
-        failed = [row for row in range(batch) if reports[row].cause]
-        if failed:
-            self.row = min(failed, key=lambda row: reports[row].segment)
+        self.following = said["step"].copy(), taken
+        counts.evaluations += int(said["evaluations"].max())
+        counts.work += int(said["evaluations"].sum())
+        stepped = np.flatnonzero(said["accepted"])
+        if len(stepped):
+            row = int(stepped[said["smallest"][stepped].argmin()])
+            at = reports[row]
+            counts.smaller(at.smallest, self.chain.segment(at.smallest_segment).when(at.smallest_tau, row))
+        forced = np.flatnonzero(said["forced"])
+        if len(forced):
+            row = int(forced[said["forced_segment"][forced].argmin()])
+            at = reports[row]
+            counts.forced = int(said["forced"].sum())
+            counts.forced_at = self.chain.segment(at.forced_segment).when(at.forced_tau, row), at.forced_error
+        failed = np.flatnonzero(said["cause"])
+        if len(failed):
+            self.row = int(failed[said["segment"][failed].argmin()])
             self.failed = reports[self.row]
 
 

@@ -22,7 +22,9 @@ __all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", 
 KERNELS = Path(__file__).parent / "kernels"
 SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "scratch.h", "simd.h")
 CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
-SOLVES = Source(KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "solve.h", "tableau.h")))
+SOLVES = Source(
+    KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "row_stages.h", "solve.h", "tableau.h"))
+)
 
 CANDIDATES = {"tanh": 0, "reset": 1, "lstm": 2, "relu": 3}
 RATES = {"constant": 0, "sigmoid": 1, "softplus": 2, "exponential": 3}
@@ -68,7 +70,7 @@ def cells_library(kind: Kind, step: str, dtype: torch.dtype) -> ctypes.CDLL:
 
 def named_solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
     """Raises `Unavailable`."""
-    return made_solves_library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0, "WRITTEN": 0, "IMPLICIT": 0})
+    return made_solves_library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0, "WRITTEN": 0, "IMPLICIT": 0, "LANEWISE": 0})
 
 
 def made_solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
@@ -79,7 +81,7 @@ def made_solves_library(source: Source, definitions: Mapping[str, str | int]) ->
         "run": ([c_void_p, c_double], c_int),
         "close": ([c_void_p], None),
         "solve_progress": ([c_void_p], c_double),
-        "solve_report": ([c_void_p, c_size_t, POINTER(Report)], None),
+        "solve_reports": ([c_void_p, POINTER(Report)], None),
         "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
         "solve_steps": ([c_void_p, c_size_t, c_void_p, c_void_p, c_void_p], None),
         "return_open": ([c_void_p] * 4, c_void_p),

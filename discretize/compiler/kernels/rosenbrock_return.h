@@ -5,7 +5,7 @@
 // so the derivative along u_i is pulled back, as the slope is.
 #pragma once
 
-#include "solve.h"
+#include "row_stages.h"
 
 namespace {
 

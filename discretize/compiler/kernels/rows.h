@@ -39,6 +39,14 @@ struct Columns {
 
 extern "C" {
 
+struct CtrnnProgram;
+
+// A field of a few units over samples side by side: of `slots` of them number i is at [i * slots + s]. Its slopes; and their cotangents
+// back to the state and the input, sums over samples added lane by lane.
+typedef void LaneFlow(const CtrnnProgram*, std::size_t slots, const real* x, const real* h, real* slope);
+typedef void LaneReturn(const CtrnnProgram*, std::size_t slots, const real* x, const real* h, const real* cotangent, real* to_h,
+                        real* to_x, real* sums);
+
 // Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
 struct CtrnnProgram {
     std::size_t sizes, kept_values, vectors, matrices;
@@ -49,6 +57,10 @@ struct CtrnnProgram {
     Forward* (*forward)(const Shared&, std::size_t rows);
     Backward* (*backward)(const Shared&, std::size_t rows, std::size_t together);
     Columns* (*columns)(const Shared&, std::size_t rows);  // null where a program has none
+    // In place of all these for a field of a few units, and how many numbers its sums have.
+    LaneFlow* lane_flow;
+    LaneReturn* lane_return;
+    std::size_t lane_sums;
 };
 
 // Where sums over samples go, (height, width) each.

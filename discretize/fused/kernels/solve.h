@@ -5,7 +5,9 @@
 #include <chrono>
 #include <memory>
 
-#if WRITTEN
+#if LANEWISE
+#include "lane_model.h"
+#elif WRITTEN
 #include "written_model.h"
 #else
 #include "named_model.h"
@@ -20,7 +22,11 @@ using Method = Tableau;
 
 namespace {
 
+#if LANEWISE
+constexpr std::size_t SLOTS = 4 * LANES;  // four vectors: the sums over stages take turns
+#else
 constexpr std::size_t SLOTS = 8;
+#endif
 constexpr std::size_t MOST_GROUPS = 16;  // with sums of their own on the way back
 constexpr std::size_t MOST_TERMS = 32;   // of a polynomial
 constexpr double ERROR_MARGIN = 8, SAFETY = 0.9, SHRINK = 0.2, GROW = 10, SHORTEST_STEP = 1e-14;
@@ -100,6 +106,15 @@ struct Step {
     double tau, dt;
 };
 
+// A sample on its way.
+struct Slot {
+    bool taken = false, begun = false, known = false, held_back = false;
+    bool differentiated = false;  // of implicit methods: the Jacobian at the state
+    std::size_t sample = 0, segment = 0;
+    double tau = 0, step = 0, dt = 0, steps = 1;
+    std::int64_t tried = 0;  // in this segment
+};
+
 struct Sample {
     CtrnnReport said{};
     std::vector<Step> steps;
@@ -113,6 +128,7 @@ struct Solve {
     const Model model;
     const Method method;
     std::vector<Sample> samples;
+    const std::size_t slots;  // of a group
     std::atomic<std::size_t> last_segment;  // beyond the one in which a sample failed nobody has to go
     std::atomic<std::size_t> landed{0};     // segments that are done, of all samples together
 
@@ -123,7 +139,7 @@ struct Solve {
 #else
           method(p.stages, p.c, p.a, p.b, p.e, p.order),
 #endif
-          samples(p.batch), last_segment(p.segments) {}
+          samples(p.batch), slots(LANEWISE ? std::min(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
 
     std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
     double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
@@ -206,6 +222,16 @@ struct Solve {
         }
         return real(2 / given.lengths[i] * total);
     }
+    // max over units of margin |value| / (atol + rtol |state|); nan where any is
+    template <class States, class Values> double size(States state, Values value) const {
+        double largest = 0;
+        model.each_unit([&](std::size_t i) {
+            const double q = std::fabs(double(value(i))) / (given.atol + given.rtol * std::fabs(double(state(i))));
+            if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
+        });
+        return ERROR_MARGIN * largest;
+    }
+
     bool moves() const { return given.share || given.speed_terms; }
     void give_sample(std::size_t piece, std::size_t sample, real share, const real* of, real* of_projected) const {
         real* to = of_projected + (piece * given.batch + sample) * model.columns;
@@ -215,37 +241,6 @@ struct Solve {
         if (given.places[edge] < 0) return;
         model.narrow(h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * model.width);
     }
-};
-
-// dh/dt of a few rows at once, each of a sample of its own at a time of its own.
-class Field {
-  public:
-    Field(const Solve& solve, std::size_t rows, std::size_t stages)
-        : evaluator(solve.model, rows, stages), solve(solve), there(solve.model.columns) {}
-
-    void read(std::size_t stage, std::size_t row, std::size_t segment, std::size_t sample, double tau) {
-        evaluator.read(stage, row, at(segment, sample, tau));
-    }
-
-    // The projected input, until the next call.
-    const real* at(std::size_t segment, std::size_t sample, double tau) {
-        const real* projected = solve.projected(solve.piece(segment, sample), sample);
-        if (!solve.given.share) return projected;
-        if (solve.given.chebyshev) {
-            solve.sum_up(segment, sample, solve.shares(segment, sample, tau), there.data());
-            return there.data();
-        }
-        const real share = real(solve.share(segment, sample, tau));
-        const real* next = projected + solve.given.batch * solve.model.columns;
-        for (std::size_t i = 0; i < there.size(); ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
-        return there.data();
-    }
-
-    Evaluator evaluator;
-
-  private:
-    const Solve& solve;
-    Numbers there;
 };
 
 // A step that was taken, as the way back finds it: the state before it, and the cotangent of the state after it, which

@@ -5,9 +5,13 @@
 // fill a few slots, one attempted step of each slot makes a round, and a slot that is done takes the next sample.
 // Their field is evaluated together, so the weights are read once for all slots.
 
-#include "solve.h"
+#if LANEWISE
+#include "lane_stages.h"
+#else
+#include "row_stages.h"
 #if IMPLICIT
 #include "rosenbrock_return.h"
+#endif
 #endif
 
 namespace {
@@ -16,81 +20,52 @@ namespace {
 class SolverState {
   public:
     SolverState(Solve& solve, std::size_t first, std::size_t end)
-        : solve(solve), n(solve.model), field(solve, SLOTS, 1), next(first), end(end), h(SLOTS, n.state), y(SLOTS, n.state),
-          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), slots(SLOTS), error(n.state) {}
+        : solve(solve), n(solve.model), slots(solve.slots), stages(solve, slots), next(first), end(end) {}
 
     // True once all samples are where they should be, false at the deadline.
     bool run(Clock::time_point deadline) {
-#if IMPLICIT
-        if (!stiff) stiff = std::make_unique<Derivatives>(solve.model, SLOTS);
-#endif
+        stages.begin();
         const bool done = by_slots(
             slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
             [this](std::vector<std::size_t>& on) { round(on); });
-#if IMPLICIT
-        if (done) stiff.reset();
-#endif
+        if (done) stages.end();
         return done;
     }
 
   private:
-    struct Slot {
-        bool taken = false, begun = false, known = false, held_back = false;
-        bool differentiated = false;  // of implicit methods: the Jacobian at the state
-        std::size_t sample = 0, segment = 0;
-        double tau = 0, step = 0, dt = 0, steps = 1;
-        std::int64_t tried = 0;  // in this segment
-    };
-
     Solve& solve;
     const Model& n;
-    Field field;
-    std::size_t next, end;
-    Rows h, y, kept, k;
     std::vector<Slot> slots;
-    Numbers error;
-    std::array<real*, SLOTS> states{}, slopes{};         // of an evaluation
+    Stages stages;
+    std::size_t next, end;
     std::vector<std::size_t> unknown, new_ones, going;  // of a round
-
-    real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }
+    std::size_t longest = 0;  // steps of one sample so far, for which the next one has room from the start
 
     void begin(std::size_t s, std::size_t sample) {
         slots[s] = Slot{};
         slots[s].taken = true;
         slots[s].sample = sample;
         if (solve.given.steps) slots[s].step = solve.given.steps[sample], slots[s].begun = slots[s].step > 0;
-        n.widen(solve.given.h0 + sample * n.width, h[s]);
-        solve.write(0, sample, h[s]);
+        solve.samples[sample].steps.reserve(longest);
+        solve.samples[sample].states.reserve(longest * n.width);
+        stages.enter(s, solve.given.h0 + sample * n.width);
+        solve.write(0, sample, stages.state(s));
         ahead(s);
+    }
+
+    void leave(Slot& slot) {
+        slot.taken = false;
+        longest = std::max(longest, solve.samples[slot.sample].steps.size());
     }
 
     // Past segments of no length, to the next one or to the end.
     void ahead(std::size_t s) {
         Slot& slot = slots[s];
         while (slot.segment < solve.given.segments && solve.length(slot.segment, slot.sample) <= 0)
-            solve.write(++slot.segment, slot.sample, h[s]), ++solve.landed;
+            solve.write(++slot.segment, slot.sample, stages.state(s)), ++solve.landed;
         if (slot.segment < solve.given.segments && slot.segment <= solve.last_segment) return;
-        slot.taken = false;
+        leave(slot);
         solve.samples[slot.sample].said.step = slot.step;
-    }
-
-    void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
-        for (std::size_t m = 0; m < on.size(); ++m) {
-            Slot& slot = slots[on[m]];
-            field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);
-            states[m] = at.at[on[m]];
-            slopes[m] = slope(stage, on[m]);
-            ++solve.samples[slot.sample].said.evaluations;
-        }
-        field.evaluator.evaluate(0, on.size(), states.data(), kept.at.data(), slopes.data());
-        if (!solve.given.speed_terms) return;
-        for (std::size_t m = 0; m < on.size(); ++m) {
-            const Slot& slot = slots[on[m]];
-#if IMPLICIT
-            if (stage == 0) std::memcpy(flows[on[m]], slopes[m], n.state * sizeof(real));
-#endif
-            scale(slopes[m], solve.speed(slot.segment, slot.sample, slot.tau + node * slot.dt), n.state);
-        }
     }
 
     void round(std::vector<std::size_t>& on) {
@@ -99,102 +74,21 @@ class SolverState {
             if (!slots[s].known) unknown.push_back(s);
             if (!slots[s].begun) new_ones.push_back(s);
         }
-        if (!unknown.empty()) evaluate(unknown, 0, 0, h);
+        if (!unknown.empty()) stages.slopes_at_start(unknown);
         for (std::size_t s : unknown) slots[s].known = true;
         if (!new_ones.empty()) first_steps(new_ones);
         for (std::size_t s : on)
             if (can_go_on(s)) going.push_back(s);
         if (going.empty()) return;
-        attempt(going);
+        stages.attempt(going);
         for (std::size_t s : going) judge(s);
     }
 
-#if IMPLICIT
-    Rows flows{SLOTS, n.state};          // at the start of a step, before the clock's speed
-    std::unique_ptr<Derivatives> stiff;  // while the group is on its way: a matrix for each slot is much memory
-
-    // Into y; behind the slope at the start lie what the stages were solved for, and last a slope.
-    void attempt(const std::vector<std::size_t>& on) {
-        const Method& method = solve.method;
-        differentiate(on);
-        for (std::size_t stage = 0; stage < method.stages; ++stage) {
-            if (stage) {
-                for (std::size_t s : on)
-                    for (std::size_t i = 0; i < n.state; i += LANES)
-                        store(y[s] + i, load(h[s] + i) + method.rows[stage].at(i, [&](std::size_t j) { return slope(1 + j, s); }));
-                evaluate(on, method.stages + 1, method.nodes[stage], y);
-            }
-            for (std::size_t s : on) {
-                real* u = slope(1 + stage, s);
-                method.right(stage, real(slots[s].dt), n.state, slope(stage ? method.stages + 1 : 0, s),
-                             solve.moves() ? stiff->drift(s) : nullptr, [&](std::size_t j) { return slope(1 + j, s); }, u);
-                stiff->solve(s, u);
-            }
-        }
-        for (std::size_t s : on) add_to(y[s], slope(method.stages, s), n.state);
+    auto state(std::size_t s) {
+        return [row = stages.state(s)](std::size_t i) { return row[i]; };
     }
-
-    void differentiate(const std::vector<std::size_t>& on) {
-        for (std::size_t s : on) {
-            Slot& slot = slots[s];
-            if (!slot.differentiated) {
-                const real* x = field.at(slot.segment, slot.sample, slot.tau);
-                stiff->differentiate(s, x, h[s]);
-                if (solve.given.share) {
-                    solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
-                    stiff->differentiate_in_time(s, x, h[s]);
-                }
-                if (solve.given.speed_terms) stiff->clock(s, speed_of(slot), acceleration_of(slot), flows[s]);
-                solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
-                slot.differentiated = true;
-            }
-            stiff->factor(s, real(solve.method.gamma * slot.dt) * speed_of(slot));
-        }
-    }
-
-    real speed_of(const Slot& slot) const { return solve.speed(slot.segment, slot.sample, slot.tau); }
-    real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
-
-    void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
-#else
-    // Into y.
-    void attempt(const std::vector<std::size_t>& on) {
-        const Method& method = solve.method;
-        for (std::size_t stage = 1; stage <= method.stages; ++stage) {
-            for (std::size_t s : on) sum_up(method.rows[stage - 1], s, y[s]);
-            evaluate(on, stage, method.nodes[stage - 1], y);
-        }
-        if (method.last_is_next) return;
-        for (std::size_t s : on) sum_up(method.end, s, y[s]);
-    }
-
-    // h + dt sum of slopes
-    void sum_up(const Combination& of, std::size_t s, real* to) {
-        const real dt = real(slots[s].dt);
-        for (std::size_t i = 0; i < n.state; i += LANES)
-            store(to + i, load(h[s] + i) + dt * of.at(i, [&](std::size_t j) { return slope(j, s); }));
-    }
-
-    // The error of the step: dt sum of slopes
-    void estimate(std::size_t s, real* to) {
-        const real dt = real(slots[s].dt);
-        for (std::size_t i = 0; i < n.state; i += LANES)
-            store(to + i, dt * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
-    }
-#endif
-
-    // max over units of margin |value| / (atol + rtol |state|); nan where any is
-    template <class States, class Values> double size(States state, Values value) const {
-        double largest = 0;
-        n.each_unit([&](std::size_t i) {
-            const double q = std::fabs(double(value(i))) / (solve.given.atol + solve.given.rtol * std::fabs(double(state(i))));
-            if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
-        });
-        return ERROR_MARGIN * largest;
-    }
-
-    static auto of_row(const real* row) {
-        return [row](std::size_t i) { return row[i]; };
+    auto slope(std::size_t stage, std::size_t s) {
+        return [this, stage, s](std::size_t i) { return stages.slope_at(stage, s, i); };
     }
 
     void first_steps(const std::vector<std::size_t>& on) {
@@ -205,17 +99,16 @@ class SolverState {
         for (std::size_t s : on) {
             Slot& slot = slots[s];
             const double length = solve.length(slot.segment, slot.sample), near = length > 0 ? 1e-3 * length : 1e-6;
-            const double far = size(of_row(h[s]), of_row(h[s])), fast = size(of_row(h[s]), of_row(slope(0, s)));
+            const double far = solve.size(state(s), state(s)), fast = solve.size(state(s), slope(0, s));
             double guess = far > 1e-5 && fast > 1e-5 ? 0.01 * far / fast : near;
             slot.dt = std::isfinite(guess) && guess > 0 ? guess : near;
-            for (std::size_t i = 0; i < n.state; i += LANES)
-                store(y[s] + i, load(h[s] + i) + real(slot.dt) * load(slope(0, s) + i));
         }
-        evaluate(on, 1, 1, y);
+        stages.slopes_after_euler(on);
         for (std::size_t s : on) {
             Slot& slot = slots[s];
-            const double guess = slot.dt, fast = size(of_row(h[s]), of_row(slope(0, s)));
-            const double bend = size(of_row(h[s]), [&](std::size_t i) { return slope(1, s)[i] - slope(0, s)[i]; }) / guess;
+            const double guess = slot.dt, fast = solve.size(state(s), slope(0, s));
+            const auto change = [&](std::size_t i) { return stages.slope_at(1, s, i) - stages.slope_at(0, s, i); };
+            const double bend = solve.size(state(s), change) / guess;
             const double steepest = std::fmax(fast, bend);
             const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) : guess;
             slot.step = by_error > 0 ? std::fmin(100 * guess, by_error) : guess;
@@ -243,12 +136,13 @@ class SolverState {
             sample.said.tau = slot.tau;
             sample.said.step = slot.step;
             sample.said.rejected_last = slot.held_back;
-            sample.h.assign(h[s], h[s] + n.state);
+            const real* h = stages.state(s);
+            sample.h.assign(h, h + n.state);
             if (slot.held_back) {
                 sample.error.resize(n.state);
-                estimate(s, sample.error.data());
+                stages.estimate(s, sample.error.data());
             }
-            slot.taken = false;
+            leave(slot);
             std::size_t last = solve.last_segment;
             while (slot.segment < last && !solve.last_segment.compare_exchange_weak(last, slot.segment)) {}
             return false;
@@ -266,15 +160,10 @@ class SolverState {
         ++slot.tried;
         Sample& sample = solve.samples[slot.sample];
         const double length = solve.length(slot.segment, slot.sample);
-        const real *before = h[s], *after = y[s];
-        estimate(s, error.data());
-        // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
-        for (std::size_t i = 0; i < n.state; i += LANES)
-            store(error.data() + i, load(error.data() + i) + (load(after + i) - load(after + i)));
-        double q = size([=](std::size_t i) { return std::max(std::fabs(before[i]), std::fabs(after[i])); }, of_row(error.data()));
+        double q = stages.error_of(s);
         if (std::isnan(q)) q = INFINITY;
         const bool finite = std::isfinite(q), accepted = q <= 1 || (finite && slot.dt <= solve.given.min_step);
-        double factor = std::fmin(std::fmax(SAFETY * std::pow(q, -1 / solve.method.order), SHRINK), GROW);
+        double factor = std::fmin(std::fmax(SAFETY * stages.factor(s, q), SHRINK), GROW);
         if (slot.held_back && accepted) factor = std::fmin(factor, 1.0);
         // A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
         double proposed = finite ? std::fmax(slot.dt * factor, solve.given.min_step) : slot.dt * factor;
@@ -290,15 +179,14 @@ class SolverState {
             sample.steps.push_back({slot.segment, slot.tau, slot.dt});
             const std::size_t before = sample.states.size();
             sample.states.resize(before + n.width);
-            n.narrow(h[s], sample.states.data() + before);
+            n.narrow(stages.state(s), sample.states.data() + before);
         }
-        std::swap(h.at[s], y.at[s]);
+        stages.accept(s);
         slot.differentiated = false;
         slot.known = solve.method.last_is_next;
-        if (slot.known) std::swap(slope(0, s), slope(solve.method.stages, s));
         slot.tau = slot.steps == 1 ? length : slot.tau + slot.dt;
         if (slot.tau < length) return;
-        solve.write(++slot.segment, slot.sample, h[s]);
+        solve.write(++slot.segment, slot.sample, stages.state(s));
         ++solve.landed;
         slot.tau = 0;
         slot.tried = 0;
@@ -322,85 +210,12 @@ class SolverState {
     }
 };
 
-#if !IMPLICIT
-// Back through a few steps of an explicit pair at once: of_projected (like projected, added to).
-class StepsBack {
-  public:
-    StepsBack(const Solve& solve, real* of_projected)
-        : solve(solve), pullback(solve.model, SLOTS, solve.method.used), n(solve.model), of_projected(of_projected),
-          field(solve, SLOTS, solve.method.used), k(SLOTS * solve.method.used, n.state), y(SLOTS * solve.method.used, n.state),
-          kept(SLOTS * solve.method.used, n.kept), of_y(SLOTS * solve.method.used, n.state), of_slope(SLOTS, n.state) {}
-
-    void run(const std::vector<TakenStep>& on) {
-        const Tableau& method = solve.method;
-        const std::size_t rows = on.size();
-        for (std::size_t stage = 0; stage < method.used; ++stage) {
-            for (std::size_t m = 0; m < rows; ++m) {
-                const Step& step = on[m].step;
-                real* to = y[stage * rows + m];
-                if (!stage) std::memcpy(to, on[m].h, n.state * sizeof(real));
-                else
-                    for (std::size_t i = 0; i < n.state; i += LANES)
-                        store(to + i, load(on[m].h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
-                                          return k[j * rows + m];
-                                      }));
-                field.read(stage, m, step.segment, on[m].sample, time(step, stage));
-            }
-            const std::size_t first = stage * rows;
-            field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
-            if (!solve.given.speed_terms) continue;
-            for (std::size_t m = 0; m < rows; ++m) scale(k[first + m], speed(on[m], stage), n.state);
-        }
-        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
-        pullback.sum_up(method.used * rows, y);
-        for (std::size_t m = 0; m < rows; ++m)
-            for (std::size_t stage = 0; stage < method.used; ++stage) add_to(on[m].of_h, of_y[stage * rows + m], n.state);
-    }
-
-    void add(const StepsBack& other) { pullback.add(other.pullback); }
-    void write(const CtrnnSums* to) const { pullback.write(*to); }
-
-  private:
-    const Solve& solve;
-    Pullback pullback;
-    const Model& n;
-    real* of_projected;
-    Field field;
-    Rows k, y, kept, of_y, of_slope;
-
-    double time(const Step& step, std::size_t stage) const {
-        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
-    }
-
-    real speed(const TakenStep& taken, std::size_t stage) const {
-        return solve.speed(taken.step.segment, taken.sample, time(taken.step, stage));
-    }
-
-    // The cotangent of a stage's flow, from those of what its slope leads to; and of the state the slope was taken at.
-    void back(const std::vector<TakenStep>& on, std::size_t stage) {
-        const Tableau& method = solve.method;
-        const std::size_t rows = on.size(), first = stage * rows;
-        for (std::size_t m = 0; m < rows; ++m) {
-            const real dt = real(on[m].step.dt) * speed(on[m], stage);
-            for (std::size_t i = 0; i < n.state; i += LANES)
-                store(of_slope[m] + i, dt * method.columns[stage].at(i, [&](std::size_t j) {
-                                           return j == method.used ? on[m].of_h : of_y[j * rows + m];
-                                       }));
-        }
-        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
-                      of_y.at.data() + first, [&](std::size_t m, const real* of) {
-                          solve.give(on[m].step.segment, on[m].sample, time(on[m].step, stage), of, of_projected);
-                      });
-    }
-};
-#endif
-
 // A group of samples on their way back: of_hs (wanted, batch, state) -> of_projected (like projected, added to), of_h0.
 class Return {
   public:
     Return(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0, std::size_t first, std::size_t end)
         : solve(solve), steps_back(solve, of_projected), n(solve.model), of_hs(of_hs), of_h0(of_h0), next(first), end(end),
-          of_h(SLOTS, n.state), starts(SLOTS, n.state), given(n.state), slots(SLOTS) {}
+          of_h(solve.slots, n.state), starts(solve.slots, n.state), given(n.state), slots(solve.slots) {}
 
     bool run(Clock::time_point deadline) {
         return by_slots(
@@ -498,9 +313,14 @@ template <class Group> class Running : public Task {
     std::size_t threads;
 };
 
+constexpr std::size_t GROUPS = 8;  // for each thread, so that none is idle for long; and few, for slots are full until the last ones
+
+// Samples of each of so many groups, in full slots.
+std::size_t shared_out(std::size_t samples, std::size_t groups) { return SLOTS * ((samples + SLOTS * groups - 1) / (SLOTS * groups)); }
+
 struct Forwards : Solve, Running<SolverState> {
     explicit Forwards(const CtrnnProblem& p)
-        : Solve(p), Running(*this, SLOTS, [this](std::size_t first, std::size_t end) {
+        : Solve(p), Running(*this, shared_out(p.batch, p.threads * GROUPS), [this](std::size_t first, std::size_t end) {
               return std::make_unique<SolverState>(*this, first, end);
           }) {}
 
@@ -513,7 +333,7 @@ struct Forwards : Solve, Running<SolverState> {
 
 struct Backwards : Running<Return> {
     Backwards(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0)
-        : Running(solve, SLOTS * ((solve.given.batch + SLOTS * MOST_GROUPS - 1) / (SLOTS * MOST_GROUPS)),
+        : Running(solve, shared_out(solve.given.batch, MOST_GROUPS),
                   [&](std::size_t first, std::size_t end) {
                       return std::make_unique<Return>(solve, of_hs, of_projected, of_h0, first, end);
                   }) {}
@@ -554,8 +374,9 @@ EXPORTED double ctrnn_solve_progress(const Task* task) {
     return double(solve.landed) / (double(solve.given.segments) * double(solve.given.batch));
 }
 
-EXPORTED void ctrnn_solve_report(const Task* task, std::size_t sample, CtrnnReport* to) {
-    *to = solve_of(task).samples[sample].said;
+// Of all samples.
+EXPORTED void ctrnn_solve_reports(const Task* task, CtrnnReport* to) {
+    for (const Sample& sample : solve_of(task).samples) *to++ = sample.said;
 }
 
 // Where a sample failed: its state, and the error of its last try where that was rejected; (state,) each.

@@ -1,0 +1,269 @@
+// The stages of a step of a few samples at once, each sample's numbers in a row of its own; and back through them.
+#pragma once
+
+#include "solve.h"
+
+namespace {
+
+// dh/dt of a few rows at once, each of a sample of its own at a time of its own.
+class Field {
+  public:
+    Field(const Solve& solve, std::size_t rows, std::size_t stages)
+        : evaluator(solve.model, rows, stages), solve(solve), there(solve.model.columns) {}
+
+    void read(std::size_t stage, std::size_t row, std::size_t segment, std::size_t sample, double tau) {
+        evaluator.read(stage, row, at(segment, sample, tau));
+    }
+
+    // The projected input, until the next call.
+    const real* at(std::size_t segment, std::size_t sample, double tau) {
+        const real* projected = solve.projected(solve.piece(segment, sample), sample);
+        if (!solve.given.share) return projected;
+        if (solve.given.chebyshev) {
+            solve.sum_up(segment, sample, solve.shares(segment, sample, tau), there.data());
+            return there.data();
+        }
+        const real share = real(solve.share(segment, sample, tau));
+        const real* next = projected + solve.given.batch * solve.model.columns;
+        for (std::size_t i = 0; i < there.size(); ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
+        return there.data();
+    }
+
+    Evaluator evaluator;
+
+  private:
+    const Solve& solve;
+    Numbers there;
+};
+
+class Stages {
+  public:
+    Stages(Solve& solve, std::vector<Slot>& slots)
+        : solve(solve), n(solve.model), slots(slots), field(solve, SLOTS, 1), h(SLOTS, n.state), y(SLOTS, n.state),
+          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), error(n.state) {}
+
+#if IMPLICIT
+    // While samples are on their way: a matrix for each slot is much memory.
+    void begin() {
+        if (!stiff) stiff = std::make_unique<Derivatives>(solve.model, SLOTS);
+    }
+    void end() { stiff.reset(); }
+#else
+    void begin() {}
+    void end() {}
+#endif
+
+    // A sample's first state.
+    void enter(std::size_t s, const real* state) { n.widen(state, h[s]); }
+    // The state of a slot, padded; a unit of a slope.
+    const real* state(std::size_t s) { return h[s]; }
+    real slope_at(std::size_t stage, std::size_t s, std::size_t i) { return slope(stage, s)[i]; }
+
+    void slopes_at_start(const std::vector<std::size_t>& on) { evaluate(on, 0, 0, h); }
+
+    // The second slope, behind an Euler step.
+    void slopes_after_euler(const std::vector<std::size_t>& on) {
+        for (std::size_t s : on)
+            for (std::size_t i = 0; i < n.state; i += LANES)
+                store(y[s] + i, load(h[s] + i) + real(slots[s].dt) * load(slope(0, s) + i));
+        evaluate(on, 1, 1, y);
+    }
+
+    // How large the error of a step is, 1 the largest that is allowed; nan where it is not finite.
+    double error_of(std::size_t s) {
+        const real *before = h[s], *after = y[s];
+        estimate(s, error.data());
+        // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
+        for (std::size_t i = 0; i < n.state; i += LANES)
+            store(error.data() + i, load(error.data() + i) + (load(after + i) - load(after + i)));
+        return solve.size([=](std::size_t i) { return std::max(std::fabs(before[i]), std::fabs(after[i])); },
+                          [this](std::size_t i) { return error[i]; });
+    }
+
+    double factor(std::size_t, double q) const { return std::pow(q, -1 / solve.method.order); }
+
+    void accept(std::size_t s) {
+        std::swap(h.at[s], y.at[s]);
+        if (solve.method.last_is_next) std::swap(slope(0, s), slope(solve.method.stages, s));
+    }
+
+#if IMPLICIT
+    // Into y; behind the slope at the start lie what the stages were solved for, and last a slope.
+    void attempt(const std::vector<std::size_t>& on) {
+        const Method& method = solve.method;
+        differentiate(on);
+        for (std::size_t stage = 0; stage < method.stages; ++stage) {
+            if (stage) {
+                for (std::size_t s : on)
+                    for (std::size_t i = 0; i < n.state; i += LANES)
+                        store(y[s] + i, load(h[s] + i) + method.rows[stage].at(i, [&](std::size_t j) { return slope(1 + j, s); }));
+                evaluate(on, method.stages + 1, method.nodes[stage], y);
+            }
+            for (std::size_t s : on) {
+                real* u = slope(1 + stage, s);
+                method.right(stage, real(slots[s].dt), n.state, slope(stage ? method.stages + 1 : 0, s),
+                             solve.moves() ? stiff->drift(s) : nullptr, [&](std::size_t j) { return slope(1 + j, s); }, u);
+                stiff->solve(s, u);
+            }
+        }
+        for (std::size_t s : on) add_to(y[s], slope(method.stages, s), n.state);
+    }
+
+    void differentiate(const std::vector<std::size_t>& on) {
+        for (std::size_t s : on) {
+            Slot& slot = slots[s];
+            if (!slot.differentiated) {
+                const real* x = field.at(slot.segment, slot.sample, slot.tau);
+                stiff->differentiate(s, x, h[s]);
+                if (solve.given.share) {
+                    solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
+                    stiff->differentiate_in_time(s, x, h[s]);
+                }
+                if (solve.given.speed_terms) stiff->clock(s, speed_of(slot), acceleration_of(slot), flows[s]);
+                solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
+                slot.differentiated = true;
+            }
+            stiff->factor(s, real(solve.method.gamma * slot.dt) * speed_of(slot));
+        }
+    }
+
+    real speed_of(const Slot& slot) const { return solve.speed(slot.segment, slot.sample, slot.tau); }
+    real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
+
+    void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
+#else
+    // Into y.
+    void attempt(const std::vector<std::size_t>& on) {
+        const Method& method = solve.method;
+        for (std::size_t stage = 1; stage <= method.stages; ++stage) {
+            for (std::size_t s : on) sum_up(method.rows[stage - 1], s, y[s]);
+            evaluate(on, stage, method.nodes[stage - 1], y);
+        }
+        if (method.last_is_next) return;
+        for (std::size_t s : on) sum_up(method.end, s, y[s]);
+    }
+
+    // h + dt sum of slopes
+    void sum_up(const Combination& of, std::size_t s, real* to) {
+        const real dt = real(slots[s].dt);
+        for (std::size_t i = 0; i < n.state; i += LANES)
+            store(to + i, load(h[s] + i) + dt * of.at(i, [&](std::size_t j) { return slope(j, s); }));
+    }
+
+    // The error of the step: dt sum of slopes
+    void estimate(std::size_t s, real* to) {
+        const real dt = real(slots[s].dt);
+        for (std::size_t i = 0; i < n.state; i += LANES)
+            store(to + i, dt * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
+    }
+#endif
+
+  private:
+    Solve& solve;
+    const Model& n;
+    std::vector<Slot>& slots;
+    Field field;
+    Rows h, y, kept, k;
+    Numbers error;
+    std::array<real*, SLOTS> states{}, slopes{};  // of an evaluation
+#if IMPLICIT
+    Rows flows{SLOTS, n.state};  // at the start of a step, before the clock's speed
+    std::unique_ptr<Derivatives> stiff;
+#endif
+
+    real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }
+
+    void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
+        for (std::size_t m = 0; m < on.size(); ++m) {
+            Slot& slot = slots[on[m]];
+            field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);
+            states[m] = at.at[on[m]];
+            slopes[m] = slope(stage, on[m]);
+            ++solve.samples[slot.sample].said.evaluations;
+        }
+        field.evaluator.evaluate(0, on.size(), states.data(), kept.at.data(), slopes.data());
+        if (!solve.given.speed_terms) return;
+        for (std::size_t m = 0; m < on.size(); ++m) {
+            const Slot& slot = slots[on[m]];
+#if IMPLICIT
+            if (stage == 0) std::memcpy(flows[on[m]], slopes[m], n.state * sizeof(real));
+#endif
+            scale(slopes[m], solve.speed(slot.segment, slot.sample, slot.tau + node * slot.dt), n.state);
+        }
+    }
+};
+
+#if !IMPLICIT
+// Back through a few steps of an explicit pair at once: of_projected (like projected, added to).
+class StepsBack {
+  public:
+    StepsBack(const Solve& solve, real* of_projected)
+        : solve(solve), pullback(solve.model, SLOTS, solve.method.used), n(solve.model), of_projected(of_projected),
+          field(solve, SLOTS, solve.method.used), k(SLOTS * solve.method.used, n.state), y(SLOTS * solve.method.used, n.state),
+          kept(SLOTS * solve.method.used, n.kept), of_y(SLOTS * solve.method.used, n.state), of_slope(SLOTS, n.state) {}
+
+    void run(const std::vector<TakenStep>& on) {
+        const Tableau& method = solve.method;
+        const std::size_t rows = on.size();
+        for (std::size_t stage = 0; stage < method.used; ++stage) {
+            for (std::size_t m = 0; m < rows; ++m) {
+                const Step& step = on[m].step;
+                real* to = y[stage * rows + m];
+                if (!stage) std::memcpy(to, on[m].h, n.state * sizeof(real));
+                else
+                    for (std::size_t i = 0; i < n.state; i += LANES)
+                        store(to + i, load(on[m].h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
+                                          return k[j * rows + m];
+                                      }));
+                field.read(stage, m, step.segment, on[m].sample, time(step, stage));
+            }
+            const std::size_t first = stage * rows;
+            field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
+            if (!solve.given.speed_terms) continue;
+            for (std::size_t m = 0; m < rows; ++m) scale(k[first + m], speed(on[m], stage), n.state);
+        }
+        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
+        pullback.sum_up(method.used * rows, y);
+        for (std::size_t m = 0; m < rows; ++m)
+            for (std::size_t stage = 0; stage < method.used; ++stage) add_to(on[m].of_h, of_y[stage * rows + m], n.state);
+    }
+
+    void add(const StepsBack& other) { pullback.add(other.pullback); }
+    void write(const CtrnnSums* to) const { pullback.write(*to); }
+
+  private:
+    const Solve& solve;
+    Pullback pullback;
+    const Model& n;
+    real* of_projected;
+    Field field;
+    Rows k, y, kept, of_y, of_slope;
+
+    double time(const Step& step, std::size_t stage) const {
+        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
+    }
+
+    real speed(const TakenStep& taken, std::size_t stage) const {
+        return solve.speed(taken.step.segment, taken.sample, time(taken.step, stage));
+    }
+
+    // The cotangent of a stage's flow, from those of what its slope leads to; and of the state the slope was taken at.
+    void back(const std::vector<TakenStep>& on, std::size_t stage) {
+        const Tableau& method = solve.method;
+        const std::size_t rows = on.size(), first = stage * rows;
+        for (std::size_t m = 0; m < rows; ++m) {
+            const real dt = real(on[m].step.dt) * speed(on[m], stage);
+            for (std::size_t i = 0; i < n.state; i += LANES)
+                store(of_slope[m] + i, dt * method.columns[stage].at(i, [&](std::size_t j) {
+                                           return j == method.used ? on[m].of_h : of_y[j * rows + m];
+                                       }));
+        }
+        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
+                      of_y.at.data() + first, [&](std::size_t m, const real* of) {
+                          solve.give(on[m].step.segment, on[m].sample, time(on[m].step, stage), of, of_projected);
+                      });
+    }
+};
+#endif
+
+}  // namespace
