@@ -20,10 +20,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ctrnn import VectorField
 from discretize.compiler.attributes import attributes_of
+from discretize.compiler.cpp.rows import written
 from discretize.compiler.lowering import is_known, zones_of
 from discretize.compiler.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
 from discretize.compiler.values import Value
-from discretize.compiler.writing import written
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
 

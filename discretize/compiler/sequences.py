@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.compiler.attributes import Attributes, attributes_of
+from discretize.compiler.cpp.rows import written
 from discretize.compiler.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.compiler.triton.kernels import TritonKernel, is_asked, triton_reason, writer
-from discretize.compiler.writing import written
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.compiler.attributes import attributes_of
-from discretize.compiler.lane_writing import lane_written
+from discretize.compiler.cpp.lanes import lane_written
 from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, program_of, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     DRIVERS,

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discretize.compiler.attributes import Attributes, GlobalReads
+from discretize.compiler.cpp.rows import written
 from discretize.compiler.program import FlowModule, Program, StepModule, Writer, program_of, weights_of, with_weights
-from discretize.compiler.writing import written
 from discretize.compiler.zones import Unknown
 from discretize.fused.build import Source, Unavailable, library
 from discretize.fused.eligibility import warn_once

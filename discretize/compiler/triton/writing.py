@@ -46,7 +46,7 @@ class TritonText:
 def written(
     following: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None, dtype: torch.dtype
 ) -> TritonText:
-    """The text of a whole sequence forwards and backwards; arguments as of `discretize.compiler.writing.written`."""
+    """The text of a whole sequence forwards and backwards; arguments as of `discretize.compiler.cpp.rows.written`."""
     ends = [*gradients.values(), *(side for pair in sums for side in pair if side is not None)]
     given = {value.operation: value for value in ancestors([following, *ends]) if value.operation in GIVEN}
     for name in ("h", "cotangent"):

@@ -12,7 +12,8 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Checkpointed, SolverError, SolverWarning, integrate
-from discretize.compiler import lane_writing, program, solves, written_kernels
+from discretize.compiler import program, solves, written_kernels
+from discretize.compiler.cpp import lanes
 
 SAME = {"rtol": 1e-9, "atol": 1e-10}  # the same steps, other sums
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
@@ -64,7 +65,7 @@ def test_along_every_input(how, written):
     path = INPUTS[how](normal(5, 21, 3).requires_grad_())
     method = {"hermite": "dopri8", "own times": "dopri5"}.get(how, "tsit5")
     both(Own(3, 3), path, (0.3 * normal(21, 6)).requires_grad_(), path.knots, method=method)
-    assert written == [lane_writing.lane_written]
+    assert written == [lanes.lane_written]
 
 
 @pytest.mark.parametrize("batch", [1, pytest.param(70, marks=pytest.mark.slow)])
@@ -138,7 +139,7 @@ def test_a_sample_that_fails_is_found_among_others(written):
     with pytest.raises(SolverError, match=r"t = (0\.9|1)") as raised:
         integrate(Growing(1, 1), path, h0, path.knots, **TIGHT)
     assert raised.value.trajectory.stats["engine"] == "compiled"
-    assert written == [lane_writing.lane_written]
+    assert written == [lanes.lane_written]
     others = [k for k in range(40) if k != 23]
     assert_close(raised.value.trajectory.hs[1, others], 1 / (1 / h0[others] - 0.5), rtol=1e-6, atol=0)  # dh/dt = h^2
 
@@ -168,7 +169,7 @@ def test_checkpointed_steps_are_the_same():
 
 
 def test_code_that_is_too_long_goes_row_by_row(monkeypatch, written):
-    monkeypatch.setattr(lane_writing, "MOST_OPERATIONS", 20)
+    monkeypatch.setattr(lanes, "MOST_OPERATIONS", 20)
     torch.manual_seed(0)
     path = ctrnn.HeldPath(normal(3, 5, 3))
     both(Own(3, 3), path, normal(5, 6).requires_grad_(), path.knots)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from discretize.compiler.cpp.rows import PREAMBLE, Pair, Written
 from discretize.compiler.functions import FUNCTIONS, number
 from discretize.compiler.values import REDUCTIONS, Axes, Value, ancestors
-from discretize.compiler.writing import PREAMBLE, Pair, Written
 from discretize.compiler.zones import Unknown
 
 __all__ = ["MOST_OPERATIONS", "lane_written"]
@@ -101,7 +101,7 @@ def _places(axes: Axes) -> list[int]:
 
 
 def lane_written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None = None) -> Written:
-    r"""The text of a field's slopes and of the way back, as `discretize.compiler.writing.written`. Raises: Unknown, where it
+    r"""The text of a field's slopes and of the way back, as `discretize.compiler.cpp.rows.written`. Raises: Unknown, where it
     would be too long."""
     ends = [*gradients.values(), *(side for pair in sums for side in pair if side is not None)]
     widths = {
