@@ -24,8 +24,20 @@ from experiments.runs.configuration import Configuration
 from experiments.studies.study import KEY, Measured, Record, Run
 from experiments.usage import UsageError
 
-__all__ = ["claimed", "configuration_of", "described", "fail", "keep", "kept", "opened", "place_of", "records_in"]
+__all__ = [
+    "PROCESSOR_SECONDS",
+    "claimed",
+    "configuration_of",
+    "described",
+    "fail",
+    "keep",
+    "kept",
+    "opened",
+    "place_of",
+    "records_in",
+]
 
+PROCESSOR_SECONDS = "processor seconds"  # of a run, in what a record says of how it was made
 CLAIM = ".claim"  # held by the process that works on a run
 PARTS: dict[str, type | tuple[type, ...]] = {
     "key": str,
@@ -102,7 +114,7 @@ def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | N
 
 
 def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) -> None:
-    """Write the record of a run that is done; `made` says by which machine and versions."""
+    """Write the record of a run that is done; `made` says by which machine and versions, and in how much time."""
     place = place_of(folder, run.key)
     record = {
         "key": run.key,

@@ -56,7 +56,7 @@ def _facts(found: Report) -> dict[str, str]:
     return {
         "Command": found.commands,
         "Date": now(),
-        "Runs": f"{found.runs}, {found.seconds:,.0f} s of training in all",
+        "Runs": f"{found.runs}, {found.cost}",
         "Machine": found.machine,
         "Versions": found.versions,
     }

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.reports.svg import inline_svg, with_colours
-from experiments.studies.folder import records_in
+from experiments.studies.folder import PROCESSOR_SECONDS, records_in
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import WORDS, Study, Verdict
@@ -65,10 +65,7 @@ class Report:
         if self.study.resolutions:
             parts.append("Where the paper is silent or contradicts itself, this was taken:")
             parts.append("\n".join(f"- {words}" for words in self.study.resolutions))
-        parts.append(
-            f"`{self.commands}`: {self.runs}, {self.seconds:,.0f} s of training in all. "
-            f"Machine: {self.machine}. Versions: {self.versions}."
-        )
+        parts.append(f"`{self.commands}`: {self.runs}, {self.cost}. Machine: {self.machine}. Versions: {self.versions}.")
         return "\n\n".join(part for part in parts if part)
 
     def svg(self, name: str) -> str:
@@ -88,6 +85,17 @@ class Report:
     def seconds(self) -> float:
         """Of all trainings together, whichever ran side by side."""
         return float(sum(record["seconds"] for record in self.results.records))
+
+    @property
+    def processor_seconds(self) -> float | None:
+        """Of all runs, with what is measured after training, as far as the last call did it; None where a record has none."""
+        made = [record["made"] for record in self.results.records]
+        return sum(float(one[PROCESSOR_SECONDS]) for one in made) if all(PROCESSOR_SECONDS in one for one in made) else None
+
+    @property
+    def cost(self) -> str:
+        whole = "" if self.processor_seconds is None else f"; {self.processor_seconds:,.0f} s of the processor with all tests"
+        return f"{self.seconds:,.0f} s of training in all{whole}"
 
     @property
     def machine(self) -> str:

@@ -56,14 +56,14 @@ class Compressed(Study):
 
     name = "compressed"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.4, "small": 6, "paper": 2400}
+    minutes: ClassVar = {"smoke": 0.4, "small": 25, "paper": 2400}
     sizes: ClassVar = {
         "smoke": Sizes(
             hidden=12, characters=4, steps=12, rate=4e-3, sequences=16, seeds=1, integrators=("euler", EXACT),
             given={"rate": ["sigmoid"], "on": ["slow", "fast"]}, not_given={"rate": ["sigmoid"], "on": ["fast"]},
         ),
         "small": Sizes(
-            hidden=48, characters=10, steps=400, rate=4e-3, sequences=128, seeds=1, integrators=INTEGRATORS,
+            hidden=48, characters=10, steps=400, rate=4e-3, sequences=128, seeds=5, integrators=INTEGRATORS,
             given={"rate": RATES, "on": TRAINED}, not_given={"rate": ["sigmoid", "softplus"], "on": ["slow", "fast"]},
         ),
         "paper": Sizes(

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 
 from experiments.interruption import Interrupted, checkpoint, interruptible
 from experiments.plugins import use
-from experiments.studies.folder import claimed, configuration_of, fail, keep, kept, place_of
+from experiments.studies.folder import PROCESSOR_SECONDS, claimed, configuration_of, fail, keep, kept, place_of
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 
@@ -88,7 +88,9 @@ def carry_out(study: Study, run: Run, folder: Path, made: Mapping[str, str]) -> 
                 return BUSY, run.key, ""
             # Another call may have done it since this one looked.
             if kept(folder, run.key, configuration_of(run)) is None:
-                keep(folder, run, study.carry_out(run, place), made)
+                begun = time.process_time()
+                measured = study.carry_out(run, place)
+                keep(folder, run, measured, {**made, PROCESSOR_SECONDS: f"{time.process_time() - begun:.2f}"})
         return DONE, run.key, ""
     except Exception as error:
         fail(folder, run.key, traceback.format_exc())

@@ -286,6 +286,8 @@ def test_the_page_says_claim_verdict_numbers_and_loads_nothing(done):
                   "threads 1"):  # fmt: skip
         assert words in page, words
     assert "<is>" not in page
+    seconds = [float(json.loads(path.read_text())["made"]["processor seconds"]) for path in done.glob("runs/*/rows.json")]
+    assert f"{sum(seconds):,.0f} s of the processor with all tests" in page
     losses = [results(done)[key]["measures"]["loss"] for key in KEYS]
     assert all(f"<td>{loss:.3g}</td>" in page for loss in losses)
     assert f"<td>{max(losses):.3g}</td>" in page

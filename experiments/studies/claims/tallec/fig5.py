@@ -57,10 +57,10 @@ class TallecFigure5(Study):
 
     name = "tallec-fig5"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 3, "paper": 60}
+    minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 60}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=24, warp=2, rate=1e-2, steps=10, every=5, held_out=16, seeds=1, batches=None),
-        "small": Sizes(hidden=64, length=200, warp=30, rate=3e-3, steps=1500, every=100, held_out=256, seeds=3, batches=None),
+        "small": Sizes(hidden=64, length=300, warp=50, rate=3e-3, steps=1500, every=100, held_out=256, seeds=3, batches=None),
         "paper": Sizes(
             hidden=64, length=500, warp=50, rate=1e-3, steps=STEPS, every=100, held_out=1000, seeds=5, batches=TRAINING_SET
         ),
