@@ -20,7 +20,7 @@ from ctrnn.cells.timescales import remembered
 from ctrnn.fields.field import check_input
 from discretize import ContinuousRNN, DiscreteRNN
 
-__all__ = ["forgetting", "forgetting_times"]
+__all__ = ["forgetting", "forgetting_times", "times_of_gates"]
 
 RNN = DiscreteRNN | ContinuousRNN
 
@@ -78,6 +78,24 @@ def forgetting_times(influence: Tensor) -> Tensor:
     times = (last - first) + here / (here - there)
     times = torch.where(last + 1 < len(logs), times, math.inf)
     return torch.where(peak.isfinite() & ~influence.isnan().any(0), times, math.nan)
+
+
+@torch.no_grad()
+def times_of_gates(rnn: RNN, xs: Tensor) -> Tensor:
+    r"""1 over the mean leak of each unit on data: how long it would keep what it has, if no other unit told it of it again.
+
+    The leak is that of `ctrnn.timescales`, at every sample in the state before it; of the LSTM 1 - f of the cells c.
+
+    Args:    rnn: stepped or solved; xs: (time, batch, input), time first whatever `rnn.batch_first`.
+    Shape:   -> (hidden,).
+    Raises:  TypeError, ValueError for what does not fit.
+    Source:  this project.
+    """
+    _check(rnn, xs)
+    field, states = rnn.field, _states(rnn, xs)
+    before = torch.cat([field.initial_state(xs.shape[1])[None].to(states), states[:-1]])
+    leak = field.leak(field.project(xs).flatten(0, 1), before.flatten(0, 1))
+    return 1 / remembered(field, leak).mean(0)
 
 
 def _check(rnn: object, xs: Tensor) -> None:

@@ -44,7 +44,8 @@ class TrainingSettings:
              tested, "last" ones, or "best", those with the lowest loss of all evaluations;
              evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
              checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
-             threads: of torch, None for as many as it takes.
+             threads: of torch, None for as many as it takes; frozen: names of parameters that stay as they start, with * for
+             any letters, "" for none.
     Raises:  ValueError for numbers that train nothing.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
@@ -62,6 +63,7 @@ class TrainingSettings:
     checkpoint_every: int = 100
     batches: int | None = None
     threads: int | None = None
+    frozen: str = ""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "evaluate_every", "evaluation", "checkpoint_every", "batches", "threads"):

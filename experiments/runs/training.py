@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
@@ -29,6 +30,7 @@ from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
+from experiments.usage import UsageError
 
 __all__ = ["Outcome", "evaluate", "train"]
 
@@ -140,7 +142,7 @@ class _Training:
         with _failures_explained(0):
             self.model = configuration.untrained_model()
         self.watch = getattr(self.model.rnn, "watch", None)
-        self.parameters = list(self.model.parameters())
+        self.parameters = _learned(self.model, self.settings.frozen)
         self.rate = self.settings.rate  # of the next step
         self.optimizer = _optimizer(self.settings, self.parameters)
         self.step, self.seconds = 0, 0.0
@@ -277,6 +279,19 @@ def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
     epoch, place = divmod(step, settings.batches)
     order = torch.randperm(settings.batches, generator=generator(settings.seed, "epoch", epoch))
     return task.batch(settings.batch, generator(settings.seed, "batch", int(order[place])), "train")
+
+
+def _learned(model: nn.Module, frozen: str) -> list[nn.Parameter]:
+    """The parameters that learn; those whose names match stay as they are. Raises: UsageError where none does."""
+    named = dict(model.named_parameters())
+    still = [name for name in named if fnmatchcase(name, frozen)]
+    if frozen and not still:
+        raise UsageError(f"frozen is {frozen!r}, and no parameter is called so; there is {', '.join(named)}.")
+    for name in still:
+        named[name].requires_grad_(False)
+    if learned := [parameter for parameter in named.values() if parameter.requires_grad]:
+        return learned
+    raise UsageError(f"frozen is {frozen!r}, and no parameter is left to learn.")
 
 
 def _optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:

@@ -3,7 +3,10 @@ r"""The lecture's picture: time scales are set by the biases, and still there af
     set        T of each unit, by chrono; `ctrnn.timescales` of the field at its start
     measured   one sample replaced by a null token: how long until 1/e of what it moved is left, experiments/models/forgetting.py
 
-Both before and after training, on a text read on a warped clock.
+    gates      1 over the mean leak of each unit on data, after training
+
+Set and measured before and after training, on a text read on a warped clock, where biases learn and where they stay as they
+were set: what the gates say of the units' own memory, and what the units hear of each other beside it.
 """
 
 from __future__ import annotations
@@ -20,30 +23,33 @@ from torch import Tensor
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
-from experiments.models.forgetting import forgetting, forgetting_times
+from experiments.models.forgetting import forgetting, forgetting_times, times_of_gates
 from experiments.reports.forgetting_figure import forgetting_figure
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.results import Results, groups
+from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.warps.repeated_text import RepeatText
 
-__all__ = ["LectureAblation"]
+__all__ = ["LectureAblation", "unseen"]
 
 MODELS = {"lstm": "LSTM", "gated": "gated"}
+BIASES = {"lstm": "*.field.gates.bias", "gated": "*.field.rate.bias"}  # by which time scales are set
+ARMS = {"learned": "learned", "frozen": "as they were set"}
 AGREES, SOMEWHAT = 0.7, 0.3  # rank correlations of set and measured times
 DIGITS = 4
 SEQUENCES, PLACES, APART = 32, 4, 50  # of the ablation; what is looked at is three times the largest T
 
 
-def agreements(rows: pd.DataFrame, measured: str = "measured") -> list[float]:
-    """Spearman's rank correlation in each run; units that never forget are the slowest. nan where all are equal."""
+def agreements(rows: pd.DataFrame, measured: str = "measured", said: str = "set") -> list[float]:
+    """Spearman's rank correlation of set and measured times in each run; units that never forget are the slowest. nan where all are
+    equal."""
     from scipy.stats import spearmanr  # noqa: PLC0415
 
     known = [run[run[measured].notna()] for run in groups(rows, "key").values()]
-    return [float(spearmanr(run["set"], run[measured]).statistic) if run[measured].nunique() > 1 else math.nan for run in known]
+    return [float(spearmanr(run[said], run[measured]).statistic) if run[measured].nunique() > 1 else math.nan for run in known]
 
 
 def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
@@ -58,7 +64,7 @@ def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
 
 def forgetting_of(model: str, results: Results) -> Figure:
     """Of the first run of a model."""
-    runs = groups(results.rows, ["model", "key"])
+    runs = groups(where(results.rows, biases="learned"), ["model", "key"])
     first = next((rows for (of, _), rows in runs.items() if of == model), None)
     if first is None:
         raise NotEnoughError(f"no run of {model} is done yet")
@@ -67,13 +73,17 @@ def forgetting_of(model: str, results: Results) -> Figure:
 
 def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
     """What a sample does to each unit as time passes, on sequences that no training saw."""
-    assert isinstance(configuration.task, RepeatText)
     horizon = math.ceil(3 * (configuration.field_settings.t_max or 0.0))
     places = [APART * (k + 1) for k in range(PLACES)]
-    task = dataclasses.replace(configuration.task, length=places[-1] + horizon)
-    xs = task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
     assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
-    return forgetting(model.rnn, xs, places, horizon)
+    return forgetting(model.rnn, unseen(configuration, places[-1] + horizon), places, horizon)
+
+
+def unseen(configuration: Configuration, length: int) -> Tensor:
+    """Sequences that no training saw."""
+    assert isinstance(configuration.task, RepeatText)
+    task = dataclasses.replace(configuration.task, length=length)
+    return task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
 
 
 class LectureAblation(Study):
@@ -89,18 +99,21 @@ class LectureAblation(Study):
     }
     tables = (
         Table(
-            "Set and measured forgetting times; medians over the units of a third. Mean (least–largest) over seeds.",
-            by={"network": "model"},
+            "Set and measured forgetting times, and those of the trained gates on data; medians over the units of a third. Mean "
+            "(least–largest) over seeds.",
+            by={"network": "model", "biases": "biases"},
             columns={
                 "rank correlation at the start": lambda rows: spread(agreements(rows, "measured before")),
                 "trained": lambda rows: spread(agreements(rows)),
+                "gates and measured": lambda rows: spread(agreements(rows, said="gates")),
+                "set and gates": lambda rows: spread(agreements(rows, "gates")),
                 "third set shortest, samples": lambda rows: middle_of_third(rows, longest=False),
                 "third set longest, samples": lambda rows: middle_of_third(rows, longest=True),
                 "accuracy": lambda rows: spread(rows.drop_duplicates("key")["accuracy"]),
                 "runs": lambda rows: rows["key"].nunique(),
             },
             data=lambda results: results.rows.merge(results.runs[["key", "accuracy"]], on="key"),
-            words=MODELS,
+            words={**MODELS, **ARMS},
         ),
     )
     figures: ClassVar = {
@@ -116,35 +129,47 @@ class LectureAblation(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        return grid(seed=range(sizes.seeds), model=MODELS)
+        return grid(seed=range(sizes.seeds), model=MODELS, biases=ARMS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
             task="repeat-text", warping="variable", warp=sizes.warp, length=sizes.length,
             field=point["model"], integrator="euler", hidden=sizes.hidden, init="chrono", t_max=sizes.t_max,
             steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=2e-3, clip=1.0, evaluation=256, threads=1,
+            frozen=BIASES[point["model"]] if point["biases"] == "frozen" else "",
         )  # fmt: skip
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
         start = run.configuration.untrained_model()
         before, after = (influence(run.configuration, each) for each in (start, model))
+        assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
         columns = {
             "set": ctrnn.timescales(start.field).tolist(),
             "by the trained biases": ctrnn.timescales(model.field).tolist(),
             "measured before": forgetting_times(before).tolist(),
             "measured": forgetting_times(after).tolist(),
+            "gates": times_of_gates(model.rnn, unseen(run.configuration, PLACES * APART)).tolist(),
             "influence": [[float(f"{value:.{DIGITS}g}") for value in unit] for unit in after.T.tolist()],
         }
         return [{"unit": unit, **{name: values[unit] for name, values in columns.items()}} for unit in range(after.shape[1])]
 
     def verdict(self, results: Results) -> Verdict:
-        found = {model: spread(agreements(rows)) for model, rows in groups(results.rows, "model").items()}
+        learned = where(results.rows, biases="learned")
+        found = {model: spread(agreements(rows)) for model, rows in groups(learned, "model").items()}
         if absent := [model for model in MODELS if model not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        every = agreements(results.rows)
+        every = agreements(learned)
         least = min(every) if all(map(math.isfinite, every)) else -1.0  # no order at all agrees with none
         parts = [Part(f"the rank correlation is at least {bound} in every run", least >= bound) for bound in (AGREES, SOMEWHAT)]
         numbers: dict[str, float | int | str] = {f"rank correlation, {MODELS[model]}": str(found[model]) for model in MODELS}
-        each = ", ".join(f"{MODELS[model]} {found[model]}" for model in MODELS)
-        return Verdict(parts, numbers, f"Rank correlation of set and measured forgetting times after training: {each}.")
+        frozen = where(results.rows, biases="frozen")
+        words = [f"Rank correlation of set and measured forgetting times after training: {_each(learned)}"]
+        words += [f"with biases that stay as they were set {_each(frozen)}"] if len(frozen) else []
+        words.append(f"of the trained gates on data and measured times {_each(learned, said='gates')}")
+        return Verdict(parts, numbers, "; ".join(words) + ".")
+
+
+def _each(rows: pd.DataFrame, **which: str) -> str:
+    found = {model: spread(agreements(mine, **which)) for model, mine in groups(rows, "model").items()}
+    return ", ".join(f"{MODELS[model]} {found[model]}" for model in MODELS if model in found)

@@ -2,15 +2,20 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
 import ctrnn
+import discretize
+from experiments.models.forgetting import times_of_gates
 from experiments.reports.spreads import NotEnoughError
-from experiments.studies.claims.lecture_ablation import LectureAblation
+from experiments.runs.training import train
+from experiments.studies.claims.lecture_ablation import LectureAblation, unseen
 from experiments.studies.results import Results
 from experiments.studies.study import Verdict
+from experiments.usage import UsageError
 
 study = LectureAblation()
 
@@ -23,12 +28,20 @@ def single():
     torch.set_default_dtype(torch.float64)
 
 
-def record(model: str, measured: Callable[[int], float], seed: int = 0) -> dict:
+def record(model: str, measured: Callable[[int], float], seed: int = 0, biases: str = "learned") -> dict:
     rows = [
-        {"unit": n, "set": float(n + 2), "measured before": float(n), "measured": measured(n), "influence": [1.0, math.exp(-n)]}
+        {
+            "unit": n,
+            "set": float(n + 2),
+            "measured before": float(n),
+            "measured": measured(n),
+            "gates": float(-n),
+            "influence": [1.0, math.exp(-n)],
+        }
         for n in range(9)
-    ]
-    return {"key": f"{model}-{seed}", "point": {"seed": seed, "model": model}, "configuration": {}, "rows": rows,
+    ]  # fmt: skip
+    point = {"seed": seed, "model": model, "biases": biases}
+    return {"key": f"{model}-{biases}-{seed}", "point": point, "configuration": {}, "rows": rows,
             "measures": {"accuracy": 0.9, "loss": 0.1}, "seconds": 1.0, "diverged": None, "made": {}}  # fmt: skip
 
 
@@ -103,3 +116,48 @@ def test_what_was_set_is_of_the_start_and_what_the_biases_say_now_of_the_trained
     assert [row["set"] for row in rows] == ctrnn.timescales(start.field).tolist()
     assert [row["by the trained biases"] for row in rows] == ctrnn.timescales(model.field).tolist()
     assert all(row["set"] < row["by the trained biases"] for row in rows)
+
+
+def test_frozen_biases_and_gates_are_told_beside_and_decide_nothing():
+    ordered = [record(model, float) for model in ("lstm", "gated")]
+    turned = [record(model, lambda n: -float(n), biases="frozen") for model in ("lstm", "gated")]
+    found = verdict(*ordered, *turned)
+    assert found.word == "reproduced"
+    assert "with biases that stay as they were set LSTM -1, gated -1" in found.sentence
+    assert "of the trained gates on data and measured times LSTM -1, gated -1" in found.sentence
+    assert "| LSTM | learned | 1 | 1 | -1 | -1 |" in table(*ordered, *turned)
+
+
+@pytest.mark.usefixtures("single")
+def test_gates_that_do_not_look_say_what_was_set():
+    run = next(run for run in study.runs("smoke") if run.point == {"seed": 0, "model": "lstm", "biases": "learned"})
+    model = run.configuration.untrained_model()
+    with torch.no_grad():
+        model.field.gates.weight_h.zero_()
+        model.field.gates.weight_x.zero_()
+    torch.testing.assert_close(times_of_gates(model.rnn, unseen(run.configuration, 30)), ctrnn.timescales(model.field))
+
+
+@pytest.mark.usefixtures("single")
+def test_the_gates_are_those_that_torch_has_on_the_same_data():
+    """The forget gate written out from the weights, beside states that the module gave."""
+    run = next(run for run in study.runs("smoke") if run.point["model"] == "lstm")
+    model, xs = run.configuration.untrained_model(), unseen(run.configuration, 30)
+    lstm = discretize.to_torch(model.rnn)
+    with torch.no_grad():
+        hs = torch.cat([torch.zeros(1, xs.shape[1], lstm.hidden_size), lstm(xs)[0][:-1]])
+        forget = (xs @ lstm.weight_ih_l0.t() + hs @ lstm.weight_hh_l0.t() + lstm.bias_ih_l0 + lstm.bias_hh_l0).chunk(4, -1)[1]
+    torch.testing.assert_close(times_of_gates(model.rnn, xs), 1 / (1 - forget.sigmoid()).mean((0, 1)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("single")
+def test_frozen_parameters_stay_and_others_learn(tmp_path):
+    run = next(run for run in study.runs("smoke") if run.point["biases"] == "frozen")
+    found = train(run.configuration, tmp_path / "run")
+    start = run.configuration.untrained_model().state_dict()
+    same = {name for name, value in found.model.state_dict().items() if torch.equal(value, start[name])}
+    assert same == {"rnn.field.gates.bias"}
+    wrong = replace(run.configuration, training=replace(run.configuration.training, frozen="*.gate.bias"))
+    with pytest.raises(UsageError, match=r"no parameter is called so; there is rnn\.field\.gates"):
+        train(wrong, tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
