@@ -44,8 +44,10 @@ SEQUENCES, PLACES, APART = 32, 4, 50  # of the ablation; what is looked at is th
 
 
 def agreements(rows: pd.DataFrame, measured: str = "measured", said: str = "set") -> list[float]:
-    """Spearman's rank correlation of set and measured times in each run; units that never forget are the slowest. nan where all are
-    equal."""
+    """Spearman's rank correlation of set and measured times in each run; units that never forget are the slowest.
+
+    nan where all are equal.
+    """
     from scipy.stats import spearmanr  # noqa: PLC0415
 
     known = [run[run[measured].notna()] for run in groups(rows, "key").values()]
