@@ -151,9 +151,10 @@ class TallecFigure4(Study):
         constant = {T: race for (T, start), race in pairs.items() if start == "constant"}
         if not standard:
             raise NotEnoughError("no T has both a standard and a chrono run yet")
+        short = {T: race for T, race in standard.items() if T < SHORTEST}
         parts = [
             _sooner("chrono significantly speeds up learning", {T: race for T, race in standard.items() if T >= SHORTEST}),
-            _sooner("it does so at shorter T too", {T: race for T, race in standard.items() if T < SHORTEST}),
+            *([_sooner("it does so at shorter T too", short)] if short else []),
             _sooner("one large bias for all units would not do", {T: race for T, race in constant.items() if T >= SHORTEST}),
             Part(
                 f"{PRINTED:g} times faster at T = {LONG}",
