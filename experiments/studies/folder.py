@@ -106,15 +106,17 @@ def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | N
     found = read_json(place_of(folder, key) / "rows.json") or {}
     if not all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items()) or found["key"] != key:
         return None
-    numbers, rows = found["measures"].values(), [found["point"], *found["rows"]]
-    if not all(map(_is_number, numbers)) or not all(isinstance(row, dict) and all(map(_is_plain, row.values())) for row in rows):
+    if _odd_cell(found) is not None:
         return None
     _refuse_change(folder, key, found["configuration"], configuration)
     return found
 
 
 def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) -> None:
-    """Write the record of a run that is done; `made` says by which machine and versions, and in how much time."""
+    """Write the record of a run that is done; `made` says by which machine and versions, and in how much time.
+
+    Raises: TypeError for what was measured and is no cell of a table: it could not be read again.
+    """
     place = place_of(folder, run.key)
     record = {
         "key": run.key,
@@ -126,6 +128,8 @@ def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) ->
         "diverged": measured.diverged,
         "made": {**made, **_threads_in(place)},
     }
+    if (odd := _odd_cell(record)) is not None:
+        raise TypeError(f"a measured value must be a number, words, a truth value, None or a list of numbers, got {odd}.")
     write_json(place / "rows.json", record)
     (place / "error.txt").unlink(missing_ok=True)
 
@@ -150,13 +154,24 @@ def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
     return asked, [record for record in found if record is not None]
 
 
+def _odd_cell(record: Mapping[str, Any]) -> str | None:
+    """The first that is no cell of a table, by the name of its column; None where all are."""
+    for row, fits in ((record["measures"], _is_number), *((row, _is_plain) for row in (record["point"], *record["rows"]))):
+        if not isinstance(row, dict):
+            return repr(row)
+        for column, value in row.items():
+            if not fits(value):
+                return f"{value!r} for {column!r}"
+    return None
+
+
 def _is_number(value: Any) -> bool:
     return value is None or type(value) in (int, float)
 
 
 def _is_plain(value: Any) -> bool:
-    """What a cell of a table may be: nothing, a truth value, a number or words."""
-    return isinstance(value, bool | str) or _is_number(value)
+    """What a cell of a table may be: nothing, a truth value, a number, words, or a list of numbers."""
+    return isinstance(value, bool | str) or _is_number(value) or (isinstance(value, list) and all(map(_is_number, value)))
 
 
 def _is_key(name: str) -> bool:

@@ -5,8 +5,9 @@ r"""The lecture's picture: time scales are set by the biases, and still there af
 
     gates      1 over the mean leak of each unit on data, after training
 
-Set and measured before and after training, on a text read on a warped clock, where biases learn and where they stay as they
-were set: what the gates say of the units' own memory, and what the units hear of each other beside it.
+Set and measured before and after training, on a text read on a warped clock and in a model of a text's next characters, where
+biases learn and where they stay as they were set: what the gates say of the units' own memory, and what the units hear of each
+other beside it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ from experiments.reports.forgetting_figure import forgetting_figure
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
+from experiments.studies.claims.tallec.fig7 import text_file
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.warps.repeated_text import RepeatText
 
 __all__ = ["LectureAblation", "unseen"]
 
+TASKS = {"repeats": "character before, repeated", "next": "next character"}
+TEXT = "tinyshakespeare/input.txt"
 MODELS = {"lstm": "LSTM", "gated": "gated"}
 BIASES = {"lstm": "*.field.gates.bias", "gated": "*.field.rate.bias"}  # by which time scales are set
 ARMS = {"learned": "learned", "frozen": "as they were set"}
@@ -65,8 +70,8 @@ def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
 
 
 def forgetting_of(model: str, results: Results) -> Figure:
-    """Of the first run of a model."""
-    runs = groups(where(results.rows, biases="learned"), ["model", "key"])
+    """Of the first run of a model on repeated characters."""
+    runs = groups(where(results.rows, task="repeats", biases="learned"), ["model", "key"])
     first = next((rows for (of, _), rows in runs.items() if of == model), None)
     if first is None:
         raise NotEnoughError(f"no run of {model} is done yet")
@@ -83,27 +88,36 @@ def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
 
 def unseen(configuration: Configuration, length: int) -> Tensor:
     """Sequences that no training saw."""
-    assert isinstance(configuration.task, RepeatText)
+    assert isinstance(configuration.task, RepeatText | NextCharacter)
     task = dataclasses.replace(configuration.task, length=length)
     return task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
 
 
 class LectureAblation(Study):
-    """Chrono networks on repeated text: rank correlation of set and measured forgetting times, before and after training."""
+    """Chrono networks on text: rank correlation of set and measured forgetting times, before and after training."""
 
     name = "lecture-ablation"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.2, "small": 3, "paper": 120}
+    minutes: ClassVar = {"smoke": 0.3, "small": 15, "paper": 120}
     sizes: ClassVar = {
-        "smoke": Sizes(hidden=16, t_max=20.0, length=60, warp=4, steps=20, seeds=1),
-        "small": Sizes(hidden=64, t_max=100.0, length=200, warp=8, steps=1500, seeds=3),
-        "paper": Sizes(hidden=256, t_max=200.0, length=500, warp=16, steps=10_000, seeds=5),
-    }
+        "smoke": Sizes(
+            hidden=16, t_max={"repeats": 20.0, "next": 10.0}, steps={"repeats": 20, "next": 20}, length=60, warp=4, evaluation=16,
+            seeds=1,
+        ),
+        "small": Sizes(
+            hidden=64, t_max={"repeats": 100.0, "next": 200.0}, steps={"repeats": 1500, "next": 4000}, length=200, warp=8,
+            evaluation=256, seeds=3,
+        ),
+        "paper": Sizes(
+            hidden=256, t_max={"repeats": 200.0, "next": 200.0}, steps={"repeats": 10_000, "next": 10_000}, length=500, warp=16,
+            evaluation=256, seeds=5,
+        ),
+    }  # fmt: skip
     tables = (
         Table(
             "Set and measured forgetting times, and those of the trained gates on data; medians over the units of a third. Mean "
             "(least–largest) over seeds.",
-            by={"network": "model", "biases": "biases"},
+            by={"task": "task", "network": "model", "biases": "biases"},
             columns={
                 "rank correlation at the start": lambda rows: spread(agreements(rows, "measured before")),
                 "trained": lambda rows: spread(agreements(rows)),
@@ -115,7 +129,7 @@ class LectureAblation(Study):
                 "runs": lambda rows: rows["key"].nunique(),
             },
             data=lambda results: results.rows.merge(results.runs[["key", "accuracy"]], on="key"),
-            words={**MODELS, **ARMS},
+            words={**TASKS, **MODELS, **ARMS},
         ),
     )
     figures: ClassVar = {
@@ -131,15 +145,23 @@ class LectureAblation(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        return grid(seed=range(sizes.seeds), model=MODELS, biases=ARMS)
+        """Of next characters none without the text."""
+        tasks = [task for task in TASKS if task == "repeats" or text_file(TEXT)]
+        return grid(seed=range(sizes.seeds), task=tasks, model=MODELS, biases=ARMS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        task: dict[str, Any] = {"task": "next-character", "text": str(text_file(TEXT))}
+        if point["task"] == "repeats":
+            task = {"task": "repeat-text", "warping": "variable", "warp": sizes.warp}
         return configuration(
-            task="repeat-text", warping="variable", warp=sizes.warp, length=sizes.length,
-            field=point["model"], integrator="euler", hidden=sizes.hidden, init="chrono", t_max=sizes.t_max,
-            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=2e-3, clip=1.0, evaluation=256, threads=1,
+            **task, length=sizes.length, field=point["model"], integrator="euler", hidden=sizes.hidden, init="chrono",
+            t_max=sizes.t_max[point["task"]], steps=sizes.steps[point["task"]], seed=point["seed"], optimizer="adam", rate=2e-3,
+            clip=1.0, evaluation=sizes.evaluation, threads=1,
             frozen=BIASES[point["model"]] if point["biases"] == "frozen" else "",
         )  # fmt: skip
+
+    def left_out(self) -> str:
+        return "" if text_file(TEXT) else f"Left out: {TEXT}; --data DIR names the folder it is in."
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
@@ -158,18 +180,26 @@ class LectureAblation(Study):
 
     def verdict(self, results: Results) -> Verdict:
         learned = where(results.rows, biases="learned")
-        found = {model: spread(agreements(rows)) for model, rows in groups(learned, "model").items()}
-        if absent := [model for model in MODELS if model not in found]:
-            raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
+        found = {pair: spread(agreements(rows)) for pair, rows in groups(learned, ["task", "model"]).items()}
+        tasks = [task for task in TASKS if task == "repeats" or any(of == task for of, _ in found)]
+        if absent := [f"{model}, {TASKS[task]}" for task in tasks for model in MODELS if (task, model) not in found]:
+            raise NotEnoughError(f"no run of {'; '.join(absent)} is done yet")
         every = agreements(learned)
         least = min(every) if all(map(math.isfinite, every)) else -1.0  # no order at all agrees with none
         parts = [Part(f"the rank correlation is at least {bound} in every run", least >= bound) for bound in (AGREES, SOMEWHAT)]
-        numbers: dict[str, float | int | str] = {f"rank correlation, {MODELS[model]}": str(found[model]) for model in MODELS}
-        frozen = where(results.rows, biases="frozen")
-        words = [f"Rank correlation of set and measured forgetting times after training: {_each(learned)}"]
-        words += [f"with biases that stay as they were set {_each(frozen)}"] if len(frozen) else []
-        words.append(f"of the trained gates on data and measured times {_each(learned, said='gates')}")
-        return Verdict(parts, numbers, "; ".join(words) + ".")
+        numbers: dict[str, float | int | str] = {
+            f"rank correlation, {TASKS[task]}, {MODELS[model]}": str(found[task, model]) for task in tasks for model in MODELS
+        }
+        return Verdict(parts, numbers, " ".join(_sentence(task, where(results.rows, task=task)) for task in tasks))
+
+
+def _sentence(task: str, rows: pd.DataFrame) -> str:
+    learned, frozen = where(rows, biases="learned"), where(rows, biases="frozen")
+    words = [f"{TASKS[task][:1].upper()}{TASKS[task][1:]}: rank correlation of set and measured forgetting times after training"]
+    words[0] += f" {_each(learned)}"
+    words += [f"with biases that stay as they were set {_each(frozen)}"] if len(frozen) else []
+    words.append(f"of the trained gates on data and measured times {_each(learned, said='gates')}")
+    return "; ".join(words) + "."
 
 
 def _each(rows: pd.DataFrame, **which: str) -> str:

@@ -28,7 +28,7 @@ def single():
     torch.set_default_dtype(torch.float64)
 
 
-def record(model: str, measured: Callable[[int], float], seed: int = 0, biases: str = "learned") -> dict:
+def record(model: str, measured: Callable[[int], float], seed: int = 0, biases: str = "learned", task: str = "repeats") -> dict:
     rows = [
         {
             "unit": n,
@@ -40,8 +40,8 @@ def record(model: str, measured: Callable[[int], float], seed: int = 0, biases: 
         }
         for n in range(9)
     ]  # fmt: skip
-    point = {"seed": seed, "model": model, "biases": biases}
-    return {"key": f"{model}-{biases}-{seed}", "point": point, "configuration": {}, "rows": rows,
+    point = {"seed": seed, "task": task, "model": model, "biases": biases}
+    return {"key": f"{task}-{model}-{biases}-{seed}", "point": point, "configuration": {}, "rows": rows,
             "measures": {"accuracy": 0.9, "loss": 0.1}, "seconds": 1.0, "diverged": None, "made": {}}  # fmt: skip
 
 
@@ -56,7 +56,8 @@ def table(*records: dict) -> str:
 def test_times_in_the_order_that_was_set_reproduce_the_claim():
     found = verdict(record("lstm", lambda n: n**2.0), record("gated", math.exp))
     assert found.word == "reproduced"
-    assert found.numbers == {"rank correlation, LSTM": "1", "rank correlation, gated": "1"}
+    asked = "rank correlation, character before, repeated"
+    assert found.numbers == {f"{asked}, LSTM": "1", f"{asked}, gated": "1"}
 
 
 def test_one_network_whose_order_is_half_lost_makes_it_partly_and_one_turned_round_not():
@@ -76,6 +77,34 @@ def test_a_unit_that_does_not_forget_is_the_slowest_and_one_that_was_not_moved_i
 
 def test_networks_in_which_nothing_is_forgotten_have_no_order_that_could_agree():
     assert verdict(record("lstm", float), record("gated", float), record("gated", lambda n: math.inf, 1)).word == "not"
+
+
+def test_a_text_counts_where_it_is_there_and_only_whole():
+    repeats = [record(model, float) for model in ("lstm", "gated")]
+    turned = [record(model, lambda n: -float(n), task="next") for model in ("lstm", "gated")]
+    found = verdict(*repeats, *turned)
+    assert found.word == "not"
+    assert (
+        "Next character: rank correlation of set and measured forgetting times after training LSTM -1, gated -1" in found.sentence
+    )
+    with pytest.raises(NotEnoughError, match="no run of gated, next character is done yet"):
+        verdict(*repeats, turned[0])
+
+
+@pytest.mark.usefixtures("single")
+def test_models_of_a_text_are_measured_on_its_test_part(tmp_path, monkeypatch):
+    (tmp_path / "tinyshakespeare").mkdir()
+    (tmp_path / "tinyshakespeare" / "input.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    assert {run.point["task"] for run in study.runs("smoke")} == {"repeats"}
+    assert "tinyshakespeare/input.txt; --data DIR" in study.left_out()
+    monkeypatch.setenv("CTRNN_DATA", str(tmp_path))
+    assert not study.left_out()
+    run = next(run for run in study.runs("smoke") if run.key == "next-gated-learned-0")
+    xs = unseen(run.configuration, 30)
+    assert xs.shape == (30, 32, run.configuration.task.input_size)
+    rows = study.measure(run, run.configuration.untrained_model(), tmp_path)
+    assert [row["unit"] for row in rows] == list(range(16))
+    assert len(rows[0]["influence"]) == 30
 
 
 def test_one_network_alone_decides_nothing():
@@ -125,12 +154,12 @@ def test_frozen_biases_and_gates_are_told_beside_and_decide_nothing():
     assert found.word == "reproduced"
     assert "with biases that stay as they were set LSTM -1, gated -1" in found.sentence
     assert "of the trained gates on data and measured times LSTM -1, gated -1" in found.sentence
-    assert "| LSTM | learned | 1 | 1 | -1 | -1 |" in table(*ordered, *turned)
+    assert "| character before, repeated | LSTM | learned | 1 | 1 | -1 | -1 |" in table(*ordered, *turned)
 
 
 @pytest.mark.usefixtures("single")
 def test_gates_that_do_not_look_say_what_was_set():
-    run = next(run for run in study.runs("smoke") if run.point == {"seed": 0, "model": "lstm", "biases": "learned"})
+    run = next(run for run in study.runs("smoke") if run.key == "repeats-lstm-learned-0")
     model = run.configuration.untrained_model()
     with torch.no_grad():
         model.field.gates.weight_h.zero_()

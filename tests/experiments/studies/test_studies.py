@@ -27,13 +27,13 @@ from experiments.reports.spreads import NotEnoughError, Spread, markdown, number
 from experiments.runs.configuration import configuration
 from experiments.studies import docs_page
 from experiments.studies.docs_page import section
-from experiments.studies.folder import claimed, described, opened, place_of
+from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
 from experiments.studies.html_page import as_html, write
 from experiments.studies.processes.runner import run
 from experiments.studies.registry import STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
-from experiments.studies.study import SCALES, Run
+from experiments.studies.study import SCALES, Measured, Run
 from experiments.usage import UsageError
 
 TESTS, ROOT = Path(__file__).resolve().parents[2], Path(__file__).resolve().parents[3]
@@ -114,6 +114,18 @@ def test_a_second_call_does_only_what_is_missing_or_damaged(done, whole, capsys)
     assert carried_out(done)
     assert results(done) == results(whole)
     assert list(attempts(done).values()) == [2, 2, 2, 1, 1, 1]
+
+
+def test_a_record_holds_what_a_table_can_and_nothing_else(tmp_path):
+    run, made = Fake().runs("smoke")[0], {}
+    place_of(tmp_path, run.key).mkdir(parents=True)
+    rows = [{"unit": 0, "word": "a", "is": True, "none": None, "left": [1.0, 0.5, None]}]
+    keep(tmp_path, run, Measured({"loss": 0.5}, rows, 1.0), made)
+    assert kept(tmp_path, run.key, configuration_of(run))["rows"] == rows
+    for odd in ({"left": [[1.0]]}, {"left": {"a": 1}}):
+        with pytest.raises(TypeError, match=r"list of numbers, got .* for 'left'"):
+            keep(tmp_path, run, Measured({"loss": 0.5}, [odd], 1.0), made)
+    assert kept(tmp_path, run.key, configuration_of(run))["rows"] == rows
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 
-__all__ = ["TallecFigure7"]
+__all__ = ["TallecFigure7", "text_file"]
 
 MODELS = {"lstm": "LSTM", "rhn": "RHN"}
 STARTS = ("standard", "chrono")
