@@ -111,9 +111,10 @@ class TallecFigure5(Study):
         return f"accuracy {number(first['accuracy'])} as in training, {number(last['accuracy'])} at {last['times']} times slower"
 
     def verdict(self, results: Results) -> Verdict:
-        rows = results.rows[results.rows["per"] == "sequence"]
+        reading = _reading(results.rows)
+        rows = results.rows[results.rows["per"] == reading]
         if absent := [model for model in MODELS if model not in set(rows["model"])]:
-            raise NotEnoughError(f"no run of {', '.join(absent)} with a warp for each sequence is done yet")
+            raise NotEnoughError(f"no run of {', '.join(absent)} with {READINGS[reading]} is done yet")
         found = spreads(rows, ["model", "times"], "accuracy")
         mean = {at: value.mean for at, value in found.items()}
         longest = TIMES[-1]
@@ -123,7 +124,7 @@ class TallecFigure5(Study):
         better = [mean["gated", k] > mean["plain", k] for k in (1, *TIMES)]
         parts = [
             Part(
-                f"at warps {longest} times longer accuracies are decent",
+                f"with {READINGS[reading]}, at warps {longest} times longer accuracies are decent",
                 all(mean[model, longest] >= DECENT for model in MODELS),
                 each[longest],
             ),
@@ -143,3 +144,9 @@ class TallecFigure5(Study):
         return Verdict(
             parts, {f"accuracy, {model}, {k} times": str(found[model, k]) for model in MODELS for k in (1, TIMES[0], longest)}
         )
+
+
+def _reading(rows: pd.DataFrame) -> str:
+    """The first in which plain is no better where it was trained than printed, or else the first."""
+    inside = rows[(rows["model"] == "plain") & (rows["times"] == 1)].groupby("per")["accuracy"].mean()
+    return next((reading for reading in READINGS if inside.get(reading, 1.0) < PLAINS), next(iter(READINGS)))
