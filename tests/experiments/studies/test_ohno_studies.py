@@ -180,17 +180,22 @@ def test_autograds_derivative_at_zero(r, is_nan):
 
 # Slow memory ---------------------------------------------------------------------------------------------------------------
 
-LAWS = {"free": "polynomial", "driven": "exponential", "silence": "polynomial", "noise": "polynomial"}
+LAWS = {
+    "free": "polynomial", "driven": "exponential", "silence": "polynomial", "noise": "polynomial",
+    "driven, walking": "exponential", "driven, resting": "exponential", "walking": "polynomial", "resting": "polynomial",
+}  # fmt: skip
 
 
 def measured_memory(laws, slow=0.99, leaky=0.52):
     def measured(run):
         r = run.point["exponent"]
         rows = [
-            {"when": when, "around": around, "law": law if r else "exponential", "bend": r / 3, "low": 0.0, "high": 1.0}
+            {"when": when, "around": around, "law": laws.get((r, around), laws[around] if r else "exponential"), "bend": r / 3,
+             "low": 0.0, "high": 1.0, "ratio": 1.0, "stepped": 1.0}
             for when in ("start", "trained")
-            for around, law in laws.items()
-        ]
+            for around in LAWS
+            if around.endswith("ing") == (run.point["task"] == "har")
+        ]  # fmt: skip
         return {"accuracy": leaky if r == 0 and run.point["c"] == 25 else slow, "loss": 0.1}, rows
 
     return measured
@@ -199,23 +204,29 @@ def measured_memory(laws, slow=0.99, leaky=0.52):
 @pytest.mark.parametrize(
     ("laws", "accuracies", "answers"),
     [
-        (LAWS, {}, [True, True, True, True]),
-        (LAWS | {"free": "exponential"}, {}, [False, True, True, True]),
-        (LAWS | {"driven": "undecided"}, {}, [True, False, True, True]),
-        (LAWS | {"noise": "exponential"}, {}, [True, True, False, True]),
-        (LAWS, {"leaky": 0.7}, [True, True, True, False]),
-        (LAWS, {"slow": 0.9}, [True, True, True, False]),
+        (LAWS, {}, [True, True, True, True, True, True]),
+        (LAWS | {"free": "exponential"}, {}, [False, True, True, True, True, True]),
+        (LAWS | {"driven": "undecided"}, {}, [True, False, True, True, True, True]),
+        (LAWS | {"noise": "exponential"}, {}, [True, True, False, True, True, True]),
+        (LAWS, {"leaky": 0.7}, [True, True, True, False, True, True]),
+        (LAWS, {"slow": 0.9}, [True, True, True, False, True, True]),
+        (LAWS | {"driven, resting": "polynomial"}, {}, [True, True, True, True, False, True]),
+        (LAWS | {"walking": "undecided"}, {}, [True, True, True, True, True, False]),
+        (LAWS | {(0.0, "resting"): "undecided"}, {}, [True, True, True, True, True, False]),
     ],
 )
-def test_memory_is_judged_part_by_part(laws, accuracies, answers):
+def test_memory_is_judged_part_by_part(laws, accuracies, answers, har):
     study = study_named("slow-memory")
-    results = Results(records_of(study, "small", measured_memory(laws, **accuracies)))
+    records = records_of(study, "small", measured_memory(laws, **accuracies))
+    results = Results(records)
     verdict = study.verdict(results)
     assert [part.holds for part in verdict.parts] == answers, verdict.sentence
     assert "polynomial" in tables_of(study, results) or "polynomial" not in laws.values()
     assert draws(study.figures["bends"], results) is not None
     with pytest.raises(NotEnoughError, match="r = 0 and r = 2"):
         study.verdict(Results([]))
+    without = study.verdict(Results(one for one in records if one["point"]["task"] != "har"))
+    assert [part.holds for part in without.parts] == [*answers[:4], None, None]
 
 
 def test_what_is_remembered_of_an_untrained_network(tmp_path):

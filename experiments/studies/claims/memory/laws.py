@@ -1,0 +1,68 @@
+r"""How a unit's derivative with respect to its own earlier state falls, beside that of a unit that hears of no other.
+
+fall       mean ln |dh_n/dh_0|, over units and sequences
+ratio      of it to -(r + 1) int alpha |h|^r over the same states: what the equation of a unit by itself has
+stepped    of it to sum ln |1 - (r + 1) alpha |h|^r|: what Euler's step of that equation has; 1 without recurrence
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import discretize
+from ctrnn import PowerDecay, Relaxation, TanhCandidate
+from discretize import ContinuousRNN, DiscreteRNN
+from experiments.tasks.recorded.recordings import Sequences
+
+__all__ = ["law_over", "recordings_in_pieces", "simplify"]
+
+WALKING = (0, 1, 2)  # of UCI HAR's six activities; the others are rest
+
+
+@torch.no_grad()
+def simplify(rnn: DiscreteRNN | ContinuousRNN, bias: bool) -> None:
+    """Take recurrence away, and the bias too unless it is kept."""
+    candidate = rnn.field.candidate if isinstance(rnn.field, Relaxation) else None
+    assert isinstance(candidate, TanhCandidate)
+    for name, parameter in candidate.named_parameters():
+        if name == "weight_h" or not bias:
+            parameter.zero_()
+
+
+def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[str, float | str]:
+    """How dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has."""
+    norms = discretize.state_jacobians(rnn, xs, h0, fixed="start", order="units").flatten(1)
+    law = discretize.decay_law(norms)
+    last = law.fitted - 1  # what is later is rounding
+    fall, (solved, stepped) = norms[last].log().mean(), _alone(rnn, xs[:last], h0)
+    return {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate,
+            "ratio": float(fall / solved), "stepped": float(fall / stepped)}  # fmt: skip
+
+
+@torch.no_grad()
+def _alone(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+    """The fall of a unit by itself, by the equation and by Euler's step; means over units and sequences."""
+    field = rnn.field
+    assert isinstance(field, Relaxation)
+    r = field.decay.exponent if isinstance(field.decay, PowerDecay) else 0.0
+    hs = torch.cat([h0[None], rnn(xs, h0[None])[0][:-1]])
+    slope = (r + 1) * field.rate(xs, hs) * field.decay.leak(hs)
+    return -slope.sum(0).mean(), (1 - slope).abs().log().sum(0).mean()
+
+
+def recordings_in_pieces(found: Sequences, walking: bool, count: int) -> tuple[Tensor, Tensor]:
+    r"""Windows of people who walk or rest, and those that begin where they end: (time, count, feature) each.
+
+    Windows follow one another by half their length; two that do share that half, to the bit.
+
+    Raises:  ValueError where there are fewer.
+    """
+    xs, half = found.xs, len(found.xs) // 2
+    follows = (xs[half:, :-1] == xs[:half, 1:]).all(2).all(0)
+    same = torch.isin(found.labels, torch.tensor(WALKING)) == walking
+    firsts = (follows[:-1] & follows[1:] & same[:-2] & same[1:-1] & same[2:]).nonzero()[:, 0]
+    if len(firsts) < count:
+        raise ValueError(f"{count} windows that others go on from are needed, {len(firsts)} are there.")
+    chosen = firsts[torch.linspace(0, len(firsts) - 1, count).round().long()]
+    return xs[:, chosen].double(), xs[:, chosen + 2].double()
