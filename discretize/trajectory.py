@@ -34,7 +34,7 @@ class Trajectory:
     "steps_of_samples" and of these "accepted_steps_of_samples" and "rejected_steps_of_samples", "status_of_samples" (where some
     failed and the others were kept), "smallest_step"
     (the smallest one taken, in units of time; None without steps), "smallest_step_at"
-    (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "torch" or "steps": see docs/speed.md)
+    (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "triton" or "steps": docs/speed.md)
     and "engine_why" (why nothing faster ran, or None). Samples in a compiled solve do not wait for one another, and "nfe" is
     that of the one that took most.
 

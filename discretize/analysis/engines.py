@@ -4,7 +4,7 @@ r"""Do all engines of this machine agree on a field and its data?
     torch      a named field's sequence in plain torch, with a backward pass of its own
     compiled   the kernel of a named field
     written    the kernel that is written for the code of the field
-    triton     the same for GPUs
+    triton     the same for GPUs; of solves, too
 
 All of them are the same states and gradients to rounding. Which of them there are is the field's, the step's and the machine's.
 """
@@ -98,7 +98,7 @@ def verify_engines(
         raise TypeError(f"`xs` must be float32 or float64, which engines are compared in, got {xs.dtype}.")
     step, dt = Euler() if step is None else step, checks.positive_number("dt", dt)
     results = _compared("sequence", field, xs, h, _sequences(field, step, dt, xs.device))
-    return EngineReport((*results, *_compared("solve", field, xs, h, _solves(field, dt, method))), tolerance)
+    return EngineReport((*results, *_compared("solve", field, xs, h, _solves(field, dt, method, xs.device))), tolerance)
 
 
 def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) -> dict[str, Run]:
@@ -116,17 +116,18 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
     return found | ({"triton": by(run_triton, "triton")} if is_asked(device) else {})
 
 
-def _solves(field: VectorField, dt: float, method: str) -> dict[str, Run]:
-    def by(fused: bool) -> Run:
+def _solves(field: VectorField, dt: float, method: str, device: torch.device) -> dict[str, Run]:
+    def by(engine: str) -> Run:
         def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
             ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64)
+            fused = engine != "steps"
             solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, rtol=1e-4, atol=1e-4, fused=fused)
-            ran = solved.stats["engine"] == ("compiled" if fused else "steps")
-            return (solved.hs if ran else None), solved.stats.get("engine_why") or ""
+            ran = solved.stats["engine"]
+            return (solved.hs if ran == engine else None), solved.stats.get("engine_why") or f"the engine {ran} ran"
 
         return run
 
-    return {"steps": by(False), "compiled": by(True)}
+    return {name: by(name) for name in ("steps", "compiled", *(["triton"] if is_asked(device) else []))}
 
 
 def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, engines: dict[str, Run]) -> list[EngineResult]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, c_size_t
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from torch import Tensor
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.compiler.attributes import attributes_of
 from discretize.compiler.cpp.lanes import lane_written
-from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, program_of, weights_of, with_weights
+from discretize.compiler.cpp.rows import written
+from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, Writer, program_of, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
@@ -50,7 +51,7 @@ from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
 from discretize.steps.algebra.jacobian import declares_jacobian
 
-__all__ = ["LEAST_SEGMENTS", "solve"]
+__all__ = ["LEAST_SEGMENTS", "Needs", "SolveEngine", "WrittenField", "disagreement", "solve", "solve_by"]
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
 LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
@@ -86,23 +87,24 @@ class WrittenField(VectorField):
 
 
 @dataclass(frozen=True)
-class _Needs:
-    """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time."""
+class Needs:
+    """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where."""
 
     x: bool
     implicit: bool
     drift: bool
+    device: torch.device
 
     @classmethod
-    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor) -> _Needs:
+    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor) -> Needs:
         implicit = engine.control.method.implicit
-        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady)
+        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device)
 
 
 class _Kernel:
     """The programs of `flow` and of its derivatives that a solve needs, and their library."""
 
-    def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: _Needs) -> None:
+    def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: Needs) -> None:
         self.programs, self.dtype, self.needs = programs, dtype, needs
         self.functions = [functions_of(program, dtype) for program in programs]
         lanes = programs[0].written.lanes
@@ -136,7 +138,19 @@ class _Model:
         return WrittenField(self.module, weights)
 
 
-def solve(
+class SolveEngine(NamedTuple):
+    """A way to run written kernels: for which methods, `reason` why it has none for tensors like this one, what writes a program
+    down, the best first, what makes a kernel of it, and `solved`: a kernel, as `discretize.fused.blocked_run.solved_within`."""
+
+    methods: Sequence[str]
+    reason: Callable[[Tensor], str | None]
+    writers: Callable[[Chain, Needs, torch.dtype], Sequence[Writer]]
+    made: Callable[..., Any]
+    solved: Callable[..., Solved | str]
+
+
+def solve_by(
+    how: SolveEngine,
     chain: Chain,
     h0: Tensor,
     engine: AdaptiveEngine,
@@ -146,7 +160,7 @@ def solve(
     memory: float | None = None,
 ) -> Solved | str:
     """As `discretize.fused.solves.solve`, for any field whose code can be recorded."""
-    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, METHODS) or device_reason(h0)
+    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
     if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit):
         return why
     read = readable(chain, engine, projecting=True)
@@ -160,16 +174,19 @@ def solve(
     weights = attributes.tensors
     if why := tensor_reason([h0, projected, *weights]):
         return why
-    needs = _Needs.of(chain, engine, projected)
-    make = partial(_made, module, h0.dtype, needs)
-    kernel: _Kernel | str = ""
-    if chain.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit:
-        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make, lane_written)
-    if isinstance(kernel, str):
-        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make)
+    needs = Needs.of(chain, engine, projected)
+    make = partial(how.made, module, h0.dtype, needs)
+    for write in how.writers(chain, needs, h0.dtype):
+        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make, write)
+        if not isinstance(kernel, str):
+            break
     if isinstance(kernel, str):
         return kernel
-    return solved_within(_Model(kernel, module), chain, [projected, h0, *weights], engine, show, stats, memory)
+    return how.solved(kernel, module, chain, [projected, h0, *weights], engine, show, stats, memory)
+
+
+def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
+    return solved_within(_Model(kernel, module), *call)
 
 
 def _not_worth_it(chain: Chain, batch: int, implicit: bool) -> str | None:
@@ -186,28 +203,28 @@ def _total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     return sum(found[1:], found[0]) if found else None
 
 
-def _made(module: FlowModule, dtype: torch.dtype, needs: _Needs, program: Program) -> _Kernel | str:
+def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program) -> _Kernel | str:
     along = [kind for kind, wanted in ((AlongState, needs.implicit), (AlongInput, needs.drift)) if wanted]
     derivatives = [program_of(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
     kernel = _Kernel([program, *derivatives], dtype, needs)
-    return _disagreement(kernel, module, dtype) or kernel
+    return disagreement(partial(KernelRun, _Model(kernel, module)), module, dtype, needs) or kernel
 
 
-def _disagreement(kernel: _Kernel, module: FlowModule, dtype: torch.dtype) -> str | None:
+def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torch.dtype, needs: Needs) -> str | None:
     """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
     dice = torch.Generator().manual_seed(0)
     sizes = ((2, 3, module.columns), (3, module.field.state_size))
-    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype) - 0.5 for size in sizes)
+    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype).to(needs.device) - 0.5 for size in sizes)
     uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
-    with torch.inference_mode(False), torch.autocast("cpu", enabled=False), uncounted:
+    with torch.inference_mode(False), torch.autocast(needs.device.type, enabled=False), uncounted:
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
-        tensors = [projected.requires_grad_(kernel.needs.x), h0.requires_grad_(), *weights]
-        kind = LinearPath if kernel.needs.drift else HeldPath
-        path = kind.unchecked(projected.detach(), torch.arange(2 if kernel.needs.drift else 3, dtype=torch.float64) / 4)
-        chain = chain_of(Driven(_Model(kernel, module).field(*weights), path), path.knots)
-        method = ADAPTIVE_METHODS["rodas5p" if kernel.needs.implicit else "dopri5"]
+        tensors = [projected.requires_grad_(needs.x), h0.requires_grad_(), *weights]
+        kind = LinearPath if needs.drift else HeldPath
+        path = kind.unchecked(projected.detach(), torch.arange(2 if needs.drift else 3, dtype=torch.float64) / 4)
+        chain = chain_of(Driven(WrittenField(module, weights), path), path.knots)
+        method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
         engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))
-        run = KernelRun(_Model(kernel, module), chain, engine, lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS)
+        run = make(chain, engine, lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS)
         engine.start(chain, len(h0))
         hs = run.forward(*tensors)
         if run.failed.cause:
@@ -221,3 +238,11 @@ def _disagreement(kernel: _Kernel, module: FlowModule, dtype: torch.dtype) -> st
     pairs = [(one, other) for one, other in zip(mine, (again, *gradients), strict=True) if one.numel()]
     worst = max(float((one - other).detach().abs().max() / (1 + other.detach().abs().max())) for one, other in pairs)
     return None if worst <= ROUNDING[dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
+
+
+def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+    small = chain.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
+    return (lane_written, written) if small else (written,)
+
+
+solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _solved))

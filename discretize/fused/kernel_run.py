@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ __all__ = [
     "KernelModel",
     "KernelRun",
     "Solved",
+    "finished",
     "no_kernel",
     "solved",
     "states_by_engine",
@@ -82,12 +83,13 @@ class KernelModel(Protocol):
 @dataclass(frozen=True)
 class Solved:
     """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
-    `steps`: the steps that were taken, None if they were not kept."""
+    `steps`: the steps that were taken, None if they were not kept; `engine`: what solved."""
 
     edges: list[int]
     hs: Tensor
     failure: Failure | None
     steps: Callable[[], KeptSteps | None]
+    engine: str = "compiled"
 
 
 def solved(
@@ -102,11 +104,15 @@ def solved(
     h0 = tensors[1]
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
-    run = KernelRun(model, chain, engine, show, stats, keep)
+    return finished(KernelRun(model, chain, engine, show, stats, keep), tensors)
+
+
+def finished(run: KernelRun, tensors: Sequence[Any]) -> Solved:
+    """A run of a kernel, with its gradients."""
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
     edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
-    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, run.steps)
+    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, run.steps, run.name)
 
 
 def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:
@@ -124,7 +130,9 @@ def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> s
 class KernelRun:
     """One solve by the kernel: its arguments, the memory that the kernel keeps of it, and its report."""
 
-    model: KernelModel
+    name: ClassVar[str] = "compiled"
+
+    model: Any  # a KernelModel
     chain: Chain
     engine: AdaptiveEngine
     show: Callable[[int], None]
@@ -180,16 +188,26 @@ class KernelRun:
         if not self.failed.cause:
             return None
         said, row = self.failed, self.row
-        h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.h0.dtype) for _ in range(2))
-        self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
+        h, error = self._end_of(row)
         last = Attempt(h, error, None) if said.rejected_last else None
         control = self.engine.control
         too_many = {
             1: f"{control.max_num_steps} steps were not enough",
             3: f"{self.following[1][row]} steps on the whole way were not enough",
         }.get(said.cause)
-        segment = self.chain.segment(int(said.segment), torch.tensor([row]))
+        segment = self.chain.segment(int(said.segment), torch.tensor([row], device=self.h0.device))
         return diagnosis(control, segment, h, last, 0, said.tau, said.step, too_many)
+
+    def _end_of(self, row: int) -> tuple[Tensor, Tensor]:
+        """Where a sample failed: its state, and the error of its last try."""
+        h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.h0.dtype) for _ in range(2))
+        self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
+        return h, error
+
+    def _reports(self, batch: int) -> ctypes.Array[Report]:
+        found = (Report * batch)()
+        self.library.ctrnn_solve_reports(self.task.pointer, found)
+        return found
 
     def _problem(self, hs: Tensor) -> Problem:
         control = self.engine.control
@@ -275,8 +293,7 @@ class KernelRun:
     def _count(self, batch: int) -> None:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
         counts = self.engine.counts
-        reports = (Report * batch)()
-        self.library.ctrnn_solve_reports(self.task.pointer, reports)
+        reports = self._reports(batch)
         said = np.ctypeslib.as_array(reports)
         counts.accepted[:], counts.rejected[:] = said["accepted"], said["rejected"]
         taken = counts.attempted + (0 if self.carried is None else self.carried[1])

@@ -15,6 +15,8 @@ from tqdm import tqdm
 from ctrnn import Driven, VectorField
 from ctrnn.autocast import without_autocast
 from discretize.compiler.solves import solve as solve_written
+from discretize.compiler.triton.kernels import is_asked
+from discretize.compiler.triton.solves import solve_triton
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.fused.kernel_run import Solved
 from discretize.fused.solves import solve
@@ -129,14 +131,15 @@ class Solve:
         memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
         # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
         call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats, memory
-        found = solve(*call)
-        if not isinstance(found, str):
-            return found
-        written = solve_written(*call)
-        if not isinstance(written, str):
-            return written
+        whys = dict[str, None]()
+        engines: list[Any] = [*([solve_triton] if is_asked(self.h0.device) else []), solve, solve_written]
+        for run in engines:
+            found: Solved | str = run(*call)
+            if not isinstance(found, str):
+                return found
+            whys[found] = None
         self.state = self.engine.start(self.chain, len(self.h0))  # a kernel that gave up may have begun it
-        return "; ".join(dict.fromkeys([found, written]))
+        return "; ".join(whys)
 
     def _take(self, whole: Solved) -> Tensor:
         self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
@@ -158,7 +161,7 @@ class Solve:
         _show(self.bar, edge)
 
     def _count(self, whole: Solved | str) -> None:
-        ran = {"engine": "compiled"} if isinstance(whole, Solved) else {"engine": "steps", "engine_why": whole}
+        ran = {"engine": whole.engine} if isinstance(whole, Solved) else {"engine": "steps", "engine_why": whole}
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
     def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:

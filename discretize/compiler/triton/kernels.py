@@ -11,7 +11,7 @@ import importlib.util
 import itertools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from types import ModuleType
@@ -24,7 +24,7 @@ from discretize.compiler.program import Program, Writer
 from discretize.compiler.triton.writing import Place, TritonText, written
 from discretize.fused.compiled_cells import strides
 
-__all__ = ["TritonKernel", "is_asked", "triton_reason", "writer"]
+__all__ = ["TritonKernel", "is_asked", "launch", "triton_reason", "writer"]
 
 ROWS = 16  # samples of a tile: the fewest that a product takes
 WARPS, MANY_WARPS, WIDE = 4, 8, 128
@@ -57,7 +57,6 @@ class TritonKernel:
     def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves = program, moves
         self.text: TritonText = program.written
-        self.passes = _loaded(self.text.text)
 
     def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> _Call:
         weights = [weight.detach() for weight in weights]
@@ -100,11 +99,17 @@ class TritonKernel:
         time, batch, inputs = call.xs.shape
         _, _, dt_time, dt_batch = strides(call.dt)
         sizes = (time, batch, call.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
-        how = {"RESTS": call.rests, "ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]}
-        warps = MANY_WARPS if max(inputs, call.h0.shape[-1]) > WIDE else WARPS
-        with torch.cuda.device_of(call.xs):
-            # One stage: loads of what this pass itself stores must not be brought forward.
-            getattr(self.passes, name)[(-(-batch // ROWS),)](*given, *sizes, **how, num_warps=warps, num_stages=1)
+        width = max(inputs, call.h0.shape[-1])
+        launch(self.text.text, name, call.h0, width, (*given, *sizes), {"RESTS": call.rests})
+
+
+def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[Any], how: Mapping[str, Any]) -> None:
+    """A kernel of a text for all samples of h0; width: the largest of its vectors."""
+    how = dict(how) | {"ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]}
+    warps = MANY_WARPS if width > WIDE else WARPS
+    with torch.cuda.device_of(h0):
+        # One stage: loads of what this pass itself stores must not be brought forward.
+        getattr(_loaded(text), name)[(-(-len(h0) // ROWS),)](*given, **how, num_warps=warps, num_stages=1)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ order goes through memory: `scratch`, or `kept`, which the way back reads. State
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,7 +17,7 @@ from discretize.compiler.triton.functions import preamble
 from discretize.compiler.triton.passes import Needs, Pass
 from discretize.compiler.values import GIVEN, Value, ancestors
 
-__all__ = ["Place", "TritonText", "written"]
+__all__ = ["Pair", "Place", "TritonText", "expanded", "operands_of", "written"]
 
 Pair = tuple[Value, Value | None]
 
@@ -63,7 +63,12 @@ def written(
             forward.places[value] = f"at_kept + {kept[value]}"
     forward.exchange(following, given["h"], ["at_next", "at_hs"])
     backward = Pass(_places_back(given, kept), given.get("dt"), scratch=following.width)
-    places, operands = _operands(backward, given, kept, sums)
+    known = {given["h"]: Place("kept", 0, following.width)} | {
+        value: Place("kept", at, value.width) for value, at in kept.items()
+    }
+    if "x" in given:
+        known[given["x"]] = Place("x", 0, given["x"].width)
+    places, operands = operands_of(backward, known, sums)
     for name, place in (("x", "at_of_x"), ("dt", "at_of_dt")):
         if name in gradients:
             backward.leave(gradients[name], place)
@@ -79,8 +84,8 @@ def _places_back(given: dict[str, Value], kept: dict[Value, int]) -> dict[Value,
     return found | {value: f"at_kept + {place}" for value, place in kept.items()}
 
 
-def _operands(
-    backward: Pass, given: dict[str, Value], kept: dict[Value, int], sums: Sequence[Pair]
+def operands_of(
+    backward: Pass, known: Mapping[Value, Place], sums: Sequence[Pair]
 ) -> tuple[tuple[tuple[Place, Place | None], ...], int]:
     """Where sides of sums lie; those that are nowhere are stored one after the other, so many numbers of each sample."""
     stored, total = dict[Value, Place](), 0
@@ -89,10 +94,8 @@ def _operands(
         nonlocal total
         if value.operation == "slice":
             return place(value.of[0], first + value.settings[0], width)
-        if value is given.get("x"):
-            return Place("x", first, width)
-        if value is given["h"] or value in kept:
-            return Place("kept", kept.get(value, 0) + first, width)
+        if value in known:
+            return replace(known[value], first=known[value].first + first, width=width)
         if value not in stored:
             stored[value], total = Place("operands", total, value.width), total + value.width
             backward.store(value, f"at_operands + {stored[value].first}")
@@ -105,25 +108,27 @@ def _operands(
 def _kernel(name: str, made: Pass, widths: dict[str, int]) -> str:
     """A pass as a function of Triton."""
     template = {"forward": FORWARD, "backward": BACKWARD}[name]
-    read = [*(f"vector_{k}" for k in made.out.vectors), *(f"matrix_{k}" for k in made.out.matrices)]
     state, inside = made.out.columns_of(widths["STATE"])
-    columns = [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.out.columns if n > 1]
-    parts = {
+    text = expanded(template, made, {"$STEP": made.out.step}).replace(" + C_STATE", state).replace("M_STATE", inside)
+    for word, number in (widths | {"SCRATCH": made.scratch}).items():
+        text = text.replace(word, str(number))
+    return text
+
+
+def expanded(template: str, made: Pass, lines: Mapping[str, Sequence[str]]) -> str:
+    """A kernel's text with lines in place of words that stand alone: those given, and what the pass reads."""
+    read = [*(f"vector_{k}" for k in made.out.vectors), *(f"matrix_{k}" for k in made.out.matrices)]
+    parts = dict(lines) | {
         "$WEIGHTS": ["".join(f"{name}, " for name in read).rstrip()],
-        "$COLUMNS": columns,
+        "$COLUMNS": [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.out.columns if n > 1],
         "$BEFORE": made.out.before,
-        "$STEP": made.out.step,
     }
-    numbers = widths | {"SCRATCH": made.scratch}
-    lines = []
+    found = []
     for line in template.splitlines():
         word = line.strip()
         indent = line[: len(line) - len(line.lstrip())]
-        lines += [indent + each for each in parts[word]] if word in parts else [line]
-    text = "\n".join(lines).replace(" + C_STATE", state).replace("M_STATE", inside) + "\n"
-    for word, number in numbers.items():
-        text = text.replace(word, str(number))
-    return text
+        found += [indent + each for each in parts[word]] if word in parts else [line]
+    return "\n".join(found) + "\n"
 
 
 FORWARD = """

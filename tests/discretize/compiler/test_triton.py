@@ -14,9 +14,10 @@ import ctrnn
 import discretize
 from discretize import Euler, ExponentialEuler
 from discretize.compiler import sequences, written_kernels
-from discretize.compiler.program import StepModule, program_of
+from discretize.compiler.program import FlowModule, StepModule, program_of
 from discretize.compiler.triton import kernels
 from discretize.compiler.triton.functions import FUNCTIONS, preamble
+from discretize.compiler.triton.solve_writing import solve_writer
 
 each = pytest.mark.parametrize
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
@@ -41,6 +42,13 @@ def test_the_text_is_python_of_known_names(name):
     module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name == "lstm" else Euler())
     program = program_of(module, {"x": True, "dt": True}, torch.float64, kernels.writer(torch.float64))
     check_names(program.written.text)
+
+
+@each("name", thinned([*FIELDS, *OTHERS], ["gated", "lorenz"]))
+def test_the_text_of_solves_is_python_of_known_names(name):
+    field = (FIELDS | OTHERS)[name]().double()
+    columns = field.project(torch.zeros(1, field.input_size)).shape[-1]
+    check_names(program_of(FlowModule(field, columns), {"x": True}, torch.float64, solve_writer(torch.float64)).written.text)
 
 
 @each("dtype", [torch.float32, torch.float64])

@@ -1,0 +1,169 @@
+r"""Adaptive solves as text in Triton: a tile of samples, each with steps of its own, in one loop until the last of them is done.
+
+The rule of steps is that of discretize/solvers/control.py. A program evaluates the field for all samples of its tile at once,
+stage by stage; a sample that is done, or failed, is masked. Times, steps and errors are float64 whatever the states are.
+
+    $WEIGHTS, $COLUMNS, $BEFORE     what the field reads, and the lines before its loop
+    $READ, $FLOW, $REPORT           the input at a time, an evaluation, and what became of each sample
+    C_, M_ and a width's name       a row's columns of that width, and which of them there are
+"""
+
+from __future__ import annotations
+
+__all__ = ["FORWARD"]
+
+FORWARD = """
+@triton.jit
+def forward(
+    projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, limits,
+    hs, kept, steps, numbers, counts, ends, scratch,
+    $WEIGHTS
+    batch, segments, stages, room, of_segment, of_sample, width,
+    LAST_IS_NEXT: tl.constexpr, TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr, SPEEDS: tl.constexpr,
+    ROWS: tl.constexpr, PRECISION: tl.constexpr,
+):
+    rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    there = rows < batch
+    inside = there
+    $COLUMNS
+    $BEFORE
+    unit = M_STATE
+    rtol, atol, inverse_order = tl.load(settings), tl.load(settings + 1), tl.load(settings + 2)
+    min_step, max_step, first_step = tl.load(settings + 3), tl.load(settings + 4), tl.load(settings + 5)
+    most_tried, most_taken = tl.load(limits), tl.load(limits + 1)
+    at_scratch = scratch + rows * width
+    at_y = at_scratch + SCRATCH
+    at_input = at_y + STATE
+    at_slopes = at_input + COLUMNS
+    at_length, at_hs = lengths + rows * of_sample, hs + rows * STATE + C_STATE
+    h = tl.load(h0 + rows * STATE + C_STATE, mask=there & unit, other=0.0)
+    y = h
+    none, zero, never = rows * 0, (rows * 0).to(tl.float64), rows < 0
+    tried, accepted, rejected, evaluations, forced = none, none, none, none, none
+    smallest_segment, forced_segment, cause = none, none, none
+    tau, dt, step, parts = zero, zero, zero + first_step, zero + 1.0
+    smallest, smallest_tau, forced_tau, forced_error, fast = zero, zero, zero, zero, zero
+    known, held_back = never, never
+    segment = ahead(none - 1, there, h, at_hs, places, at_length, of_segment, batch * STATE, segments, unit)
+    alive = there & (segment < segments)
+    mode = tl.where(first_step > 0.0, 2, 0)  # 0, 1: the guess of a first step; 2: steps
+    going = tl.max(alive.to(tl.int32))
+    while going > 0:
+        here = segment * of_segment + rows * of_sample
+        length = tl.load(lengths + here, mask=alive, other=1.0)
+        if mode == 2:
+            stuck = ~(tau + step > tau) | (held_back & (step < SHORTEST_STEP * length))
+            why = tl.where(stuck, 2, none)
+            why = tl.where(accepted + rejected >= most_taken, 3, why)
+            why = tl.where(tried >= most_tried, 1, why)
+            cause = tl.where(alive, why, cause)
+            alive = alive & (why == 0)
+            remaining = length - tau
+            parts = tl.ceil(remaining / step * 0.999)
+            parts = tl.where(parts > 1.0, parts, 1.0)
+            bound = tl.ceil(remaining / max_step * 0.999999999999)
+            parts = tl.where(bound > parts, bound, parts)
+            dt = tl.where(alive, remaining / parts, dt)
+        first = tl.where(mode == 2, 1 - tl.max((alive & ~known).to(tl.int32)), mode)
+        last = tl.where(mode == 2, stages + 1, mode + 1)
+        for stage in range(first, last):
+            inside = alive & ((stage > 0) | ~known)
+            row = table + tl.where(mode == 1, stages + 3, stage) * (stages + 2)
+            y = h + dt.to(REAL) * weighted(row, stage, at_slopes + C_STATE, STATE, inside & unit)
+            time = tau + tl.load(row + stages + 1) * dt
+            tl.debug_barrier()
+            tl.store(at_y + C_STATE, y, mask=inside & unit)
+            $READ
+            at_slope = at_slopes + stage * STATE
+            tl.debug_barrier()
+            $FLOW
+            tl.debug_barrier()
+            if SPEEDS > 0:
+                speed = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL)
+                slope = tl.load(at_slope + C_STATE, mask=inside & unit, other=0.0)
+                tl.debug_barrier()
+                tl.store(at_slope + C_STATE, speed * slope, mask=inside & unit)
+                tl.debug_barrier()
+            evaluations += inside.to(tl.int64)
+        inside = alive
+        if mode == 2:
+            if not LAST_IS_NEXT:
+                row = table + (stages + 1) * (stages + 2)
+                y = h + dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit)
+            row = table + (stages + 2) * (stages + 2)
+            # y - y is nan where a step went to infinity, which by its own measure would be no error at all.
+            error = dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit) + (y - y)
+            size = tl.where(tl.abs(y) > tl.abs(h), tl.abs(y), tl.abs(h))
+            q = largest(error / (atol.to(REAL) + rtol.to(REAL) * size), inside & unit)
+            q = tl.where(q != q, float("inf"), q)
+            finite = q < float("inf")
+            takes = alive & ((q <= 1.0) | (finite & (dt <= min_step)))
+            factor = SAFETY * tl.exp(-inverse_order * tl.log(q))
+            factor = tl.where(factor > GROW, GROW, tl.where(factor < SHRINK, SHRINK, factor))
+            factor = tl.where(held_back & takes & (factor > 1.0), 1.0, factor)
+            following = dt * factor
+            following = tl.where(finite & (following < min_step), min_step, following)
+            # A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
+            following = tl.where(takes & (factor >= GROW) & (step > following), step, following)
+            at = accepted * batch + rows
+            keeps = takes & (accepted < room)
+            tl.store(kept + at * STATE + C_STATE, h, mask=keeps & unit)
+            tl.store(steps + at * 3, segment.to(tl.float64), mask=keeps)
+            tl.store(steps + at * 3 + 1, tau, mask=keeps)
+            tl.store(steps + at * 3 + 2, dt, mask=keeps)
+            smaller = takes & ((accepted == 0) | (dt < smallest))
+            smallest = tl.where(smaller, dt, smallest)
+            smallest_tau = tl.where(smaller, tau, smallest_tau)
+            smallest_segment = tl.where(smaller, segment, smallest_segment)
+            forces = takes & (q > 1.0)
+            earliest = forces & (forced == 0)
+            forced_tau = tl.where(earliest, tau, forced_tau)
+            forced_error = tl.where(earliest, q, forced_error)
+            forced_segment = tl.where(earliest, segment, forced_segment)
+            forced += forces.to(tl.int64)
+            accepted += takes.to(tl.int64)
+            rejected += (alive & ~takes).to(tl.int64)
+            tried += alive.to(tl.int64)
+            h = tl.where(takes, y, h)
+            if LAST_IS_NEXT:
+                slope = tl.load(at_slopes + stages * STATE + C_STATE, mask=takes & unit, other=0.0)
+                tl.debug_barrier()
+                tl.store(at_slopes + C_STATE, slope, mask=takes & unit)
+                tl.debug_barrier()
+                known = alive
+            else:
+                known = alive & ~takes
+            tau = tl.where(takes, tl.where(parts == 1.0, length, tau + dt), tau)
+            step = tl.where(alive, following, step)
+            held_back = tl.where(alive, ~takes, held_back)
+            landed = takes & (tau >= length)
+            segment = ahead(segment, landed, h, at_hs, places, at_length, of_segment, batch * STATE, segments, unit)
+            tau = tl.where(landed, 0.0, tau)
+            tried = tl.where(landed, 0, tried)
+            known = known & ~landed
+            alive = alive & (segment < segments)
+        else:
+            scale = atol.to(REAL) + rtol.to(REAL) * tl.abs(h)
+            slope = tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
+            if mode == 0:
+                fast = largest(slope / scale, inside & unit)
+                far = largest(h / scale, inside & unit)
+                near = tl.where(length > 0.0, 1e-3 * length, 1e-6)
+                guess = tl.where((far > 1e-5) & (fast > 1e-5), 0.01 * far / fast, near)
+                dt = tl.where((guess > 0.0) & (guess < float("inf")), guess, near)
+                known = alive
+            else:
+                there_slope = tl.load(at_slopes + STATE + C_STATE, mask=inside & unit, other=0.0)
+                bend = largest((there_slope - slope) / scale, inside & unit) / dt
+                steepest = tl.where((bend > fast) | (fast != fast), bend, fast)
+                by_error = tl.where(steepest > 1e-15, tl.exp(inverse_order * tl.log(0.01 / steepest)), dt)
+                by_error = tl.where(by_error < 100.0 * dt, by_error, 100.0 * dt)
+                step = tl.where(by_error > 0.0, by_error, dt)
+            mode += 1
+        going = tl.max(alive.to(tl.int32))
+    row = table + (stages + 2) * (stages + 2)
+    last_error = dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, there & unit)
+    tl.store(ends + rows * STATE + C_STATE, h, mask=there & unit)
+    tl.store(ends + (batch + rows) * STATE + C_STATE, last_error, mask=there & unit)
+    $REPORT
+"""

@@ -1,0 +1,252 @@
+"""Adaptive solves by kernels in Triton, under its interpreter: against the engine in torch, the kernels of the CPU and SciPy."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+import scipy.integrate
+import torch
+from own_fields import Constant, Lorenz, Many, Own
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import Checkpointed, SolverError, integrate
+from discretize.compiler import solves, written_kernels
+from discretize.compiler.triton import kernels, solve_run
+from discretize.compiler.triton.solves import solve_triton
+
+each = pytest.mark.parametrize
+SAME = {"rtol": 1e-9, "atol": 1e-9}  # the same steps, sums in another order; tanh and powers by other formulas
+TIGHT = {"rtol": 1e-6, "atol": 1e-6}
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of numpy, at numbers that `where` leaves out
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
+    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
+
+
+class Attractor(ctrnn.VectorField):
+    """Lorenz's equations with three numbers to learn, and no input."""
+
+    def __init__(self):
+        super().__init__(0, 3)
+        self.numbers = nn.Parameter(torch.tensor([10.0, 28.0, 8 / 3]))
+
+    def flow(self, projected, h):
+        (x, y, z), (s, r, b) = h.unbind(-1), self.numbers
+        return torch.stack([s * (y - x), x * (r - z) - y, x * y - b * z], -1)
+
+
+def normal(*sizes, dtype=torch.float64):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=dtype)
+
+
+def both(field, path, h0, ts, x=None, same=SAME, **settings):
+    """States, gradients and steps by the kernel, and by the engine in torch."""
+    answers, h0 = [], h0.detach().requires_grad_()
+    for fused in (True, False):
+        solved = integrate(field, path, h0, ts, fused=fused, **TIGHT | settings)
+        assert solved.stats["engine"] == ("triton" if fused else "steps"), solved.stats["engine_why"]
+        sources = [h0, *field.parameters(), *([] if x is None else [x])]
+        weight = torch.linspace(-1, 1, solved.hs.numel()).reshape(solved.hs.shape)
+        gradients = torch.autograd.grad((solved.hs * weight).sum(), sources, allow_unused=True, materialize_grads=True)
+        counts = [torch.tensor(solved.stats[f"{kind}steps_of_samples"]) for kind in ("", "accepted_", "rejected_")]
+        smallest = torch.tensor([solved.stats[name] for name in ("smallest_step", "smallest_step_at")])
+        answers.append([solved.hs, *gradients, *counts, smallest])
+    for mine, theirs in zip(*answers, strict=True):
+        assert_close(mine, theirs, **same)
+
+
+FIELDS = {
+    "gated": lambda: ctrnn.gated(3, 5),
+    "own": Own,
+    "many operations": Many,
+    "constant": Constant,
+    **{
+        name: lambda name=name: getattr(ctrnn, name)(3, 4)
+        for name in ("gru", "lstm", "lem", "cornn", "unicornn", "fitzhugh_nagumo", "ltc")
+    },
+}
+
+
+@each("method", ["dopri5", pytest.param("tsit5", marks=pytest.mark.slow), pytest.param("dopri8", marks=pytest.mark.slow)])
+def test_states_gradients_and_steps_are_those_of_the_engine_in_torch(subtests, method):
+    for name in {"dopri5": ["gated", "lem"], "tsit5": [*FIELDS], "dopri8": ["own", "gated"]}[method]:
+        with subtests.test(name):
+            torch.manual_seed(0)
+            field = FIELDS[name]().double()
+            x, ts = 0.5 * normal(3, 2, field.input_size), torch.arange(4.0) / 2
+            h0 = 0.3 * normal(2, field.state_size)
+            both(field, ctrnn.HeldPath(x.requires_grad_(), ts), h0, ts, x, method=method)
+
+
+@each("method", ["dopri8", pytest.param("tsit5", marks=pytest.mark.slow)])
+def test_samples_without_an_input_are_solved_in_tiles_of_which_the_last_is_not_full(method):
+    h0 = normal(18, 3)
+    h0[5] *= 8  # more steps than its neighbours
+    both(Attractor(), None, h0, [0.0, 0.05, 0.2], method=method)
+
+
+def test_solves_are_scipys_to_the_tolerance_at_each_samples_own_stiffness():
+    def fading(t, h):
+        rate, y = h.chunk(2, -1)
+        return torch.cat([torch.zeros_like(rate), rate * (torch.cos(t) - y)], -1)
+
+    h0 = torch.tensor([[rate, 1.0] for rate in (0.0, 1.0, 20.0)])
+    solved = integrate(fading, None, h0, [0.0, 1.0, 2.0], method="tsit5", rtol=1e-7, atol=1e-7)
+    assert solved.stats["engine"] == "triton", solved.stats["engine_why"]
+    few, _, many = solved.stats["steps_of_samples"]
+    assert many > 3 * few
+    for row, (rate, start) in enumerate(h0.tolist()):
+        exact = scipy.integrate.solve_ivp(
+            lambda t, y, rate=rate: rate * (np.cos(t) - y), (0, 2), [start], "DOP853", [1.0, 2.0], rtol=1e-12, atol=1e-12
+        )
+        assert_close(solved.hs[1:, row, 1].numpy(), exact.y[0], rtol=0, atol=1e-5)  # 100 tolerances
+
+
+@each(
+    "kind",
+    [
+        "times of each",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("straight", "curved", "clock", "backwards", "bounds")),
+    ],
+)
+def test_every_kind_of_input_and_clock(kind):
+    torch.manual_seed(1)
+    field, x, h0, ts = Own(), normal(5, 3, 3).requires_grad_(), 0.3 * normal(3, 10), torch.arange(5.0) / 2
+    straight = ctrnn.LinearPath(x, ts)
+    if kind == "times of each":
+        knots = torch.rand(6, 3).cumsum(0)
+        ts = knots[[0, 2, 3, 5]]
+        ts[2:, 1] = ts[1, 1]  # a sequence that is over
+        both(field, ctrnn.HeldPath(x, knots), h0, ts, x)
+    elif kind == "clock":
+        both(field, straight, h0, ts, x, speed=lambda t: 1 + t * t / 8, method="dopri8")
+        clock = ctrnn.AffineWarp(2.5)
+        both(field, ctrnn.WarpedPath(ctrnn.HermitePath(x, ts), clock), h0, clock.inverse(ts), x, speed=clock.speed)
+    elif kind == "backwards":
+        both(field, straight, h0, ts.flip(0), x)
+    elif kind == "bounds":
+        both(field, straight, h0, ts, x, first_step=0.01, max_step=0.2, method="tsit5")
+    else:
+        both(field, {"straight": ctrnn.LinearPath, "curved": ctrnn.HermitePath}[kind](x, ts), h0, ts, x)
+
+
+def test_steps_beyond_the_first_room_and_launches_back_change_nothing(monkeypatch):
+    monkeypatch.setattr(solve_run, "STEPS_A_SEGMENT", 0)
+    monkeypatch.setattr(solve_run, "STEPS_AT_ALL", 1)
+    monkeypatch.setattr(solve_run, "MOST_VALUES", 1)
+    torch.manual_seed(2)
+    ts, x = torch.arange(3.0), normal(2, 2, 2).requires_grad_()
+    both(ctrnn.gated(2, 3), ctrnn.HeldPath(x, ts), 0.1 * normal(2, 3), ts, x)
+
+
+class Growing(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return h * h
+
+
+class Rooted(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return projected * 0 - 1 / torch.sqrt(h)
+
+
+FAILURES = {
+    "too many steps": (Growing, {"max_num_steps": 7}),
+    "unbounded": (Growing, {}),
+    "not finite": (Rooted, {}),
+}
+
+
+@each("which", [["too many steps"], pytest.param(["unbounded", "not finite"], marks=pytest.mark.slow)])
+def test_a_solve_that_fails_says_why_in_the_same_words(subtests, which):
+    path, ts = ctrnn.HeldPath(torch.zeros(4, 3, 1)), torch.arange(5.0) / 2
+    for name in which:
+        field, settings = FAILURES[name]
+        with subtests.test(name):
+            said = []
+            for fused in (True, False):
+                with pytest.raises(SolverError) as raised:
+                    integrate(field(1, 1), path, torch.tensor([[0.3], [1.0], [0.9]]), ts, fused=fused, **TIGHT, **settings)
+                solved = raised.value.trajectory
+                said.append((str(raised.value), raised.value.sample, solved.status, len(solved.hs)))
+                assert solved.stats["engine"] == ("triton" if fused else "steps")
+            assert said[0] == said[1]
+
+
+@pytest.mark.slow
+def test_states_between_come_from_the_kernels_steps():
+    torch.manual_seed(3)
+    path, h0, ts = ctrnn.HeldPath(normal(3, 4, 3)), torch.zeros(4, 10), torch.arange(4.0)
+    field, between = Own(), torch.linspace(0, 3, 7)
+    solved = [integrate(field, path, h0, ts, fused=fused, **TIGHT) for fused in (True, False)]
+    assert solved[0].stats["engine"] == "triton"
+    assert_close(*(each(between) for each in solved), **SAME)
+
+
+@pytest.mark.slow
+def test_second_derivatives_are_those_of_the_engine():
+    f, h0 = lambda t, h: torch.tanh(h) * torch.cos(t) - h, torch.randn(2, 2, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda h0: integrate(f, None, h0, [0.0, 0.5], **TIGHT).hs[-1], h0)
+
+
+def test_steps_accepted_at_their_minimum_are_told():
+    for fused in (True, False):
+        with pytest.warns(discretize.SolverWarning, match="accepted at min_step=0.2 in spite of their error, the first at t = 0"):
+            integrate(lambda t, h: -9 * h, None, torch.ones(2, 1), [0.0, 1.0], min_step=0.2, first_step=0.2, fused=fused, **TIGHT)
+
+
+@pytest.mark.slow
+def test_float32_is_right_to_the_tolerance():
+    field = ctrnn.gated(3, 20, dtype=torch.float32)
+    path, ts = ctrnn.HeldPath(normal(4, 3, 3, dtype=torch.float32)), torch.arange(5.0)
+    found = integrate(field, path, torch.zeros(3, 20, dtype=torch.float32), ts, rtol=1e-5, atol=1e-5)
+    assert found.stats["engine"] == "triton", found.stats["engine_why"]
+    exact = integrate(field.double(), ctrnn.HeldPath(path.xs.double(), ts), torch.zeros(3, 20), ts, rtol=1e-11, atol=1e-11)
+    assert_close(found.hs.double(), exact.hs, rtol=0, atol=1e-4)
+
+
+def test_what_is_not_taken_says_why(subtests):
+    field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
+    cases = {
+        "rodas5p has no kernel": {"method": "rodas5p"},
+        "an `atol` for each unit": {"atol": torch.full((10,), 1e-6)},
+        "kernels for GPUs keep all steps": {"gradient": Checkpointed(10**6)},
+    }
+    for why, settings in cases.items():
+        with subtests.test(why):
+            whys, run = [], solve_triton
+
+            def noted(*call, run=run, whys=whys):
+                whys.append(run(*call))
+                return whys[-1]
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("discretize.integration.solve.solve_triton", noted)
+                solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
+            assert solved.stats["engine"] != "triton"
+            assert why in whys[0]
+
+
+def test_a_wrong_kernel_is_found_out_at_its_first_use(monkeypatch):
+    loaded = kernels._loaded
+    monkeypatch.setattr(kernels, "_loaded", lambda text: loaded(text.replace("tanh(a):", "tanh(a):\n    a = 1.01 * a")))
+    solved = integrate(ctrnn.gated(3, 7), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 7), torch.arange(3.0))
+    assert solved.stats["engine"] == "compiled"
+
+
+@pytest.mark.slow
+def test_modules_take_it_too():
+    field, x = Lorenz(), torch.zeros(2, 3, 1)
+    rnn = discretize.ContinuousRNN(field, **TIGHT)
+    output, _ = rnn(x, normal(3, 3))
+    assert rnn.stats["engine"] == "triton"
+    assert_close(output[-1], integrate(field, ctrnn.HeldPath(x), normal(3, 3), torch.arange(3.0), fused=False, **TIGHT).hs[-1])
