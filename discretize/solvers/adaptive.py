@@ -27,7 +27,7 @@ from discretize.solvers.segments import Chain
 from discretize.solvers.statistics import SolverStats
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
-__all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
+__all__ = ["ADAPTIVE_METHODS", "SHORTEST_STEP", "AdaptiveEngine", "StepRecord"]
 
 ADAPTIVE_METHODS: dict[str, EmbeddedMethod] = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 

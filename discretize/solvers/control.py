@@ -16,7 +16,7 @@ from torch import Tensor
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, Slope
 from discretize.solvers.engine import column
 
-__all__ = ["ERROR_MARGIN", "StepControl"]
+__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "StepControl"]
 
 # Embedded error estimates are for small steps. At about one step a sample, which held inputs invite, dopri5 came out at up
 # to 52 tolerances without this margin and 15 with it, at 0.8 and 0.1 in the median, for 20 to 34 % more evaluations
