@@ -30,6 +30,7 @@ OWN = {
     "slow-memory": "experiments.studies.claims.slow_memory:SlowMemory",
     "memory-steps": "experiments.studies.claims.memory.steps:MemoryAndSteps",
     "held-symbols": "experiments.studies.claims.memory.held:HeldSymbols",
+    "decay-clocks": "experiments.studies.claims.memory.decay_clocks:DecayClocks",
     "sampling-rates": "experiments.studies.claims.memory.rates:SamplingRates",
 }
 STUDIES = Registry("study", "ctrnn.studies", OWN)

@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from ctrnn import PowerDecay, Relaxation
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
@@ -31,7 +32,7 @@ from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
 from experiments.tasks.recorded.recordings import Recorded
 
-__all__ = ["DATA", "SOURCES", "CompressedRecordings", "folders_found"]
+__all__ = ["DATA", "LEARNED", "SOURCES", "CompressedRecordings", "folders_found", "row_at"]
 
 DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
 
@@ -156,7 +157,7 @@ class CompressedRecordings(Study):
             for name, way in ways.items():
                 for speed in SOURCES[run.configuration.task_name].speeds:
                     played = dataclasses.replace(task, speed=speed, clock_given=given)
-                    rows.append({"way": name, "clock_given": given, "clock": speed, **_row(played, way, training)})
+                    rows.append({"way": name, "clock_given": given, "clock": speed, **row_at(played, way, training)})
         return rows
 
     def verdict(self, results: Results) -> Verdict:
@@ -217,10 +218,10 @@ def breaking_words(taylor: pd.DataFrame) -> str:
     return f"Taylor steps {kept}lose 0.05 and more from {number(lost.min(), 2)} on. "
 
 
-def _row(task: Recorded, model: SequenceModel, training: TrainingSettings) -> dict[str, Any]:
-    """What one way of running gives on the test split, at one speed."""
-    own_time = task.speed if task.clock_given else 1.0
-    good, count, losses, largest, medians, finite = 0, 0, 0.0, 0.0, list[float](), True
+def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> dict[str, Any]:
+    """What one way of running gives on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
+    own_time, r = task.speed if task.clock_given else 1.0, _exponent(model)
+    good, count, losses, largest, steepest, medians, finite = 0, 0, 0.0, 0.0, 0.0, list[float](), True
     for batch in task.evaluation("test", training.evaluation, BATCH, training.seed):
         count += batch.size
         found = roll_out(model, batch, own_time)
@@ -231,6 +232,7 @@ def _row(task: Recorded, model: SequenceModel, training: TrainingSettings) -> di
         good += int(is_right(last, batch.targets).sum())
         losses += float(torch.nn.functional.cross_entropy(last, batch.targets, reduction="sum"))
         largest = max(largest, float(found.g_dt.max()))
+        steepest = max(steepest, float((found.g_dt * found.before.abs() ** r).max()) * (r + 1) if r else largest)
         medians.append(float(found.g_dt.median()))
         finite = finite and found.finite
     return {
@@ -238,5 +240,12 @@ def _row(task: Recorded, model: SequenceModel, training: TrainingSettings) -> di
         "accuracy": good / count,
         "loss": losses / count if finite else None,
         "largest": largest if finite else None,
+        "steepest": steepest if finite else None,
         "median": sorted(medians)[len(medians) // 2] if finite else None,
     }
+
+
+def _exponent(model: SequenceModel) -> float:
+    """r of the decay |h|^r h."""
+    decay = model.field.decay if isinstance(model.field, Relaxation) else None
+    return float(decay.exponent) if isinstance(decay, PowerDecay) else 0.0

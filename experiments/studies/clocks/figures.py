@@ -22,6 +22,7 @@ __all__ = ["accuracy_over_clocks", "accuracy_over_g_dt", "clock_words"]
 LOOKS = {
     "euler": ("Taylor (Euler) step", ORANGE, DASHES[0], "o"),
     "exponential-euler": ("exponential Euler", BLUE, DASHES[1], "s"),
+    "splitting": ("splitting", PURPLE, DASHES[3], "D"),
     "exact": ("exact", GREEN, DASHES[2], "^"),
     "softplus-clock": ("softplus clock, exponential", PURPLE, DASHES[3], "D"),
 }

@@ -40,11 +40,15 @@ FINE = IntegratorSettings(rtol=1e-5, atol=1e-7)  # so that what is left between 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Shape:  outputs (time, batch, outputs); states (time, batch, hidden); g_dt (n,), over samples, sequences and units."""
+    r"""What came out, and what each unit began each sample with.
+
+    Shape:  outputs (time, batch, outputs); states (time, batch, hidden); g_dt, before (n,), over samples, sequences and units.
+    """
 
     outputs: Tensor
     states: Tensor
     g_dt: Tensor
+    before: Tensor
 
     @property
     def finite(self) -> bool:
@@ -68,8 +72,9 @@ def roll_out(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | N
     before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
     g_dt = own_time * field.rate(xs, before).expand_as(states)
     if batch.lengths is not None:
-        g_dt = g_dt[torch.arange(len(xs))[:, None] < batch.lengths]
-    return Rollout(model.read_out(states), states, g_dt.flatten())
+        read = torch.arange(len(xs))[:, None] < batch.lengths
+        g_dt, before = g_dt[read], before[read]
+    return Rollout(model.read_out(states), states, g_dt.flatten(), before.flatten())
 
 
 def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:

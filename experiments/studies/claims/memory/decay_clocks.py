@@ -1,0 +1,205 @@
+r"""Slow forgetting on other clocks: which decay |h|^r h, and which integrator, keep a recording played slower or faster.
+
+Euler         h + c'g (f - |h|^r h)                        forgets by 1 - c'g (r + 1)|h|^r
+splitting     h (1 + r c'g |h|^r)^(-1/r) + c'g f           r = 0: h e^(-c'g) + c'g f
+exact         dh/dt = g (f - |h|^r h) for c' units
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from discretize import SequenceModel
+from experiments.models.integrators import EXACT, under
+from experiments.reports.spreads import NotEnoughError, Spread, number
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.compressed_recordings import LEARNED, SOURCES, folders_found, row_at
+from experiments.studies.claims.memory.falls import HIDDEN, at_the_fastest, by_case, gain, with_falls
+from experiments.studies.clocks.accuracies import run_as_trained
+from experiments.studies.clocks.figures import accuracy_over_clocks, clock_words
+from experiments.studies.clocks.rollout import FINE
+from experiments.studies.results import Results, groups, spreads, where
+from experiments.studies.specs import Drawing, Table, across
+from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.tasks.recorded.recordings import Recorded
+
+__all__ = ["SPEEDS", "DecayClocks"]
+
+SPEEDS = {"vowels": (0.25, 0.5, 1.0, 2.0, 4.0), "har": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)}
+TITLES = {"vowels": "JapaneseVowels", "har": "UCI HAR"}
+CELLS = {"leaky-power": "leaky", "gated-power": "gated"}
+WAYS = {"euler": "Euler", "splitting": "splitting", EXACT: "exact"}
+CASES = {way: f"given, {words}" for way, words in WAYS.items()} | {HIDDEN: "hidden, mean"}
+EXPONENTS = (0.0, 1.0, 2.0)
+ALPHA = 0.2  # where leaky units start: 25/128 is what the study of HAR chose
+FALL = 0.1
+
+
+def in_words(rows: pd.DataFrame) -> pd.DataFrame:
+    """With "known", whether the clock is given; `words` of a table would take r = 1 for True."""
+    return rows if rows.empty else rows.assign(known=rows["clock_given"].map({True: "given", False: "hidden"}))
+
+
+def table_of(name: str) -> Table:
+    return Table(
+        f"{TITLES[name]}: test accuracy, run as trained; mean (least–largest) over seeds.",
+        by={"clock": "known", "units": "cell", "r": "exponent", "trained and run": "way"},
+        columns=across("clock", {f"c = {clock_words(c)}": c for c in SPEEDS[name]}, "accuracy"),
+        data=lambda results: in_words(where(run_as_trained(results.rows), recording=name)),
+        sort=lambda known, cell, r, way: (known, list(CELLS).index(cell), r, list(WAYS).index(way)),
+        words=CELLS | WAYS,
+        empty=f"{TITLES[name]}: left out; `--data DIR` names the folder with {SOURCES[name].folder}/ in it.",
+    )
+
+
+def exchanged(results: Results) -> pd.DataFrame:
+    """The clock given, at the fastest speed; "exactly" is the steepest of the same weights run exactly."""
+    rows = at_the_fastest(where(results.rows, clock_given=True), SPEEDS)
+    return rows if rows.empty else rows.assign(exactly=rows["key"].map(where(rows, way=EXACT).set_index("key")["steepest"]))
+
+
+def steepest_cell(rows: pd.DataFrame) -> str:
+    known = where(rows, way=EXACT)["exactly"].dropna()
+    return "×" if known.empty else number(known.max(), 2)
+
+
+def gain_cell(rows: pd.DataFrame) -> str:
+    if not {0.0, 2.0} <= {*rows["exponent"]}:
+        return "–"
+    found = gain(rows)
+    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def figure_of(results: Results, recording: str, cell: str) -> Figure:
+    rows = where(run_as_trained(results.rows), recording=recording, cell=cell)
+    if rows.empty:
+        raise NotEnoughError("there is no point to draw yet")
+    titles = {True: "clock given", False: "clock hidden"}
+    titled = rows.assign(row=rows["exponent"].map(lambda r: f"r = {r:g}"), column=rows["clock_given"].map(titles))
+    titled = titled.sort_values(["exponent", "clock_given"], ascending=[True, False], kind="stable")
+    return accuracy_over_clocks(titled, "speed c at which the recording is played", dict.fromkeys(titles.values(), (1.0,)))
+
+
+def drawing_of(recording: str, cell: str) -> Drawing:
+    caption = (
+        f"{TITLES[recording]}, {CELLS[cell]} units: test accuracy at other speeds, by the decay |h|^r h (rows), of weights "
+        "trained at the shaded speed, each run as trained."
+    )
+    return Drawing(caption, lambda results: figure_of(results, recording, cell))
+
+
+class DecayClocks(Study):
+    """Leaky and gated networks with the decay |h|^r h, trained on recordings at one speed and run at others."""
+
+    name = "decay-clocks"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.7, "small": 25, "paper": 1500}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=8, steps=6, rate=4e-3, sequences=64, seeds=1, cells=["leaky-power"], exponents=[0.0, 2.0]),
+        "small": Sizes(hidden=32, steps=400, rate=4e-3, sequences=3000, seeds=3, cells=list(CELLS), exponents=EXPONENTS),
+        "paper": Sizes(hidden=128, steps=3000, rate=1e-3, sequences=3000, seeds=5, cells=list(CELLS), exponents=EXPONENTS),
+    }
+    may_diverge = True
+    tables = (
+        Table(
+            "Fall of accuracy from c = 1, run as trained: given the clock, at the fastest speed; hidden, the mean over speeds "
+            "and integrators. Mean (least–largest) over seeds; the difference with a 95 % interval.",
+            by={"recording": "recording", "units": "cell", "clock": "case"},
+            columns={**across("exponent", {f"r = {r:g}": r for r in EXPONENTS}, "fall"), "r = 0 less r = 2": gain_cell},
+            data=lambda results: by_case(with_falls(run_as_trained(results.rows)), SPEEDS),
+            sort=lambda name, cell, case: (list(TITLES).index(name), list(CELLS).index(cell), list(CASES).index(case)),
+            words={**TITLES, **CELLS, **CASES},
+        ),
+        *(table_of(name) for name in TITLES),
+        Table(
+            "Weights exchanged between integrators: test accuracy at the fastest speed, c = 8 (HAR) and 4 (vowels), the clock "
+            "given; and the largest c′g (r + 1)|h|^r of the exact run there.",
+            by={"recording": "recording", "units": "cell", "r": "exponent", "trained": "trained"},
+            columns={**across("way", {f"run {words}": way for way, words in WAYS.items()}, "accuracy"), "largest": steepest_cell},
+            data=exchanged, words={**TITLES, **CELLS, **WAYS},
+            sort=lambda name, cell, r, way: (list(TITLES).index(name), list(CELLS).index(cell), r, list(WAYS).index(way)),
+        ),
+    )  # fmt: skip
+    figures: ClassVar = {
+        f"{recording}-{words}": drawing_of(recording, cell) for recording in TITLES for cell, words in CELLS.items()
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        """Those of the recordings that are there; none without a folder of them."""
+        there = [name for name in TITLES if name in folders_found()]
+        return grid(seed=range(sizes.seeds), recording=there, cell=sizes.cells, exponent=sizes.exponents, trained=WAYS)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        gated = point["cell"] == "gated-power"
+        return configuration(
+            task=point["recording"], data=str(folders_found()[point["recording"]]), field=point["cell"],
+            exponent=point["exponent"], integrator=point["trained"], hidden=sizes.hidden, alpha=ALPHA,
+            init="chrono" if gated else "standard", t_max=SOURCES[point["recording"]].longest if gated else None,
+            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=sizes.rate, clip=1.0, evaluate_every=sizes.steps,
+            evaluation=sizes.sequences, checkpoint_every=sizes.steps, threads=1,
+        )  # fmt: skip
+
+    def left_out(self) -> str:
+        absent = [f"{SOURCES[name].folder}/" for name in TITLES if name not in folders_found()]
+        return f"Left out: {' and '.join(absent)}; --data DIR names the folder they are in." if absent else ""
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+        task, training = run.configuration.task, run.configuration.training
+        assert isinstance(task, Recorded)
+        speeds, rows = SPEEDS[run.configuration.task_name], []
+        for way in WAYS:
+            network, own = under(model, way, FINE), way == run.point["trained"]
+            for speed in speeds if own else speeds[-1:]:
+                for given in (True, False) if own and speed != 1 else (True,):
+                    row = row_at(dataclasses.replace(task, speed=speed, clock_given=given), network, training)
+                    both = (True, False) if speed == 1 else (given,)  # at c = 1 they are the same
+                    rows += [{"way": way, "clock_given": one, "clock": speed, **row} for one in both]
+        return rows
+
+    def verdict(self, results: Results) -> Verdict:
+        rows = with_falls(run_as_trained(results.rows))
+        here = [name for name in TITLES if not where(rows, recording=name).empty]
+        found = groups(rows, ["recording", "exponent", "trained"])
+        wanted = [(name, r, way) for name in here or TITLES for r in (0.0, 2.0) for way in WAYS]
+        if any(one not in found for one in wanted):
+            raise NotEnoughError("runs with r = 0 and r = 2, by every integrator, are needed.")
+        for name in here:
+            if (best := where(rows, recording=name, clock=1.0)["accuracy"].max()) < LEARNED:
+                raise NotEnoughError(
+                    f"no model has learned {TITLES[name]} (the best accuracy is {number(best)}); a larger scale decides."
+                )
+        given = where(rows, clock_given=True)
+        euler = spreads(at_the_fastest(where(given, way="euler"), SPEEDS), ["recording", "cell", "exponent", "clock"], "fall")
+        hidden = groups(where(by_case(rows, SPEEDS), case=HIDDEN), ["recording", "cell"])
+        gains = {_named(key): gain(same) for key, same in hidden.items()}
+        parts = [
+            *(Part(f"given the clock, {words} keeps every decay", *_kept(where(given, way=way)))
+              for way, words in ((EXACT, "exact integration"), ("splitting", "the splitting step"))),
+            Part("Euler’s step loses every decay at the fastest speed", all(fall.mean >= FALL for fall in euler.values()),
+                 _least_and_most(euler)),
+            Part("not given the clock, r = 2 loses less than r = 0", all(one.low > 0 for one in gains.values()),
+                 "; ".join(f"{name} by {one.mean:.3f}, 95 % {one.low:.3f} to {one.high:.3f}" for name, one in gains.items())),
+        ]  # fmt: skip
+        return Verdict(parts, {f"Euler, {_named(key)}: fall from c = 1": str(fall) for key, fall in euler.items()})
+
+
+def _kept(rows: pd.DataFrame) -> tuple[bool, str]:
+    falls = spreads(rows, ["recording", "cell", "exponent", "clock"], "fall")
+    worst = max(falls, key=lambda key: falls[key].mean)
+    return falls[worst].mean < FALL, f"the largest fall is {falls[worst]}, {_named(worst)}"
+
+
+def _least_and_most(falls: dict[Any, Spread]) -> str:
+    least, most = (choose(falls, key=lambda key: falls[key].mean) for choose in (min, max))
+    return f"falls from {falls[least]}, {_named(least)}, to {falls[most]}, {_named(most)}"
+
+
+def _named(key: tuple[Any, ...]) -> str:
+    recording, cell, *others = key
+    words = [f"{name} = {clock_words(value)}" for name, value in zip("rc", others, strict=False)]
+    return ", ".join([TITLES[recording], CELLS[cell], *words])
