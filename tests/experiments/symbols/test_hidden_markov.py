@@ -135,3 +135,26 @@ def test_bad_models_and_symbols_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             bad()
+
+
+@pytest.mark.slow
+def test_ten_steps_of_training_are_those_of_hmmlearn():
+    """Likelihoods of some thousand nats, so 1e-9 is a dozen of their last places."""
+    hmm = pytest.importorskip("hmmlearn.hmm", reason="pip install '.[judges]'")
+    dice = torch.Generator().manual_seed(0)
+    symbols = torch.randint(6, (3000,), generator=dice)
+    symbols = (symbols + torch.roll(symbols, 1) * (symbols > 2)) % 6
+    ours, likelihoods = random_hidden_markov(symbols, 6, 5, generator=dice), []
+    theirs = hmm.CategoricalHMM(5, n_iter=10, tol=-math.inf, init_params="", n_features=6, implementation="scaling")
+    theirs.startprob_, theirs.transmat_, theirs.emissionprob_ = (
+        law[0].numpy() for law in (ours.initial, ours.transition, ours.emission)
+    )
+    theirs.fit(symbols.numpy()[:, None])
+    for _ in range(10):
+        ours, likelihood = ours.updated(symbols)
+        likelihoods.append(float(likelihood))
+    assert likelihoods == pytest.approx(list(theirs.monitor_.history), abs=1e-9)
+    for mine, of_theirs in zip(
+        (ours.initial, ours.transition, ours.emission), (theirs.startprob_, theirs.transmat_, theirs.emissionprob_), strict=True
+    ):
+        assert_close(mine[0], torch.from_numpy(of_theirs), rtol=0, atol=1e-12)
