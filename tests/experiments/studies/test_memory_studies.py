@@ -234,6 +234,11 @@ def test_the_verdict_on_sampling_rates_follows_the_falls(transfers, vowels):
     results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, rates_rows(run, transfers))))
     assert [part.holds for part in study.verdict(results).parts] == [transfers, True, transfers, True, True]
     assert "| vowels | gru | softplus clock, given s | 0.950 | 0.950 | 0.950 |" in tables_of(study, results)
+    records = records_of(study, "small", lambda run: ({"accuracy": 1.0}, rates_rows(run, transfers)))
+    more = [one | {"key": f"har-{one['key']}", "point": one["point"] | {"source": "har"}} for one in records]  # as of vowels
+    of_both = study.verdict(Results([*records, *(one for one in more if "vowels" in one["key"])]))
+    assert [part.holds for part in of_both.parts] == [transfers, True, transfers] * 2 + [True, True]
+    assert "gru, UCI HAR at s = 4 0.95" in of_both.sentence
     assert draws(study.figures["accuracy"], results) is not None
 
 
@@ -253,4 +258,4 @@ def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_c
 def test_without_recordings_recall_alone_is_run(monkeypatch):
     monkeypatch.delenv(DATA, raising=False)
     assert {run.point["source"] for run in SamplingRates().runs("small")} == {"recall"}
-    assert "japanese_vowels" in SamplingRates().left_out()
+    assert "japanese_vowels/, uci_har/; --data" in SamplingRates().left_out()

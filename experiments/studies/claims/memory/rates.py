@@ -24,7 +24,7 @@ from experiments.models.integrators import IntegratorSettings, under
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.claims.compressed_recordings import folders_found
+from experiments.studies.claims.compressed_recordings import SOURCES, folders_found
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across
@@ -39,7 +39,7 @@ LENGTHS = (0.5, 1.0, 2.0, 4.0)
 SAMPLES = 4  # of a symbol, at s = 1
 FALL, LEARNED = 0.1, 0.85
 CELLS = ("gru", "lstm")
-REPEATED = (("vowels", "repeated", 4.0), ("recall", "repeated", 2.0))
+RECORDINGS = {"vowels": "JapaneseVowels", "har": "UCI HAR"}
 WAYS = {
     SOFTPLUS_CLOCK: "softplus clock, given s", "euler": "Euler steps, given s", "repeated": "each sample read s times",
     "as trained": "as it is, not given s",
@@ -52,11 +52,11 @@ class SamplingRates(Study):
 
     name = "sampling-rates"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 5, "paper": 120}
+    minutes: ClassVar = {"smoke": 0.3, "small": 10, "paper": 240}
     sizes: ClassVar = {
-        "smoke": Sizes(hidden=8, characters=4, steps=6, rate=4e-3, sequences=32, seeds=1),
-        "small": Sizes(hidden=48, characters=10, steps=400, rate=4e-3, sequences=512, seeds=5),
-        "paper": Sizes(hidden=128, characters=20, steps=2000, rate=1e-3, sequences=512, seeds=5),
+        "smoke": Sizes(hidden=8, characters=4, steps=6, rate=4e-3, sequences=32, recordings=32, seeds=1),
+        "small": Sizes(hidden=48, characters=10, steps=400, rate=4e-3, sequences=512, recordings=3000, seeds=5),
+        "paper": Sizes(hidden=128, characters=20, steps=2000, rate=1e-3, sequences=512, recordings=3000, seeds=5),
     }
     tables = (
         Table(
@@ -71,29 +71,31 @@ class SamplingRates(Study):
             "The GRU's test accuracy over the length s of a sample, 1 in training: the mean over seeds, and a band from the "
             "least to the largest.",
             x="length", y="accuracy", lines=("way", WAYS), x_label="length s of a sample", y_label="accuracy", x_log=True,
-            y_limits=(-0.03, 1.05), panels=("source", {"vowels": "JapaneseVowels", "recall": "recall"}),
+            y_limits=(-0.03, 1.05), panels=("source", {**RECORDINGS, "recall": "recall"}),
             data=lambda results: where(results.rows, cell="gru"),
         )
     }  # fmt: skip
 
     def points(self, sizes: Sizes) -> list[Point]:
-        sources = ["recall", *(name for name in folders_found() if name == "vowels")]
+        sources = ["recall", *(name for name in RECORDINGS if name in folders_found())]
         return grid(seed=range(sizes.seeds), cell=CELLS, source=sources, on=LENGTHS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        s = point["on"]
-        played: dict[str, Any] = {"task": "vowels", "data": str(folders_found().get("vowels")), "speed": s, "clock_given": False}
-        if point["source"] == "recall":
+        s, source = point["on"], point["source"]
+        played: dict[str, Any] = {"task": source, "data": str(folders_found().get(source)), "speed": s, "clock_given": False}
+        if source == "recall":
             played = {"task": "clocked-recall", "clocks": (16 / SAMPLES * s,), "clock_given": False, "counted": "last",
                       "characters": sizes.characters}  # fmt: skip
         return configuration(
             **played, field=point["cell"], integrator="euler", hidden=sizes.hidden, steps=sizes.steps, rate=sizes.rate,
-            seed=point["seed"], optimizer="adam", clip=1.0, evaluate_every=sizes.steps, evaluation=sizes.sequences,
+            seed=point["seed"], optimizer="adam", clip=1.0, evaluate_every=sizes.steps,
+            evaluation=sizes.sequences if source == "recall" else sizes.recordings,
             checkpoint_every=sizes.steps, threads=1,
         )  # fmt: skip
 
     def left_out(self) -> str:
-        return "" if "vowels" in folders_found() else "Left out: japanese_vowels/; --data DIR names the folder it is in."
+        absent = [f"{SOURCES[name].folder}/" for name in RECORDINGS if name not in folders_found()]
+        return f"Left out: {', '.join(absent)}; --data DIR names the folder it is in." if absent else ""
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
@@ -121,28 +123,34 @@ class SamplingRates(Study):
                 raise NotEnoughError(f"runs of the {cell} on {source} are needed, trained at s = 1 and at s = {s:g}.")
             return found
 
-        vowels, recall = (spread(at(source, "anew", 1.0)) for source in ("vowels", "recall"))
-        if min(vowels.mean, recall.mean) < LEARNED:
+        recorded = [name for name in RECORDINGS if name == "vowels" or not where(results.rows, source=name).empty]
+        learned = {source: spread(at(source, "anew", 1.0)) for source in (*recorded, "recall")}
+        if min(found.mean for found in learned.values()) < LEARNED:
             raise NotEnoughError("the tasks have not been learned; a larger scale decides.")
-        moved = {way: spread(at("vowels", way, 4.0)) for way in WAYS}
+        parts = []
+        for name in recorded:
+            moved = {way: spread(at(name, way, 4.0)) for way in WAYS}
+            softplus, hidden, kept = moved[SOFTPLUS_CLOCK], moved["as trained"], learned[name].mean - FALL
+            others = ", ".join(f"{WAYS[way]} {found}" for way, found in moved.items() if way != SOFTPLUS_CLOCK)
+            parts += [
+                Part(f"{RECORDINGS[name]} keeps its accuracy on the softplus clock at s = 4", softplus.mean > kept,
+                     f"{softplus}, at s = 1 {learned[name]}"),
+                Part("it loses it by Euler steps and as the cell is", max(moved["euler"].mean, hidden.mean) <= kept, others),
+                Part("to be given s helps: the softplus clock is better than the cell as it is", softplus.low > hidden.high,
+                     f"{softplus} against {hidden}; trained anew {moved['anew']}"),
+            ]  # fmt: skip
         timed = {way: spread(at("recall", way, 2.0)) for way in WAYS}
-        softplus, hidden, anew = (moved[way] for way in (SOFTPLUS_CLOCK, "as trained", "anew"))
-        counted = {cell: [spread(at(*which, cell)) for which in REPEATED] for cell in CELLS}
-        others = ", ".join(f"{WAYS[way]} {found}" for way, found in moved.items() if way != SOFTPLUS_CLOCK)
+        repeated = [*((name, 4.0) for name in recorded), ("recall", 2.0)]
+        counted = {(cell, source, s): spread(at(source, "repeated", s, cell)) for cell in CELLS for source, s in repeated}
         return Verdict([
-            Part("vowels keep their accuracy on the softplus clock at s = 4", softplus.mean > vowels.mean - FALL,
-                 f"{softplus}, at s = 1 {vowels}"),
-            Part("they lose it by Euler steps and as the cell is", max(moved["euler"].mean, moved["as trained"].mean)
-                 <= vowels.mean - FALL, others),
-            Part("to be given s helps: the softplus clock is better than the cell as it is", softplus.low > hidden.high,
-                 f"{softplus} against {hidden}; trained anew {anew}"),
+            *parts,
             Part("recall is lost on it at s = 2, and not where it is trained anew",
-                 timed[SOFTPLUS_CLOCK].mean <= recall.mean - FALL < timed["anew"].mean,
-                 f"{timed[SOFTPLUS_CLOCK]} against {timed['anew']}, at s = 1 {recall}"),
-            Part("of both cells, unit steps as many as the length says keep both tasks within 0.1",
-                 all(found.mean > at(source, "anew", 1.0, cell).mean() - FALL
-                     for cell, both in counted.items() for (source, *_), found in zip(REPEATED, both, strict=True)),
-                 "; ".join(f"{cell}: vowels at s = 4 {found[0]}, recall at s = 2 {found[1]}" for cell, found in counted.items())),
+                 timed[SOFTPLUS_CLOCK].mean <= learned["recall"].mean - FALL < timed["anew"].mean,
+                 f"{timed[SOFTPLUS_CLOCK]} against {timed['anew']}, at s = 1 {learned['recall']}"),
+            Part("of both cells, unit steps as many as the length says keep all tasks within 0.1",
+                 all(found.mean > at(source, "anew", 1.0, cell).mean() - FALL for (cell, source, _), found in counted.items()),
+                 "; ".join(f"{cell}, {RECORDINGS.get(source, source)} at s = {s:g} {found}"
+                           for (cell, source, s), found in counted.items())),
         ])  # fmt: skip
 
 
