@@ -174,6 +174,33 @@ def test_the_first_doublings_of_the_logistic_map_are_those_published():
         assert abs(branch.bifurcations[0].p - published) < known_to
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 7, 11])
+def test_folds_and_hopf_points_of_random_networks_are_those_of_jaxcont(seed):
+    """Which refines them to about 1e-7, at steps this short."""
+    jax = pytest.importorskip("jax", reason="pip install '.[judges]'")
+    jaxcont = pytest.importorskip("jaxcont", reason="pip install '.[judges]'")
+    jax.config.update("jax_enable_x64", True)
+    dice = torch.Generator().manual_seed(seed)
+    W, b = 1.2 * torch.randn(3, 3, generator=dice), 0.1 * torch.randn(3, generator=dice)
+    flow = Flow(lambda p, h: torch.tanh(p * (h @ W.T) + b) - h)
+    start = fixed_points(flow, torch.randn(40, 3, generator=dice), torch.tensor(3.0)).h[0]
+    branch = continuation(flow, start, 3.0, (0.05, 6.0), direction=-1, step=0.05)
+    W_, b_ = W.numpy(), b.numpy()
+    problem = jaxcont.bif_problem(
+        lambda u, p, args: jax.numpy.tanh(p * (W_ @ u) + b_) - u,
+        u0=jax.numpy.array(start.numpy()),
+        p0=3.0,
+        state_names=["a", "b", "c"],
+        param_name="p",
+    )
+    settings = jaxcont.ContinuationPar(ds=-0.005, max_steps=20_000)
+    theirs = jaxcont.continuation(problem, p_span=(3.0, 0.05), settings=settings, events=[jaxcont.Fold(), jaxcont.Hopf()])
+    ours = sorted(point.p for point in branch.bifurcations if point.kind in ("fold", "Hopf"))
+    assert ours
+    assert ours == pytest.approx(sorted(float(event.p) for event in theirs.events), abs=1e-5)
+
+
 @pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "BackwardEuler"])
 def test_a_step_length_and_a_gain_of_weights_are_parameters_too(name):
     """Rotation and forgetting, h' = (-1 + i w) h: the eigenvalue of a step is known for both."""
