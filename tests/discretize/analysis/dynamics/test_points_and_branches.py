@@ -175,7 +175,7 @@ def test_the_first_doublings_of_the_logistic_map_are_those_published():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 7, 11])
+@pytest.mark.parametrize("seed", [1, 3, 7])
 def test_folds_and_hopf_points_of_random_networks_are_those_of_jaxcont(seed):
     """Which refines them to about 1e-7, at steps this short."""
     jax = pytest.importorskip("jax", reason="pip install '.[judges]'")
