@@ -571,3 +571,20 @@ def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
     ours = {4: 0.5, 32: 0.9}
     better = records_of(study, "smoke", lambda run: ({"accuracy": ours[run.point["units"]], "loss": 1.0}, []))
     assert study.verdict(Results(better)).word == "reproduced"
+
+
+# All of them -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_the_smoke_scale_runs_to_a_page_with_a_verdict(name, tmp_path):
+    study = study_named(name)
+    if not study.runs("smoke"):
+        pytest.skip(study.left_out())  # the folder is named by CTRNN_DATA
+    assert run(STUDIES[name], "smoke", tmp_path, "typed", workers=1)
+    found = report_of(tmp_path)
+    assert len(found.results.records) == len(study.runs("smoke"))
+    assert found.word in ("Reproduced", "Partly reproduced", "Not reproduced", "Not decided yet")  # without recordings, say
+    assert found.word in (page := (tmp_path / "index.html").read_text())
+    assert "This is from" not in page

@@ -2,7 +2,6 @@
 
 import collections
 import csv
-import json
 import math
 from dataclasses import replace
 
@@ -16,8 +15,7 @@ from experiments.seeds import generator
 from experiments.studies.claims.tallec.fig1 import PANELS
 from experiments.studies.claims.tallec.fig5 import slower_tests
 from experiments.studies.claims.tallec.training import MODELS, steps_to
-from experiments.studies.processes.runner import run
-from experiments.studies.registry import STUDIES, study_named
+from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import Part, Verdict
 from experiments.tasks.warps.recall import AnyWarp, Recall
@@ -456,19 +454,3 @@ def test_uniform_warping_is_refused_as_a_setting_of_another_task():
         AnyWarp(per="word")
     with pytest.raises(TypeError, match="first"):
         AnyWarp(first=1)
-
-
-# All of it -------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_the_smoke_scale_runs_to_a_page_with_a_verdict(name, tmp_path):
-    study = study_named(name)
-    assert run(STUDIES[name], "smoke", tmp_path, "typed", workers=1)
-    page = (tmp_path / "index.html").read_text()
-    assert "eproduced" in page
-    records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/rows.json")]
-    assert len(records) == len(study.runs("smoke"))
-    assert verdict_of(name, records).word in ("reproduced", "partly", "not")
-    assert all(math.isfinite(row["loss"]) for record in records for row in record["rows"])
