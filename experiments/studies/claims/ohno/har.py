@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import csv
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -92,7 +93,9 @@ def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
     mean = sum(a) / len(a) - sum(b) / len(b)
     if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
         return Spread(mean, float("-inf"), float("inf"), len(a))
-    interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
+        interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
     return Spread(mean, float(interval.low), float(interval.high), len(a))
 
 
