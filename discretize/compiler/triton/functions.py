@@ -51,23 +51,27 @@ FUNCTIONS: dict[str, str] = {
     "erfc": "1.0 - tl.erf({a})",
     "tan": "tl.sin({a}) / tl.cos({a})",
     "trunc": "tl.where({a} < 0.0, tl.ceil({a}), tl.floor({a}))",
-    **{name: f"{name}({{a}})" for name in ("tanh", "expm1", "log1p", "sinh", "cosh", "asinh", "atanh")},
+    **{name: f"{name}({{a}})" for name in ("tanh", "expm1", "log1p", "sinh", "cosh", "asinh", "atanh", "atan")},
+    "asin": "atan({a} / tl.sqrt((1.0 - {a}) * (1.0 + {a})))",
+    "acos": "2.0 * atan(tl.sqrt((1.0 - {a}) / (1.0 + {a})))",
+    "atan2": "atan2({a}, {b})",
     "acosh": "tl.log({a} + tl.sqrt({a} - 1.0) * tl.sqrt({a} + 1.0))",
     "round": "round_to_even({a})",
     "pow": "power({a}, {b})",
-    "remainder": "{a} - tl.floor({a} / {b}) * {b}",
+    "remainder": "remainder({a}, {b})",
+    "fmod": "fmod({a}, {b})",
 }
 
 
 def preamble(dtype: torch.dtype) -> str:
     """What written kernels begin with: functions that Triton lacks. Near 0 a series, where a difference would lose digits."""
     terms = TERMS[dtype]
-    exponential, logarithm = "1.0", f"1.0 / {2 * terms - 1}"
+    exponential, logarithm, arc = "1.0", f"1.0 / {2 * terms - 1}", f"{(-1) ** (terms - 1)}.0 / {2 * terms - 1}"
     for k in range(terms, 1, -1):
         exponential = f"1.0 + a / {k}.0 * ({exponential})"
     for k in range(2 * terms - 3, 0, -2):
-        logarithm = f"1.0 / {k} + ss * ({logarithm})"
-    return PREAMBLE.format(real=REALS[dtype], exponential=exponential, logarithm=logarithm)
+        logarithm, arc = f"1.0 / {k} + ss * ({logarithm})", f"{(-1) ** (k // 2)}.0 / {k} + ss * ({arc})"
+    return PREAMBLE.format(real=REALS[dtype], exponential=exponential, logarithm=logarithm, arc=arc)
 
 
 PREAMBLE = """# Written by discretize/compiler/triton.
@@ -119,6 +123,43 @@ def asinh(a):
 @triton.jit
 def atanh(a):
     return 0.5 * (log1p(a) - log1p(-a))
+
+
+@triton.jit
+def atan(a):
+    of = tl.abs(a)
+    s = tl.where(of > 1.0, 1.0 / of, of)
+    s = s / (1.0 + tl.sqrt(1.0 + s * s))  # the tangent of half the angle, and of a quarter, at most pi / 16
+    s = s / (1.0 + tl.sqrt(1.0 + s * s))
+    ss = s * s
+    found = 4.0 * s * ({arc})
+    found = tl.where(of > 1.0, 1.5707963267948966 - found, found)
+    return tl.where(a < 0.0, -found, found)
+
+
+@triton.jit
+def atan2(a, b):
+    of, by = tl.abs(a), tl.abs(b)
+    found = atan(tl.where(of == by, 1.0, of / by))  # both may be infinite
+    found = tl.where((a == 0.0) & (b == b), 0.0, found)
+    found = tl.where(b < 0.0, 3.141592653589793 - found, found)
+    return tl.where(a < 0.0, -found, found)
+
+
+@triton.jit
+def fmod(a, b):
+    of, by = tl.abs(a), tl.abs(b)
+    rest = of - tl.floor(of / by) * by
+    # The quotient may have been rounded to a whole number: what is a multiple but for rounding is taken as one.
+    rest = tl.where(rest < 0.0, rest + by, tl.where(rest >= by, rest - by, rest))
+    rest = tl.where(of < by, of, rest)
+    return tl.where(a < 0.0, -rest, rest)
+
+
+@triton.jit
+def remainder(a, b):
+    rest = fmod(a, b)
+    return tl.where((rest != 0.0) & ((rest < 0.0) != (b < 0.0)), rest + b, rest)
 
 
 @triton.jit

@@ -32,7 +32,7 @@ def backward(
     at_of_x = at_q + STATE
     at_slopes = at_of_x + COLUMNS
     at_of_ys = at_slopes + used * STATE
-    index = tl.load(counts + rows * 9, mask=there, other=0) - first
+    index = tl.load(counts + rows * REPORTED, mask=there, other=0) - first
     edge = tl.load(edges + rows, mask=there, other=0)
     of_end = tl.load(of_h + rows * STATE + C_STATE, mask=there & unit, other=0.0)
     for turn in range(many):

@@ -87,7 +87,14 @@ def _written(slope: Value, gradients: dict[str, Value], sums: Sequence[Pair], un
     back.store(gradients["h"], "at_of_y")
     if "x" in gradients and columns:
         back.store(gradients["x"], "at_of_x")
-    widths = {"STATE": state, "COLUMNS": columns, "KEPT": total, "OPERANDS": operands, "INPUT_PLACE": state}
+    widths = {
+        "STATE": state,
+        "COLUMNS": columns,
+        "KEPT": total,
+        "OPERANDS": operands,
+        "INPUT_PLACE": state,
+        "REPORTED": len(COUNTS),
+    }
     report = [f"tl.store(numbers + rows * {len(NUMBERS)} + {k}, {name}, mask=there)" for k, name in enumerate(NUMBERS)]
     report += [f"tl.store(counts + rows * {len(COUNTS)} + {k}, {name}.to(tl.int64), mask=there)" for k, name in enumerate(COUNTS)]
     forwards = {"$READ": _lines(READ, columns), "$FLOW": flow.out.step, "$REPORT": report}

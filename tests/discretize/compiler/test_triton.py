@@ -14,6 +14,7 @@ import ctrnn
 import discretize
 from discretize import Euler, ExponentialEuler
 from discretize.compiler import sequences, written_kernels
+from discretize.compiler.functions import FUNCTIONS as OF_CPU
 from discretize.compiler.program import FlowModule, StepModule, program_of
 from discretize.compiler.triton import kernels
 from discretize.compiler.triton.functions import FUNCTIONS, preamble
@@ -49,6 +50,10 @@ def test_the_text_of_solves_is_python_of_known_names(name):
     field = (FIELDS | OTHERS)[name]().double()
     columns = field.project(torch.zeros(1, field.input_size)).shape[-1]
     check_names(program_of(FlowModule(field, columns), {"x": True}, torch.float64, solve_writer(torch.float64)).written.text)
+
+
+def test_every_function_of_units_has_a_form_in_triton():
+    assert {*FUNCTIONS} == {*OF_CPU}
 
 
 @each("dtype", [torch.float32, torch.float64])
@@ -138,6 +143,43 @@ def agrees_when_called(how):
     }.get(how, {})
     for mine, theirs in both(field, Euler(), x, substeps=2 if how == "substeps" else 1, **given):
         assert_close(mine, theirs, **EXACT)
+
+
+ANGLES = {
+    "atan": torch.atan,
+    "asin": lambda h: torch.asin(torch.tanh(h)),
+    "acos": lambda h: torch.acos(0.9 * torch.sin(h)),
+    "atan2": lambda h: torch.atan2(h, h.flip(-1) - 0.1),
+    "fmod": lambda h: torch.fmod(h, 0.7) + torch.fmod(h, -50.0 * h.flip(-1)),
+    "remainder": lambda h: torch.remainder(h, -0.7) + torch.remainder(h, 3.0),
+}
+
+
+class Angles(ctrnn.VectorField):
+    """Functions that only these kernels compute by formulas of their own."""
+
+    def __init__(self, names):
+        super().__init__(1, 8)
+        self.names = names
+
+    def flow(self, projected, h):
+        return sum(ANGLES[name](h) for name in self.names) - h
+
+
+@INTERPRETED
+def test_angles_and_remainders_and_their_derivatives(interpreter, subtests):
+    x = torch.randn(2, 3, 1)
+    h_0 = torch.tensor([[0.0, 1.0, -1.0, 0.3, -2.0, 40.0, -1e3, 1e-9], *torch.randn(2, 8).mul(3).tolist()]).requires_grad_()
+    for name in ANGLES:
+        with subtests.test(name):
+            found = []
+            for fused in (True, False):
+                rnn = discretize.DiscreteRNN(Angles([name]), Euler(), fused=fused, allow_overshoot=True)
+                output, _ = rnn(x, h_0)
+                assert rnn.stats["engine"] == ("triton" if fused else "steps"), rnn.stats
+                found.append((output, *torch.autograd.grad(output.square().sum(), h_0)))
+            for mine, theirs in zip(*found, strict=True):
+                assert_close(mine, theirs, **EXACT, equal_nan=True)  # of asin at 1 the derivative is infinite, of tanh it is 0
 
 
 @INTERPRETED
