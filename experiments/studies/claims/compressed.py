@@ -56,7 +56,7 @@ class Compressed(Study):
 
     name = "compressed"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.4, "small": 25, "paper": 2400}
+    minutes: ClassVar = {"smoke": 0.4, "small": 30, "paper": 2400}
     sizes: ClassVar = {
         "smoke": Sizes(
             hidden=12, characters=4, steps=12, rate=4e-3, sequences=16, seeds=1, integrators=("euler", EXACT),
