@@ -121,8 +121,8 @@ def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> s
         return f"{engine.control.method.name} has no kernel; {', '.join(methods)} have"
     if isinstance(engine.control.atol, Tensor):
         return "an `atol` for each unit has no kernel"
-    if chain.differentiable or chain.requested is not None:
-        return "gradients to times are wanted"
+    if chain.differentiable:
+        return "gradients to knots are wanted"
     return None if len(chain) else "there is nothing to solve"
 
 

@@ -13,7 +13,7 @@ __all__ = ["Adjoint", "Checkpointed", "Gradient"]
 class Checkpointed:
     r"""The gradient of the steps taken, in bounded memory: blocks of steps are computed again in the backward pass.
 
-    No second derivatives, and no gradients to times.
+    No second derivatives, and no gradients to the times of samples; to those asked for of adaptive methods.
 
     Args:    bytes: > 0, what the steps kept for gradients may take at any moment, beside one state a block.
     Raises:  TypeError, ValueError for anything but a number above 0.

@@ -19,7 +19,7 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_batched_state
 from ctrnn.inputs.derived import ReversedPath
 from ctrnn.inputs.splines import as_path
-from discretize.gradients.choice import Gradient
+from discretize.gradients.choice import Adjoint, Gradient
 from discretize.graphs import check_values, whole
 from discretize.integration.equation import BackwardField, as_driven_field, joined, of_parts
 from discretize.integration.events import Event, EventSolve, checked_events
@@ -61,7 +61,8 @@ def integrate(
     r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
 
     Every sample takes steps of its own. Gradients flow through the steps that were taken, to parameters, samples of the
-    path, h0, and times and knots that require one; step sizes count as shares of the time between two knots. In float32
+    path, h0, and times and knots that require one: a time moves the state that is asked for at it by dh/dt, the first one the
+    whole solution; where knots move, or steps are equal ones, step sizes count as shares of the time between them. In float32
     states keep their dtype and times are float64 all the same.
 
     Args:    field: a `VectorField`; path: its input, of as many sequences as there are states, or of one, which all read; None
@@ -113,8 +114,10 @@ def integrate(
         if settings.adaptive:
             check_values(slope, f"{method} chooses its steps", VMAPPED)
         settings.check_reach(state)
-        if gradient is not None and any(t.requires_grad for t in (times, driven.path.knots)):
-            raise ValueError(f"`gradient`={gradient} has no gradients to times; detach them, or leave `gradient` out.")
+        moves = [driven.path.knots, *([times] if isinstance(gradient, Adjoint) or not settings.adaptive else [])]
+        if gradient is not None and any(t.requires_grad for t in moves):
+            what = "times" if times.requires_grad else "the times of samples"
+            raise ValueError(f"`gradient`={gradient} has no gradients to {what}; detach them, or leave `gradient` out.")
         if happens:
             # The field as it is driven: its dropout's masks are drawn once for all solves from stop to stop.
             kept = vars(settings) | {"progress": False, "speed": speed}

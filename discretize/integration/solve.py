@@ -46,8 +46,9 @@ class Solve:
     """
 
     def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> None:
-        self.driven, self.h0, self.times, self.settings = driven, h0, times, settings
-        self.chain = chain_of(driven, times)
+        self.driven, self.times, self.settings = driven, times, settings
+        self.chain = chain_of(driven, times, by_slope=settings.adaptive)
+        self.h0 = h0 = self.chain.begun(h0)
         self.engine = settings.engine(h0)
         self.state = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
@@ -74,7 +75,8 @@ class Solve:
                 raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", whole)) from None
         self._count(whole)
         # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
-        solved = self._trajectory("completed", whole, whole.hs if isinstance(whole, Solved) and not self.chain.own else None)
+        as_they_came = isinstance(whole, Solved) and not self.chain.own and self.chain.requested is None
+        solved = self._trajectory("completed", whole, whole.hs if isinstance(whole, Solved) and as_they_came else None)
         if isinstance(self.engine, AdaptiveEngine):
             self._warn_of_forced_steps(self.engine)
             self.stats["hint"] = self._hint(self.engine, h)

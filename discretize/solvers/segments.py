@@ -61,6 +61,15 @@ class Chain:
         segment = self.segment(edge - 1)
         return segment(segment.length.to(h.device), h)
 
+    def begun(self, h0: Tensor) -> Tensor:
+        """The state that a solve starts from, with the gradient of the first time where the edges have none: to start later is
+        to start from further back."""
+        if self.requested is None or self.differentiable or not len(self):
+            return h0
+        start = self.requested[0]
+        later = (start - start.detach()).to(device=h0.device, dtype=h0.dtype)
+        return h0 - self.arrival(0, h0) * (later[:, None] if self.own else later)
+
     def wanted(self) -> set[int]:
         """The edges whose states have to be kept."""
         return set(self.places.unique().tolist())
@@ -176,18 +185,20 @@ class Segment:
         return self.end - self.start
 
 
-def chain_of(driven: Driven, ts: Tensor) -> Chain:
+def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:
     """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them; ts (n,) or (n, batch).
 
     The edges have the gradients of the times they are. Where a requested time is a knot too, the edge is the knot, where the
-    input changes; the requested time moves its own state only: see `Chain.states`.
+    input changes; the requested time moves its own state only: see `Chain.states`. `by_slope`: where knots have no gradient the
+    edges have none, and every requested time moves its own state so.
     """
     knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
+    times = ts.detach() if by_slope and not any(k.requires_grad for k in knots) else ts
     if ts.dim() == 1 and all(k.dim() == 1 for k in knots):
-        edges, places, requested = *_shared(torch.cat(knots), ts), ts
+        edges, places, requested = *_shared(torch.cat(knots), times), ts
     else:
-        requested = ts if ts.dim() > 1 else ts[:, None].expand(-1, driven.batch)
-        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], requested)
+        requested, times = (each if each.dim() > 1 else each[:, None].expand(-1, driven.batch) for each in (ts, times))
+        edges, places = _own([k if k.dim() > 1 else k[:, None].expand(-1, driven.batch) for k in knots], times)
     differentiated = ts.requires_grad or edges.requires_grad
     return Chain(driven, edges, places, requested if differentiated else None)
 
