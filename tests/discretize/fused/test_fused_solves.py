@@ -344,7 +344,7 @@ def test_what_has_no_kernel_is_solved_as_before_and_says_why():
     assert "speed" in why(path=ctrnn.HeldPath(xs), speed=lambda t: 1 / (1e-4 + (t - 2.2) ** 2), rtol=1e-1, atol=1e-1)
     assert "for each unit" in why(atol=torch.full((5,), 1e-7))
     assert "Adjoint" in why(gradient=discretize.Adjoint())
-    assert "times" in why(ts=ts.clone().requires_grad_())
+    assert "knots" in why(path=ctrnn.HeldPath(xs, torch.arange(7.0, dtype=torch.float64).requires_grad_()))
     assert "Mine" in why(field=Mine(field.candidate, field.rate, field.decay))
 
 
