@@ -98,7 +98,7 @@ class LectureAblation(Study):
 
     name = "lecture-ablation"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 15, "paper": 120}
+    minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 240}
     sizes: ClassVar = {
         "smoke": Sizes(
             hidden=16, t_max={"repeats": 20.0, "next": 10.0}, steps={"repeats": 20, "next": 20}, length=60, warp=4, evaluation=16,
