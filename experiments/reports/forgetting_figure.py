@@ -120,4 +120,4 @@ def _agreement(ax: Axes, scales: np.ndarray, times: np.ndarray, horizon: int) ->
     ax.set_xlabel("set time scale, in samples")
     ax.set_ylabel("measured, in samples")
     ax.grid()
-    ax.legend(loc="best", handlelength=1.6)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=1.6, columnspacing=1.2, borderaxespad=0.2)
