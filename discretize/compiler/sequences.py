@@ -21,7 +21,7 @@ from ctrnn.autocast import without_autocast
 from discretize.compiler.attributes import Attributes, attributes_of
 from discretize.compiler.cpp.rows import written
 from discretize.compiler.program import Program, StepModule, Writer, weights_of, with_weights
-from discretize.compiler.triton.kernels import TritonKernel, is_asked, triton_reason, writer
+from discretize.compiler.triton.kernels import STORED, TritonKernel, is_asked, triton_reason, writer
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
@@ -39,6 +39,7 @@ from discretize.fused.cells import run as run_named
 from discretize.fused.compiled_cells import strides
 from discretize.fused.eligibility import (
     device_reason,
+    is_plain,
     maps_networks,
     setting_reason,
     tensor_reason,
@@ -102,12 +103,23 @@ class _Engine(NamedTuple):
 
 
 def _run_written(
-    engine: _Engine, field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+    engine: _Engine,
+    field: VectorField,
+    step: Step,
+    xs: Tensor,
+    h0: Tensor,
+    dt: float | Tensor,
+    substeps: int,
+    fused: bool,
+    stored: bool = False,
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """As `discretize.fused.cells.run`, for any field and step whose code can be recorded."""
+    """As `discretize.fused.cells.run`, for any field and step whose code can be recorded.
+
+    stored: xs has another dtype than all else, in memory only.
+    """
     lengths = dt if isinstance(dt, Tensor) else None
-    given = [h0, xs, *([] if lengths is None else [lengths])]
-    module, why = StepModule(field, step), _no_kernel(engine, step, given, substeps, fused)
+    given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
+    module, why = StepModule(field, step), _no_kernel(engine, step, given, len(xs) * substeps, fused)
     attributes = why or attributes_of(module)
     if isinstance(attributes, str):
         return None, {"engine": "steps", "engine_why": attributes}
@@ -117,7 +129,7 @@ def _run_written(
         attributes = attributes_of(module)
         assert not isinstance(attributes, str)
     wanted = {"x": whole(xs)[0].requires_grad, "dt": lengths is not None and whole(lengths)[0].requires_grad}
-    kernel = tensor_reason([h0, *weights]) or _kernel(engine, module, attributes, wanted, xs.dtype)
+    kernel = tensor_reason([h0, *weights]) or _kernel(engine, module, attributes, wanted | {"stored": stored}, h0.dtype)
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
     states = _states(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
@@ -143,22 +155,39 @@ def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModul
     return with_weights(module, firsts)
 
 
-def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], substeps: int, fused: bool) -> str | None:
-    h0, xs, *_ = given
-    why = tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(h0) or tensor_reason(given)
+def _run_stored(
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+) -> tuple[Tensor | None, dict[str, Any]]:
+    """By Triton: a field in bfloat16 as one in float32, whose samples, states and matrices lie in bfloat16."""
+    if stored := xs.dtype in STORED and h0.dtype == xs.dtype:
+        lengths = [dt] if isinstance(dt, Tensor) else []
+        why = tracing_reason() or setting_reason(fused) or triton_reason(h0, STORED)
+        if why is None and not all(map(is_plain, (xs, h0, *lengths))):
+            why = "samples, states or times are tensors of a kind of their own"
+        if why:
+            return None, {"engine": "steps", "engine_why": why}
+        field = with_weights(field, [w.float() if w.dtype in STORED else w for w in weights_of(field)])
+        h0, dt = h0.float(), dt.float() if isinstance(dt, Tensor) else dt
+    return _run_written(_TRITON, field, step, xs, h0, dt, substeps, fused, stored)
+
+
+def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], steps: int, fused: bool) -> str | None:
+    why = tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(given[0]) or tensor_reason(given)
     if why is None and (step.tangents or step.jacobians):
         why = f"{type(step).__name__} takes derivatives of the field"
-    if why is None and len(xs) * substeps < LEAST_STEPS:
+    if why is None and steps < LEAST_STEPS:
         why = f"kernels are written for sequences of {LEAST_STEPS} steps or more"
     return why
 
 
 def _kernel(engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
-    """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients."""
+    """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
+    lies in bfloat16."""
 
     def make(program: Program) -> Any:
         kernel = engine.kernel(program, dtype, wanted)
-        return _disagreement(kernel, module, dtype) or kernel
+        why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
+        return why or _disagreement(kernel, module, dtype, dtype) or kernel
 
     return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype))
 
@@ -237,7 +266,7 @@ def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
 
 _COMPILED = _Engine("compiled", device_reason, _Kernel, lambda dtype: written, networks=True)
 _TRITON = _Engine("triton", triton_reason, TritonKernel, writer, networks=False)
-run_written, run_triton = partial(_run_written, _COMPILED), partial(_run_written, _TRITON)
+run_written, run_triton = partial(_run_written, _COMPILED), _run_stored
 
 
 class _Steps(torch.autograd.Function):
@@ -291,22 +320,25 @@ def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor,
         every: Tensor = torch.func.vmap(partial(_states_by_steps, module, substeps, number), axes)(xs, h0, dt, *weights)
         return every
     step, h, states = with_weights(module, weights), h0, []
-    lengths = [xs.new_full((1, 1), number)] * len(xs) if dt is None else list(dt.unbind(0))
-    for x, length in zip(xs.unbind(0), lengths, strict=True):
+    lengths = [h0.new_full((1, 1), number)] * len(xs) if dt is None else list(dt.unbind(0))
+    for x, length in zip(xs.to(h0.dtype).unbind(0), lengths, strict=True):
         for _ in range(substeps):
             h = step(x, h, (length / substeps).expand(len(h), 1))
         states.append(h)
-    return torch.stack(states)
+    return torch.stack(states).to(xs.dtype)
 
 
-def _disagreement(kernel: Any, module: StepModule, dtype: torch.dtype) -> str | None:
-    """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one."""
+def _disagreement(kernel: Any, module: StepModule, dtype: torch.dtype, stored: torch.dtype) -> str | None:
+    """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one.
+
+    stored: the dtype of x.
+    """
     dice, field = torch.Generator().manual_seed(0), module.field
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
     xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype).to(field.device) - 0.5 for size in sizes)
     xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
     given = [
-        xs.requires_grad_(kernel.moves["x"]),
+        xs.to(stored).requires_grad_(kernel.moves["x"]),
         h0.requires_grad_(),
         (lengths + 1).requires_grad_(kernel.moves["dt"]),
         *(weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)),
@@ -317,7 +349,7 @@ def _disagreement(kernel: Any, module: StepModule, dtype: torch.dtype) -> str | 
         answers.append([states.detach(), *gradients])
     for mine, theirs in zip(*answers, strict=True):
         scale = 1 + theirs.abs().nan_to_num(0, 0, 0).amax() if theirs.numel() else 1
-        if not torch.allclose(mine / scale, theirs / scale, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True):
+        if not torch.allclose(mine / scale, theirs / scale, ROUNDING[stored], ROUNDING[stored], equal_nan=True):
             off = (mine - theirs).abs().nan_to_num(math.inf, math.inf).max() / scale
             return f"its kernel differs from the steps one by one by {float(off):.2g} on a few numbers"
     return None

@@ -24,12 +24,13 @@ from discretize.compiler.program import Program, Writer
 from discretize.compiler.triton.writing import Place, TritonText, written
 from discretize.fused.compiled_cells import strides
 
-__all__ = ["TritonKernel", "is_asked", "launch", "triton_reason", "writer"]
+__all__ = ["STORED", "TritonKernel", "is_asked", "launch", "triton_reason", "writer"]
 
 ROWS = 16  # samples of a tile: the fewest that a product takes
 WARPS, MANY_WARPS, WIDE = 4, 8, 128
 # tf32x3: on tensor cores, to about the rounding of float32
 PRECISION = {"highest": "tf32x3", "high": "tf32x3", "medium": "tf32"}  # by torch.get_float32_matmul_precision()
+STORED = (torch.bfloat16,)  # in which samples, states and matrices may lie; sums are float32
 
 
 def is_asked(device: torch.device) -> bool:
@@ -37,12 +38,12 @@ def is_asked(device: torch.device) -> bool:
     return device.type == "cuda" or _is_interpreted()
 
 
-def triton_reason(like: Tensor) -> str | None:
-    """Why there is no kernel in Triton for tensors of this dtype and device."""
+def triton_reason(like: Tensor, stored: Sequence[torch.dtype] = ()) -> str | None:
+    """Why there is no kernel in Triton for tensors of this dtype and device; stored: dtypes that are taken for storage."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed; pip install 'ctrnn-ode[gpu]'"
-    if like.dtype not in (torch.float32, torch.float64):
-        return f"kernels for GPUs are for float32 and float64, and this is {like.dtype}"
+    if like.dtype not in (torch.float32, torch.float64, *stored):
+        return f"these kernels for GPUs are for float32 and float64, and this is {like.dtype}"
     return None if is_asked(like.device) else f"kernels for GPUs do not run on {like.device} but under TRITON_INTERPRET=1"
 
 
@@ -52,7 +53,7 @@ def writer(dtype: torch.dtype) -> Writer:
 
 
 class TritonKernel:
-    """A program's two passes."""
+    """A program's two passes. Samples, states after them, matrices and what is kept have the dtype of xs, all else h0's."""
 
     def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves = program, moves
@@ -62,7 +63,8 @@ class TritonKernel:
         weights = [weight.detach() for weight in weights]
         with torch.no_grad():
             vectors, matrices = self.program.before(*weights, *self.program.nobody, *self.program.constants)
-        lengths = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
+            matrices = [matrix.to(xs.dtype) for matrix in matrices]
+        lengths = dt.detach() if isinstance(dt, Tensor) else h0.new_full((), dt)
         rests = rests and lengths.dim() > 0
         return _Call(xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests)
 
@@ -71,7 +73,7 @@ class TritonKernel:
         (time, batch, _), text, xs = call.xs.shape, self.text, call.xs
         states = xs.new_empty(time, batch, call.h0.shape[-1])
         kept = xs.new_empty(time * call.substeps + 1 if keep else 1, batch, text.kept)
-        scratch = xs.new_empty(batch, text.forward.scratch)
+        scratch = call.h0.new_empty(batch, text.forward.scratch)
         given = (xs, call.h0, call.dt, states, kept, scratch, *call.weights_of(text.forward))
         self._launch("forward", call, given, batch * text.kept if keep else 0)
         return states, kept if keep else None
@@ -79,9 +81,9 @@ class TritonKernel:
     def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
         (time, batch, inputs), text, xs = call.xs.shape, self.text, call.xs
-        of_x, of_dt = (xs.new_empty(time, call.substeps, batch, width) for width in (inputs, 1))
+        of_x, of_dt = (like.new_empty(time, call.substeps, batch, width) for like, width in ((xs, inputs), (call.h0, 1)))
         operands = xs.new_empty(time, call.substeps, batch, text.operands)
-        of_h0, scratch = torch.empty_like(call.h0), xs.new_empty(batch, text.backward.scratch)
+        of_h0, scratch = torch.empty_like(call.h0), call.h0.new_empty(batch, text.backward.scratch)
         given = (xs, call.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *call.weights_of(text.backward))
         self._launch("backward", call, given, batch * text.kept)
         rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, call.substeps)), "operands": operands}
@@ -100,12 +102,14 @@ class TritonKernel:
         _, _, dt_time, dt_batch = strides(call.dt)
         sizes = (time, batch, call.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
         width = max(inputs, call.h0.shape[-1])
-        launch(self.text.text, name, call.h0, width, (*given, *sizes), {"RESTS": call.rests})
+        # bfloat16 has fewer digits than TF32.
+        how = {"RESTS": call.rests} | ({"PRECISION": "tf32"} if call.xs.dtype in STORED else {})
+        launch(self.text.text, name, call.h0, width, (*given, *sizes), how)
 
 
 def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[Any], how: Mapping[str, Any]) -> None:
     """A kernel of a text for all samples of h0; width: the largest of its vectors."""
-    how = dict(how) | {"ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]}
+    how = {"ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how)
     warps = MANY_WARPS if width > WIDE else WARPS
     with torch.cuda.device_of(h0):
         # One stage: loads of what this pass itself stores must not be brought forward.
@@ -139,7 +143,7 @@ def _sum(call: _Call, rows: Mapping[str, Tensor], left: Place, right: Place | No
                 numbers = numbers.where(call.dt[:, None] != 0, 0.0)
             found.append(numbers.flatten(0, -2))
     one, *others = found
-    return one.mT @ others[0] if others else one.sum(0)
+    return (one.mT @ others[0]).to(call.h0.dtype) if others else one.sum(0, dtype=call.h0.dtype)
 
 
 def _is_interpreted() -> bool:

@@ -57,15 +57,15 @@ class Lines:
         """Some numbers of every row."""
         self.see_all()
         columns, mask = self.columns_of(width)
-        return self.named(f"tl.load({at} + {first}{columns}, mask={mask}, other=0.0)")
+        return self.named(f"tl.load({at} + {first}{columns}, mask={mask}, other=0.0).to(REAL)")
 
     def load_row(self, at: str, first: int, width: int, step: int = 1) -> str:
         """Numbers of the weights, which all rows share."""
         self.columns_of(width)
         if width == 1:
-            return self.named(f"tl.load({at} + {first} + tl.zeros([1, 1], tl.int32))", once=True)
+            return self.named(f"tl.load({at} + {first} + tl.zeros([1, 1], tl.int32)).to(REAL)", once=True)
         c = f"c{padded(width)}"
-        return self.named(f"tl.load({at} + {first} + {c} * {step}, mask={c} < {width}, other=0.0)", once=True)
+        return self.named(f"tl.load({at} + {first} + {c} * {step}, mask={c} < {width}, other=0.0).to(REAL)", once=True)
 
     def store(self, name: str, at: str, width: int) -> None:
         columns, mask = self.columns_of(width)
@@ -101,7 +101,8 @@ class Lines:
             mask = f"(r{down} < {depth}) & (c{across} < {width})"
             once = self.resident + down * across <= RESIDENT
             self.resident += down * across if once else 0
-            weights = self.named(f"tl.load({at} + {first} + r{down} * {stride} + c{across}, mask={mask}, other=0.0)", once)
+            load = f"tl.load({at} + {first} + r{down} * {stride} + c{across}, mask={mask}, other=0.0).to(REAL)"
+            weights = self.named(load, once)
             self.step.append(f"{name} = {DOT.format(operand, weights, name)}")
 
     def add_long_product(self, name: str, source: str, matrix: int, first: int, stride: int, depth: int, width: int) -> None:
@@ -115,7 +116,7 @@ class Lines:
         )
         self.step += [
             f"for k in range(0, {depth}, {some}):",
-            f"    of_source = tl.load({source} + k + c{some}, mask=inside & (k + c{some} < {depth}), other=0.0)",
-            f"    of_matrix = tl.load({weights}, mask={mask}, other=0.0)",
+            f"    of_source = tl.load({source} + k + c{some}, mask=inside & (k + c{some} < {depth}), other=0.0).to(REAL)",
+            f"    of_matrix = tl.load({weights}, mask={mask}, other=0.0).to(REAL)",
             f"    {name} = {DOT.format('of_source', 'of_matrix', name)}",
         ]

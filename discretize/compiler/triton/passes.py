@@ -134,12 +134,12 @@ class Pass:
             for length, stride in value.settings[1]:
                 after //= length
                 place += f" + ({c} // {after} % {length}) * {stride}"
-            return self.out.named(f"tl.load({at} + {place}, mask={mask}, other=0.0)")
+            return self.out.named(f"tl.load({at} + {place}, mask={mask}, other=0.0).to(REAL)")
         _, count, inner = value.settings
         is_sum = value.operation == "sum"
         start = "0.0" if is_sum else 'float("-inf")'
         name = self.out.named(f"tl.full([ROWS, {size}], {start}, REAL)")
-        load = f"tl.load({at} + ({c} // {inner} * {count} + k) * {inner} + {c} % {inner}, mask={mask}, other=0.0)"
+        load = f"tl.load({at} + ({c} // {inner} * {count} + k) * {inner} + {c} % {inner}, mask={mask}, other=0.0).to(REAL)"
         total = f"{name} + {load}" if is_sum else f"tl.maximum({name}, {load})"
         self.out.step += [f"for k in range({count}):", f"    {name} = {total}"]
         return name

@@ -2,7 +2,8 @@ r"""A program's values written out in Triton: the passes of a step forwards and 
 
 A kernel takes a tile of samples through all times. Functions of each unit stay in registers. A piece of a product is a product
 with some of the columns, and a product with parts one after the other one of the rows for each part. What is read in another
-order goes through memory: `scratch`, or `kept`, which the way back reads. States and cotangents wait there for the next step.
+order goes through memory: `scratch`, or `kept`, which the way back reads. States and cotangents wait in `scratch` for the next
+step. Samples, states, matrices, and what is kept of each step may be stored in bfloat16; all else, and every sum, is in REAL.
 """
 
 from __future__ import annotations
@@ -54,14 +55,15 @@ def written(
     order, total, kept = list(ancestors([following])), following.width, dict[Value, int]()
     for value in kept_values(order, ends):
         kept[value], total = total, total + value.width
-    forward = Pass({value: "at_x" for name, value in given.items() if name == "x"} | {given["h"]: "at_kept"}, given.get("dt"))
+    at_samples = {value: "at_x" for name, value in given.items() if name == "x"}
+    forward = Pass(at_samples | {given["h"]: "at_scratch"}, given.get("dt"), scratch=following.width)
     for value in order:
         if value in kept:
             forward.piece(value)
             forward.store(value, f"at_kept + {kept[value]}")
             forward.out.unread = True
             forward.places[value] = f"at_kept + {kept[value]}"
-    forward.exchange(following, given["h"], ["at_next", "at_hs"])
+    forward.exchange(following, given["h"], ["at_scratch", "at_next", "at_hs"])
     backward = Pass(_places_back(given, kept), given.get("dt"), scratch=following.width)
     known = {given["h"]: Place("kept", 0, following.width)} | {
         value: Place("kept", at, value.width) for value, at in kept.items()
@@ -145,7 +147,9 @@ def forward(
     $BEFORE
     at_x, at_dt, at_hs = x + rows * inputs, dt + rows * dt_batch, hs + rows * STATE
     at_kept, at_scratch = kept + rows * KEPT, scratch + rows * SCRATCH
-    tl.store(at_kept + C_STATE, tl.load(h0 + rows * STATE + C_STATE, mask=M_STATE, other=0.0), mask=M_STATE)
+    begin = tl.load(h0 + rows * STATE + C_STATE, mask=M_STATE, other=0.0)
+    tl.store(at_scratch + C_STATE, begin, mask=M_STATE)
+    tl.store(at_kept + C_STATE, begin, mask=M_STATE)
     tl.debug_barrier()
     for _ in range(time):
         length = tl.load(at_dt, mask=inside, other=1.0) / substeps

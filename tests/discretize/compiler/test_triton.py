@@ -1,6 +1,7 @@
 """Kernels for GPUs: their text as it is written anywhere; what they compute under Triton's interpreter, if TRITON_INTERPRET=1."""
 
 import ast
+import copy
 import math
 import os
 
@@ -187,6 +188,63 @@ def test_float32_is_right_to_its_rounding(interpreter):
     field = ctrnn.gru(3, 5, dtype=torch.float32)
     for mine, theirs in both(field, Euler(), torch.randn(9, 4, 3, dtype=torch.float32)):
         assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def in_bfloat16(field, x, h_0, **given):
+    """States and gradients of a field in bfloat16 by the kernel, and of the same numbers in float32 step by step."""
+    answers = []
+    for dtype in (torch.bfloat16, torch.float32):
+        own = copy.deepcopy(field).bfloat16().to(dtype)
+        sources = [t.bfloat16().to(dtype).requires_grad_() for t in (x, h_0)]
+        rnn = discretize.DiscreteRNN(own, fused=dtype == torch.bfloat16, allow_overshoot=True, **given)
+        output, h_n = rnn(*sources)
+        assert rnn.stats["engine"] == ("triton" if dtype == torch.bfloat16 else "steps"), rnn.stats
+        total = (output.float() * torch.linspace(-1, 1, output.numel()).reshape(output.shape)).sum() + h_n.float().square().sum()
+        answers.append([output, *torch.autograd.grad(total, [*sources, *own.parameters()])])
+        assert all(each.dtype == dtype for each in answers[-1])
+    return zip(*answers, strict=True)
+
+
+@INTERPRETED
+@each("name", ["gated", pytest.param("lstm", marks=pytest.mark.slow), pytest.param("lem", marks=pytest.mark.slow)])
+def test_bfloat16_is_right_to_the_rounding_of_what_is_stored(interpreter, name):
+    field = getattr(ctrnn, name)(3, 20)
+    for mine, theirs in in_bfloat16(field, torch.randn(9, 17, 3), torch.randn(17, field.state_size), dt=0.3, substeps=2):
+        # Samples of 2^-8 each, or 2^-7 where the interpreter cuts them off, of a few numbers one after the other.
+        assert_close(mine.float(), theirs, rtol=0, atol=3e-2 * float(theirs.detach().abs().max()))
+
+
+class Fading(ctrnn.VectorField):
+    def __init__(self):
+        super().__init__(1, 2)
+        self.rate = torch.nn.Parameter(torch.tensor([0.5, 2.0]))
+
+    def flow(self, projected, h):
+        return 0 * projected[..., :1] - self.rate * h
+
+
+@INTERPRETED
+def test_states_in_bfloat16_add_up_in_float32(interpreter):
+    output, *_ = in_bfloat16(Fading(), torch.zeros(200, 2, 1), torch.ones(2, 2), dt=1 / 1024)
+    exact = (1 - torch.tensor([0.5, 2.0]) / 1024) ** 200  # a step of the first, 0.0005, is less than bfloat16 sees at 1
+    assert_close(output[0][-1].double(), exact.expand(2, 2), rtol=2**-7, atol=0)
+    assert output[0][-1].max() < 0.92
+
+
+@INTERPRETED
+def test_second_derivatives_in_bfloat16_are_those_of_the_steps(interpreter):
+    field, x, h_0 = Fading().bfloat16(), torch.zeros(3, 2, 1).bfloat16(), torch.ones(2, 2).bfloat16().requires_grad_()
+    output, _ = discretize.DiscreteRNN(field, allow_overshoot=True, dt=0.25)(x, h_0)
+    (first,) = torch.autograd.grad(output[-1].square().sum(), h_0, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), h_0)
+    assert_close(second.double(), 2 * (1 - torch.tensor([0.5, 2.0]) / 4).expand(2, 2) ** 6, rtol=3e-2, atol=0)
+
+
+@INTERPRETED
+def test_float16_has_no_kernel_and_says_so(interpreter):
+    rnn = discretize.DiscreteRNN(Fading().half(), allow_overshoot=True, dt=0.25)
+    rnn(torch.zeros(3, 2, 1).half(), torch.ones(2, 2).half())
+    assert "float16" in rnn.stats["engine_why"]
 
 
 @INTERPRETED
