@@ -125,7 +125,7 @@ class _SegmentSolve:
         accepted = live & self.control.accepts(error, dt)
         following = self.control.following(error, dt, step, accepted, self._mine(self.held_back))
         self._count(live, accepted, error, tau, dt)
-        self._move(attempt, live, accepted, tau, dt)
+        self._move(attempt, live, accepted, tau, dt, finite=bool(np.isfinite(error).all()))
         self._set(self.step, np.where(live, following, step))
         self._set(self.held_back, live & ~accepted)
         self._set(self.state.tau, np.where(accepted, np.where(steps == 1, length, tau + dt), tau))
@@ -147,24 +147,29 @@ class _SegmentSolve:
         ahead = length.detach() > 0
         return numbers * torch.where(ahead, length / torch.where(ahead, length.detach(), 1.0), 1.0)
 
-    def _move(self, attempt: Attempt, live: np.ndarray, accepted: np.ndarray, tau: np.ndarray, dt: np.ndarray) -> None:
+    def _move(
+        self, attempt: Attempt, live: np.ndarray, accepted: np.ndarray, tau: np.ndarray, dt: np.ndarray, finite: bool
+    ) -> None:
         if not accepted.any():
             self.last = attempt
             return
         if self.log is not None:
             self.log.add(self.state.segment, self.rows, tau, accepted, self.h)
-        self._step_on(attempt, live, accepted, tau, dt)
+        self._step_on(attempt, live, accepted, tau, dt, finite)
         if self.on_step is not None:
             taken = np.where(accepted, dt, 0.0)
             self.on_step(StepRecord(taken, tau + taken, self.h))
 
-    def _step_on(self, attempt: Attempt, live: np.ndarray, accepted: np.ndarray, tau: np.ndarray, dt: np.ndarray) -> None:
+    def _step_on(
+        self, attempt: Attempt, live: np.ndarray, accepted: np.ndarray, tau: np.ndarray, dt: np.ndarray, finite: bool
+    ) -> None:
         if (accepted == live).all():
             self.h, self.start = attempt.h, attempt.end
             return
         self.last = attempt
         took = column(accepted, self.h, torch.bool)
-        if not bool(torch.isfinite(attempt.h).all()):
+        # An error of infinity is known here; whether the state is what is not finite has to be read from its device.
+        if not finite and not bool(torch.isfinite(attempt.h).all()):
             # Steps that led to nan would leave nan in the gradients of their neighbours: none for them this time.
             attempt = self._attempt(tau, np.where(accepted, dt, 0.0))
             # Where the field itself is nan even a step of 0 leads to nan, and the state is not to blame.
