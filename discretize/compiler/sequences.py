@@ -21,7 +21,7 @@ from ctrnn.autocast import without_autocast
 from discretize.compiler.attributes import Attributes, attributes_of
 from discretize.compiler.cpp.rows import written
 from discretize.compiler.program import Program, StepModule, Writer, weights_of, with_weights
-from discretize.compiler.triton.kernels import STORED, TritonKernel, is_asked, triton_reason, writer
+from discretize.compiler.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
@@ -265,7 +265,7 @@ def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
 
 
 _COMPILED = _Engine("compiled", device_reason, _Kernel, lambda dtype: written, networks=True)
-_TRITON = _Engine("triton", triton_reason, TritonKernel, writer, networks=False)
+_TRITON = _Engine("triton", triton_reason, TritonNetworks, writer, networks=True)
 run_written, run_triton = partial(_run_written, _COMPILED), _run_stored
 
 

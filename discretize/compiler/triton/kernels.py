@@ -24,7 +24,7 @@ from discretize.compiler.program import Program, Writer
 from discretize.compiler.triton.writing import Place, TritonText, written
 from discretize.fused.compiled_cells import strides
 
-__all__ = ["STORED", "TritonKernel", "is_asked", "launch", "triton_reason", "writer"]
+__all__ = ["STORED", "TritonKernel", "TritonNetworks", "is_asked", "launch", "triton_reason", "writer"]
 
 ROWS = 16  # samples of a tile: the fewest that a product takes
 WARPS, MANY_WARPS, WIDE = 4, 8, 128
@@ -105,6 +105,43 @@ class TritonKernel:
         # bfloat16 has fewer digits than TF32.
         how = {"RESTS": call.rests} | ({"PRECISION": "tf32"} if call.xs.dtype in STORED else {})
         launch(self.text.text, name, call.h0, width, (*given, *sizes), how)
+
+
+class TritonNetworks:
+    """A program's two passes, of one network, or of an ensemble's by a launch each: h0 and weights, and xs and dt if they differ,
+    then have a first axis for networks."""
+
+    def __init__(self, *given: Any) -> None:
+        self.one = TritonKernel(*given)
+        self.moves = self.one.moves
+
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Sequence[Tensor]) -> Any:
+        if h0.dim() == 2:
+            return self.one.call(substeps, rests, xs, h0, dt, weights)
+        axes = xs.dim() > 3, isinstance(dt, Tensor) and dt.dim() > 3
+        each = [
+            self.one.call(
+                substeps, rests, xs[k] if axes[0] else xs, h0[k], dt[k] if axes[1] else dt, [weight[k] for weight in weights]
+            )
+            for k in range(len(h0))
+        ]
+        return each, axes
+
+    def forward(self, call: Any, keep: bool) -> tuple[Tensor, Tensor | None]:
+        if isinstance(call, _Call):
+            return self.one.forward(call, keep)
+        states, kept = zip(*(self.one.forward(each, keep) for each in call[0]), strict=True)
+        return torch.stack(states), torch.stack(kept) if keep else None
+
+    def backward(self, call: Any, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        if isinstance(call, _Call):
+            return self.one.backward(call, kept, grad, needed)
+        calls, (own_xs, own_dt) = call
+        found = [self.one.backward(each, mine, of_hs, needed) for each, mine, of_hs in zip(calls, kept, grad, strict=True)]
+        stacked = (None if parts[0] is None else torch.stack(parts) for parts in zip(*found, strict=True))
+        of_xs, of_h0, of_dt, *of_weights = stacked
+        of_xs = of_xs if own_xs or of_xs is None else of_xs.sum(0)
+        return [of_xs, of_h0, of_dt if own_dt or of_dt is None else of_dt.sum(0), *of_weights]
 
 
 def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[Any], how: Mapping[str, Any]) -> None:

@@ -274,6 +274,31 @@ LOADED = kernels._loaded
 
 
 @INTERPRETED
+@each("own", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_networks_of_an_ensemble_are_each_as_they_are_alone(interpreter, own):
+    torch.manual_seed(0)
+    modules = [discretize.DiscreteRNN(ctrnn.gated(3, 5), allow_overshoot=True) for _ in range(2)]
+    many, x = discretize.ensemble(modules), torch.randn(*([2] if own else []), 4, 5, 3, requires_grad=True)
+    ts = torch.rand(5).cumsum(0).requires_grad_()
+    together, _ = many(x, ts=ts, each="x") if own else many(x, ts=ts)
+    assert many.stats == {"engine": "triton", "engine_why": None}
+    for module in modules:
+        module.fused = False
+    alone = torch.stack([module(x[k] if own else x, ts=ts)[0] for k, module in enumerate(modules)])
+    assert_close(together, alone, **EXACT)
+    weights = torch.linspace(-1, 1, alone.numel()).reshape(alone.shape)
+    of_many = torch.autograd.grad((together * weights).sum(), [x, ts, *many.parameters()])
+    of_alone = torch.autograd.grad((alone * weights).sum(), [x, ts, *(w for module in modules for w in module.parameters())])
+    own_weights = [torch.stack(each) for each in zip(*batched(of_alone[2:], len(of_many) - 2), strict=True)]
+    for mine, theirs in zip(of_many, [*of_alone[:2], *own_weights], strict=True):
+        assert_close(mine, theirs, **EXACT)
+
+
+def batched(values, size):
+    return [values[first : first + size] for first in range(0, len(values), size)]
+
+
+@INTERPRETED
 def test_verify_engines_compares_them_too(interpreter):
     report = discretize.verify_engines(ctrnn.gated(3, 5), torch.randn(5, 2, 3))
     assert ("sequence", "triton", None) in [(each.call, each.engine, each.why) for each in report.results]
