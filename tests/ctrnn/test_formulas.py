@@ -2,8 +2,8 @@
 
 import re
 
-import pytest
 import torch
+from cases import each
 from matplotlib.mathtext import MathTextParser
 from problems import NAMED_FIELDS, Spiral
 from torch import nn
@@ -69,7 +69,7 @@ def randomized(field):
     return field
 
 
-@pytest.mark.parametrize("name", NAMED_FIELDS)
+@each("name", NAMED_FIELDS)
 def test_the_equations_computed_as_they_are_written_are_the_field(name):
     field = randomized(NAMED_FIELDS[name](2, 3))
     x, state = torch.randn(2), torch.randn(field.state_size)
@@ -114,7 +114,7 @@ PUBLISHED = {  # the second state's letter, if there is one, and those of the we
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@each("name", PUBLISHED)
 def test_the_equations_of_published_cells_computed_are_the_field(name):
     make, second, letters = PUBLISHED[name]
     field = randomized(make(2, 3))

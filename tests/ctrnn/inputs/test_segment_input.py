@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torchcde
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -34,7 +35,7 @@ def paths():
     }
 
 
-every_path = pytest.mark.parametrize("path", paths().values(), ids=paths())
+every_path = each("path", paths().values())
 
 
 def inside(path, k):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from sympy import Abs, Derivative, Eq, Function, Integral, Piecewise, Rational, Symbol, exp, log, sign, sqrt, symbols, tanh
 from torch import nn
 
@@ -79,7 +80,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("words", list(WRONG))
+@each("words", list(WRONG))
 def test_equations_that_do_not_fit_are_refused_in_words(words):
     with pytest.raises(ValueError, match=words):
         verify(rotation, WRONG[words])
