@@ -128,7 +128,7 @@ class Ensemble(nn.Module):
         gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
         if not gradients:
             return torch.zeros(len(self))
-        norms = torch.stack([torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients]).norm(dim=0)
+        norms = torch.stack([torch.linalg.vector_norm(each.reshape(len(self), -1), dim=1) for each in gradients]).norm(dim=0)
         scale = (largest / (norms + 1e-6)).clamp(max=1)  # as in torch
         for each in gradients:
             each.mul_(scale.to(each).reshape(-1, *[1] * (each.dim() - 1)))

@@ -304,6 +304,19 @@ def test_an_optimizer_of_all_is_an_optimizer_of_each(optimizer):
             assert_close(mine.get_parameter(name), parameter, **ROUNDING)
 
 
+def test_a_parameter_of_one_number_is_clipped_with_the_others():
+    modules, x = [DiscreteRNN(ctrnn.leaky(3, 5)) for _ in range(3)], torch.randn(7, 4, 3)
+    many = ensemble(modules)
+    assert min(weight.dim() for weight in modules[0].parameters()) == 0
+    many(x)[0].square().sum().backward()
+    norms = many.clip_grad_norm_(0.1)
+    for k, module in enumerate(modules):
+        module(x)[0].square().sum().backward()
+        assert_close(norms[k], nn.utils.clip_grad_norm_(module.parameters(), 0.1), **ROUNDING)
+        for name, weight in many.stacked.named_parameters():
+            assert_close(weight.grad[k], module.get_parameter(name).grad, **ROUNDING)
+
+
 def test_networks_come_back_as_plain_modules_with_weights_of_their_own():
     modules = networks_of("model")
     many, x = ensemble(modules), torch.randn(5, 4, 3)
