@@ -75,7 +75,7 @@ def dots(rows: Mapping[str, Spread], x_label: str, x_limits: tuple[float, float 
         figure, (ax,) = plots.panels(1, 1.0 + 0.32 * len(rows))
         for row, value in enumerate(rows.values()):
             ax.plot([value.low, value.high], [row, row], color=ORANGE, linewidth=1.6, solid_capstyle="butt")
-            ax.plot(value.mean, row, "o", color=ORANGE, markersize=5)
+            ax.plot(value.mean, row, "o", color=ORANGE, markersize=5, clip_on=False)
         _name_rows(ax, list(rows))
         ax.set_xlim(*x_limits)
         ax.grid(axis="x")
