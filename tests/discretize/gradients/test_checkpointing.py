@@ -41,7 +41,7 @@ def test_the_gradient_in_blocks_is_the_gradient(method, path_kind):
     whole, at_once = gradients(field, path_kind, fused=False, **settings)
     for memory in (1, 2e5):
         parts, in_blocks = gradients(field, path_kind, gradient=Checkpointed(memory), **settings)
-        assert torch.equal(in_blocks.hs, at_once.hs)
+        assert_close(in_blocks.hs, at_once.hs, rtol=0, atol=1e-13)  # perhaps by a kernel, whose sums are in another order
         assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
         for ours, expected in zip(parts, whole, strict=True):
             assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))  # sums in another order
