@@ -156,7 +156,8 @@ def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
 
 def _odd_cell(record: Mapping[str, Any]) -> str | None:
     """The first that is no cell of a table, by the name of its column; None where all are."""
-    for row, fits in ((record["measures"], _is_number), *((row, _is_plain) for row in (record["point"], *record["rows"]))):
+    rows = [(record["measures"], _is_number), (record["point"], _is_plain), *((row, _is_cell) for row in record["rows"])]
+    for row, fits in rows:
         if not isinstance(row, dict):
             return repr(row)
         for column, value in row.items():
@@ -170,8 +171,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """What a cell of a table may be: nothing, a truth value, a number, words, or a list of numbers."""
-    return isinstance(value, bool | str) or _is_number(value) or (isinstance(value, list) and all(map(_is_number, value)))
+    """Nothing, a truth value, a number or words."""
+    return isinstance(value, bool | str) or _is_number(value)
+
+
+def _is_cell(value: Any) -> bool:
+    """What a cell of a table may be: plain, or a list of numbers."""
+    return _is_plain(value) or (isinstance(value, list) and all(map(_is_number, value)))
 
 
 def _is_key(name: str) -> bool:
