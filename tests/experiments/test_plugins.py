@@ -69,13 +69,6 @@ TASKS, FIELDS, STUDIES = {"odd-ones": OddOnes}, {"drawn": Drawn}, {"odd-ones-stu
 SMALL = ["--set", "steps=3", "batch=2", "evaluation=4", "hidden=2"]
 
 
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch):
-    for registry in (TASKS, FIELDS, STUDIES):
-        monkeypatch.setattr(registry, "_added", {})
-        monkeypatch.setattr(registry, "files", {})
-
-
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "mine.py"
