@@ -28,7 +28,7 @@ class GivenSpeed(GatheredPath):
     def __init__(self, source: Path | Callable[[Tensor], Tensor | float]) -> None:
         self.source = source
         whole = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
-        self.knots = source.knots if isinstance(source, Path) else whole
+        self.knots, self.degree = (source.knots, source.degree) if isinstance(source, Path) else (whole, None)
 
     def gather(self, k: int | Tensor) -> Data:
         return (column(k),)

@@ -74,7 +74,7 @@ class Speed(GatheredPath):
     """
 
     def __init__(self, warp: Warp) -> None:
-        self.warp, self.knots = warp, warp.knots
+        self.warp, self.knots, self.degree = warp, warp.knots, 0 if warp.straight else None
 
     def gather(self, k: int | Tensor) -> Data:
         return (column(k),)

@@ -163,7 +163,7 @@ def solve_by(
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
     if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit):
         return why
-    read = readable(chain, engine, projecting=True)
+    read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
         return read
     chain, projected = read, projected_of(read).xs

@@ -121,8 +121,6 @@ def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> s
         return f"{engine.control.method.name} has no kernel; {', '.join(methods)} have"
     if isinstance(engine.control.atol, Tensor):
         return "an `atol` for each unit has no kernel"
-    if chain.differentiable:
-        return "gradients to knots are wanted"
     return None if len(chain) else "there is nothing to solve"
 
 

@@ -1,7 +1,7 @@
 r"""A chain as kernels read it: an input whose pieces are polynomials of time, and a clock whose speed is one in each segment.
 
 Held and straight inputs, Hermite's cubics and what straight clocks make of these are such; splines, smooth clocks and
-functions of time are so to rounding, with as many terms as it takes.
+functions of time are so to rounding, with as many terms as it takes. A clock that is learned becomes a part of the field.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 from ctrnn import HeldPath, LinearPath, VectorField
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
+from ctrnn.inputs.path import Path
 from ctrnn.inputs.pieces.polynomial import MOST_TERMS, PolynomialPath, coefficients, nodes, polynomial_of, terms_needed
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.solvers.adaptive import AdaptiveEngine
@@ -36,23 +37,78 @@ class _WithProjection(VectorField):
         return self.field.flow(self.field.project(projected), h)
 
 
-def readable(chain: Chain, engine: AdaptiveEngine, projecting: bool = False) -> Chain | str:
+class _Clocked(VectorField):
+    """A field on a clock whose speed is the last of its projected inputs."""
+
+    def __init__(self, field: VectorField) -> None:
+        super().__init__(field.input_size, field.hidden_size, field.state_size)
+        self.field = field
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return projected[..., -1:] * self.field.flow(projected[..., :-1], h)
+
+
+def readable(chain: Chain, engine: AdaptiveEngine, any_flow: bool = False) -> Chain | str:
     """The chain so, and the engine begun for it, every sample with steps of its own; or why it cannot be.
 
-    `projecting`: where a projection bends the input, it may become a part of the flow.
+    `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow.
     """
+    if _learns_its_clock(chain):
+        found = _clocked(chain) if any_flow else "gradients to knots, or to the clock's `speed`, are wanted"
+    else:
+        found = _in_pieces(chain, any_flow)
+    if not isinstance(found, str):
+        found.own_times = True
+        engine.start(found, chain.driven.batch)
+    return found
+
+
+def _in_pieces(chain: Chain, any_flow: bool) -> Chain | str:
+    """The pieces of its input and of its clock as polynomials."""
     speeds = _speeds(chain)
     if isinstance(speeds, str):
         return speeds
     field, path = chain.field, _projected(chain)
-    if isinstance(path, str) and projecting and not isinstance(given := _given(chain), str):
+    if isinstance(path, str) and any_flow and not isinstance(given := _given(chain), str):
         field, path = _WithProjection(field), given
     if isinstance(path, str):
         return path
     found = copy.copy(chain)
     found.field, found.path, found.speeds = field, SegmentInput(path, chain.path.pieces), speeds
-    found.steady, found.own_times = path.steady and chain.speed is None, True
-    engine.start(found, chain.driven.batch)
+    found.steady = path.steady and chain.speed is None
+    return found
+
+
+def _learns_its_clock(chain: Chain) -> bool:
+    return chain.differentiable or (chain.speed is not None and _speeds_at(chain, nodes(1)).requires_grad)
+
+
+def _clocked(chain: Chain) -> Chain | str:
+    """Over segments of lengths that nothing learns, by the warp theorem: a segment that grows is one whose clock runs faster.
+
+    Its input and its speed are polynomials in the share of the segment that is over, with the gradients of its ends.
+    """
+    field, path = chain.field, chain.driven.projected
+    if path.degree is None:
+        field, path = _WithProjection(field), for_many(chain.driven.path, chain.driven.batch)
+    degrees = [each.degree for each in (path, *([chain.speed.path] if chain.speed else []))]
+    terms = 1 + max(-1 if degree is None else degree for degree in degrees)
+    if None in degrees:
+        return "gradients to knots, or to the clock's `speed`, are wanted, and its pieces or the input's are no known polynomials"
+    edges = chain.edges if chain.own else chain.edges[:, None]
+    lengths = edges.diff(dim=0)[:, None]
+    rates = lengths / torch.where(lengths > 0, lengths, 1).detach()
+    if chain.speed is not None:
+        rates = rates * _speeds_at(chain, nodes(terms))
+    xs = _values_at(chain, path, nodes(terms))
+    read = torch.cat([xs, rates[..., None].to(xs).expand(*xs.shape[:-1], 1)], -1)
+    found, knots = copy.copy(chain), chain.edges.detach()
+    kind = HeldPath if terms == 1 else PolynomialPath
+    pieces = torch.arange(len(chain))
+    pieces = pieces[:, None].expand(-1, chain.driven.batch) if chain.own else pieces
+    found.field, found.path = _Clocked(field), SegmentInput(kind.unchecked(coefficients(read).flatten(0, 1), knots), pieces)
+    found.edges, found._edges, found.differentiable = knots, knots.unbind(0), False
+    found.speed, found.steady = None, terms == 1
     return found
 
 
@@ -88,8 +144,6 @@ def _given(chain: Chain) -> Pieces | str:
 def _speeds(chain: Chain) -> np.ndarray | str | None:
     if chain.speed is None:
         return None
-    if _speeds_at(chain, nodes(1)).requires_grad:
-        return "gradients to the clock's `speed` are wanted"
     with torch.no_grad():
         rounding = torch.full((len(chain),), 16 * torch.finfo(torch.float64).eps)
         terms = terms_needed(lambda count: _speeds_at(chain, nodes(count))[..., None], rounding)
@@ -103,9 +157,24 @@ def _speeds(chain: Chain) -> np.ndarray | str | None:
 def _speeds_at(chain: Chain, shares: Tensor) -> Tensor:
     """c' at these shares of each segment: (segments, shares, 1), or (segments, shares, batch)."""
     assert chain.speed is not None
-    edges = chain.edges.detach() if chain.own else chain.edges.detach()[:, None]
-    t = edges[:-1, None] + edges.diff(dim=0)[:, None] * shares[:, None]
+    t, path = _times_at(chain, shares), chain.speed.path
     pieces = chain.speed.pieces if chain.speed.pieces.dim() > 1 else chain.speed.pieces[:, None]
     k = pieces[:, None].expand_as(t)
-    path = chain.speed.path
     return path.evaluate(path.gather(k.flatten()), t.flatten()).reshape(t.shape).double()
+
+
+def _values_at(chain: Chain, path: Path, shares: Tensor) -> Tensor:
+    """A path of the chain's pieces there: (segments, shares, batch, feature)."""
+    t, pieces = _times_at(chain, shares), chain.path.pieces
+    k = pieces.repeat_interleave(len(shares), 0)
+    if chain.own:
+        k, t = k if k.dim() > 1 else k[:, None].expand(-1, chain.driven.batch), t.flatten(0, 1)[..., None]
+    else:
+        t = t.flatten()
+    return path.evaluate(path.gather(k), t).unflatten(0, (len(chain), len(shares)))
+
+
+def _times_at(chain: Chain, shares: Tensor) -> Tensor:
+    """(segments, shares, 1), or (segments, shares, batch), with the gradients of the segments' ends."""
+    edges = chain.edges if chain.own else chain.edges[:, None]
+    return edges[:-1, None] + edges.diff(dim=0)[:, None] * shares[:, None]

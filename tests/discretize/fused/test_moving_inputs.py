@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torchcde
+from cases import each
 from own_fields import Own
 from torch.testing import assert_close
 
@@ -27,32 +28,52 @@ def spline(xs):
     return as_path(torchcde.CubicSpline(torchcde.natural_cubic_coeffs(xs.transpose(0, 1), TS.to(xs)), TS.to(xs)))
 
 
-# The path of samples (time, batch, 3), and the speed.
+def moved(xs, own=False):
+    """Times that are learned; to stamp each sequence by itself, or all alike."""
+    ts = TS + xs[:, 0, 0].double().tanh() / 20
+    return ts[:, None] * torch.tensor([1.0, 0.5, 0.7, 1.0]) if own else ts
+
+
+def rate(xs):
+    return xs[:, :1, :1].double().exp()
+
+
+# The path of samples (time, batch, 3), and the speed; what is learned is made of the samples.
 INPUTS = {
-    "hermite": (lambda xs: ctrnn.HermitePath(xs, TS), None),
-    "hermite, times of their own": (lambda xs: ctrnn.HermitePath(xs, TS[:, None] * torch.tensor([1.0, 0.5, 0.7, 1.0])), None),
-    "spline": (lambda xs: spline(xs.detach()), None),
-    "straight clock": (lambda xs: ctrnn.WarpedPath(ctrnn.LinearPath(xs, TS), STRAIGHT), STRAIGHT.speed),
-    "smooth clock": (lambda xs: ctrnn.WarpedPath(ctrnn.HermitePath(xs, TS), SMOOTH), SMOOTH.speed),
-    "smooth clock, held": (lambda xs: ctrnn.WarpedPath(ctrnn.HeldPath(xs[1:], TS), SMOOTH), SMOOTH.speed),
-    "warped, and not told": (lambda xs: ctrnn.WarpedPath(ctrnn.LinearPath(xs, TS), SMOOTH), None),
-    "told, and not warped": (lambda xs: ctrnn.LinearPath(xs, TS), lambda t: 1 + 0.5 * torch.sin(3 * t)),
-    "function": (lambda xs: ctrnn.FunctionPath(lambda t: torch.sin(t + xs.detach()[0]), (0.0, 3.0), 3, TS[1:-1]), None),
+    "hermite": lambda xs: (ctrnn.HermitePath(xs, TS), None),
+    "hermite, times of their own": lambda xs: (ctrnn.HermitePath(xs, TS[:, None] * torch.tensor([1.0, 0.5, 0.7, 1.0])), None),
+    "spline": lambda xs: (spline(xs.detach()), None),
+    "straight clock": lambda xs: (ctrnn.WarpedPath(ctrnn.LinearPath(xs, TS), STRAIGHT), STRAIGHT.speed),
+    "smooth clock": lambda xs: (ctrnn.WarpedPath(ctrnn.HermitePath(xs, TS), SMOOTH), SMOOTH.speed),
+    "smooth clock, held": lambda xs: (ctrnn.WarpedPath(ctrnn.HeldPath(xs[1:], TS), SMOOTH), SMOOTH.speed),
+    "warped, and not told": lambda xs: (ctrnn.WarpedPath(ctrnn.LinearPath(xs, TS), SMOOTH), None),
+    "told, and not warped": lambda xs: (ctrnn.LinearPath(xs, TS), lambda t: 1 + 0.5 * torch.sin(3 * t)),
+    "function": lambda xs: (ctrnn.FunctionPath(lambda t: torch.sin(t + xs.detach()[0]), (0.0, 3.0), 3, TS[1:-1]), None),
+    "learned times": lambda xs: (ctrnn.HermitePath(xs, moved(xs)), None),
+    "learned times, held": lambda xs: (ctrnn.HeldPath(xs[1:], moved(xs)), None),
+    "learned times of their own": lambda xs: (ctrnn.LinearPath(xs, moved(xs, own=True)), None),
+    "learned speed": lambda xs: (ctrnn.LinearPath(xs, TS), ctrnn.HeldPath(rate(xs)[1:], TS)),
+    "learned clock": lambda xs: (ctrnn.LinearPath(xs, moved(xs)), ctrnn.LinearPath(rate(xs), moved(xs))),
 }
 
 
-SHARED = ("spline", "told, and not warped", "function")  # in torch all samples take the same steps there
+SHARED = (
+    "spline",
+    "told, and not warped",
+    "function",
+    "learned speed",
+    "learned clock",
+)  # in torch all samples take the same steps there
 
 
 def solved(field, name, fused, method="dopri5", dtype=torch.float64, ts=TS[[0, 2, 3, 5]], **settings):
     """States, gradients to the field, h0 and the samples, and the steps that were taken."""
     torch.manual_seed(1)
     xs, h0 = torch.randn(len(TS), 4, 3, dtype=dtype), torch.randn(4, field.state_size, dtype=dtype) / 2
-    made, speed = INPUTS[name]
     xs.requires_grad_()
     h0.requires_grad_()
-    path = made(xs)
-    ts = ts if path.knots.dim() == 1 else path.knots
+    path, speed = INPUTS[name](xs)
+    ts = path.knots if path.knots.dim() > 1 or path.knots.requires_grad else ts
     tolerance = {"rtol": 1e-9, "atol": 1e-9} if name in SHARED else {"rtol": 1e-6, "atol": 1e-6}
     found = integrate(field, path, h0, ts, speed=speed, method=method, fused=fused, **tolerance, **settings)
     assert found.stats["engine"] == ("compiled" if fused else "steps"), found.stats["engine_why"]
@@ -72,7 +93,7 @@ def made(kind, dtype=torch.float64):
     return kind(3, 5, dtype=dtype, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@each("name", INPUTS)
 def test_named_fields_run_compiled_along_every_input(name):
     field = made(ctrnn.gated)
     agree(solved(field, name, True), solved(field, name, False))
@@ -87,7 +108,7 @@ def test_so_does_every_named_field_by_every_method(subtests, field, method):
             agree(solved(made(field), name, True, method), solved(made(field), name, False, method))
 
 
-@pytest.mark.parametrize("name", ["hermite", "smooth clock", "told, and not warped", "function"])
+@each("name", ["hermite", "smooth clock", "told, and not warped", "function", "learned times of their own", "learned clock"])
 def test_fields_of_ones_own_run_compiled_along_them(name):
     torch.manual_seed(2)
     field = Own().double()
@@ -108,6 +129,11 @@ class Bent(ctrnn.VectorField):
         return torch.sin(projected + self.of_h(h)) - h
 
 
+class Forgets(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return -h
+
+
 class Soft(Bent):
     """The same, read as it is."""
 
@@ -116,7 +142,7 @@ class Soft(Bent):
         return self.of_x(x)
 
 
-@pytest.mark.parametrize("name", ["hermite", "smooth clock", "function"])
+@each("name", ["hermite", "smooth clock", "function", "learned clock"])
 def test_a_projection_that_bends_the_input_becomes_a_part_of_the_flow(name):
     torch.manual_seed(2)
     field = Bent()
@@ -134,7 +160,7 @@ def test_the_stiff_method_takes_the_derivatives_of_input_and_clock(name):
 
 def test_blocks_of_a_checkpointed_solve_read_their_pieces():
     field = made(ctrnn.gated)
-    for name in ("hermite", "smooth clock"):
+    for name in ("hermite", "smooth clock", "learned speed"):
         whole = solved(field, name, True)
         blocks = solved(field, name, True, gradient=Checkpointed(40_000))
         agree(blocks, whole, 1e-12)
@@ -142,23 +168,41 @@ def test_blocks_of_a_checkpointed_solve_read_their_pieces():
 
 def test_float32_agrees_to_its_rounding():
     field = made(ctrnn.gated, torch.float32)
-    for name in ("hermite", "smooth clock"):
+    for name in ("hermite", "smooth clock", "learned times"):
         ours, theirs = (solved(field, name, fused, dtype=torch.float32)[0] for fused in (True, False))
         for mine, other in zip(ours, theirs, strict=True):
             assert_close(mine, other, rtol=1e-4, atol=1e-4)
 
 
-def test_second_derivatives_are_those_of_the_engine_in_torch():
-    torch.manual_seed(3)
-    field, xs = made(ctrnn.gated), torch.randn(len(TS), 2, 3, dtype=torch.float64, requires_grad=True)
+@each("name", ["smooth clock", "learned clock"])
+def test_second_derivatives_are_those_of_the_engine_in_torch(name):
+    field, given = made(ctrnn.gated), torch.randn(len(TS), 2, 3, dtype=torch.float64)
     found = []
     for fused in (True, False):
-        path = ctrnn.WarpedPath(ctrnn.HermitePath(xs, TS), SMOOTH)
-        h0 = torch.zeros(2, 5, dtype=torch.float64)
-        hs = integrate(field, path, h0, TS[[0, 3]], speed=SMOOTH.speed, rtol=1e-4, atol=1e-4, fused=fused).hs
+        xs = given.clone().requires_grad_()
+        path, speed = INPUTS[name](xs)
+        h0, tolerance = torch.zeros(2, 5, dtype=torch.float64), 1e-4 if name not in SHARED else 1e-9
+        hs = integrate(field, path, h0, TS[[1, 3]], speed=speed, rtol=tolerance, atol=tolerance, fused=fused).hs
         (first,) = torch.autograd.grad(hs.square().sum(), xs, create_graph=True)
         found.append(torch.autograd.grad(first.sin().sum(), xs)[0])
-    assert_close(*found, rtol=1e-8, atol=1e-8)
+    assert_close(*found, rtol=1e-8, atol=1e-8 if name not in SHARED else 1e-6)
+
+
+@each("method", ["dopri5", "rodas5p"])
+def test_what_only_forgets_forgets_by_its_clock(method):
+    """dh/dt = -c'(t) h has h = h0 exp(-c(t)): c is the area under the speed, a straight line between learned points."""
+    field = Forgets(3, 2)
+    ts, speeds = TS.clone().requires_grad_(), (TS.cos() + 2)[:, None, None].requires_grad_()
+    h0 = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    path = ctrnn.HeldPath(torch.ones(5, 2, 3), TS)
+    made = integrate(field, path, h0, ts, speed=ctrnn.LinearPath(speeds, ts), method=method, rtol=1e-11, atol=1e-11)
+    assert made.stats["engine"] == "compiled", made.stats["engine_why"]
+    area = torch.cat([torch.zeros(1), ((speeds[1:] + speeds[:-1]).flatten() / 2 * ts.diff()).cumsum(0)])
+    expected = h0 * (-area[:, None, None]).exp()
+    assert_close(made.hs, expected, rtol=0, atol=1e-9)
+    weights = torch.randn_like(expected)
+    for mine, other in zip(*(torch.autograd.grad((weights * hs).sum(), [ts, speeds]) for hs in (made.hs, expected)), strict=True):
+        assert_close(mine, other, rtol=0, atol=1e-8)
 
 
 def test_the_warped_solve_is_the_solve_on_the_clock():
@@ -173,11 +217,11 @@ def test_the_warped_solve_is_the_solve_on_the_clock():
 
 
 def test_what_keeps_a_clock_from_the_kernel_is_said():
-    field, rate = made(ctrnn.gated), torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    field, slope = made(ctrnn.gated), torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     path = ctrnn.HeldPath(torch.randn(5, 4, 3, dtype=torch.float64), TS)
     h0 = torch.zeros(4, 5, dtype=torch.float64)
     said = {
-        "gradients to the clock's `speed` are wanted": lambda t: 1 + rate * t,
+        "gradients to knots, or to the clock's `speed`, are wanted, and": lambda t: 1 + slope * t,
         "the clock's `speed` is no polynomial of 32 terms": lambda t: 1 / (1e-4 + (t - 2) ** 2),
     }
     for why, speed in said.items():
