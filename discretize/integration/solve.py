@@ -53,6 +53,7 @@ class Solve:
         self.state = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
         self.stats: dict[str, Any] = {}
+        self.missed: str | None = None  # why no engine that comes before the one that ran
         self.log: EdgeLog | None = None  # for the adjoint
         if isinstance(settings.gradient, Adjoint) and torch.is_grad_enabled():
             self.log = EdgeLog()
@@ -134,10 +135,13 @@ class Solve:
         # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
         call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats, memory
         whys = dict[str, None]()
-        engines: list[Any] = [*([solve_triton] if is_asked(self.h0.device) else []), solve, solve_written]
+        on_gpu = [solve_triton] if is_asked(self.h0.device) else []
+        engines: list[Any] = [*on_gpu, solve, solve_written]
         for run in engines:
             found: Solved | str = run(*call)
             if not isinstance(found, str):
+                # Why not on the GPU; that named fields have kernels of their own is nothing missed.
+                self.missed = next(iter(whys), None) if on_gpu else None
                 return found
             whys[found] = None
         self.state = self.engine.start(self.chain, len(self.h0))  # a kernel that gave up may have begun it
@@ -163,7 +167,8 @@ class Solve:
         _show(self.bar, edge)
 
     def _count(self, whole: Solved | str) -> None:
-        ran = {"engine": whole.engine} if isinstance(whole, Solved) else {"engine": "steps", "engine_why": whole}
+        engine, why = (whole.engine, self.missed) if isinstance(whole, Solved) else ("steps", whole)
+        ran = {"engine": engine, "engine_why": why}
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
     def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:
