@@ -186,7 +186,7 @@ def solve_by(
 
 
 def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
-    return solved_within(_Model(kernel, module), *call)
+    return solved_within(KernelRun, _Model(kernel, module), *call)
 
 
 def _not_worth_it(chain: Chain, batch: int, implicit: bool) -> str | None:

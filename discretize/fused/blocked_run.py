@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
-from discretize.fused.kernel_run import ALL_STEPS, KernelModel, KernelRun, Solved, solved
+from discretize.fused.kernel_run import KernelRun, Solved, solved
 from discretize.fused.readable import projected_of, rows_of_pieces
 from discretize.gradients.detached import ParameterSnapshot, once_only, refuse_captured
 from discretize.solvers.adaptive import AdaptiveEngine
@@ -44,13 +44,15 @@ class _Block:
     end: int
     h0: Tensor
     carried: tuple[np.ndarray, np.ndarray]
+    most: int = 0  # steps of a sample
 
 
 @dataclass(eq=False)
 class _BlockedRun:
     """A solve in blocks: what was given, the blocks, and why it failed."""
 
-    model: KernelModel
+    kind: type[KernelRun]
+    model: Any  # of that kind
     chain: Chain
     engine: AdaptiveEngine
     show: Callable[[int], None]
@@ -76,7 +78,7 @@ class _BlockedRun:
             block = _Block(self.reached, min(self.reached + segments, len(self.chain)), h, carried)
             run = self._run(block, keep=0)
             found = run.forward(self._read(projected, block), h, *weights)
-            taken = int(run.engine.counts.accepted.sum())
+            taken = run.rows_of_steps
             if taken * a_step > self.memory and not run.failed.cause:
                 if block.end - block.first == 1:
                     raise _TooLong
@@ -93,7 +95,7 @@ class _BlockedRun:
         of_projected, of_h = torch.zeros_like(projected), torch.zeros_like(h0)
         totals: list[Tensor | None] = [None] * len(weights)
         for block in reversed(self.blocks):
-            run, rows = self._run(block, keep=ALL_STEPS), self._rows(block)
+            run, rows = self._run(block, keep=block.most), self._rows(block)
             run.forward(projected[rows], block.h0, *weights)
             of_hs = torch.stack([grad[self.row_of[e]] if e in self.row_of else torch.zeros_like(of_h) for e in self._ends(block)])
             of_hs[-1] += of_h
@@ -111,6 +113,7 @@ class _BlockedRun:
 
     def _take(self, block: _Block, run: KernelRun, found: Tensor, hs: Tensor) -> None:
         """What a block came to."""
+        block.most = int(run.engine.counts.accepted.max())
         self.blocks.append(block)
         last = block.end if not run.failed.cause else block.first + int(run.failed.segment)
         for edge, h in zip(self._ends(block), found, strict=True):
@@ -151,7 +154,7 @@ class _BlockedRun:
         engine = AdaptiveEngine(self.engine.control)
         engine.start(chain, len(block.h0))
         most = self.engine.control.most_steps(len(self.chain))
-        return KernelRun(self.model, chain, engine, self._show_from(block), {"nfe_backward": 0}, keep, block.carried, most)
+        return self.kind(self.model, chain, engine, self._show_from(block), {"nfe_backward": 0}, keep, block.carried, most)
 
     def _show_from(self, block: _Block) -> Callable[[int], None]:
         return lambda done: self.show(block.first + done)
@@ -179,7 +182,8 @@ class _Blocks(torch.autograd.Function):
 
 
 def solved_within(
-    model: KernelModel,
+    kind: type[KernelRun],
+    model: Any,
     chain: Chain,
     tensors: Sequence[Any],
     engine: AdaptiveEngine,
@@ -193,13 +197,13 @@ def solved_within(
     """
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     if memory is None or not wanted:
-        return solved(model, chain, tensors, engine, show, stats)
+        return solved(kind, model, chain, tensors, engine, show, stats)
     refuse_captured(chain, ParameterSnapshot(chain.field).learned, tensors[1], "gradient=Checkpointed")
-    run = _BlockedRun(model, chain, engine, show, stats, memory)
+    run = _BlockedRun(kind, model, chain, engine, show, stats, memory)
     try:
         hs = _Blocks.apply(run, *tensors)
     except _TooLong:
         engine.start(chain, len(tensors[1]))
         return f"the steps of one interval alone take more than {memory:,.0f} bytes"
     edges = [edge for edge in run.edges if edge <= run.reached]
-    return Solved(edges, hs[: len(edges)], run.failure, lambda: None)
+    return Solved(edges, hs[: len(edges)], run.failure, lambda: None, kind.name)

@@ -45,7 +45,6 @@ __all__ = [
     "KernelModel",
     "KernelRun",
     "Solved",
-    "finished",
     "no_kernel",
     "solved",
     "states_by_engine",
@@ -93,7 +92,8 @@ class Solved:
 
 
 def solved(
-    model: KernelModel,
+    kind: type[KernelRun],
+    model: Any,
     chain: Chain,
     tensors: Sequence[Any],
     engine: AdaptiveEngine,
@@ -104,11 +104,7 @@ def solved(
     h0 = tensors[1]
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
-    return finished(KernelRun(model, chain, engine, show, stats, keep), tensors)
-
-
-def finished(run: KernelRun, tensors: Sequence[Any]) -> Solved:
-    """A run of a kernel, with its gradients."""
+    run = kind(model, chain, engine, show, stats, keep)
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
     edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
@@ -180,6 +176,11 @@ class KernelRun:
             to = (array[mine].ctypes.data for array in (segment, tau))
             self.library.ctrnn_solve_steps(self.task.pointer, row, *to, h[mine].data_ptr())
         return KeptSteps(sample, segment, tau, np.stack([np.zeros(total, np.int64), np.arange(total)], 1), [h])
+
+    @property
+    def rows_of_steps(self) -> int:
+        """How many steps of samples there would be to keep."""
+        return int(self.engine.counts.accepted.sum())
 
     def failure(self) -> Failure | None:
         """Why the solve ended early, as the engine would say it."""

@@ -102,7 +102,7 @@ def solve(
     ):
         return warn_once(why)
     tensors = (xs, h0, *stacked_weights(chain.field)[2:])
-    return solved_within(NamedModel(kind, library), chain, tensors, engine, show, stats, memory)
+    return solved_within(KernelRun, NamedModel(kind, library), chain, tensors, engine, show, stats, memory)
 
 
 def _eligible_kind(chain: Chain, h0: Tensor, engine: AdaptiveEngine, fused: bool) -> Kind | str:

@@ -15,7 +15,7 @@ __all__ = ["FORWARD"]
 FORWARD = """
 @triton.jit
 def forward(
-    projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, limits,
+    projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, limits, first_steps, steps_before,
     hs, kept, steps, numbers, counts, ends, scratch,
     $WEIGHTS
     batch, segments, stages, room, of_segment, of_sample, width,
@@ -29,7 +29,7 @@ def forward(
     $BEFORE
     unit = M_STATE
     rtol, atol, inverse_order = tl.load(settings), tl.load(settings + 1), tl.load(settings + 2)
-    min_step, max_step, first_step = tl.load(settings + 3), tl.load(settings + 4), tl.load(settings + 5)
+    min_step, max_step = tl.load(settings + 3), tl.load(settings + 4)
     most_tried, most_taken = tl.load(limits), tl.load(limits + 1)
     at_scratch = scratch + rows * width
     at_y = at_scratch + SCRATCH
@@ -41,12 +41,14 @@ def forward(
     none, zero, never = rows * 0, (rows * 0).to(tl.float64), rows < 0
     tried, accepted, rejected, evaluations, forced = none, none, none, none, none
     smallest_segment, forced_segment, cause = none, none, none
-    tau, dt, step, parts = zero, zero, zero + first_step, zero + 1.0
+    step, taken = tl.load(first_steps + rows, mask=there, other=1.0), tl.load(steps_before + rows, mask=there, other=0)
+    tau, dt, parts = zero, zero, zero + 1.0
     smallest, smallest_tau, forced_tau, forced_error, fast = zero, zero, zero, zero, zero
     known, held_back = never, never
     segment = ahead(none - 1, there, h, at_hs, places, at_length, of_segment, batch * STATE, segments, unit)
     alive = there & (segment < segments)
-    mode = tl.where(first_step > 0.0, 2, 0)  # 0, 1: the guess of a first step; 2: steps
+    guessing = alive & (step <= 0.0)
+    mode = tl.where(tl.max(guessing.to(tl.int32)) > 0, 0, 2)  # 0, 1: the guess of a first step; 2: steps
     going = tl.max(alive.to(tl.int32))
     while going > 0:
         here = segment * of_segment + rows * of_sample
@@ -54,7 +56,7 @@ def forward(
         if mode == 2:
             stuck = ~(tau + step > tau) | (held_back & (step < SHORTEST_STEP * length))
             why = tl.where(stuck, 2, none)
-            why = tl.where(accepted + rejected >= most_taken, 3, why)
+            why = tl.where(taken + accepted + rejected >= most_taken, 3, why)
             why = tl.where(tried >= most_tried, 1, why)
             cause = tl.where(alive, why, cause)
             alive = alive & (why == 0)
@@ -67,7 +69,7 @@ def forward(
         first = tl.where(mode == 2, 1 - tl.max((alive & ~known).to(tl.int32)), mode)
         last = tl.where(mode == 2, stages + 1, mode + 1)
         for stage in range(first, last):
-            inside = alive & ((stage > 0) | ~known)
+            inside = tl.where(mode == 2, alive, guessing) & ((stage > 0) | ~known)
             row = table + tl.where(mode == 1, stages + 3, stage) * (stages + 2)
             y = h + dt.to(REAL) * weighted(row, stage, at_slopes + C_STATE, STATE, inside & unit)
             time = tau + tl.load(row + stages + 1) * dt
@@ -151,14 +153,14 @@ def forward(
                 near = tl.where(length > 0.0, 1e-3 * length, 1e-6)
                 guess = tl.where((far > 1e-5) & (fast > 1e-5), 0.01 * far / fast, near)
                 dt = tl.where((guess > 0.0) & (guess < float("inf")), guess, near)
-                known = alive
+                known = guessing
             else:
                 there_slope = tl.load(at_slopes + STATE + C_STATE, mask=inside & unit, other=0.0)
                 bend = largest((there_slope - slope) / scale, inside & unit) / dt
                 steepest = tl.where((bend > fast) | (fast != fast), bend, fast)
                 by_error = tl.where(steepest > 1e-15, tl.exp(inverse_order * tl.log(0.01 / steepest)), dt)
                 by_error = tl.where(by_error < 100.0 * dt, by_error, 100.0 * dt)
-                step = tl.where(by_error > 0.0, by_error, dt)
+                step = tl.where(guessing, tl.where(by_error > 0.0, by_error, dt), step)
             mode += 1
         going = tl.max(alive.to(tl.int32))
     row = table + (stages + 2) * (stages + 2)

@@ -1,7 +1,7 @@
 r"""A solve by one launch of a kernel in Triton, and gradients by launches back through the steps that were taken.
 
-forwards    every sample with steps of its own; steps are kept as far as there is room, and where more were taken than
-            there was room for, and gradients need them, the solve runs once more with room for all
+forwards    every sample with steps of its own, which are kept as far as there is room; where gradients need more than that
+            the solve runs once more with room for all
 backwards   a few steps of each sample a launch, whose values for the weights' gradients fill `MOST_VALUES` bytes
 """
 
@@ -122,7 +122,7 @@ class TritonRun(KernelRun):
         self.ends = like.new_empty(2, batch, state)
         width = text.forward.scratch + state + text.columns + (stages + 1) * state
         given = (
-            *(self.projected, like, *self.segments, self.table, self.settings, self.limits),
+            *(self.projected, like, *self.segments, self.table, self.settings, self.limits, *self.before),
             *(hs, self.states, self.steps_taken, self.numbers, self.counts, self.ends, like.new_empty(batch, width)),
         )
         sizes = (batch, len(self.chain), stages, room, *self.strides, width)
@@ -162,12 +162,19 @@ class TritonRun(KernelRun):
         columns = np.zeros((self.used, self.used + 1))
         columns[:, : self.used] = table[: self.used, : self.used].T
         columns[:, -1] = table[stages + 1, : self.used]
-        first = control.given_first_step or 0.0
-        settings = [control.rtol, float(control.atol), 1 / method.order, control.min_step, control.max_step, first]
+        settings = [control.rtol, float(control.atol), 1 / method.order, control.min_step, control.max_step]
         most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
         self.settings = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
         self.limits = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
+        batch, first = len(self.h0), control.given_first_step or 0.0
+        before = self.carried or (np.full(batch, first), np.zeros(batch, np.int64))
+        self.before = [torch.from_numpy(each).to(self.h0.device) for each in before]
+
+    @property
+    def rows_of_steps(self) -> int:
+        counts = self.engine.counts.accepted
+        return int(counts.max()) * len(counts)  # a row of all samples for each
 
     def _end_of(self, row: int) -> tuple[Tensor, Tensor]:
         return self.ends[0, row : row + 1], self.ends[1, row : row + 1]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,9 +13,8 @@ from discretize.compiler.solves import Needs, SolveEngine, disagreement, solve_b
 from discretize.compiler.triton.kernels import triton_reason
 from discretize.compiler.triton.solve_run import TritonModel, TritonRun
 from discretize.compiler.triton.solve_writing import solve_writer
-from discretize.fused.kernel_run import ALL_STEPS, EXPLICIT_METHODS, Solved, finished
-from discretize.solvers.adaptive import AdaptiveEngine
-from discretize.solvers.continuation import MOST_BYTES
+from discretize.fused.blocked_run import solved_within
+from discretize.fused.kernel_run import EXPLICIT_METHODS, Solved
 from discretize.solvers.segments import Chain
 
 __all__ = ["solve_triton"]
@@ -30,22 +28,8 @@ def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]
     return (solve_writer(dtype),)
 
 
-def _solved(
-    program: Program,
-    module: FlowModule,
-    chain: Chain,
-    tensors: Sequence[Any],
-    engine: AdaptiveEngine,
-    show: Callable[[int], None],
-    stats: dict[str, Any],
-    memory: float | None,
-) -> Solved | str:
-    h0 = tensors[1]
-    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    if wanted and memory is not None:
-        return "kernels for GPUs keep all steps, and `gradient`=Checkpointed bounds what is kept"
-    keep = ALL_STEPS if wanted else math.ceil(MOST_BYTES / (h0.numel() * h0.element_size()))
-    return finished(TritonRun(TritonModel(program, module), chain, engine, show, stats, keep), tensors)
+def _solved(program: Program, module: FlowModule, *call: Any) -> Solved | str:
+    return solved_within(TritonRun, TritonModel(program, module), *call)
 
 
 solve_triton = partial(solve_by, SolveEngine(EXPLICIT_METHODS, triton_reason, _writers, _made, _solved))
