@@ -96,7 +96,7 @@ class _Question:
         if corners:
             words = f"in each of {len(cases)} cases of sign"
             found = [replace(verdict, evidence=words) for verdict in found]
-        return found
+        return found or None
 
     def _fails(self, unit: int, counterexample: Mapping[Expr, Expr], difference: Expr) -> Verdict:
         found = {self.meaning.get(u, u): value for u, value in counterexample.items()}

@@ -77,10 +77,7 @@ def _resolve(e: Basic, known: Mapping[Expr, int]) -> Basic:
     if not e.has(Abs, sign, Max, Min, Piecewise, Relational):
         return e
     if isinstance(e, Piecewise):
-        for value, test in e.args:
-            if _resolve(test, known) == S.true:
-                return _resolve(value, known)
-        raise _Impossible  # or it is defined nowhere here, which is among its conditions
+        return _first_true(e, known)
     if isinstance(e, Relational):
         k = _sign_of(e.lhs - e.rhs, known)
         return e if k is None else e.func(k, 0)
@@ -88,15 +85,32 @@ def _resolve(e: Basic, known: Mapping[Expr, int]) -> Basic:
         k = _sign_of(e.args[0], known)
         return e if k is None else k * _resolve(e.args[0], known) if isinstance(e, Abs) else S(k)
     if isinstance(e, Max | Min):
-        return _resolve(_largest(e.args, known, 1 if isinstance(e, Max) else -1), known)
+        largest = _largest(e.args, known, 1 if isinstance(e, Max) else -1)
+        return e if largest is None else _resolve(largest, known)
     return e.func(*(_resolve(a, known) for a in e.args))
 
 
-def _largest(numbers: Sequence[Expr], known: Mapping[Expr, int], wanted: int) -> Expr:
+def _first_true(e: Piecewise, known: Mapping[Expr, int]) -> Basic:
+    for value, test in e.args:
+        found = _resolve(test, known)
+        if found == S.true:
+            return _resolve(value, known)
+        if found != S.false:
+            return e  # a test of numbers alone, as sin(1)^2 + cos(1)^2 >= 1, which SymPy leaves open
+    raise _Impossible  # or it is defined nowhere here, which is among its conditions
+
+
+def _largest(numbers: Sequence[Expr], known: Mapping[Expr, int], wanted: int) -> Expr | None:
+    """The largest or smallest; None where the signs do not tell."""
+    told = True
     for a in numbers:
-        if all((_sign_of(a - b, known) or 0) * wanted >= 0 for b in numbers if b != a):
+        signs = [_sign_of(a - b, known) for b in numbers if b != a]
+        if all(k is not None and k * wanted >= 0 for k in signs):
             return a
-    raise _Impossible
+        told = told and None not in signs
+    if told:
+        raise _Impossible
+    return None
 
 
 def _sign_of(difference: Expr, known: Mapping[Expr, int]) -> int | None:

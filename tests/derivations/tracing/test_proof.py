@@ -175,6 +175,21 @@ def test_equations_that_differ_at_one_point_only_are_refuted_there():
     assert [a == b for a, b in smooth_cases([sign(h1), Piecewise((1, h1 >= 0), (-1, True))])] == [True, True, False]
 
 
+one = torch.tensor(1.0)
+FALSE = {
+    "sin(1)^2 + cos(1)^2 < 1, which SymPy leaves open": (
+        lambda self, x, h: torch.where(one.sin() ** 2 + one.cos() ** 2 >= 1, h.abs(), -h.abs()),
+        lambda h: -Abs(h),
+    ),
+}
+
+
+def test_falsehoods_are_not_proved(subtests):
+    for name, (code, equation) in FALSE.items():
+        with subtests.test(name):
+            assert not verify(Step(code), [equation(h1), equation(h2)])
+
+
 def test_counterexamples_are_plain_and_torch_confirms_them():
     code = Step(lambda self, x, h: torch.tanh(self.w * h + x), w=torch.randn(2))
     w, x = list(symbolic(code).parameters["w"]), symbolic(code).inputs[0]
