@@ -136,7 +136,11 @@ def _segment(x: Blocks, axis: int, k: int) -> Blocks:
     return Blocks((*x.axes[:axis], (x.axes[axis][k],), *x.axes[axis + 1 :]), np.take(x.values, [k], axis=axis))
 
 
-def _slice(node: Node, sizes: Mapping[Any, Expr], x: Blocks, dim: int = 0, start: Any = 0, *_: Any) -> Blocks:
+def _slice(
+    node: Node, sizes: Mapping[Any, Expr], x: Blocks, dim: int = 0, start: Any = 0, end: Any = None, step: Any = 1
+) -> Blocks:
+    if step != 1:
+        raise Unwide(f"a slice in steps of {step}")
     axis = dim % len(x.axes)
     length, whole = _shape(node, sizes)[axis], x.shape[axis]
     if length == whole:
@@ -148,6 +152,8 @@ def _slice(node: Node, sizes: Mapping[Any, Expr], x: Blocks, dim: int = 0, start
 
 def _cat(node: Node, sizes: Mapping[Any, Expr], parts: list[Blocks], dim: int = 0) -> Blocks:
     axis = dim % len(parts[0].axes)
+    if len({(p.axes[:axis], p.axes[axis + 1 :]) for p in parts}) > 1:
+        raise Unwide("parts put together that are cut otherwise along another axis")
     axes = (*parts[0].axes[:axis], tuple(n for p in parts for n in p.axes[axis]), *parts[0].axes[axis + 1 :])
     return Blocks(axes, np.concatenate([p.values for p in parts], axis=axis))
 
@@ -165,6 +171,8 @@ def _mean(node: Node, sizes: Mapping[Any, Expr], x: Blocks, dims: Any = None, *_
 
 
 def _plus_product(node: Node, sizes: Mapping[Any, Expr], c: Blocks, a: Blocks, b: Blocks) -> Blocks:
+    if {"alpha", "beta"} & set(node.kwargs):
+        raise Unwide(f"{node.target} with factors")
     return each("add", (_product(node, sizes, a, b), c), {})
 
 

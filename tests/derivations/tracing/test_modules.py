@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from cases import each
 from ncps.torch.cfc_cell import CfCCell
 from ncps.torch.ltc_cell import LTCCell
 from ncps.wirings import FullyConnected
@@ -171,6 +172,28 @@ def test_code_that_depends_on_its_width_is_proved_at_its_sizes_only():
     verdict = verify(own, own_equations())
     assert verdict
     assert "sizes only" in verdict.evidence
+
+
+def opposite(self, x, h):
+    return torch.cat([torch.cat([h, x], -1)[:, None], torch.cat([x, h], -1)[:, None]], 1).sum(1)[:, : self.hidden_size]
+
+
+AT_SIZES = {
+    "a factor that is 1": (
+        2,
+        3,
+        lambda self, x, h: torch.addmm(h, x, self.W[:, self.hidden_size :].T, alpha=self.hidden_size - 2),
+    ),
+    "every other of two": (1, 1, lambda self, x, h: torch.cat([h, h], -1)[:, ::2]),
+    "inputs and states of one number": (2, 2, opposite),
+}
+
+
+@each("name", AT_SIZES)
+def test_what_is_so_at_some_sizes_is_not_read_as_so_at_all(name):
+    inputs, units, code = AT_SIZES[name]
+    with pytest.raises(Unwide, match=r"factors|steps of 2|cut otherwise"):
+        certificates_for_every_width(Own((inputs, units), code), own_equations())
 
 
 def test_a_width_that_is_an_attribute_is_unknown_too():
