@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from sympy import Integer
 from torch.fx import Node
 
 from derivations.tracing.program import Program
@@ -125,10 +126,20 @@ def _typed(node: Node, result: Any) -> Any:
     if dtype.is_floating_point and _is_conversion(node):
         return np.asarray(np.frompyfunc(lambda v: Value(number(v.expr), v.where), 1, 1)(result), dtype=object)
     if not dtype.is_floating_point:
-        fits = is_truth if dtype == torch.bool else (lambda e: not is_truth(e) and e.is_integer)
+        fits = is_truth if dtype == torch.bool else (lambda e: _is_whole(e, dtype))
         if dtype.is_complex or not all(fits(v.expr) for v in result.reshape(-1)):
             raise UnknownOperation(f"{node.target} has no reading in SymPy as {dtype}: {source_line(node)}.")
     return result
+
+
+def _is_whole(e: Any, dtype: torch.dtype) -> bool:
+    """Whether it is an integer that such numbers hold: beyond, torch begins again at the other end."""
+    if is_truth(e) or not e.is_integer:
+        return False
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    if e.is_number:
+        return bool(least <= e <= most)
+    return dtype == torch.int64 and all(abs(a) <= most for a in e.atoms(Integer))  # counts of what is true
 
 
 def _bare(value: Any) -> Any:
