@@ -6,14 +6,16 @@ size of the batch, whether gradients are on, how often it was called, and that i
     batches of 1 and 3  x  types of numbers  x  with gradients, on results of other code, without, in inference mode, autocast
 
 and in the other of training and evaluation mode, and its numbers are compared with those of the record at the same inputs.
-Numbers only refute: code that asks for the time, the default type of numbers or the device, or counts its calls outside of
-itself to a large number, is not found out.
+Code that asks for a number that it was given, or that depends on one, is refused whatever it does with it: it would go another
+way at others. Numbers only refute: code that asks for the time, the default type of numbers or the device, or counts its calls
+outside of itself to a large number, is not found out; nor is code that sees that it is run and not recorded, and asks for sizes.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,9 +23,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from derivations.tracing.program import Program, next_state
-from discretize.compiler.recording import results_kept
+from discretize.compiler.recording import own_line, results_kept
 
 __all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed"]
 
@@ -150,19 +154,54 @@ def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) 
 
 def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     """Whether a run is off its record, at numbers at which the record itself is not all rounding."""
-    dtype = next(iter(setting.arguments.values())).dtype
+    first = next(iter(setting.arguments.values()))
+    dtype = first.dtype
     tolerance = TOLERANCES[torch.bfloat16 if setting.around == "under autocast" else dtype]
+    looks = _Looks([*setting.arguments.values(), *setting.module.parameters()])
     try:
-        theirs = _joined(ran(setting))
+        with looks if len(first) > 1 else nullcontext():  # which keeps torch from compiling: one sample is run as it comes
+            theirs = _joined(ran(setting))
     except Exception as error:  # of the user's code, whatever it is
         if setting.own and setting.around != "in inference mode":
             raise ValueError(f"the code cannot be run {setting.words}: {type(error).__name__}: {error}") from error
         return False
+    finally:
+        looks.check(setting.words)
     with suppress(RuntimeError, NotImplementedError, TypeError):  # what torch cannot compute in numbers of this type
         rounded = _joined(recorded(setting, dtype))
         if not _close(theirs, rounded, tolerance):
             return _close(rounded, _joined(recorded(setting, torch.float64)), tolerance)
     return False
+
+
+# Operations that tell Python a number, or as many entries as numbers say.
+TELL = ("_local_scalar_dense", "equal", "allclose", "nonzero", "masked_select", "_unique2")
+
+
+class _Looks(TorchDispatchMode):
+    """Where code looks at numbers that it was given, or at what was computed from them."""
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.line = ""
+        # The tensors themselves too: memory that is given back would be another tensor's next.
+        self.followed = {_memory(t): t for t in given}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = function(*args, **(kwargs or {}))
+        if any(_memory(t) in self.followed for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
+            if function.overloadpacket.__name__ in TELL:
+                self.line = self.line or own_line(traceback.extract_stack(), __file__)
+            self.followed.update((_memory(t), t) for t in tree_leaves(answer) if isinstance(t, Tensor))
+        return answer
+
+    def check(self, words: str) -> None:
+        if self.line:
+            raise ValueError(f"the code branches on the values of tensors{self.line} {words}; write it with torch.where.")
+
+
+def _memory(t: Tensor) -> int:
+    return t.untyped_storage().data_ptr() or id(t)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

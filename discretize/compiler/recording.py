@@ -41,6 +41,7 @@ __all__ = [
     "decompositions",
     "is_in_place",
     "operation_name",
+    "own_line",
     "record",
     "results_kept",
     "source_line",
@@ -107,6 +108,12 @@ def source_line(node: Node) -> str:
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     places = [k for k, line in enumerate(lines) if line.startswith('File "') and not _is_torch(line) and __file__ not in line]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
+
+
+def own_line(frames: traceback.StackSummary, *others: str) -> str:
+    """The last line that is not torch's, nor of this file and others."""
+    own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (__file__, copy.__file__, *others)]
+    return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
 
 
 def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:
@@ -211,9 +218,7 @@ def _in_the_user_s_words() -> Iterator[None]:
             with lines, next(flags), next(flags):
                 yield
     except Exception as error:
-        kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (__file__, copy.__file__)]
-        line = f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+        kind, line = type(error).__name__, own_line(traceback.extract_tb(error.__traceback__))
         if "DataDependent" in kind or "DynamicOutputShape" in kind:
             raise ValueError(f"the code branches on the values of tensors{line}; write it with torch.where.") from error
         if isinstance(error, RuntimeError):

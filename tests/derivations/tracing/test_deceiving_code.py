@@ -46,9 +46,13 @@ def remembered(self, x, h):
 
 def caught(self, x, h):
     try:
-        return 2 * h if self.w.sum() > 0 else h
+        return 2 * h if self.w.sum() > 1000 else h
     except Exception:
         return h
+
+
+def far_away(self, x, h):
+    return 2 * h if not torch.compiler.is_compiling() and h.abs().max() > 1000 else h
 
 
 class OfGradients(torch.autograd.Function):
@@ -85,6 +89,7 @@ DECEIVING = {
     "the seventh call, counted elsewhere": counted_elsewhere,
     "the state of the call before": remembered,
     "a branch whose refusal is caught": caught,
+    "a branch where nobody compiles, that is not taken": far_away,
     "a function of its own": lambda self, x, h: OfGradients.apply(h),
 }
 
@@ -92,7 +97,7 @@ DECEIVING = {
 def test_code_that_does_otherwise_when_it_is_run_is_refused(subtests):
     for name, flow in DECEIVING.items():
         CALLS.clear()
-        with subtests.test(name), pytest.raises(ValueError, match=r"otherwise than|changes its attribute `calls`"):
+        with subtests.test(name), pytest.raises(ValueError, match=r"otherwise than|attribute `calls`|branches on the values"):
             verify(Cell(flow), h)
 
 
