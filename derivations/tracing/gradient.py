@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
-from sympy import DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
+from sympy import Derivative, DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
 from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -23,12 +23,12 @@ from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
 from derivations.tracing.kinks import kinks
 from derivations.tracing.program import Program, next_state, trace
-from derivations.tracing.reading import read
+from derivations.tracing.reading import UnknownOperation, read
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
 from derivations.tracing.symbolic import check_distinct, system_of
 from derivations.tracing.widths.arguments import Widths, checked_widths
-from discretize.compiler.recording import as_function, decompositions, record, without_values
+from discretize.compiler.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["verify_gradient"]
 
@@ -66,6 +66,8 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
 def _derivative(f: Expr, u: Symbol) -> Expr:
     """The derivative away from corners, where a step is (1 + sign)/2 and does not change."""
     found = f.diff(u).replace(DiracDelta, lambda *_: S.Zero)
+    if found.has(Derivative):
+        raise UnknownOperation(f"the derivative of {f} by {u} is not known here.")
     return found.replace(Heaviside, lambda d, *_: (1 + sign(d)) / 2)
 
 
@@ -84,11 +86,14 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
     names = [name for name, _ in module.named_parameters()]
     split = [(a, isinstance(n, tuple), n if isinstance(n, tuple) else (n,)) for a, n in widths.items()]
     like: dict[str, Any] = {"dtype": program.dtype, "device": next((p.device for p in module.parameters()), None)}
-    with without_values(ShapeEnv()):
-        weights = [torch.empty_like(p) for p in module.parameters()]
-        columns = [torch.empty(1, n, **like) for _, _, lengths in split for n in lengths]
-        like_state = [torch.empty(1, n, **like) for a, _, lengths in split if a == program.state for n in lengths]
     called = as_function(module)
+
+    def without(environment: ShapeEnv, batch: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        with without_values(environment):
+            weights = [torch.empty_like(p) for p in module.parameters()]
+            columns = [torch.empty(batch, n, **like) for _, _, lengths in split for n in lengths]
+            like_state = [torch.empty(batch, n, **like) for a, _, lengths in split if a == program.state for n in lengths]
+        return weights, columns, like_state
 
     def pulled(weights: list[Tensor], columns: list[Tensor], v: list[Tensor]) -> list[Tensor]:
         inner = [t.detach().requires_grad_(k) for t, k in zip(weights, trained, strict=True)]
@@ -99,6 +104,12 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
         answer, _ = next_state(leaves, structure, len(v))
         return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
 
+    # Read is one sample alone, as gradients of weights add up; but the code may not ask how many there are.
+    environment = ShapeEnv()
+    record(decompositions(has_reading), pulled, *without(environment, unknown_size(environment, "batch", 3)))
+    if environment.guards or environment.replacements:
+        raise ValueError("the gradient is of batches of certain sizes only; the code must act on each sample by itself.")
+    weights, columns, like_state = without(ShapeEnv(), 1)
     graph, _, constants = record(decompositions(has_reading), pulled, weights, columns, like_state)
     placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
     leaves = next(node for node in graph.nodes if node.op == "output").args[0]

@@ -130,7 +130,7 @@ DOMAINS: Mapping[type, Any] = {
 def guarded(case: Any, conditions: Iterable[Basic]) -> Conditions:
     """Conditions that are needed in one case only."""
     kept = (c for c in conditions if not certain(c.xreplace(assuming([case])[0])))
-    return frozenset(Or(Not(case), c) for c in kept)
+    return frozenset(Or(Not(case), c) for c in kept) - {S.true}
 
 
 def certain(condition: Any) -> bool:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import ctrnn
-from derivations import verify_gradient
+from derivations import UnknownOperation, verify_gradient
 
 
 class Doubling(torch.autograd.Function):
@@ -18,6 +18,18 @@ class Doubling(torch.autograd.Function):
     @staticmethod
     def backward(ctx, v):
         return 2 * v
+
+
+class OfFew(torch.autograd.Function):
+    """No gradient for four samples and more."""
+
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, v):
+        return v if v.shape[0] < 4 else 0 * v
 
 
 class Cell(nn.Module):
@@ -54,6 +66,8 @@ def test_corners_are_left_out():
     verdict = verify_gradient(Cell(lambda self, x, h: torch.relu(self.w * h) + h.abs()))
     assert verdict.holds is True
     assert len(verdict.defined_on) == 4
+    normed = verify_gradient(Cell(lambda self, x, h: h / h.norm(dim=-1, keepdim=True)))
+    assert not any(condition in (True, False) for condition in normed.defined_on)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +77,10 @@ def test_corners_are_left_out():
 )
 def test_a_wrong_gradient_is_refuted(code):
     assert verify_gradient(Cell(code)).holds is False
+
+
+def test_a_gradient_that_is_not_to_be_read_is_refused_in_words():
+    with pytest.raises(ValueError, match="certain sizes"):
+        verify_gradient(Cell(lambda self, x, h: OfFew.apply(h)))
+    with pytest.raises(UnknownOperation, match=r"derivative of floor\(h_1\)"):
+        verify_gradient(Cell(lambda self, x, h: h.floor()))
