@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from derivations.tracing.keeping import kept, memory, tensors_read
 from derivations.tracing.program import Program, next_state
 from discretize.compiler.recording import own_line, results_kept
 
@@ -107,14 +108,15 @@ def _settings(module: nn.Module, program: Program, training: bool, surroundings:
         with torch.no_grad():  # weights that are all 0 would hide much
             for p in called.parameters():
                 p.add_(0.1 * torch.rand(p.shape, generator=dice).to(p)) if p.is_floating_point() else None
-        seen = _attributes(called)
+        read = tensors_read(module, program.constants.values())
+        seen = kept(called, read)
         for count, (size, kind) in enumerate((size, kind) for size in (1, 3) for kind in surroundings):
             arguments = _arguments(program, size, (1.0, 0.0, 30.0)[count % 3], dtype, kind, dice)
             mode = "training" if training else "evaluation"
             yield Setting(
                 called, arguments, kind, f"for a batch of {size} in {str(dtype)[6:]}, {kind}, in {mode} mode", dtype == own
             )
-            now = _attributes(called)
+            now = kept(called, read)
             if changed := [name for name in seen.keys() & now.keys() if seen[name] != now[name]]:
                 raise ValueError(f"the module changes its attribute `{min(changed)}` when it is called; it must keep nothing.")
             seen = now
@@ -185,23 +187,19 @@ class _Looks(TorchDispatchMode):
         super().__init__()
         self.line = ""
         # The tensors themselves too: memory that is given back would be another tensor's next.
-        self.followed = {_memory(t): t for t in given}
+        self.followed = {memory(t): t for t in given}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
-        if any(_memory(t) in self.followed for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
+        if any(memory(t) in self.followed for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
             if function.overloadpacket.__name__ in TELL:
                 self.line = self.line or own_line(traceback.extract_stack(), __file__)
-            self.followed.update((_memory(t), t) for t in tree_leaves(answer) if isinstance(t, Tensor))
+            self.followed.update((memory(t), t) for t in tree_leaves(answer) if isinstance(t, Tensor))
         return answer
 
     def check(self, words: str) -> None:
         if self.line:
             raise ValueError(f"the code branches on the values of tensors{self.line} {words}; write it with torch.where.")
-
-
-def _memory(t: Tensor) -> int:
-    return t.untyped_storage().data_ptr() or id(t)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -211,15 +209,3 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 def _close(a: Tensor, b: Tensor, tolerance: float) -> bool:
     size = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
     return a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, size), equal_nan=True)
-
-
-def _attributes(module: nn.Module) -> dict[str, Any]:
-    """Numbers, words and lengths of lists that a module and its parts keep."""
-    found: dict[str, Any] = {}
-    for place, part in module.named_modules():
-        for name, value in vars(part).items():
-            if isinstance(value, int | float | complex | str):
-                found[f"{place}.{name}".lstrip(".")] = value
-            elif isinstance(value, list | dict | set | tuple):
-                found[f"{place}.{name}".lstrip(".")] = len(value)
-    return found
