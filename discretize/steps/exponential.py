@@ -12,6 +12,7 @@ Runge-Kutta and midpoint steps. On dh/dt = g (f - h), f and g held, all of them 
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ctrnn import VectorField
@@ -125,4 +126,5 @@ class FittedMidpoint(Step):
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         z, leak = mode(z, leak)
-        return 1 + z + phi(2, -leak) * z * z
+        # 1 + z + phi_2(-l) z^2 from its value e^-l at z = -l on: for a large l its terms cancel, perhaps to below 0.
+        return torch.exp(-leak) + (z + leak) * (1 + phi(2, -leak) * (z - leak))

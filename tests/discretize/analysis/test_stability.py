@@ -26,8 +26,9 @@ def test_other_maps_have_their_own_limits():
     root = 2.785293563405282  # of g^3 - 4 g^2 + 12 g - 24
     assert names(discretize.RungeKutta4(), root - 1e-6, root + 1e-6) == ["monotone", "divergent"]
     assert names(discretize.Trapezoid(), 1.999, 2.001, 1e4) == ["monotone", "overshooting", "overshooting"]
-    for step in (discretize.ExponentialEuler(), discretize.BackwardEuler(), discretize.ETDRK4(), discretize.Splitting()):
-        assert set(names(step, 1e-9, 0.1, 1.0, 2.0, 50.0, 1e4)) == {"monotone"}
+    for name in ("ExponentialEuler", "BackwardEuler", "ETDRK4", "Splitting", "FittedMidpoint"):
+        step = getattr(discretize, name)()
+        assert set(names(step, 1e-9, 0.1, 1.0, 2.0, *torch.linspace(30, 60, 301).tolist(), 1e4)) == {"monotone"}, name
 
 
 @each("exponent", [0.5, 1.0, 2.0])
