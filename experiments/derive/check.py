@@ -80,7 +80,9 @@ def _claims(file: Path) -> list[dict[str, Any]]:
         claims: list[dict[str, Any]] = json.loads(read_file(file.resolve(), MOST_JSON))
         if isinstance(claims, list) and claims and all(map(_is_claim, claims)):
             return claims
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except OSError as error:
+        raise UsageError(f"--check {file}: cannot be read ({error.strerror or error}).") from None
+    except (ValueError, LookupError, TypeError, RecursionError):
         pass
     raise UsageError(
         f"--check {file}: this is no ledger with certificates; write one with `ctrnn derive --out {file.stem}.json`."
