@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,11 @@ def _pairs(figure: SubFigure, n: int) -> list[Axes]:
 
 def _caption(record: Mapping[str, Any]) -> str:
     facts = record["machine"]
+    machine = f"{facts['processor']}, {facts['vectors']}, {facts['threads']} thread(s), torch {facts['torch']}, {facts['date']}."
     return (
         f"Time for {BACKWARD}: further left, and lower, is faster; a line's slope is the exponent in its legend.\n"
-        f"Marks are medians of ratios within rounds, whiskers their quartiles. {facts['processor']}, {facts['vectors']},\n"
-        f"{facts['threads']} thread(s), torch {facts['torch']}, {facts['date']}."
+        "Marks are medians of ratios within rounds, whiskers their quartiles.\n"
+        "T samples, B sequences, I inputs, H units.\n" + textwrap.fill(machine, 100)
     )
 
 
@@ -147,9 +149,12 @@ def _curves(ax: Axes, sweep: str, curves: pd.DataFrame) -> None:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, ... within the limits; powers of ten where that would be many."""
-    ticks = [(m, m * 10.0**e) for e in range(-6, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    return [tick for m, tick in ticks if m == 1 or len(ticks) <= 8]
+    """1, 2, 5, 10, ... within the limits; powers of ten where that would be many, all digits where it would be one or two."""
+    powers, usual, all_digits = (
+        [m * 10.0**e for e in range(-6, 6) for m in digits if low <= m * 10.0**e <= high]
+        for digits in ((1,), (1, 2, 5), range(1, 10))
+    )
+    return powers if len(usual) > 8 else usual if len(usual) > 2 else all_digits
 
 
 def _legend(figure: SubFigure) -> None:
