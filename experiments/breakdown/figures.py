@@ -148,7 +148,7 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
             ax.grid(axis="y")
         axes[-1].set_xlim(time[0], time[-1])
         axes[-1].set_xlabel("steps")
-        axes[-1].legend(loc="lower left", ncols=2, handlelength=1.6)
+        plots.legend(figure, axes[-1])
         return figure
 
 

@@ -91,9 +91,9 @@ def play(recording: Recording, clock: np.ndarray, maps: tuple[str, ...]) -> Play
 
 
 def crossing(run: Played) -> tuple[int, int]:
-    """The steps from which half of the units are past c'g = 1, and past 2."""
+    """The first steps, counted from 1, at which half of the units are past c'g = 1, and past 2."""
     median = np.median(run.g, 1)
-    return int(np.argmax(median > 1)), int(np.argmax(median > 2))
+    return int(np.argmax(median > 1)) + 1, int(np.argmax(median > 2)) + 1
 
 
 def drawn(run: Played, unit: int) -> Figure:
@@ -111,9 +111,9 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
     errors = pd.DataFrame({speed: _errors(one) for speed, one in steady.items()})
     shares = pd.DataFrame({speed: _shares(one.g) for speed, one in steady.items()})
     say(f"  {recording.name}: share of units and steps outside 0 <= c'g <= 1, and r.m.s. errors")
-    say(f"  {'speed':>6}{'overshoot':>11}{'diverge':>9}" + "".join(f"{name[:16]:>18}" for name in LISTED))
+    say(f"  {'speed':>6}{'overshoot':>11}{'diverge':>9}" + "".join(f"{name:>20}" for name in LISTED))
     for speed in speeds:
-        cells = "".join(f"{error_in_words(errors[speed][name], '.2g'):>18}" for name in LISTED)
+        cells = "".join(f"{error_in_words(errors[speed][name], '.2g'):>20}" for name in LISTED)
         say(f"  {speed:>6g}{shares[speed]['overshooting']:>11.1%}{shares[speed]['divergent']:>9.1%}{cells}")
     one, two = crossing(run)
     return Section.from_template(

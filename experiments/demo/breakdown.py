@@ -28,7 +28,7 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
     run = play(excerpt, accelerating(len(excerpt.xs)), SHOWN)
     off = {name: root_mean_square(states - run.exact) for name, states in run.states.items()}
     one, two = crossing(run)
-    say(f"  from {SLOWEST:g} to {FASTEST:g} samples a step; c'g passes 1 at step {one}, 2 at {two}")
+    say(f"  from {SLOWEST:g} to {FASTEST:g} samples a step; half of the units pass c'g = 1 at step {one}, 2 at {two}")
     for name, error in off.items():
         say(f"  {name:<18} r.m.s. deviation {error:.3g}")
     failures = [f"{name} deviates by {off[name]:.2g} on the recording played faster." for name in SHOWN[1:] if not off[name] < 1]
