@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from typing import Any
 
-from experiments.usage import UsageError, check_word
+from experiments.usage import UsageError, nearest
 
 __all__ = ["Registry"]
 
@@ -43,9 +43,14 @@ class Registry(Mapping[str, Any]):
             self._offered = {entry.name: entry for entry in entry_points(group=self.group)}
         return self._offered
 
+    def check(self, name: str) -> None:
+        """Refuse a name that is not there. Raises: UsageError, with the nearest, or else with all."""
+        if name not in self:
+            raise UsageError(f"there is no {self.kind} {nearest(name, self)} One of your own comes with --plugin FILE.py.")
+
     def named(self, name: str) -> Any:
         """The thing itself. Raises: UsageError for a name that is not there, and for what cannot be imported."""
-        check_word(self.kind, name, self)
+        self.check(name)
         value = self[name]
         if not isinstance(value, str):
             return value

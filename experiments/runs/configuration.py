@@ -105,7 +105,7 @@ class Configuration:
     training: TrainingSettings = DEFAULT_TRAINING
 
     def __post_init__(self) -> None:
-        check_word("field", self.field, FIELDS)
+        FIELDS.check(self.field)
         check_word("integrator", self.integrator, INTEGRATORS)
 
     def to_json(self) -> dict[str, Any]:
@@ -210,8 +210,8 @@ def configuration_from_words(task: str, field: str, integrator: str, words: Sequ
 
 
 def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any], as_text: bool = False) -> Configuration:
-    check_word("task", task, TASKS)
-    check_word("field", field, FIELDS)
+    TASKS.check(task)
+    FIELDS.check(field)
     check_word("integrator", integrator, INTEGRATORS)
     homes = {key: kind for kind in SHARED for key in setting_types(kind)}
     given: dict[type, dict[str, Any]] = {kind: {} for kind in (*SHARED, object)}

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 
 from experiments.registry import Registry
 from experiments.studies.study import Study
-from experiments.usage import UsageError, check_word
+from experiments.usage import UsageError
 
 __all__ = ["STUDIES", "check_name", "loaded", "study_named"]
 
@@ -38,7 +38,7 @@ STUDIES = Registry("study", "ctrnn.studies", OWN)
 
 def check_name(name: str) -> str:
     """Where that study is, module:class, without importing it; of one that was added, its name. Raises: UsageError."""
-    check_word("study", name, STUDIES)
+    STUDIES.check(name)
     home = STUDIES[name]
     return home if isinstance(home, str) else name
 

@@ -96,7 +96,9 @@ def test_a_task_and_a_field_of_a_file_are_trained_and_gone_on_with(tmp_path, fil
 
 def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
     assert main(["train", "--task", "odd-ones", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
-    assert "there is no task 'odd-ones'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "there is no task 'odd-ones'" in said
+    assert "One of your own comes with --plugin FILE.py." in said
     use([file])
     configured = configuration("odd-ones", "drawn", "heun").to_json()
     TASKS._added.clear()
