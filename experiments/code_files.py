@@ -19,7 +19,7 @@ def imported(file: str) -> ModuleType:
     """The module that a file is; run once in a process, and again if it was changed. Raises: UsageError."""
     path = Path(file).resolve()
     if not path.is_file():
-        raise UsageError(f"there is no file {file}.")
+        raise UsageError(f"{file} is a folder; name a file in it." if path.is_dir() else f"there is no file {file}.")
     name = f"ctrnn_file_{path.stem}_{abs(hash((path, path.stat().st_mtime_ns))):x}"
     if name in sys.modules:
         return sys.modules[name]

@@ -182,6 +182,7 @@ AT_THE_PROMPT = [
     ([*PROVE, "syntax.py:Cell"], "syntax.py could not be run: SyntaxError"),
     ([*TRAIN, "--out", "run", "--set", "steps=0"], "`steps` must be at least 1, got 0"),
     ([*TRAIN, "--out", "run", "--set", "stepz=1"], "did you mean 'steps'?"),
+    ([*TRAIN, "--out", "run", "--plugin", "."], ". is a folder; name a file in it"),
     ([*TRAIN, "--out", "run", "--set", "rate=nan"], "rate is a number, got 'nan'"),
     ([*TRAIN, "--out", "run", "--set", "hidden=99999999"], "`hidden` must be at most 1000000, got 99999999"),
     ([*TRAIN, "--out", "run", "--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),

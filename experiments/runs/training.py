@@ -325,9 +325,10 @@ def _failures_explained(step: int) -> Iterator[None]:
         yield
     except (SolverError, StepError) as error:
         raise StoppedError(
-            f"step {step}: {error} In training that is most often a rate that has grown too large for the solver: try a smaller "
-            f"learning rate (--set rate=...), a bound on the gradient (--set clip=1), or another --set method=..., in another "
-            f"--out DIR.",
+            # Its hint is for who calls the solver: a run has other settings.
+            f"step {step}: the solve failed, {error.cause}. In training that is most often a rate that has grown too large for "
+            f"the solver: try a smaller learning rate (--set rate=...), a bound on the gradient (--set clip=1), another --set "
+            f"method=... or looser tolerances (--set rtol=... atol=...), in another --out DIR.",
             "diverged",
             step,
         ) from error
