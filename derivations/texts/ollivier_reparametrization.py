@@ -97,7 +97,10 @@ def invariances() -> Iterator[Entry]:
 
 def parameters() -> Iterator[Entry]:
     """Section 3.6: affine changes of the parameters, two units with one parameter each."""
-    M, J = symmetric("M", 2), Matrix(2, 2, lambda r, k: Symbol(f"J_{{{r + 1}{k + 1}}}", real=True))
+    # Positive definite, and a change that can be undone: of these it has to be refuted.
+    r, s, k = Symbol("r", positive=True), Symbol("s", positive=True), Symbol("k", real=True)
+    M, J = Matrix([[r, k], [k, s + k**2 / r]]), Matrix([[1, Symbol("J", real=True)], [0, 1]])
+    apart = diag(*(Symbol(f"J_{j}", real=True, nonzero=True) for j in (1, 2)))
     g = vector("g", 2)
 
     def step(change: Matrix) -> Matrix:
@@ -109,8 +112,9 @@ def parameters() -> Iterator[Entry]:
         PAPER, "sec. 3.6, affine parameters", "The gradient steps are exactly invariant under affine changes of the parameters.",
         (Equal(step(J), step(eye(2))),), ("no dampening",),
         reading=Correction("Under those of the parameters of each unit by itself, as the section says before.",
-                           (Equal(step(diag(J[0, 0], J[1, 1])), step(eye(2))),)),
+                           (Equal(step(apart), step(eye(2))),)),
         remark="affine changes that mix two units change the step of a unitwise metric",
+        sizes="2 units with 1 parameter each",
         quote="the actual gradient steps are exactly invariant under affine reparametrizations of the parameters and activity",
     )  # fmt: skip
 
