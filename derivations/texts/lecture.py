@@ -64,6 +64,7 @@ def recap() -> Iterator[Entry]:
         remark="the gates f = e^(-1/T) are held",
         quote="LSTMs avoid vanishing & exploding gradients by keeping a **cell state**",
     )  # fmt: skip
+    i = 1 / (1 + part)  # a gate
     read = f * before + i * tanh(weight * output)
     yield Entry(
         SLIDES, "recap, cell state",
@@ -71,7 +72,7 @@ def recap() -> Iterator[Entry]:
         (Equal(Derivative(read, before), f),),
         reading=Correction(
             "Along the cell itself. It is read, h = o tanh(c), and comes back through the weights: the whole derivative is "
-            "f + i U (1 - tanh(U tanh(c))^2)(1 - tanh(c)^2), in one unit with o = 1 and gates held.",
+            "f + i U (1 - tanh(U tanh(c))^2)(1 - tanh(c)^2), in one unit with o = 1 and gates held, i = 1/(1 + u).",
             (Equal(Derivative(read, before), f + i * weight * (1 - tanh(weight * output) ** 2) * (1 - output**2)),
              Equal(Derivative(f * before + i * new, before), f)),
         ),

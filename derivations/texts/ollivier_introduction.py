@@ -33,7 +33,7 @@ def entries() -> Iterator[Entry]:
 
 def gradients() -> Iterator[Entry]:
     """The natural gradient and the tanh, as the introduction has them; one parameter."""
-    g, delta, p = Symbol("g", positive=True), Symbol("delta", real=True), Symbol("p", positive=True)
+    g, delta, p = Symbol("g", positive=True), Symbol("delta", real=True), 1 / (1 + Symbol("u", positive=True))
     divergence, fisher = log(1 - p + p * exp(delta)) - p * delta, p * (1 - p)
 
     def penalized(factor: Expr) -> Expr:
@@ -48,7 +48,8 @@ def gradients() -> Iterator[Entry]:
             "With twice the divergence, the squared norm of (44): with KL itself the step is twice the natural gradient's.",
             (Expands(2 * divergence, delta, fisher * delta**2, 3), Equal(penalized(S(2)), S.Zero),
              Equal(penalized(S.One), S.Zero))),
-        remark="one symbol of two, p its probability, delta the change of its log-odds, p (1 - p) delta^2 its squared norm",
+        remark="one symbol of two, p = 1/(1 + u) its probability, delta the change of its log-odds, p (1 - p) delta^2 its "
+               "squared norm",
         quote=r"which amounts to replacing \left\|\theta-\theta^{\prime}\right\|^{2} with the Kullback–Leibler divergence",
     )  # fmt: skip
     B, m, eps, kappa = (Symbol(name, positive=True) for name in ("B", "m", "eps", "kappa"))
@@ -272,9 +273,9 @@ def generative_models() -> Iterator[Entry]:
 
 def networks() -> Iterator[Entry]:
     """Section 1.2.2 and footnote 6."""
-    p, q = Symbol("p", positive=True), [Symbol(f"q_{i}", positive=True) for i in (1, 2)]
+    p, *q = (1 / (1 + Symbol(f"u_{i}", positive=True)) for i in range(3))  # probabilities
     prior, moves = [p, 1 - p], [[q[0], 1 - q[0]], [q[1], 1 - q[1]]]
-    emits = [[Symbol(f"e_{i}", positive=True), 1 - Symbol(f"e_{i}", positive=True)] for i in (1, 2)]
+    emits = [[1 / (1 + Symbol(f"v_{i}", positive=True)), 1 - 1 / (1 + Symbol(f"v_{i}", positive=True))] for i in (1, 2)]
     states = range(2)
 
     def printed(activities: list[Expr], x: int, always_on: int) -> Expr:
@@ -295,7 +296,8 @@ def networks() -> Iterator[Entry]:
         (Equal(by_network(1), by_paths),),
         reading=Correction("With the sums over the states of the HMM only, not over the always-activated unit 0 of (6) and (10).",
                            (Equal(by_network(0), by_paths),)),
-        remark="2 states, 2 symbols, 2 steps: the probability by the network against the sum over all paths of the HMM",
+        remark="2 states, 2 symbols, 2 steps: the probability by the network against the sum over all paths of the HMM; "
+               "1/(1 + u) and 1/(1 + v) are probabilities",
         quote="then the GNN model exactly reduces to the HMM model",
     )  # fmt: skip
     tau = [[Symbol(f"tau_{{{i}{j}}}", real=True) for j in (1, 2)] for i in (1, 2)]

@@ -174,7 +174,7 @@ def invariant_classes() -> Iterator[Entry]:
         remark="decided for the fields (3), as the paper does", sizes=AT_TWO_UNITS,
         quote="the class of ordinary recurrent networks is not invariant to time rescaling",
     )  # fmt: skip
-    kept, state = Symbol("k", positive=True), Symbol("h", real=True)
+    kept, state = 1 / (1 + Symbol("u", positive=True)), Symbol("h", real=True)
 
     def step(a: Expr, before: Expr) -> Expr:
         return a * tanh(before) + (1 - a) * before
@@ -191,7 +191,7 @@ def invariant_classes() -> Iterator[Entry]:
              Every("alpha and weight that agree for large h and to first order at 0, compared to third order",
                    one_step_in_two)),
         ),
-        remark="alpha = 1 - k^2; without recurrence, Wh = 0, 1 - sqrt(1 - alpha) is exact",
+        remark="alpha = 1 - k^2, k = 1/(1 + u); without recurrence, Wh = 0, 1 - sqrt(1 - alpha) is exact",
         quote="while the class of leaky RNNs (5) is.",
     )  # fmt: skip
 
