@@ -42,9 +42,11 @@ def write_atomically(path: Path, data: str | bytes, *, keep: Path | None = None)
                 os.replace(path, keep)
         os.replace(part, path)
         _settle(path.parent)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             part.unlink()
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a write names no file, and the part is of no use to who reads the message
         raise
 
 

@@ -216,6 +216,7 @@ def test_a_disk_that_runs_full_is_one_line_and_leaves_what_was_there(tmp_path, w
     code, said = ctrnn(*words[:-1], str(tmp_path / words[-1]), preexec_fn=little_room, stdout=subprocess.DEVNULL)
     assert (code, said.count("\n")) == (74, 1), said
     assert said.endswith("cannot be read or written (File too large).\n")
+    assert str(tmp_path / words[-1]) in said
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["ledger.html", "study"]
     assert (tmp_path / "ledger.html").read_text() == "before"
 
