@@ -59,10 +59,13 @@ def _own_widths(module: nn.Module) -> dict[str, Width]:
     known = [next((getattr(module, name) for name in names if isinstance(getattr(module, name, None), int)), None)
              for names in (INPUT_WIDTHS, STATE_WIDTHS)]  # fmt: skip
     named = [a.name for a in arguments[:2] if a.kind is a.POSITIONAL_OR_KEYWORD]
-    if len(named) < 2 or open_ended or None in known:
+    two = len(named) == 2 and not open_ended
+    if not two or None in known:
+        attributes = "keep them as its attributes `input_size` and `hidden_size`, or " if two else ""
         raise ValueError(
-            f"the widths of {type(module).__name__}'s arguments ({', '.join(a.name for a in arguments)}) are not known; give "
-            f"them as `widths`, the state's second: widths={{{', '.join(f'{a.name!r}: 3' for a in arguments)}}}."
+            f"the widths of {type(module).__name__}'s arguments ({', '.join(a.name for a in arguments)}) are not known; "
+            f"{attributes}give them as `widths`, the state's second: "
+            f"widths={{{', '.join(f'{a.name!r}: 3' for a in arguments)}}}."
         )
     x, h = known
     return {arguments[0].name: x, arguments[1].name: (h, h) if isinstance(module, nn.LSTMCell) else h}  # type: ignore[dict-item]

@@ -68,6 +68,7 @@ REFUSED = {
     "letters in a list": (lambda: verify(same, h, ["h_1"]), TypeError, "must be a dict"),
     "letters to code": (lambda: verify(same, h, {"a": "__import__('os')"}), ValueError, "no equation between real"),
     "no units": (lambda: verify(same, [], widths={"x": 2, "h": 0}), ValueError, "a number from 1 on"),
+    "widths that nothing says": (lambda: verify(nn.Bilinear(2, 3, 3), h), ValueError, "keep them as its attributes `input_size`"),
     "widths in a list": (lambda: verify(same, h, widths=[2, 2]), ValueError, "`widths` must be as"),
     "widths of others": (lambda: verify(same, h, widths={"h": 2, "x": 3}), ValueError, "is called with x, h"),
     "widths of one": (lambda: verify(same, h, widths={"x": 2}), ValueError, "is called with x, h"),
