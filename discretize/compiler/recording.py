@@ -203,9 +203,10 @@ class _InThisThread:
 @contextmanager
 def _in_the_user_s_words() -> Iterator[None]:
     """torch's errors of recording, as what the user's code does and where."""
-    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(f"torch.{name}") for name in ("fx.experimental.symbolic_shapes", "_subclasses.fake_tensor")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's, of torch's own code
@@ -227,4 +228,5 @@ def _in_the_user_s_words() -> Iterator[None]:
             ) from error
         raise ValueError(f"the code raises {kind} when torch records it{line}: {error}") from error
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
