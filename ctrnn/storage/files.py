@@ -72,9 +72,9 @@ def open_file(path: Path, most: int | None = None) -> BinaryIO:
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         kind = next((words for test, words in KINDS if test(found.st_mode)), "a device")
-        raise OSError(errno.EINVAL, f"it is {kind}, not a file")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     if most is not None and found.st_size > most:
-        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {most:,} are expected")
+        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {most:,} are expected", str(path))
     return open(os.open(path, os.O_RDONLY | NO_LINK | NO_WAITING | getattr(os, "O_BINARY", 0)), "rb")
 
 

@@ -358,7 +358,7 @@ def test_a_file_that_was_changed_anywhere_is_refused(path, data):
 def test_only_files_are_read(path, tmp_path):
     ctrnn.save(path, ctrnn.plain(2, 3))
     (tmp_path / "link").symlink_to(path)
-    with pytest.raises(OSError, match="it is a symbolic link, not a file"):
+    with pytest.raises(OSError, match=r"it is a symbolic link, not a file: .*link"):
         ctrnn.load(tmp_path / "link")
     with pytest.raises(FileNotFoundError):
         ctrnn.load(tmp_path / "lost")
