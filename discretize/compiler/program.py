@@ -23,6 +23,7 @@ from discretize.compiler.attributes import attributes_of
 from discretize.compiler.cpp.rows import written
 from discretize.compiler.lowering import is_known, zones_of
 from discretize.compiler.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
+from discretize.compiler.rewriting import Rewritten
 from discretize.compiler.values import Value
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
@@ -153,7 +154,7 @@ def program_of(
         samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=False)}
         code = with_weights(module, weights)
         before = _values(code)
-        with torch.enable_grad():
+        with torch.enable_grad(), Rewritten():
             following = code(*samples.values())
         keeps_all.append(_values(code) == before)
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]

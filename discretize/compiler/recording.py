@@ -49,6 +49,8 @@ __all__ = [
     "without_values",
 ]
 
+OURS = (__file__, os.path.join(os.path.dirname(__file__), "rewriting.py"), copy.__file__)  # lines that no user wrote
+
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
@@ -106,13 +108,14 @@ def operation_name(node: Node) -> str:
 def source_line(node: Node) -> str:
     """Where in the user's code an operation comes from."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-    places = [k for k, line in enumerate(lines) if line.startswith('File "') and not _is_torch(line) and __file__ not in line]
+    given = [k for k, line in enumerate(lines) if line.startswith('File "') and not _is_torch(line)]
+    places = [k for k in given if not any(file in lines[k] for file in OURS)]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
 
 
 def own_line(frames: traceback.StackSummary, *others: str) -> str:
-    """The last line that is not torch's, nor of this file and others."""
-    own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (__file__, copy.__file__, *others)]
+    """The last line that is neither torch's nor ours, nor of other files."""
+    own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (*OURS, *others)]
     return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
 
 

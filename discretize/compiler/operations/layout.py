@@ -216,6 +216,10 @@ def _constant_pad_nd(reader: Reader, given: Node, pad: Sequence[int], number: fl
     return value
 
 
+def _copy(reader: Reader, given: Any, source: Any, *_: Any) -> Value:
+    return _same(reader, source)
+
+
 LAYOUT: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "expand", "alias", "detach", "clone"), _same),
     **dict.fromkeys(("contiguous", "lift_fresh"), _same),
@@ -228,7 +232,9 @@ LAYOUT: dict[str, Callable[..., Any]] = {
     "new_full": _filled(2),
     "scalar_tensor": _filled(0),
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), _all(0.0)),
+    **dict.fromkeys(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"), _all(0.0)),  # written into later
     **dict.fromkeys(("ones", "ones_like", "new_ones"), _all(1.0)),
+    "copy": _copy,
     "slice": _slice,
     "select": _select,
     **dict.fromkeys(("split", "split_with_sizes", "unbind"), _pieces),
