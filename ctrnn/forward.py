@@ -10,14 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctrnn.rewriting import TWICE, Rewritten
+
 __all__ = ["jacobian_of", "jvp"]
 
 
 def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
-    """As `torch.func.jvp`."""
-    if not torch.compiler.is_compiling():
-        _load()
-    return torch.func.jvp(f, primals, tangents, **settings)
+    """As `torch.func.jvp`, and with derivatives of its own that are right where torch's are not."""
+    if torch.compiler.is_compiling():
+        return torch.func.jvp(f, primals, tangents, **settings)
+    _load()
+    with Rewritten(TWICE):
+        return torch.func.jvp(f, primals, tangents, **settings)
 
 
 def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor, bandwidths: tuple[int, int] | None = None) -> Tensor:

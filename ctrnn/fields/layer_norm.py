@@ -19,7 +19,7 @@ class LayerNorm(Part):
     r"""A candidate or gate whose Wx x + Wh h + b is normalized over the units, of each sample and time by itself.
 
     It takes that part's place: `Relaxation(LayerNorm(TanhCandidate(3, 5)), LayerNorm(GateRate(3, 5)), LinearDecay())`, or
-    `lstm_field.gates = LayerNorm(lstm_field.gates)`, over all four gates together. No kernel has it.
+    `lstm_field.gates = LayerNorm(lstm_field.gates)`, over all four gates together. Its kernels are written from its code.
 
     Args:    part: `Affine`, or a candidate or gate made of one, of at least two outputs; eps: added to the variance, which is 0
              where x, h and b are.

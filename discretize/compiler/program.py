@@ -19,11 +19,12 @@ from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ctrnn import VectorField
+from ctrnn.rewriting import Rewritten
 from discretize.compiler.attributes import attributes_of
 from discretize.compiler.cpp.rows import written
 from discretize.compiler.lowering import is_known, zones_of
 from discretize.compiler.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
-from discretize.compiler.rewriting import Rewritten
+from discretize.compiler.rewriting import OF_DERIVATIVES, RULES
 from discretize.compiler.values import Value
 from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
@@ -154,7 +155,7 @@ def program_of(
         samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=False)}
         code = with_weights(module, weights)
         before = _values(code)
-        with torch.enable_grad(), Rewritten():
+        with torch.enable_grad(), Rewritten(RULES):
             following = code(*samples.values())
         keeps_all.append(_values(code) == before)
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
@@ -199,7 +200,8 @@ def _along(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tens
     """By two derivatives in reverse, (d/dq) (q df/dh) . v: forward mode torch does not record at a batch of unknown size."""
     with torch.enable_grad():
         at = at if at.requires_grad else at.detach().requires_grad_()
-        value = f(at)
+        with Rewritten(RULES | OF_DERIVATIVES):
+            value = f(at)
         if not value.requires_grad:
             return torch.zeros_like(value)
         cotangent = torch.ones_like(value).requires_grad_()

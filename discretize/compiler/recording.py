@@ -34,6 +34,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from ctrnn import rewriting
+
 __all__ = [
     "as_function",
     "call_with",
@@ -49,7 +51,8 @@ __all__ = [
     "without_values",
 ]
 
-OURS = (__file__, os.path.join(os.path.dirname(__file__), "rewriting.py"), copy.__file__)  # lines that no user wrote
+HERE = os.path.dirname(__file__)
+OURS = (__file__, os.path.join(HERE, "rewriting.py"), rewriting.__file__, copy.__file__)  # lines that no user wrote
 
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]

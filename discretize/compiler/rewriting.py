@@ -16,21 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
-__all__ = ["Rewritten"]
+from ctrnn.rewriting import TWICE
 
-
-class Rewritten(TorchFunctionMode):
-    """While code is recorded; what no rule fits stays as it is."""
-
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), settings: Any = None) -> Any:
-        rule = RULES.get(getattr(function, "__name__", ""))
-        try:
-            found = NotImplemented if rule is None else rule(*arguments, **(settings or {}))
-        except TypeError:  # other arguments than the rule's
-            found = NotImplemented
-        return function(*arguments, **(settings or {})) if found is NotImplemented else found
+__all__ = ["OF_DERIVATIVES", "RULES"]
 
 
 def _taken(given: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -133,11 +122,6 @@ def _hypot(one: Tensor, other: Tensor) -> Tensor:
     return torch.sqrt(one * one + other * other)
 
 
-def _glu(given: Tensor, dim: int = -1) -> Tensor:
-    one, other = given.chunk(2, dim)
-    return one * torch.sigmoid(other)
-
-
 RULES: dict[str, Callable[..., Tensor]] = {
     "__getitem__": _getitem,
     "index_select": _index_select,
@@ -145,11 +129,13 @@ RULES: dict[str, Callable[..., Tensor]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     "bilinear": _bilinear,
     "prod": _prod,
+    "hypot": _hypot,
+    "log2": lambda given: torch.log(given) / math.log(2),
+    "log10": lambda given: torch.log(given) / math.log(10),
+}
+# Of what is differentiated twice.
+OF_DERIVATIVES: dict[str, Callable[..., Tensor]] = TWICE | {
     **dict.fromkeys(("abs", "absolute"), _abs),
     **dict.fromkeys(("sign", "sgn"), _sign),
     "softsign": lambda given: given / (1 + _abs(given)),
-    "hypot": _hypot,
-    "glu": _glu,
-    "log2": lambda given: torch.log(given) / math.log(2),
-    "log10": lambda given: torch.log(given) / math.log(10),
 }

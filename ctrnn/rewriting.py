@@ -1,0 +1,73 @@
+r"""Functions of torch that are called as others: where torch has no derivative of a derivative, or a wrong one.
+
+    layer_norm       torch 2.13 takes mean and deviation for constants in the derivative of (df/dh) v
+    linalg.solve     and its factors, of a matrix that moves
+    glu              of which it has none
+
+Each is the same number and derivative to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["TWICE", "Rewritten", "Rules"]
+
+Rules = Mapping[str, Callable[..., Tensor]]
+
+
+class Rewritten(TorchFunctionMode):
+    r"""While it is entered, functions of torch are called as `rules` have them, by their names.
+
+    A rule answers NotImplemented, or raises TypeError, for arguments that it is not for; then torch's function is called.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__()
+        self.rules = rules
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), settings: Any = None) -> Any:
+        rule = self.rules.get(getattr(function, "__name__", ""))
+        if rule is not None:
+            try:
+                found: Any = rule(*arguments, **(settings or {}))
+            except TypeError:
+                found = NotImplemented
+            if found is not NotImplemented:
+                return found
+        return function(*arguments, **(settings or {}))
+
+
+def _layer_norm(
+    given: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Tensor:
+    variance, mean = torch.var_mean(given, tuple(range(-len(normalized_shape), 0)), correction=0, keepdim=True)
+    found = (given - mean) * torch.rsqrt(variance + eps)
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias
+
+
+def _solve(matrix: Tensor, right: Tensor, *, left: bool = True) -> Tensor:
+    if not left:
+        return NotImplemented
+    inverse = torch.linalg.inv(matrix)
+    is_vector = right.dim() == 1 or right.shape == matrix.shape[:-1]
+    return (inverse @ right.unsqueeze(-1)).squeeze(-1) if is_vector else inverse @ right
+
+
+def _glu(given: Tensor, dim: int = -1) -> Tensor:
+    one, other = given.chunk(2, dim)
+    return one * torch.sigmoid(other)
+
+
+TWICE: dict[str, Callable[..., Tensor]] = {"layer_norm": _layer_norm, "linalg_solve": _solve, "glu": _glu}
