@@ -8,6 +8,7 @@ Modules are made functions of their parameters and buffers first, so that none o
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import os
 import traceback
@@ -34,7 +35,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from ctrnn import rewriting
+from ctrnn.rewriting import Rewritten
 
 __all__ = [
     "as_function",
@@ -51,8 +52,8 @@ __all__ = [
     "without_values",
 ]
 
-HERE = os.path.dirname(__file__)
-OURS = (__file__, os.path.join(HERE, "rewriting.py"), rewriting.__file__, copy.__file__)  # lines that no user wrote
+# Files whose lines no user wrote.
+OURS = (__file__, copy.__file__, inspect.getfile(Rewritten), os.path.join(os.path.dirname(__file__), "rewriting.py"))
 
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
