@@ -55,6 +55,8 @@ __all__ = [
 # Files whose lines no user wrote.
 OURS = (__file__, copy.__file__, inspect.getfile(Rewritten), os.path.join(os.path.dirname(__file__), "rewriting.py"))
 
+WHOLE = {"diagonal_backward"}  # which torch takes apart into what it cannot record
+
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
@@ -181,7 +183,7 @@ def decompositions(known: Known, all_of_torch: bool = False) -> Decompositions:
     def stays(operation: Any) -> bool:
         name, _, overload = str(operation).removeprefix("aten.").partition(".")
         # In place: as it is for `functionalize`, which makes of it what is not in place.
-        return known(name, overload) or operation._schema.is_mutable
+        return known(name, overload) or operation._schema.is_mutable or name in WHOLE
 
     ways: Any = {**torch._decomp.decomposition_table} if all_of_torch else {}
     ways |= torch.export.default_decompositions()

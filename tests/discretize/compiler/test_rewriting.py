@@ -92,19 +92,20 @@ def test_every_rule_is_used_by_one_of_these():
 
 
 class Sheet(ctrnn.VectorField):
-    """A neural field on a ring, with far connections by a list, and what is written into a tensor of one's own."""
+    """A neural field on a ring, with far connections by a list, others to all but itself, and a tensor that is written into."""
 
     def __init__(self):
         super().__init__(2, 6)
         self.to_units, self.near = nn.Linear(2, 6), nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular")
         self.register_buffer("far", PAIRS.repeat(2, 1))
-        self.weights = nn.Parameter(W[:, :2].clone())
+        self.weights, self.others = nn.Parameter(W[:, :2].clone()), nn.Parameter(W.clone() / 9)
 
     def flow(self, projected, h):
         near = functional.silu(self.near(h.unsqueeze(-2))).prod(-2)
         far = (torch.tanh(h)[..., self.far] * self.weights).sum(-1)
         own = torch.empty_like(h)
         own[..., :3], own[..., 3:] = functional.softsign(h[..., 3:]), h[..., :3].abs()
+        far = far + functional.linear(h, self.others - torch.diag(self.others.diagonal()))
         return near + far + own + self.to_units(projected) - 3 * h
 
 
