@@ -36,13 +36,14 @@ from discretize.steps.step import Step
 __all__ = ["EngineReport", "EngineResult", "verify_engines"]
 
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result; solves choose steps by it
+GROWN = 1e6  # a state from here on is none of a network's
 Run = Callable[[Tensor, Tensor], tuple[Tensor | None, str]]
 
 
 @dataclass(frozen=True)
 class EngineResult:
     """One engine's run: `states` and `gradients` are how far it is from the steps, as a share of the largest number there, nan
-    where it did not run; `why` it did not; seconds, forwards and back, of a second call."""
+    where it did not run; `why` it did not; seconds, forwards and back, of a second call; `largest` of its states."""
 
     call: str
     engine: str
@@ -50,6 +51,7 @@ class EngineResult:
     gradients: float
     seconds: float
     why: str | None = None
+    largest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,16 @@ class EngineReport:
             head = f"{result.call:<10}{result.engine:<10}"
             found = f"{result.states:>10.1e}{result.gradients:>11.1e}{result.seconds:>10.4f}"
             lines.append(head + (found if result.why is None else f"  {result.why}"))
-        return "\n".join([*lines, "All agree." if self.agree else "They do not agree."])
+        return "\n".join([*lines, self._conclusion()])
+
+    def _conclusion(self) -> str:
+        if self.agree:
+            return "All agree."
+        grown = [result for result in self.results if result.engine == "steps" and not result.largest <= GROWN]
+        if not grown:
+            return "They do not agree."
+        what = f"the states of the {grown[0].call} reach {grown[0].largest:.2g} by steps too, and rounding grows with them"
+        return f"They do not agree, which says little: {what}; take a smaller `dt`."
 
 
 @answered
@@ -144,7 +155,8 @@ def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, engines: di
         seconds = time.perf_counter() - begun
         reference = reference or mine
         apart = [_apart(one, other) for one, other in zip(mine, reference, strict=True)]
-        found.append(EngineResult(call, name, apart[0], max(apart[1:]), seconds))
+        largest = float(mine[0].abs().max()) if mine[0].numel() else 0.0
+        found.append(EngineResult(call, name, apart[0], max(apart[1:]), seconds, largest=largest))
     return found
 
 

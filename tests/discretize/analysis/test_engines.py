@@ -50,6 +50,18 @@ def test_what_does_not_run_says_why():
     assert report.agree
 
 
+class Stiff(Mine):
+    def flow(self, projected, h):
+        return self.of_x(projected) + self.of_h(h) - 9 * h
+
+
+@pytest.mark.kernels
+def test_steps_whose_states_grow_beyond_all_bounds_are_told():
+    report = discretize.verify_engines(Stiff(), XS, dt=0.5)  # a factor of about 1 - 9 dt
+    assert "the states of the sequence reach" in str(report)
+    assert "by steps too, and rounding grows with them; take a smaller `dt`." in str(report)
+
+
 @pytest.mark.kernels
 def test_an_engine_that_is_off_is_found(monkeypatch):
     right = cells.torch_states
