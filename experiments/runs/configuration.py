@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
-from experiments.models.integrators import INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
+from experiments.models.integrators import EXACT, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
 from experiments.models.jumps import jump_module
 from experiments.settings import LARGEST, assignments, check_one_of, check_whole, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
@@ -89,6 +89,22 @@ SHARED = FieldSettings, IntegratorSettings, TrainingSettings
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
 
+# Settings that some parts alone read: which, and whether those of a configuration are among them.
+READ_BY: dict[tuple[str, ...], tuple[str, Callable[[Configuration], bool]]] = {
+    ("method", "rtol", "atol"): (f"the integrator {EXACT}", lambda run: run.integrator == EXACT),
+    ("substeps",): ("step maps", lambda run: run.integrator != EXACT),
+    ("t_max", "t_min"): ("init=chrono", lambda run: run.field_settings.init == "chrono"),
+    ("exponent", "exponents"): ("fields with a power decay", lambda run: "power" in run.field),
+    ("one_alpha",): ("the field leaky", lambda run: run.field == "leaky"),
+    ("alpha",): (
+        "leaky fields that do not start by chrono, and init=constant",
+        lambda run: (
+            run.field_settings.init == "constant" or (run.field.startswith("leaky") and run.field_settings.init == "standard")
+        ),
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Configuration:
     r"""What is trained, on what, and how; two runs of the same one give the same weights, on the same machine.
@@ -136,6 +152,17 @@ class Configuration:
         field = jump_module(*given, self.task.masked) if self.field in JUMPS else built_field(*given)
         rnn = sequence_module(self.integrator, field, self.integrator_settings)
         return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
+
+    def without_effect(self) -> list[str]:
+        """A sentence for each setting that is not the one by default, and is not read."""
+        kinds = {setting.name: setting.default for kind in SHARED for setting in dataclasses.fields(kind)}
+        given = self.settings()
+        return [
+            f"`{key}` = {words_of(given[key])} changes nothing here; it is for {who}."
+            for keys, (who, reads) in READ_BY.items()
+            for key in keys
+            if given[key] != kinds[key] and not reads(self)
+        ]
 
     @property
     def task_name(self) -> str:

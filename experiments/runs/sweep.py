@@ -55,6 +55,9 @@ def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Pa
 
     if len(runs) > 1:
         print(f"{len(runs)} runs of {_steps(runs)} steps, one after another, in {folder}.", file=sys.stderr)
+    for sentence in runs[0][1].without_effect():
+        if all(sentence in configuration.without_effect() for _, configuration in runs):
+            print(f"ctrnn train: {sentence}", file=sys.stderr)
     finished = []
     for name, configuration in runs:
         try:

@@ -64,6 +64,14 @@ def test_a_run_leaves_its_folder_and_says_how_it_went(tmp_path, capsys):
     assert weights["rnn.field.rate.bias"].shape == (5,)
 
 
+def test_settings_that_nothing_reads_are_told_where_no_run_of_a_sweep_reads_them(tmp_path, capsys):
+    given = ["rtol=0.1", "init=standard,chrono", "t_max=50", "alpha=0.1", "steps=1", "hidden=5", "batch=2", "evaluation=2"]
+    assert main(typed(tmp_path, settings=["--set", *given])) == 0
+    said = capsys.readouterr().err
+    assert "`rtol` = 0.1 changes nothing here; it is for the integrator exact." in said
+    assert said.count("changes nothing") == 1  # chrono reads t_max, and alpha is as it would be
+
+
 def test_config_json_says_what_and_where(tmp_path):
     assert main(typed(tmp_path)) == 0
     config = json.loads((tmp_path / "config.json").read_text())
