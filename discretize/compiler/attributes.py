@@ -2,7 +2,7 @@ r"""What code may read beside its samples: the tensors of its module, all else t
 
     tensors    wherever the module keeps them: given to kernels anew at each call
     values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
-    globals    what the code that was recorded names outside of its module, compared at each call
+    globals    what the code that was recorded names outside of its module, also in modules that it imports, compared at each call
 
 Objects that do not tell what they are made of, by which `copy` copies them, are known by their ids.
 """
@@ -15,7 +15,9 @@ import sys
 import sysconfig
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import accumulate
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -49,11 +51,47 @@ def attributes_of(given: Any) -> Attributes | str:
     return _walked(given, copied=True)
 
 
+@dataclass(frozen=True)
+class _Reads:
+    """What code reads of globals: their names, and the modules that it imports itself; of modules, attributes of these names."""
+
+    globals: dict[str, Any]
+    names: tuple[str, ...]
+    imported: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, code: CodeType, given: dict[str, Any]) -> _Reads:
+        # Words too, for getattr(module, "name") and globals()["name"].
+        words = [word for word in code.co_consts if isinstance(word, str)]
+        told = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+        names = {name for how, name in told if how in ("LOAD_GLOBAL", "LOAD_NAME")}
+        packages = ["", *accumulate(str(given.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
+        imported = [f"{package}.{name}".strip(".") for how, name in told if how == "IMPORT_NAME" for package in packages]
+        names |= {*words} if "globals" in names else set()
+        return cls(given, tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
+
+    def now(self) -> Iterator[Any]:
+        seen = set[int]()
+        for each in (*map(self.globals.get, self.names), *map(sys.modules.get, self.imported)):
+            yield from self._of_module(each, seen) if isinstance(each, ModuleType) else [each]
+
+    def _of_module(self, given: ModuleType, seen: set[int]) -> Iterator[Any]:
+        seen.add(id(given))
+        installed = "site-packages" in str(getattr(given, "__file__", ""))
+        stays = installed or given.__name__.partition(".")[0] in LIBRARIES
+        for value in map(vars(given).get, self.attributes):
+            if isinstance(value, ModuleType):
+                yield from self._of_module(value, seen) if id(value) not in seen else ()
+            elif isinstance(value, PLAIN) or not stays:
+                yield value
+
+
 class GlobalReads:
     """Which globals code names, and those of modules by their attributes."""
 
     def __init__(self) -> None:
-        self.names: dict[CodeType, tuple[dict[str, Any], list[str]]] = {}
+        self.reads: dict[CodeType, _Reads] = {}
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -71,21 +109,12 @@ class GlobalReads:
             sys.setprofile(before)
 
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
-        if code not in self.names and not code.co_filename.startswith(PLACES) and "site-packages" not in code.co_filename:
-            read = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-            self.names[code] = names, sorted(read)
+        if code not in self.reads and not code.co_filename.startswith(PLACES) and "site-packages" not in code.co_filename:
+            self.reads[code] = _Reads.of(code, names)
 
     def now(self) -> Attributes | str:
         """Their values, other ones where one has changed; or why that cannot be told."""
-        found: list[Any] = []
-        for code, (names, read) in self.names.items():
-            for given in map(names.get, read):
-                if isinstance(given, ModuleType):
-                    inside = [vars(given).get(name) for name in code.co_names]
-                    found += [value for value in inside if isinstance(value, PLAIN)]
-                else:
-                    found.append(given)
-        return _walked(found, copied=False)
+        return _walked([value for each in self.reads.values() for value in each.now()], copied=False)
 
 
 def _walked(given: Any, copied: bool) -> Attributes | str:
@@ -137,10 +166,13 @@ class _Walk:
         elif isinstance(given, FunctionType):
             self._by_id(given.__code__)
             cells = [cell.cell_contents for cell in given.__closure__ or () if _is_filled(cell)]
-            self.visit([given.__defaults__, given.__kwdefaults__, *cells], False)
+            self.visit([given.__defaults__, given.__kwdefaults__, vars(given), *cells], False)
         elif isinstance(given, MethodType):
             self.visit(given.__func__, copied)
             self.visit(given.__self__, copied)
+        elif isinstance(given, ContextVar):
+            self._by_id(given)
+            self.visit(given.get(None), False)
         elif isinstance(given, property | staticmethod | classmethod):
             self.visit([getattr(given, name, None) for name in ("fget", "__func__")], copied)
         elif isinstance(given, type):

@@ -7,6 +7,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from ctypes import Structure, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,9 +154,9 @@ def _attempt(
         return make(program)
 
     try:
-        # In a thread of its own: in no mode of torch that is on in this one, and under no profiler.
+        # In a thread of its own: in no mode of torch that is on in this one, and under no profiler. Context variables come along.
         with ThreadPoolExecutor(1) as thread:
-            kernel = thread.submit(made).result()
+            kernel = thread.submit(copy_context().run, made).result()
     except (Unknown, ValueError) as error:
         kernel = str(error)
     except Unavailable as error:

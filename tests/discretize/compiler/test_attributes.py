@@ -3,8 +3,10 @@
 import copy
 import functools
 import math
+import sys
 import threading
 import types
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,13 +116,29 @@ def test_what_no_copy_can_be_made_of_is_named():
     assert attributes_of(field) == "it keeps more than 20,000 values, too many to compare at each call"
 
 
+OTHER = types.ModuleType("other_file")  # of the user's
+OTHER.settings, OTHER.table, OTHER.function = types.SimpleNamespace(scale=1.0), {"a": [1.0]}, abs
+OTHER.within, OTHER.by_word, OTHER.imported = types.ModuleType("within"), 1.0, 1.0
+OTHER.within.scale = 1.0
+CONTEXT = ContextVar("CONTEXT", default=1.0)
+
+
 def reader(module):
     return helper() * SETTINGS.scale * module.pi * THREE.numel()
+
+
+def reader_of_other_files():
+    from other_file import imported  # noqa: PLC0415
+
+    numbers = [OTHER.settings.scale, OTHER.table["a"], OTHER.within.scale, getattr(OTHER, "by_word"), globals()["SCALE"]]  # noqa: B009
+    return [OTHER.function, *numbers, imported, CONTEXT.get(), helper.scale]
 
 
 def helper():
     return SCALE
 
+
+helper.scale = 1.0
 
 THREE = torch.zeros(3)
 
@@ -152,3 +170,30 @@ def test_globals_that_code_has_read_are_compared(change):
 
 def math_of_its_own():
     return math.pi
+
+
+OF_OTHER_FILES = {
+    "an object of a module": lambda patch: patch.setattr(OTHER.settings, "scale", 2.0),
+    "a number in its table": lambda patch: patch.setitem(OTHER.table, "a", [2.0]),
+    "its function": lambda patch: patch.setattr(OTHER, "function", float),
+    "a number of a module within": lambda patch: patch.setattr(OTHER.within, "scale", 2.0),
+    "what is asked for by a word": lambda patch: patch.setattr(OTHER, "by_word", 2.0),
+    "a global so": lambda patch: patch.setitem(globals(), "SCALE", 2.0),
+    "what is imported when it runs": lambda patch: patch.setattr(OTHER, "imported", 2.0),
+    "a context variable": lambda patch: CONTEXT.set(2.0),
+    "what a function keeps": lambda patch: patch.setattr(helper, "scale", 2.0),
+}
+
+
+def test_so_is_what_code_reads_of_other_files(monkeypatch):
+    monkeypatch.setitem(sys.modules, "other_file", OTHER)
+    reads = GlobalReads()
+    with reads.noted():
+        reader_of_other_files()
+    before = reads.now()
+    for what, change in OF_OTHER_FILES.items():
+        with pytest.MonkeyPatch.context() as patch:
+            context = copy_context()
+            context.run(change, patch)
+            assert context.run(reads.now).values != before.values, what
+        assert reads.now().values == before.values, what

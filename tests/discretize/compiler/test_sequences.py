@@ -3,6 +3,7 @@
 import math
 import threading
 from collections import OrderedDict
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 
 import cases
@@ -284,7 +285,7 @@ def test_tensors_are_read_at_every_call_wherever_they_are_kept():
             field.layers[0].weight.add_(0.1)
 
 
-FACTOR, SLOPE = 1.0, 1.0
+FACTOR, SLOPE, SHARE = 1.0, 1.0, ContextVar("SHARE", default=1.0)
 
 
 class Sloped(torch.autograd.Function):
@@ -299,14 +300,18 @@ class Sloped(torch.autograd.Function):
 
 class ReadingGlobals(Own):
     def flow(self, projected, h):
-        return -FACTOR * Sloped.apply(h)
+        return -FACTOR * SHARE.get() * Sloped.apply(h)
 
 
 def test_globals_may_change(monkeypatch):
+    field, given = ReadingGlobals(), (torch.randn(4, 2, 3), torch.randn(2, 10))
     for name, value in (("FACTOR", 2.0), ("SLOPE", 3.0)):  # the second is read in the backward pass alone
         monkeypatch.setitem(globals(), name, value)
-        for mine, theirs in both(ReadingGlobals(), Euler(), torch.randn(4, 2, 3), torch.randn(2, 10)):
-            assert_close(mine, theirs, **EXACT)
+        for share in (0.5, 0.2):
+            context = copy_context()
+            context.run(SHARE.set, share)
+            for mine, theirs in context.run(both, field, Euler(), *given):
+                assert_close(mine, theirs, **EXACT)
 
 
 @pytest.mark.slow
