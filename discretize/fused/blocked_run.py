@@ -206,4 +206,4 @@ def solved_within(
         engine.start(chain, len(tensors[1]))
         return f"the steps of one interval alone take more than {memory:,.0f} bytes"
     edges = [edge for edge in run.edges if edge <= run.reached]
-    return Solved(edges, hs[: len(edges)], run.failure, lambda: None, kind.name)
+    return Solved(edges, hs[: len(edges)], run.failure, chain, lambda: None, kind.name)

@@ -82,11 +82,12 @@ class KernelModel(Protocol):
 @dataclass(frozen=True)
 class Solved:
     """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
-    `steps`: the steps that were taken, None if they were not kept; `engine`: what solved."""
+    `chain`: as the kernel read it; `steps`: those taken on it, None if they were not kept; `engine`: what solved."""
 
     edges: list[int]
     hs: Tensor
     failure: Failure | None
+    chain: Chain
     steps: Callable[[], KeptSteps | None]
     engine: str = "compiled"
 
@@ -108,7 +109,7 @@ def solved(
     hs = _Solve.apply(run, *tensors)
     failure = run.failure()
     edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
-    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, run.steps, run.name)
+    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, chain, run.steps, run.name)
 
 
 def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:

@@ -185,8 +185,10 @@ class Solve:
         """The steps that were taken, where they were kept."""
         if not isinstance(self.engine, AdaptiveEngine) or self.engine.log is None:
             return None
-        steps = whole.steps() if isinstance(whole, Solved) else self.engine.log.steps()
-        return None if steps is None else Continuation(self.engine.control.method, self.chain, steps)
+        # A kernel's samples step on their own, whatever drives them.
+        chain, log = (whole.chain, whole) if isinstance(whole, Solved) else (self.chain, self.engine.log)
+        steps = log.steps()
+        return None if steps is None else Continuation(self.engine.control.method, chain, steps)
 
     def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
         """The states at other times, solved on from one of them with the same settings."""

@@ -115,6 +115,20 @@ def test_fields_of_ones_own_run_compiled_along_them(name):
     agree(solved(field, name, True), solved(field, name, False))
 
 
+@each("name", [*SHARED[:-1], "smooth clock", "hermite, times of their own"])
+def test_states_between_are_on_the_steps_of_each_sample(name):
+    field, exact = made(ctrnn.gated), {"rtol": 1e-7, "atol": 1e-7}
+    for batch in (4, 1):
+        xs, found = torch.randn(len(TS), 4, 3, dtype=torch.float64), []
+        for fused in (True, False):
+            path, speed = INPUTS[name](xs if "own" in name else xs[:, :batch])
+            with torch.no_grad():
+                ran = integrate(field, path, xs.new_zeros(path.batch, 5), TS[[0, 1, 3]], speed=speed, fused=fused, **exact)
+                found.append(ran(torch.tensor([1.4, 0.3], dtype=torch.float64)))
+            assert ran.stats["engine"] == ("compiled" if fused else "steps"), ran.stats["engine_why"]
+        assert_close(*found, rtol=1e-5, atol=1e-5)
+
+
 class Bent(ctrnn.VectorField):
     """Its projection bends straight lines, so that it is a part of the flow."""
 
