@@ -13,14 +13,15 @@ STUDY = study_named("tallec-fig3")
 
 
 def records(ends, scale="small", never=()):
-    """Of runs that go down to the plateau by half of their steps, then to `ends`: (task, T, start) -> part of the plateau."""
+    """Of runs that go down to the plateau by half of their steps, then to `ends`: (task, T, start) -> part of the plateau; others
+    are not there."""
 
     def measured(run):
-        if run.key in never:
-            return None
         settings, point = run.configuration.training, run.point
-        plateau = point["T"] / 1e4
-        end = ends[point["task"], point["T"], point["start"]] * (1 + 0.01 * point["seed"])
+        end = ends.get((point["task"], point["T"], point["start"]))
+        if end is None or run.key in never:
+            return None
+        plateau, end = point["T"] / 1e4, end * (1 + 0.01 * point["seed"])
         steps = range(settings.evaluate_every, settings.steps + 1, settings.evaluate_every)
         parts = [(1.02 if end <= 1.5 else 3.0) if 2 * step <= settings.steps else end for step in steps]
         known = [{"of plateau": part, "loss": part * plateau, "plateau": plateau} for part in parts]

@@ -109,6 +109,7 @@ def test_smaller_scales_are_smaller_in_everything_that_takes_time():
             sum(
                 one.configuration.training.steps
                 * one.configuration.settings().get("length", one.point.get("T"))
+                * one.configuration.training.batch
                 * one.configuration.field_settings.hidden
                 for one in study_named(name).runs(scale)
             )

@@ -96,11 +96,12 @@ class TallecFigure3(Study):
 
     name = "tallec-fig3"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 30, "paper": 2400}
+    minutes: ClassVar = {"smoke": 0.3, "small": 170, "paper": 2400}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, count=2, batch=8, tasks={"copy": [12], "variable-copy": [12]}, steps=40, every=10, held_out=50,
                        seeds=1),
-        "small": Sizes(hidden=64, count=10, batch=32, tasks={"copy": [500]}, steps=20_000, every=200, held_out=200, seeds=3),
+        "small": Sizes(hidden=64, count=10, batch=32, tasks={"copy": [500], "variable-copy": [500, 1000]}, steps=20_000,
+                       every=200, held_out=200, seeds=3),
         "paper": Sizes(hidden=128, count=10, batch=128, tasks={"copy": [500, 2000], "variable-copy": [500, 1000]},
                        steps=20_000, every=100, held_out=1000, seeds=3),
     }  # fmt: skip
@@ -127,7 +128,7 @@ class TallecFigure3(Study):
             data=lambda results: thinned(results.rows, ["task", "T", "start"]).assign(
                 panel=lambda rows: rows["task"] + ", T = " + rows["T"].astype(str)
             ),
-            x_label="steps", y_label="loss / plateau", y_limits=(0.0, 3.0), levels={"plateau": 1.0},
+            x_label="steps", y_label="loss / plateau", y_limits=(0.0, 1.6), levels={"plateau": 1.0},
         )
     }  # fmt: skip
 
