@@ -23,29 +23,34 @@ __all__ = ["OF_DERIVATIVES", "RULES"]
 
 
 def _taken(given: Tensor, dim: int, index: Tensor) -> Tensor:
-    size = given.shape[dim]
-    if not isinstance(size, int) or index.dtype not in (torch.int32, torch.int64):
+    if not _takes(given, dim) or index.dtype not in (torch.int32, torch.int64):
         return NotImplemented
-    ones = _ones(index.reshape(-1), size, given.dtype)
+    ones = _unit_rows(given, dim)[index.reshape(-1)]
     found = (given.movedim(dim, -1) @ ones.mT).unflatten(-1, index.shape)
     dim, many = dim % given.dim(), index.dim()
     return found.movedim(tuple(range(-many, 0)), tuple(range(dim, dim + many)))
 
 
-def _ones(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """One in each row, at its index."""
-    return (index[:, None] % size == torch.arange(size, device=index.device)).to(dtype)
+def _takes(given: Tensor, dim: int) -> bool:
+    return given.is_floating_point() and isinstance(given.shape[dim], int)
+
+
+def _unit_rows(given: Tensor, dim: int) -> Tensor:
+    """Of the identity, which torch takes by index at each call, and refuses what is beyond."""
+    return torch.eye(given.shape[dim], dtype=given.dtype, device=given.device)
 
 
 def _index_select(given: Tensor, dim: int, index: Tensor) -> Tensor:
-    return _taken(given, dim, index)
+    if not _takes(given, dim):
+        return NotImplemented
+    ones = _unit_rows(given, dim).index_select(0, index)  # which knows no negative index
+    return (given.movedim(dim, -1) @ ones.mT).movedim(-1, dim)
 
 
 def _index_add(given: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    size = given.shape[dim]
-    if not isinstance(size, int):
+    if not _takes(given, dim):
         return NotImplemented
-    ones = _ones(index, size, given.dtype)
+    ones = _unit_rows(given, dim).index_select(0, index)
     return given + alpha * (source.movedim(dim, -1) @ ones).movedim(-1, dim)
 
 

@@ -35,6 +35,7 @@ CASES = {
     "an index of pairs": lambda h: h[..., PAIRS].mean(-1),
     "an index between": lambda h: h.unflatten(-1, (3, 2))[:, torch.tensor([2, 0]), 1:].flatten(1),
     "an index that begins": lambda h: W[INDEX] @ h.sum(0),
+    "a mask by an index": lambda h: torch.where((W[0] > 0)[INDEX[:6]], h, -h),
     "a mask": lambda h: h[..., torch.tensor([True, False, True, True, False, False])],
     "two lists": lambda h: h[torch.tensor([0, 1]), torch.tensor([2, 2])],
     "a piece": lambda h: h[..., 1:4],
@@ -119,6 +120,9 @@ def test_a_neural_field_is_compiled():
         assert ran.stats["engine"] == ("compiled" if fused else "steps"), ran.stats["engine_why"]
     for mine, theirs in zip(*found, strict=True):
         assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+    field.far[0, 0] = 6
+    with pytest.raises(IndexError, match="index 6 is out of bounds for dimension 0 with size 6"):
+        discretize.DiscreteRNN(field, discretize.Heun(), 0.1)(xs)
 
 
 @pytest.mark.slow
