@@ -1,6 +1,6 @@
 r"""Functions of torch that are called as others: where torch has no derivative of a derivative, or a wrong one.
 
-    layer_norm       torch 2.13 takes mean and deviation for constants in the derivative of (df/dh) v
+    layer_norm       torch 2.13 takes mean and deviation for constants in the derivative of (df/dh) v; instance_norm too
     linalg.solve     and its factors, of a matrix that moves
     glu              of which it has none
 
@@ -51,10 +51,31 @@ def _layer_norm(
     eps: float = 1e-5,
     *_: Any,
 ) -> Tensor:
-    variance, mean = torch.var_mean(given, tuple(range(-len(normalized_shape), 0)), correction=0, keepdim=True)
-    found = (given - mean) * torch.rsqrt(variance + eps)
+    found = _normalized(given, tuple(range(-len(normalized_shape), 0)), eps)
     found = found if weight is None else found * weight
     return found if bias is None else found + bias
+
+
+def _instance_norm(
+    given: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if running_mean is not None or not use_input_stats:
+        return NotImplemented
+    found, ones = _normalized(given, tuple(range(2, given.dim())), eps), (1,) * (given.dim() - 2)
+    found = found if weight is None else found * weight.unflatten(0, (-1, *ones))
+    return found if bias is None else found + bias.unflatten(0, (-1, *ones))
+
+
+def _normalized(given: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+    variance, mean = torch.var_mean(given, axes, correction=0, keepdim=True)
+    return (given - mean) * torch.rsqrt(variance + eps)
 
 
 def _solve(matrix: Tensor, right: Tensor, *, left: bool = True) -> Tensor:
@@ -70,4 +91,9 @@ def _glu(given: Tensor, dim: int = -1) -> Tensor:
     return one * torch.sigmoid(other)
 
 
-TWICE: dict[str, Callable[..., Tensor]] = {"layer_norm": _layer_norm, "linalg_solve": _solve, "glu": _glu}
+TWICE: dict[str, Callable[..., Tensor]] = {
+    "layer_norm": _layer_norm,
+    "instance_norm": _instance_norm,
+    "linalg_solve": _solve,
+    "glu": _glu,
+}

@@ -15,6 +15,7 @@ W = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
 FUNCTIONS = {
     "layer_norm": lambda h: functional.layer_norm(h, (4,), W, W, 0.1),
     "two axes": lambda h: functional.layer_norm(h.unflatten(-1, (2, 2)), (2, 2), eps=0.1).flatten(1),
+    "instance_norm": lambda h: functional.instance_norm(h.unflatten(-1, (2, 2)), weight=W[:2], bias=W[:2], eps=0.1).flatten(1),
     "group_norm": lambda h: functional.group_norm(h, 2, W),
     "rms_norm": lambda h: functional.rms_norm(h, (4,), W),
     "solve": lambda h: torch.linalg.solve(torch.diag(3 + W) + h[:, None] * h[..., None], h),

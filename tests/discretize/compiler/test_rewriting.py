@@ -57,6 +57,7 @@ CASES = {
     "hypot": lambda h: torch.hypot(h, h.cos()),
     "glu": lambda h: functional.glu(h) + functional.glu(h.unflatten(-1, (2, 3)), 1).flatten(1),
     "layer_norm": lambda h: functional.layer_norm(h, (6,)) + nn.LayerNorm((2, 3))(h.unflatten(-1, (2, 3))).flatten(1),
+    "instance_norm": lambda h: functional.instance_norm(h.unflatten(-1, (2, 3))).flatten(1),
     "solve": lambda h: torch.linalg.solve(4 * torch.eye(6) + h[:, None] * h[..., None], h),
     "solve, columns": lambda h: torch.linalg.solve(LARGE, h.mT) * torch.linalg.solve(LARGE, h, left=False).mT,
     "logarithms": lambda h: torch.log2(h**2 + 1) * torch.log10(h**2 + 2),
