@@ -73,7 +73,8 @@ class Zones:
         vectors = [made.call_method("expand", (kept(node), shape)) if shape else kept(node) for node, shape in self.vectors]
         matrices = [_matrix(made, kept(node), turned, place) for node, turned, place in self.matrices]
         flat = [made.call_method("to", (made.call_method("reshape", (vector, -1)), self.dtype)) for vector in vectors]
-        made.output((flat, [made.call_method("contiguous", (matrix,)) for matrix in matrices]))
+        # Vectors too: a column, a diagonal or one number for all units is as flat where it lies.
+        made.output(tuple([made.call_method("contiguous", (each,)) for each in some] for some in (flat, matrices)))
         return torch.fx.GraphModule(torch.nn.Module(), made)
 
     def after_graph(self, wanted: Sequence[Node | None]) -> torch.fx.GraphModule:

@@ -257,12 +257,13 @@ class Keeping(Own):
 
     def __init__(self):
         super().__init__()
-        self.layers, self.kept, self.constant = [nn.Linear(10, 10).double()], {"a": self.scale * 2}, torch.rand(10).double()
+        self.layers, self.kept, self.constant = [nn.Linear(10, 10).double()], {"a": self.scale * 2}, torch.rand(20).double()[::2]
         self.register_buffer("seen", torch.arange(10) % 3 > 0)
         self.of_state = parametrizations.weight_norm(self.of_state)
 
     def flow(self, projected, h):
-        hidden = torch.tanh(self.layers[0](h)) * self.constant * torch.arange(10) / 10
+        linear = self.layers[0]
+        hidden = torch.tanh(linear(h) * linear.weight.diagonal()) * self.constant * torch.arange(10) / 10
         return torch.where(self.seen, hidden, -h * self.kept["a"]) + 0.1 * super().flow(projected, h)
 
 
@@ -279,7 +280,7 @@ def test_tensors_are_read_at_every_call_wherever_they_are_kept():
             answers.append([output, *torch.autograd.grad(output.square().sum(), sources, retain_graph=True)])
         for mine, theirs in zip(*answers, strict=True):
             assert_close(mine, theirs, **EXACT)
-        field.constant = torch.rand(10).double()
+        field.constant = torch.rand(1).double().expand(10)
         with torch.no_grad():
             field.seen.logical_not_()
             field.layers[0].weight.add_(0.1)
