@@ -196,6 +196,8 @@ class _Walk:
     def _module(self, given: nn.Module, copied: bool) -> None:
         if any(vars(given)[name] for name in HOOKS):
             raise _Hidden(f"its {type(given).__name__} has hooks")
+        if any(getattr(nn.modules.module, f"_global{name}", None) for name in HOOKS):
+            raise _Hidden("there are hooks on all modules")
         self.visit(type(given))
         self.visit({name: value for name, value in vars(given).items() if name not in OF_TORCH}, copied)
 

@@ -108,12 +108,15 @@ def test_all_tensors_are_found_once_wherever_they_are_kept():
     assert len(found) == 5
 
 
-def test_what_no_copy_can_be_made_of_is_named():
+def test_what_cannot_be_compared_is_named():
     field = Own()
     field.lock = threading.Lock()
     assert attributes_of(field) == "it keeps a lock, of which no copy can be made"
     field.lock, field.many = None, [*range(30_000)]
     assert attributes_of(field) == "it keeps more than 20,000 values, too many to compare at each call"
+    hook = nn.modules.module.register_module_forward_hook(lambda module, given, found: None)
+    assert attributes_of(field) == "there are hooks on all modules"
+    hook.remove()
 
 
 OTHER = types.ModuleType("other_file")  # of the user's
