@@ -80,7 +80,9 @@ def _in_pieces(chain: Chain, any_flow: bool) -> Chain | str:
 
 
 def _learns_its_clock(chain: Chain) -> bool:
-    return chain.differentiable or (chain.speed is not None and _speeds_at(chain, nodes(1)).requires_grad)
+    # At the ends of segments, where a straight speed is least: nodes are all inside, and one below 0 is refused.
+    speeds = None if chain.speed is None else _speeds_at(chain, torch.tensor([0.0, 1.0], dtype=torch.float64))
+    return chain.differentiable or (speeds is not None and speeds.requires_grad)
 
 
 def _clocked(chain: Chain) -> Chain | str:

@@ -244,6 +244,15 @@ def test_what_keeps_a_clock_from_the_kernel_is_said():
         assert why in stats["engine_why"]
 
 
+@each("learned", [False, True])
+def test_a_speed_below_0_at_an_end_is_refused_as_by_steps(learned):
+    path = ctrnn.LinearPath(torch.randn(6, 4, 3), TS)
+    speeds = torch.tensor([-0.001, 1.0, 1.0, 1.0, 1.0, 1.0])[:, None, None].requires_grad_(learned)
+    for fused in (True, False):
+        with pytest.raises(ValueError, match=r"`speed` must be finite and at least 0, got -0\.001 at t = 0\.0"):
+            integrate(made(ctrnn.gated), path, torch.zeros(4, 5), TS, speed=ctrnn.LinearPath(speeds, TS), fused=fused)
+
+
 def test_a_module_along_hermite_cubics_runs_compiled():
     torch.manual_seed(0)
     rnn = ContinuousRNN(ctrnn.gru(3, 5), path="hermite", method="dopri5")
