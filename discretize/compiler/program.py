@@ -30,10 +30,10 @@ from discretize.compiler.zones import Unknown, Zones
 from discretize.steps.step import Step
 
 __all__ = [
-    "AlongInput",
-    "AlongState",
     "FlowModule",
+    "InputJVP",
     "Program",
+    "StateJVP",
     "StepModule",
     "Writer",
     "program_of",
@@ -76,8 +76,8 @@ class FlowModule(nn.Module):
         return self.field.flow(projected, h)
 
 
-class AlongState(FlowModule):
-    """(dF/dh) v by the projected input and [h, v]."""
+class StateJVP(FlowModule):
+    """The Jacobian-vector product (dF/dh) v, of the projected input and [h, v]."""
 
     @property
     def samples(self) -> dict[str, int]:
@@ -85,11 +85,11 @@ class AlongState(FlowModule):
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         h, direction = h.chunk(2, -1)
-        return _along(lambda u: self.field.flow(projected, u), h, direction)
+        return _jvp(lambda u: self.field.flow(projected, u), h, direction)
 
 
-class AlongInput(FlowModule):
-    """(dF/dx) v by [x, v] and the state."""
+class InputJVP(FlowModule):
+    """The Jacobian-vector product (dF/dx) v, of [x, v] and the state."""
 
     @property
     def samples(self) -> dict[str, int]:
@@ -97,7 +97,7 @@ class AlongInput(FlowModule):
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         projected, direction = projected.chunk(2, -1)
-        return _along(lambda u: self.field.flow(u, h), projected, direction)
+        return _jvp(lambda u: self.field.flow(u, h), projected, direction)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def program_of(
     nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
-    units = field.state_size if isinstance(module, AlongState) else None
+    units = field.state_size if isinstance(module, StateJVP) else None
     text = write(_row(read, following, field.state_size), gradients, read.pairs, units)
     return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
 
@@ -196,7 +196,7 @@ def _row(read: Zones, node: Any, width: int) -> Value:
     return value if value.width == width else read.values.make("spread", [value], width)
 
 
-def _along(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
+def _jvp(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
     """By two derivatives in reverse, (d/dq) (q df/dh) . v: forward mode torch does not record at a batch of unknown size."""
     with torch.enable_grad():
         at = at if at.requires_grad else at.detach().requires_grad_()

@@ -19,7 +19,7 @@ from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.compiler.attributes import attributes_of
 from discretize.compiler.cpp.lanes import lane_written
 from discretize.compiler.cpp.rows import written
-from discretize.compiler.program import AlongInput, AlongState, FlowModule, Program, Writer, program_of, weights_of, with_weights
+from discretize.compiler.program import FlowModule, InputJVP, Program, StateJVP, Writer, program_of, weights_of, with_weights
 from discretize.compiler.written_kernels import (
     DRIVERS,
     HERE,
@@ -204,7 +204,7 @@ def _total(gradients: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program) -> _Kernel | str:
-    along = [kind for kind, wanted in ((AlongState, needs.implicit), (AlongInput, needs.drift)) if wanted]
+    along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [program_of(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
     kernel = _Kernel([program, *derivatives], dtype, needs)
     return disagreement(partial(KernelRun, _Model(kernel, module)), module, dtype, needs) or kernel

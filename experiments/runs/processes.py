@@ -63,9 +63,9 @@ class Processes:
     def agree(self, error: StoppedError | None, begun: float, step: int, largest: float | None) -> tuple[Tensor, float | None]:
         """How long each has waited for the slowest since `begun`, (size,), and the largest of all numbers; or all stop, if one
         has to. Raises: StoppedError."""
-        told = torch.zeros(3, self.size, dtype=torch.float64)
-        told[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None])
-        seconds, numbers, failed = self.summed(told)
+        gathered = torch.zeros(3, self.size, dtype=torch.float64)
+        gathered[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None])
+        seconds, numbers, failed = self.summed(gathered)
         if error is not None:
             raise error
         if failed.any():
@@ -81,8 +81,8 @@ class Processes:
             torch.distributed.broadcast(values, 0)
         return dict(zip(found, values.tolist(), strict=True))
 
-    def told(self, state: State | None) -> State | None:
-        """What the first process says to all: its state. The others give None, and get it."""
+    def broadcast(self, state: State | None) -> State | None:
+        """The state of the first process, to all. The others give None, and get it."""
         if self.size == 1:
             return state
         file = io.BytesIO()

@@ -77,7 +77,7 @@ def _carried_out(run: _Training, folder: Path, record: Record | NoRecord, progre
     settings, processes = run.settings, run.processes
     with _torch_defaults(record.threads, torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
-        run.load(processes.told(begin), folder)
+        run.load(processes.broadcast(begin), folder)
         with deferred() as interrupted:
             while run.step < settings.steps and not processes.any(interrupted()):
                 begun = time.perf_counter()
