@@ -123,10 +123,6 @@ def _sign(given: Tensor) -> Tensor:
     return torch.sign(given.detach())
 
 
-def _hypot(one: Tensor, other: Tensor) -> Tensor:
-    return torch.sqrt(one * one + other * other)
-
-
 RULES: dict[str, Callable[..., Tensor]] = {
     "__getitem__": _getitem,
     "index_select": _index_select,
@@ -134,7 +130,6 @@ RULES: dict[str, Callable[..., Tensor]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     "bilinear": _bilinear,
     "prod": _prod,
-    "hypot": _hypot,
     "log2": lambda given: torch.log(given) / math.log(2),
     "log10": lambda given: torch.log(given) / math.log(10),
 }
