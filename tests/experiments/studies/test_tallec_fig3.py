@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -72,8 +73,8 @@ def test_chrono_below_the_plateau_and_standard_at_it_is_what_is_claimed_of_copy(
     assert "3 of 3, from step 10200 on" in verdict.sentence
 
 
-@pytest.mark.parametrize(
-    ("chrono", "standard", "holds"),
+@each(
+    "chrono, standard, holds",
     [
         (1.0, 1.01, [False, True, False]),  # both stay
         (0.3, 0.4, [True, False, False]),  # both leave
