@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.inputs.path import Data, across
-from ctrnn.inputs.samples import SampledPath, rows_of, stamped
+from ctrnn.inputs.samples import SampledPath, ends_of, rows_of, stamped
 
 __all__ = ["LinearPath"]
 
@@ -29,7 +29,7 @@ class LinearPath(SampledPath):
 
     def gather(self, k: int | Tensor) -> Data:
         """The samples and the knots at both ends."""
-        return rows_of(self.xs, k), rows_of(self.xs, k + 1), rows_of(self.knots, k), rows_of(self.knots, k + 1)
+        return rows_of(self.xs, k), rows_of(self.xs, k + 1), *ends_of(self, k)
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
         left, right, *ends = data
@@ -47,4 +47,4 @@ class LinearPath(SampledPath):
         width = end - start
         # A sequence that is over stands in a piece of no width.
         width = torch.where(width > 0, width, 1.0)
-        return (t - start.to(t.device)) / width.to(t.device), width
+        return (t.to(width.device, non_blocking=True) - start) / width, width

@@ -12,7 +12,7 @@ from ctrnn import checks
 from ctrnn.inputs.hold import FORWARD, Hold
 from ctrnn.inputs.path import GatheredPath, MappedPath, Path
 
-__all__ = ["SampledPath", "check_batch", "checked_samples", "interval_edges", "recorded", "rows_of", "stamped"]
+__all__ = ["SampledPath", "check_batch", "checked_samples", "ends_of", "interval_edges", "recorded", "rows_of", "stamped"]
 
 
 class SampledPath(GatheredPath):
@@ -100,3 +100,9 @@ def rows_of(x: Tensor, k: int | Tensor) -> Tensor:
         return (x[k] if x.dim() == 1 else x.gather(0, k))[..., None]
     one_after_another = len(k) > 1 and bool((k.diff() == 1).all())
     return x[int(k[0]) : int(k[-1]) + 1] if one_after_another else x[k.to(x.device)]  # a view, for most solves
+
+
+def ends_of(path: SampledPath, k: int | Tensor) -> tuple[Tensor, Tensor]:
+    """The knots at both ends of pieces k, where the samples are: times are asked for there, piece after piece."""
+    start, end = (rows_of(path.knots, number).to(path.xs.device, non_blocking=True) for number in (k, k + 1))
+    return start, end

@@ -146,7 +146,7 @@ class _BlockedRun:
         first, last = self._pieces(block)
         chain.edges = self.chain.edges[block.first : block.end + 1]
         chain.lengths = self.chain.lengths[block.first : block.end]
-        chain._edges = self.chain._edges[block.first : block.end + 1]
+        chain._edges = {}
         chain.places = torch.tensor(self._ends(block)) - block.first
         pieces = self.chain.path.pieces[block.first : block.end] - first
         chain.path = SegmentInput(path.unchecked(path.xs.detach()[rows], path.knots[first : last + 2]), pieces)

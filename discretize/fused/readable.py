@@ -109,7 +109,7 @@ def _clocked(chain: Chain) -> Chain | str:
     pieces = torch.arange(len(chain))
     pieces = pieces[:, None].expand(-1, chain.driven.batch) if chain.own else pieces
     found.field, found.path = _Clocked(field), SegmentInput(kind.unchecked(coefficients(read).flatten(0, 1), knots), pieces)
-    found.edges, found._edges, found.differentiable = knots, knots.unbind(0), False
+    found.edges, found._edges, found.differentiable = knots, {}, False
     found.speed, found.steady = None, terms == 1
     return found
 

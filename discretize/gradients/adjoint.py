@@ -180,25 +180,28 @@ class ReversedStep:
         weights: tuple[float, ...],
     ) -> None:
         self.forwards, self.size, self.targets, self.totals, self.weights = segment, size, targets, totals, weights
-        self.end, self.lengths, self.steady = torch.from_numpy(record.end)[:, None], record.dt, segment.steady
+        self.ends, self.lengths, self.steady = record.end, record.dt, segment.steady
+        self.end = column(record.end).to(segment.times_on(size.device), non_blocking=True)
         self.stages: list[tuple[Tensor, Tensor]] = []  # of the step under way: dh/dt with its graph, and a
 
-    @property
-    def length(self) -> Tensor:
-        return column(self.lengths)
+    def times_on(self, device: torch.device) -> torch.device:
+        return self.forwards.times_on(device)
+
+    def length(self, device: torch.device) -> Tensor:
+        return column(self.lengths).to(device, non_blocking=True)
 
     def of(self, rows: Tensor) -> ReversedStep:
         return self
 
     def when(self, sigma: float, sample: int | None) -> float:
-        return self.forwards.when(float(self.end[(sample or 0) % len(self.end)]) - sigma, sample)
+        return self.forwards.when(float(self.ends[(sample or 0) % len(self.ends)]) - sigma, sample)
 
     def read(self, sigma: Tensor) -> Tensor:
-        return self.forwards.read(self.end.to(sigma.device) - sigma)
+        return self.forwards.read(self.end - sigma)
 
     def __call__(self, sigma: Tensor, y: Tensor) -> Tensor:
         h, a = y.detach().chunk(2, -1)
-        tau = self.end.to(sigma.device) - sigma
+        tau = self.end - sigma
         with torch.enable_grad():
             h = h.requires_grad_()
             slope = self.forwards(tau, h)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
+from ctrnn.autocast import without_autocast
 from ctrnn.inputs.path import Data
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
@@ -81,8 +82,7 @@ class ParameterSnapshot:
         return self._run(work, self._copies if self.changed() else self._tensors)
 
     def _run(self, work: Callable[[], Result], tensors: dict[str, Tensor]) -> Result:
-        device = next((tensor.device.type for tensor in tensors.values()), "cpu")
-        with torch.autocast(device, enabled=False):
+        with without_autocast(next((tensor.device for tensor in tensors.values()), None)):
             return torch.func.functional_call(self._caller, tensors, (work,))
 
 
@@ -112,7 +112,7 @@ def _refuse_in(chain: Chain, j: int, learned: Sequence[Tensor], h0: Tensor, sett
     cut, path = detached_chain(chain)
     segment = cut.segment(j)
     with torch.enable_grad():
-        middle = 0.5 * segment.length.detach()
+        middle = 0.5 * segment.length(h0.device).detach()
         slope = segment(middle if middle.dim() else middle.reshape(()), h0.detach())
     known = (*learned, *path.leaves[j])
     for leaf in _leaves_behind(slope, known):

@@ -3,6 +3,9 @@ r"""Adaptive solves: every sample with steps of its own, each segment ended by a
 So a sample's answer does not depend on its neighbours, and a stiff one does not shorten theirs: a sample that has landed
 waits, and where that pays the others go on without it. Where the input cannot be read at a time for each sample (a
 function of one time, say) all take the same steps, and the error is the largest over samples too.
+
+On a GPU a look at an error has to wait for all that was given to it: there several rounds of steps are reckoned, errors and
+what follows from them too, before one look at what came of them.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ from torch import Tensor
 from ctrnn.fields.random.draws import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
-from discretize.solvers.control import StepControl
+from discretize.solvers.control import Numbers, StepControl
 from discretize.solvers.diagnosis import diagnosis, jump_hint
 from discretize.solvers.embedded import Attempt, EmbeddedMethod
-from discretize.solvers.engine import SegmentSlope, SolverState, column
+from discretize.solvers.engine import SegmentSlope, SolverState, column, waits_for
 from discretize.solvers.rodas import Rodas5P
+from discretize.solvers.rounds import Place, Round
 from discretize.solvers.segments import Chain
 from discretize.solvers.statistics import SolverStats
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
@@ -36,6 +40,7 @@ LOOKED_AT = 2_000  # steps of a sample in one segment: the field is looked at fo
 # To leave out the samples that have landed costs a few copies. With one stiff sample among 16 to 256 it took between 0.4
 # and 1.0 of the time, from 960 units spared on.
 WORTH_LEAVING_OUT = 1_024
+MOST_UNSEEN = 16  # rounds of steps between two looks at a GPU, which has to be done with all that it was given
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ class _SegmentSolve:
         self.h = h
         self.start: Tensor | None = None  # dh/dt at h
         self.last: Attempt | None = None  # the last one that was, of some sample
+        self.undone = 0  # rounds that are to be taken one at a time
 
     def run(self, limit: float) -> tuple[Tensor, int]:
         tries = 0
@@ -103,14 +109,67 @@ class _SegmentSolve:
                 break
             if not live.all():
                 self._leave_out(live)
-            self._try(self._mine(self.state.tau), self._mine(self.step), self._mine(self.length))
-            tries += 1
+            place = Place(*(self._mine(x) for x in (self.state.tau, self.step, self.held_back)))
+            first = Round.of(self.control, place, self._mine(self.length))
+            rounds = self._rounds_unseen(first, limit - tries)
+            if rounds == 1:
+                self._try(first)
+            elif not self._try_unseen(first, rounds):
+                self.undone = rounds
+                continue
+            tries += rounds
         if self.rows is not None:
             self._put_back()
         return self.h, tries
 
-    def _try(self, tau: np.ndarray, step: np.ndarray, length: np.ndarray) -> None:
-        live = tau < length
+    def _rounds_unseen(self, first: Round[np.ndarray], most: float) -> int:
+        """How many rounds to reckon before a look: as many as are left by the steps proposed, and none that has to be seen. Twice
+        as many each time from the first on, which is a guess and soon grows."""
+        one_by_one = self.on_step is not None or self.state.failed is not None or self.undone > 0
+        if one_by_one or not waits_for(self.slope.times_on(self.h.device)):
+            self.undone = max(0, self.undone - 1)
+            return 1
+        live = first.live
+        tried, attempted = (self._mine(counts)[live] for counts in (self.tried, self.counts.attempted))
+        unlooked = LOOKED_AT - tried[tried <= LOOKED_AT]
+        spare = (most, self.control.max_num_steps - tried.max(), self.most - attempted.max(), *unlooked, first.steps[live].max())
+        rounds = int(max(1, min(self.state.unseen, *spare)))
+        self.state.unseen = min(2 * self.state.unseen, MOST_UNSEEN)
+        return rounds
+
+    def _try_unseen(self, first: Round[np.ndarray], rounds: int) -> bool:
+        """Rounds reckoned where the states are, and one look then; False, and all as before, where one has to be seen itself."""
+        begun = self.h, self.start
+        there, length = Place(*(self._there(numbers) for numbers in first.place)), self._there(first.length)
+        tried, attempts, states = [], [], []
+        for _ in range(rounds):
+            round = Round.of(self.control, there, length)
+            attempt = self._attempt(there.tau, round.dt)
+            error = self.control.error_on_device(attempt, self.h, len(length))
+            accepted = round.accepted(error)
+            tried.append(torch.stack([*there, round.dt, error, round.live, accepted]))
+            attempts.append(attempt)
+            states.append(self.h)
+            self._take(attempt, accepted[:, None])
+            there = round.after(error, accepted)
+        seen = np.array(torch.stack([*tried, torch.stack([*there, *there, there.tau])]).tolist())
+        live, accepted = seen[:-1, 5:].swapaxes(0, 1) > 0
+        tau, step, held_back, dt, error, *_ = seen[:-1].swapaxes(0, 1)
+        # What is not finite, and a step too short to go on, is looked at where it is.
+        if (live & (~np.isfinite(error) | self._is_stuck(tau, step, held_back > 0))).any():
+            self.h, self.start = begun
+            return False
+        for k in range(rounds):
+            self._count(live[k], accepted[k], error[k], tau[k], dt[k])
+            if not (accepted[k] == live[k]).all():
+                self.last = attempts[k]
+            if self.log is not None and accepted[k].any():
+                self.log.add(self.state.segment, self.rows, tau[k], accepted[k], states[k])
+        self._set_place(Place(seen[-1, 0], seen[-1, 1], seen[-1, 2] > 0))
+        return True
+
+    def _try(self, round: Round[np.ndarray]) -> None:
+        tau, step, live, dt = round.place.tau, round.place.step, round.live, round.dt
         try:
             self._check_progress(live, tau, step)
         except Failure as failure:
@@ -118,19 +177,18 @@ class _SegmentSolve:
                 raise
             self._leave_behind(failure.sample, failure)
             return
-        steps = self.control.steps_to(length - tau, step)
-        dt = np.where(live, (length - tau) / steps, 0.0)
         attempt = self._attempt(tau, dt)
         error = self.control.error(attempt, self.h, len(tau))
-        accepted = live & self.control.accepts(error, dt)
-        following = self.control.following(error, dt, step, accepted, self._mine(self.held_back))
+        accepted = round.accepted(error)
         self._count(live, accepted, error, tau, dt)
         self._move(attempt, live, accepted, tau, dt, finite=bool(np.isfinite(error).all()))
-        self._set(self.step, np.where(live, following, step))
-        self._set(self.held_back, live & ~accepted)
-        self._set(self.state.tau, np.where(accepted, np.where(steps == 1, length, tau + dt), tau))
+        self._set_place(round.after(error, accepted))
 
-    def _attempt(self, tau: np.ndarray, dt: np.ndarray) -> Attempt:
+    def _there(self, numbers: np.ndarray) -> Tensor:
+        """On the device of the states; a copy, for these change."""
+        return torch.from_numpy(np.array(numbers)).to(self.h.device, non_blocking=True)
+
+    def _attempt(self, tau: Numbers, dt: Numbers) -> Attempt:
         slope, h, method = self.slope, self.h, self.control.method
         if self.start is None:
             self.start = slope(self._time(tau), h)
@@ -138,12 +196,13 @@ class _SegmentSolve:
         self.counts.call(method.cost(slope, h.shape[-1]), len(h))
         return method.attempt(slope, self._time(tau), self._time(dt), h, self.start)
 
-    def _time(self, value: np.ndarray) -> Tensor:
+    def _time(self, value: Numbers) -> Tensor:
         """Numbers as a column; shares of the segment's length where its edges have gradients."""
-        numbers = column(value, self.h, torch.float64)
+        device = self.slope.times_on(self.h.device)
+        numbers = column(value).to(device, non_blocking=True) if isinstance(value, np.ndarray) else value[:, None]
         if not self.whole.differentiable:
             return numbers
-        length = self.slope.length
+        length = self.slope.length(device)
         ahead = length.detach() > 0
         return numbers * torch.where(ahead, length / torch.where(ahead, length.detach(), 1.0), 1.0)
 
@@ -175,6 +234,9 @@ class _SegmentSolve:
             # Where the field itself is nan even a step of 0 leads to nan, and the state is not to blame.
             self.h, self.start = torch.where(took, attempt.h, self.h), attempt.end
             return
+        self._take(attempt, took)
+
+    def _take(self, attempt: Attempt, took: Tensor) -> None:
         self.h = torch.where(took, attempt.h, self.h)
         self.start = None if attempt.end is None or self.start is None else torch.where(took, attempt.end, self.start)
 
@@ -212,6 +274,10 @@ class _SegmentSolve:
     def _set(self, values: np.ndarray, mine: np.ndarray) -> None:
         values[slice(None) if self.rows is None else self.rows] = mine
 
+    def _set_place(self, place: Place[np.ndarray]) -> None:
+        for values, mine in zip((self.state.tau, self.step, self.held_back), place, strict=True):
+            self._set(values, mine)
+
     def _count(self, live: np.ndarray, accepted: np.ndarray, error: np.ndarray, tau: np.ndarray, dt: np.ndarray) -> None:
         where = slice(None) if self.rows is None else self.rows
         self.tried[where] += live
@@ -242,10 +308,13 @@ class _SegmentSolve:
         if (live & (self._mine(self.tried) == LOOKED_AT)).any():
             self._look_at_field(int((live & (self._mine(self.tried) == LOOKED_AT)).argmax()), tau, step)
         # A short step is no failure by itself: it may have been carried here from a shorter segment, and will grow.
-        stuck = ~(tau + step > tau) | (self._mine(self.held_back) & (step < SHORTEST_STEP * self._mine(self.length)))
+        stuck = self._is_stuck(tau, step, self._mine(self.held_back))
         if (live & stuck).any():
             row = int((live & stuck).argmax())
             raise self._failure(row, float(tau[row]), float(step[row]), None)
+
+    def _is_stuck(self, tau: np.ndarray, step: np.ndarray, held_back: np.ndarray) -> np.ndarray:
+        return ~(tau + step > tau) | (held_back & (step < SHORTEST_STEP * self._mine(self.length)))
 
     def _look_at_field(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
         """Stop where it is random, warn where it jumps."""

@@ -79,7 +79,7 @@ class EmbeddedRungeKutta(EmbeddedMethod):
         return len(self.c)
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
-        step = dt.to(device=h.device, dtype=h.dtype)
+        step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         ks = [slope(tau, h) if start is None else start]
         following = h
         for c, row in zip(self.c, self.a, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from discretize.solvers.embedded import Slope
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 
-__all__ = ["Engine", "SegmentSlope", "SolverState", "column", "counting_apart"]
+__all__ = ["Engine", "SegmentSlope", "SolverState", "column", "counting_apart", "waits_for"]
 
 
 class SegmentSlope(Slope, Protocol):
@@ -26,9 +26,11 @@ class SegmentSlope(Slope, Protocol):
     def lengths(self) -> np.ndarray:
         """As numbers, of all samples or one for all."""
 
-    @property
-    def length(self) -> Tensor:
+    def length(self, device: torch.device) -> Tensor:
         """() or (rows, 1), with a gradient where `differentiable`."""
+
+    def times_on(self, device: torch.device) -> torch.device:
+        """Where tau has to be for states on a device."""
 
     @property
     def differentiable(self) -> bool: ...
@@ -49,10 +51,11 @@ class SolverState:
     held_back: np.ndarray | None = None  # whose last step was rejected
     tried: np.ndarray | None = None  # steps in this segment
     failed: np.ndarray | None = None  # who is left behind where it failed; None: a failure ends the solve
+    unseen: int = 1  # rounds of steps that the next look at a device may wait for
 
     def copy(self) -> SolverState:
-        rest = (None if of_all is None else of_all.copy() for of_all in (self.step, self.held_back, self.tried, self.failed))
-        return SolverState(self.segment, self.tau.copy(), *rest)
+        names = ("tau", "step", "held_back", "tried", "failed")
+        return replace(self, **{name: getattr(self, name).copy() for name in names if getattr(self, name) is not None})
 
 
 class Engine(Protocol):
@@ -81,4 +84,9 @@ def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | 
     """(rows,) numbers as (rows, 1), like a tensor's dtype and device unless said otherwise."""
     # A copy: numbers kept for a gradient must not change with the state they come from.
     numbers = torch.from_numpy(np.array(values))[:, None]
-    return numbers if like is None else numbers.to(device=like.device, dtype=dtype or like.dtype)
+    return numbers if like is None else numbers.to(device=like.device, dtype=dtype or like.dtype, non_blocking=True)
+
+
+def waits_for(device: torch.device) -> bool:
+    """Whether a look at a number has to wait for the device: it works on by itself."""
+    return device.type != "cpu"

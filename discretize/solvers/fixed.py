@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.errors import Failure, StepError
-from discretize.solvers.engine import SolverState
+from discretize.solvers.engine import SolverState, column
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
@@ -91,8 +91,8 @@ class GridEngine(_FixedEngine):
         self.method = FIXED_METHODS[method]
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        own = torch.from_numpy(steps)[:, None] if len(steps) > 1 else int(steps[0])
-        dt = segment.length / own
+        own = column(steps).to(h.device, non_blocking=True) if len(steps) > 1 else int(steps[0])
+        dt = segment.length(h.device) / own
         for i in range(int(steps.max())):
             begin, length = i * dt, dt
             if isinstance(own, Tensor):
@@ -119,8 +119,9 @@ class StepEngine(_FixedEngine):
         self.step = step
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        own = torch.from_numpy(steps)[:, None] if len(steps) > 1 else int(steps[0])
-        dt = segment.length / own
+        own = column(steps).to(h.device, non_blocking=True) if len(steps) > 1 else int(steps[0])
+        # One for all is a number, which no device has to be asked for.
+        dt = segment.length(h.device if isinstance(own, Tensor) else torch.device("cpu")) / own
         for i in range(int(steps.max())):
             begin = i * dt if isinstance(own, int) else torch.clamp(own, max=i) * dt
             t, length = segment.time(begin), self._length(dt, own, i, h)

@@ -66,7 +66,7 @@ class Rodas5P(EmbeddedMethod):
     name, order, evaluations, implicit = "rodas5p", 5, 7, True
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
-        step = dt.to(device=h.device, dtype=h.dtype)
+        step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
         solve = _solver(GAMMA * step, jacobian)
@@ -118,4 +118,4 @@ def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
     width = 1e-4 * dt
     rise = 4 * (slope(tau + width, h) - slope(tau, h)) - (slope(tau + 2 * width, h) - slope(tau, h))
     # A sample that stands still (dt = 0) has no use for it.
-    return rise / torch.where(width > 0, 2 * width, 1.0).to(device=h.device, dtype=h.dtype)
+    return rise / torch.where(width > 0, 2 * width, 1.0).to(device=h.device, dtype=h.dtype, non_blocking=True)

@@ -43,23 +43,29 @@ class Chain:
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
-        self._edges, self.jacobian_check = edges.unbind(0), JacobianCheck()
+        self.jacobian_check = JacobianCheck()
+        self._edges: dict[torch.device, tuple[Tensor, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.edges) - 1
 
     def segment(self, j: int, rows: Tensor | None = None) -> Segment:
-        start, end = self._edges[j], self._edges[j + 1]
-        if self.own:
-            start, end = select(start[:, None], rows), select(end[:, None], rows)
-        return Segment(self, j, start, end, rows)
+        return Segment(self, j, rows)
+
+    def edges_on(self, device: torch.device) -> tuple[Tensor, ...]:
+        """Every edge, () or (batch, 1), moved to a device once and not at each evaluation."""
+        if device not in self._edges:
+            with torch.enable_grad():  # whoever asks first may want none
+                edges = self.edges.to(device, non_blocking=True)
+                self._edges[device] = (edges[..., None] if self.own else edges).unbind(0)
+        return self._edges[device]
 
     def arrival(self, edge: int, h: Tensor) -> Tensor:
         """dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
         if edge == 0:
             return self.segment(0)(torch.zeros((), dtype=torch.float64, device=h.device), h)
         segment = self.segment(edge - 1)
-        return segment(segment.length.to(h.device), h)
+        return segment(segment.length(segment.times_on(h.device)), h)
 
     def begun(self, h0: Tensor) -> Tensor:
         """The state that a solve starts from, with the gradient of the first time where the edges have none: to start later is
@@ -109,8 +115,6 @@ class Segment:
 
     chain: Chain
     number: int
-    start: Tensor  # () or (rows, 1)
-    end: Tensor
     rows: Tensor | None = None
 
     @property
@@ -130,13 +134,13 @@ class Segment:
         return self.chain.own_times
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
-        t = self.start if self.steady else self.time(tau)
+        t = self.ends(h.device)[0] if self.steady else self.time(tau)
         flow = self.chain.field.flow(self.input_at(t), h)
         return flow if self.chain.speed is None else self.speed_at(t, h) * flow
 
     def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
         """That of dh/dt in h, as `VectorField.jacobian`."""
-        t = self.start if self.steady else self.time(tau)
+        t = self.ends(h.device)[0] if self.steady else self.time(tau)
         found = checked_jacobian(self.chain.field, self.input_at(t), h, self.chain.jacobian_check)
         if self.chain.speed is None:
             return found
@@ -157,9 +161,9 @@ class Segment:
 
     def time(self, tau: Tensor) -> Tensor:
         """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""
-        if self.start.dim() == 0:
+        start, end = self.ends(tau.device)
+        if start.dim() == 0:
             tau = tau.reshape(()) if tau.numel() == 1 else tau
-        start, end = self.start.to(tau.device), self.end.to(tau.device)
         t = start + tau
         # Not minimum and maximum: at a tie they give each side half of the derivative.
         t = torch.where(t > end, end, t)
@@ -179,10 +183,20 @@ class Segment:
         speed = self.chain.speed.at(self.number, t, self.rows)
         return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype)
 
-    @property
-    def length(self) -> Tensor:
+    def times_on(self, device: torch.device) -> torch.device:
+        """Where times are asked for: functions of one time read it on the CPU, and would wait for another device."""
+        return device if self.chain.own_times else torch.device("cpu")
+
+    def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Where it begins and ends, () or (rows, 1), with the gradient of the edges."""
+        edges = self.chain.edges_on(device)
+        start, end = edges[self.number], edges[self.number + 1]
+        return select(start, self.rows), select(end, self.rows)
+
+    def length(self, device: torch.device) -> Tensor:
         """() or (rows, 1), with the gradient of the edges."""
-        return self.end - self.start
+        start, end = self.ends(device)
+        return end - start
 
 
 def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:

@@ -18,7 +18,7 @@ from torch import Tensor
 from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.linear import LinearPath
 from ctrnn.inputs.path import Data, MappedPath, Path, across
-from ctrnn.inputs.samples import SampledPath, rows_of
+from ctrnn.inputs.samples import SampledPath, ends_of, rows_of
 
 __all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "nodes", "polynomial_of", "terms_needed"]
 
@@ -47,8 +47,7 @@ class PolynomialPath(SampledPath):
 
     def gather(self, k: int | Tensor) -> Data:
         first = torch.as_tensor(k) * self.terms
-        ends = (rows_of(self.knots, k), rows_of(self.knots, k + 1))
-        return *(rows_of(self.xs, first + d) for d in range(self.terms)), *ends
+        return *(rows_of(self.xs, first + d) for d in range(self.terms)), *ends_of(self, k)
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
         *found, start, end = data

@@ -1,0 +1,109 @@
+"""A device other than the CPU, played by the CPU: its tensors meet no others, and every wait for it is counted.
+
+`torch.device("meta")` plays it, which torch has everywhere: within `FakeDevice` tensors made there or moved there have values,
+kept on the CPU. As on a GPU, an operation on a tensor of the device and one of the CPU is an error, unless the latter is a
+number; and a copy between the two waits until all work that was given to the device is done, as does a look at a value and
+every shape that hangs on values. (A copy to a GPU by `non_blocking=True` does not wait.)
+"""
+
+import sys
+from collections import Counter
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+__all__ = ["DEVICE", "FakeDevice"]
+
+DEVICE = torch.device("meta")
+aten = torch.ops.aten
+VALUES = {aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.equal, aten._unique2, aten.unique_dim}
+INDEXED = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}  # which take indices from the CPU
+
+
+class There(torch.Tensor):
+    """A tensor of the device; `here` are its values."""
+
+    @staticmethod
+    def __new__(cls, here):
+        kept = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
+        there = cls._make_wrapper_subclass(cls, here.shape, device=DEVICE, **kept)
+        there.here = here
+        return there
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise RuntimeError(f"{function} outside of FakeDevice")
+
+    def __repr__(self):
+        return f"There({self.here})"
+
+
+class FakeDevice(TorchDispatchMode):
+    """Within it the device is there; `waits` counts what waited for it, by the operation and the line that asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = Counter()
+
+    def __enter__(self):
+        of_others = torch.Tensor.tolist  # which torch refuses for such as There
+        torch.Tensor.tolist = lambda x: of_others(x.detach().cpu() if isinstance(x, There) else x)
+        return super().__enter__()
+
+    def __exit__(self, *raised):
+        del torch.Tensor.tolist
+        return super().__exit__(*raised)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        kind = function.overloadpacket
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        there = any(isinstance(x, There) for x in tensors)
+        if kind is aten._efficientzerotensor:  # of forward mode; a tensor without memory
+            function = aten.zeros.default
+        if kind is aten._to_copy:
+            return self._moved(args[0], kwargs)
+        if kind is aten.copy_:
+            if isinstance(args[0], There) != isinstance(args[1], There):
+                self._wait(kind)
+        elif kwargs.get("device") is not None:
+            there = torch.device(kwargs["device"]) == DEVICE
+            kwargs["device"] = torch.device("cpu") if there else kwargs["device"]
+        elif there:
+            self._check(kind, args, tensors)
+        values, settings = tree_map_only(There, lambda x: x.here, (args, kwargs))
+        found = function(*values, **settings)
+        if not there:
+            return found
+        given = {id(x.here): x for x in tensors if isinstance(x, There)}  # what is written in place stays itself
+        return tree_map_only(torch.Tensor, lambda x: given[id(x)] if id(x) in given else There(x), found)
+
+    def _moved(self, x, settings):
+        target, there = settings.get("device"), isinstance(x, There)
+        goes = there if target is None else torch.device(target) == DEVICE
+        if goes != there and not (goes and settings.get("non_blocking")):
+            self._wait(aten._to_copy)
+        device = {} if target is None else {"device": torch.device("cpu")}
+        values = aten._to_copy.default(x.here if there else x, **settings | device)
+        return There(values) if goes else values
+
+    def _check(self, kind, args, tensors):
+        elsewhere = [x for x in tensors if not isinstance(x, There)]
+        if kind in INDEXED:
+            by_values = any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
+            if by_values or elsewhere:
+                self._wait(kind)
+        elif kind in VALUES:
+            self._wait(kind)
+        elif any(x.dim() for x in elsewhere):
+            raise RuntimeError(f"Expected all tensors to be on the same device, got {tensors} in {kind}")
+
+    def _wait(self, kind):
+        frame = sys._getframe()
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ("ctrnn", "discretize"):
+            frame = frame.f_back
+        where = "the test" if frame is None else f"{frame.f_globals['__name__']}:{frame.f_lineno}"
+        self.waits[f"{kind} in {where}"] += 1
