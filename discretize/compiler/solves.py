@@ -45,7 +45,7 @@ from discretize.fused.kernel_run import (
     states_by_engine,
 )
 from discretize.fused.libraries import KERNELS, REALS, made_solves_library
-from discretize.fused.readable import projected_of, readable
+from discretize.fused.readable import projected_of, readable, reads_samples
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
@@ -88,17 +88,19 @@ class WrittenField(VectorField):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where."""
+    """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
+    `stored`: in which dtype what is kept lies, None for that of the solve."""
 
     x: bool
     implicit: bool
     drift: bool
     device: torch.device
+    stored: torch.dtype | None = None
 
     @classmethod
-    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor) -> Needs:
+    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> Needs:
         implicit = engine.control.method.implicit
-        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device)
+        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored)
 
 
 class _Kernel:
@@ -158,10 +160,12 @@ def solve_by(
     show: Callable[[int], None],
     stats: dict[str, Any],
     memory: float | None = None,
+    stored: torch.dtype | None = None,
 ) -> Solved | str:
-    """As `discretize.fused.solves.solve`, for any field whose code can be recorded."""
+    """As `discretize.fused.solves.solve`, for any field whose code can be recorded; stored: as in `Needs`."""
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
-    if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit):
+    # What is stored in half precision has no other engine.
+    if why := why or (None if stored else _not_worth_it(chain, len(h0), engine.control.method.implicit)):
         return why
     read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
@@ -174,7 +178,8 @@ def solve_by(
     weights = attributes.tensors
     if why := tensor_reason([h0, projected, *weights]):
         return why
-    needs = Needs.of(chain, engine, projected)
+    projected = projected.to(stored) if stored and reads_samples(chain) else projected
+    needs = Needs.of(chain, engine, projected, stored)
     make = partial(how.made, module, h0.dtype, needs)
     for write in how.writers(chain, needs, h0.dtype):
         kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make, write)
@@ -218,7 +223,7 @@ def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torc
     uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
     with torch.inference_mode(False), torch.autocast(needs.device.type, enabled=False), uncounted:
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
-        tensors = [projected.requires_grad_(needs.x), h0.requires_grad_(), *weights]
+        tensors = [projected.to(needs.stored or dtype).requires_grad_(needs.x), h0.requires_grad_(), *weights]
         kind = LinearPath if needs.drift else HeldPath
         path = kind.unchecked(projected.detach(), torch.arange(2 if needs.drift else 3, dtype=torch.float64) / 4)
         chain = chain_of(Driven(WrittenField(module, weights), path), path.knots)
@@ -237,7 +242,7 @@ def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torc
             gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
     pairs = [(one, other) for one, other in zip(mine, (again, *gradients), strict=True) if one.numel()]
     worst = max(float((one - other).detach().abs().max() / (1 + other.detach().abs().max())) for one, other in pairs)
-    return None if worst <= ROUNDING[dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
+    return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
 
 
 def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:

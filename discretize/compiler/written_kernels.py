@@ -44,7 +44,8 @@ HERE = Path(__file__).parent / "kernels"
 ROWS = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "scratch.h", "simd.h")))
 DRIVERS = (*ROWS, HERE / "driver.h", KERNELS / "parallel.h")
 PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
-ROUNDING = {torch.bfloat16: 3e-2, torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result
+# Relative to the largest number of each result.
+ROUNDING = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-3, torch.float64: 1e-9}
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
 LEAST_USE = 4  # calls in a row, from there on, before another one is made

@@ -85,7 +85,7 @@ class _BlockedRun:
                 segments = max(1, (block.end - block.first) // 2)
                 continue
             self._take(block, run, found, hs)
-            h, carried = found[-1], run.following
+            h, carried = run.end(found), run.following
             segments = max(1, int(0.8 * self.memory * (block.end - block.first) / (a_step * max(1, taken))))
         return hs
 

@@ -17,6 +17,7 @@ from torch.autograd.forward_ad import unpack_dual
 from discretize.errors import KernelWarning, warn_user
 
 __all__ = [
+    "HALF",
     "autocast_reason",
     "device_reason",
     "is_plain",

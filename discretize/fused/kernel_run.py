@@ -178,6 +178,10 @@ class KernelRun:
             self.library.ctrnn_solve_steps(self.task.pointer, row, *to, h[mine].data_ptr())
         return KeptSteps(sample, segment, tau, np.stack([np.zeros(total, np.int64), np.arange(total)], 1), [h])
 
+    def end(self, hs: Tensor) -> Tensor:
+        """The states from which another solve goes on, of one that reached its end; hs: what `forward` gave."""
+        return hs[-1]
+
     @property
     def rows_of_steps(self) -> int:
         """How many steps of samples there would be to keep."""
@@ -356,7 +360,7 @@ def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: An
     """The same states by the engine that is written in torch, which autograd differentiates."""
     path, chain = projected_of(run.chain), copy.copy(run.chain)
     chain.field = run.model.field(*weights)
-    chain.path = SegmentInput(path.unchecked(projected, path.knots), run.chain.path.pieces)
+    chain.path = SegmentInput(path.unchecked(projected.to(h0.dtype), path.knots), run.chain.path.pieces)
     anew = AdaptiveEngine(run.engine.control)
     kept = {0: h0}
     Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)

@@ -21,7 +21,7 @@ from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.segments import Chain
 
-__all__ = ["Pieces", "projected_of", "readable", "rows_of_pieces"]
+__all__ = ["Pieces", "projected_of", "readable", "reads_samples", "rows_of_pieces"]
 
 Pieces = HeldPath | LinearPath | PolynomialPath  # what a kernel reads
 
@@ -119,6 +119,11 @@ def projected_of(chain: Chain) -> Pieces:
     path = chain.path.path
     assert isinstance(path, Pieces)
     return path
+
+
+def reads_samples(chain: Chain) -> bool:
+    """Whether the rows of a readable chain are samples, and not coefficients or the speed of a clock."""
+    return isinstance(projected_of(chain), HeldPath | LinearPath) and not isinstance(chain.field, _Clocked)
 
 
 def rows_of_pieces(path: Pieces) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from discretize.gradients.choice import Adjoint, Gradient
 from discretize.graphs import check_values, whole
 from discretize.integration.equation import BackwardField, as_driven_field, joined, of_parts
 from discretize.integration.events import Event, EventSolve, checked_events
+from discretize.integration.half import in_float32, rounded, stored_dtype
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.integration.solve import Solve
 from discretize.solvers.statistics import SolverStats
@@ -105,6 +106,10 @@ def integrate(
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     field = with_computed_weights(field)
     state, path = cast_for(field, state), _read_by(field, path)
+    if stored := stored_dtype(settings, state):
+        if happens:
+            raise TypeError(f"`events` are found in float32 or float64, and `h0` is {stored}.")
+        field, path, state = in_float32(field, path, state)
     with without_autocast(field.device):
         driven = _driven(field, path, speed, state, direction)
         times = _inside(times, driven)
@@ -123,7 +128,8 @@ def integrate(
             kept = vars(settings) | {"progress": False, "speed": speed}
             solved = EventSolve(partial(_solved_on, driven.field, path, kept), happens, state, times).run()
         else:
-            solved = Solve(driven, state, times, settings).run() if driven.batch else _of_nobody(driven, state, times, settings)
+            solve = Solve(driven, state, times, settings, stored) if driven.batch else None
+            solved = solve.run() if solve else rounded(_of_nobody(driven, state, times, settings), stored)
     return solved if shapes is None else replace(solved, shapes=shapes)
 
 

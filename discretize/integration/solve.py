@@ -24,6 +24,7 @@ from discretize.gradients.adjoint import AdjointBackward, EdgeLog
 from discretize.gradients.checkpointing import Blocks
 from discretize.gradients.choice import Adjoint, Checkpointed
 from discretize.integration.between import StatesBetween
+from discretize.integration.half import rounded
 from discretize.integration.settings import Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import Continuation, StepLog
@@ -41,12 +42,13 @@ BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "
 class Solve:
     r"""A solve, checked and ready to run.
 
-    Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how.
-    Raises:  SolverError, with the states so far, for a solve that fails.
+    Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
+             the states are given back, and a kernel stores what it can.
+    Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel.
     """
 
-    def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> None:
-        self.driven, self.times, self.settings = driven, times, settings
+    def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings, stored: torch.dtype | None = None) -> None:
+        self.driven, self.times, self.settings, self.stored = driven, times, settings, stored
         self.chain = chain_of(driven, times, by_slope=settings.adaptive)
         self.h0 = h0 = self.chain.begun(h0)
         self.engine = settings.engine(h0)
@@ -66,6 +68,11 @@ class Solve:
     def run(self) -> Trajectory:
         with tqdm(total=len(self.chain), disable=None if self.settings.progress else True, **BAR) as self.bar:
             whole = self._by_kernel()
+            if self.stored and isinstance(whole, str):
+                raise TypeError(
+                    f"`h0` is {self.stored}, too coarse for steps chosen by their error but in a kernel for GPUs, and there is "
+                    f"none: {whole}. Use float32 or float64, or fixed steps."
+                )
             try:
                 h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
             except Failure as failure:
@@ -135,8 +142,9 @@ class Solve:
         # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
         call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats, memory
         whys = dict[str, None]()
-        on_gpu = [solve_triton] if is_asked(self.h0.device) else []
-        engines: list[Any] = [*on_gpu, solve, solve_written]
+        triton = partial(solve_triton, stored=self.stored) if self.stored else solve_triton
+        on_gpu = [triton] if is_asked(self.h0.device) else []
+        engines: list[Any] = on_gpu if self.stored else [*on_gpu, solve, solve_written]
         for run in engines:
             found: Solved | str = run(*call)
             if not isinstance(found, str):
@@ -151,7 +159,7 @@ class Solve:
         self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
         if whole.failure is not None:
             raise whole.failure
-        return whole.hs[-1]
+        return whole.hs[-1].to(self.h0.dtype)
 
     def _by_steps(self) -> Tensor:
         gradient = self.settings.gradient
@@ -174,7 +182,8 @@ class Solve:
     def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:
         hs = self.chain.states(self.kept) if hs is None else hs
         ts = self.times[: len(hs)]
-        return Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(whole, hs))
+        solved = Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(whole, hs))
+        return rounded(solved, self.stored)
 
     def _between(self, whole: Solved | str, hs: Tensor) -> Callable[[Tensor], Tensor]:
         make, has_graph = partial(self._continuation, whole), isinstance(whole, str)
@@ -193,7 +202,7 @@ class Solve:
     def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
         """The states at other times, solved on from one of them with the same settings."""
         with without_autocast(self.driven.field.device):
-            return Solve(self.driven, h, ts, replace(self.settings, progress=False)).run().hs
+            return Solve(self.driven, h.to(self.h0.dtype), ts, replace(self.settings, progress=False)).run().hs
 
     def _warn_of_forced_steps(self, engine: AdaptiveEngine) -> None:
         if engine.counts.forced_at is None:

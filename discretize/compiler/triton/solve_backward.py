@@ -42,13 +42,13 @@ def backward(
         segment = tl.load(steps + at * 3, mask=inside, other=-1.0).to(tl.int64)
         tau = tl.load(steps + at * 3 + 1, mask=inside, other=0.0)
         dt = tl.load(steps + at * 3 + 2, mask=inside, other=0.0)
-        h = tl.load(kept + at * STATE + C_STATE, mask=inside & unit, other=0.0)
+        h = tl.load(kept + at * STATE + C_STATE, mask=inside & unit, other=0.0).to(REAL)
         above = there & (edge > segment + 1)
         while tl.max(above.to(tl.int32)) > 0:
             edge -= above.to(tl.int64)
             place = tl.load(places + edge, mask=above, other=-1)
             wanted = above & (place >= 0) & unit
-            of_end += tl.load(of_hs + (place * batch + rows) * STATE + C_STATE, mask=wanted, other=0.0)
+            of_end += tl.load(of_hs + (place * batch + rows) * STATE + C_STATE, mask=wanted, other=0.0).to(REAL)
             above = there & (edge > segment + 1)
         here = segment * of_segment + rows * of_sample
         length = tl.load(lengths + here, mask=inside, other=1.0)

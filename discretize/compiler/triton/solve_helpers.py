@@ -54,7 +54,7 @@ def sampled(at, apart, through, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.constex
     last, before = z * 0.0 + 1.0, z
     for d in range(TERMS):
         share = last if CHEBYSHEV else tl.where(d == 0, 1.0 - through, through)
-        total += share.to(REAL) * tl.load(at + d * apart, mask=mask, other=0.0)
+        total += share.to(REAL) * tl.load(at + d * apart, mask=mask, other=0.0).to(REAL)
         following = 2.0 * z * last - before
         before = last
         last = following

@@ -29,17 +29,25 @@ from discretize.fused.readable import projected_of
 from discretize.solvers.continuation import KeptSteps
 from discretize.solvers.embedded import EmbeddedRungeKutta
 
-__all__ = ["TritonModel", "TritonRun"]
+__all__ = ["SolveKernel", "TritonModel", "TritonRun"]
 
 STEPS_A_SEGMENT, STEPS_AT_ALL = 4, 32  # for which there is room at first
 MOST_VALUES = 2**26
 
 
 @dataclass(frozen=True)
+class SolveKernel:
+    """A written program; `stored`: the dtype of matrices, of states given back and of those kept, None for that of h0."""
+
+    program: Program
+    stored: torch.dtype | None
+
+
+@dataclass(frozen=True)
 class TritonModel:
     """A field as the kernel knows it, its weights those of `module`."""
 
-    program: Program
+    kernel: SolveKernel
     module: FlowModule
 
     def field(self, *weights: Any) -> VectorField:
@@ -56,11 +64,13 @@ class TritonRun(KernelRun):
         """(wanted edges, batch, state)."""
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
         self.weights = [None if weight is None else weight.detach() for weight in weights]
-        self.program: Program = self.model.program
+        self.program: Program = self.model.kernel.program
+        self.stored: torch.dtype = self.model.kernel.stored or h0.dtype
         self.text: SolveText = self.program.written
         with torch.no_grad():
-            found = self.program.before(*self.weights, *self.program.nobody, *self.program.constants)
-        self.vectors, self.matrices = ([each.to(h0.device) for each in part] for part in found)
+            vectors, matrices = self.program.before(*self.weights, *self.program.nobody, *self.program.constants)
+        self.vectors = [vector.to(h0.device) for vector in vectors]
+        self.matrices = [matrix.to(h0.device, self.stored) for matrix in matrices]
         self._read_segments()
         self._read_method()
         room = max(1, min(self.keep, STEPS_A_SEGMENT * len(self.chain) + STEPS_AT_ALL))
@@ -74,7 +84,7 @@ class TritonRun(KernelRun):
     def backward(self, grad: Tensor) -> list[Tensor | None]:
         """The gradients to the inputs."""
         text, like, (batch, state) = self.text, self.h0, self.h0.shape
-        of_projected, of_h0 = torch.zeros_like(self.projected), torch.zeros_like(like)
+        of_projected, of_h0 = torch.zeros_like(self.projected, dtype=like.dtype), torch.zeros_like(like)
         edges = torch.full((batch,), len(self.chain) + 1, dtype=torch.int64, device=like.device)
         # One turn more than there are steps, for what is wanted at the start.
         turns = int(self.counts[:, 0].max()) + 1
@@ -98,7 +108,7 @@ class TritonRun(KernelRun):
         with torch.no_grad():
             of_weights = self.program.after(*self.weights, *self.program.nobody, *self.program.constants, *sums)
         self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
-        return [of_projected, of_h0, *of_weights]
+        return [of_projected.to(self.projected.dtype), of_h0, *of_weights]
 
     def steps(self) -> KeptSteps | None:
         """The steps that every sample took, None where they were more than were kept."""
@@ -110,12 +120,15 @@ class TritonRun(KernelRun):
         at = tuple(torch.from_numpy(index).to(self.h0.device) for index in (number, sample))
         segment, tau, _ = self.steps_taken[at].T.cpu().numpy()
         place = np.stack([np.zeros(len(sample), np.int64), np.arange(len(sample))], 1)
-        return KeptSteps(sample, segment.astype(np.int64), tau, place, [self.states[at]])
+        return KeptSteps(sample, segment.astype(np.int64), tau, place, [self.states[at].to(self.h0.dtype)])
+
+    def end(self, hs: Tensor) -> Tensor:
+        return self.ends[0]
 
     def _forward(self, room: int) -> Tensor:
         like, text, (batch, state), stages = self.h0, self.text, self.h0.shape, self.stages
-        hs = like.new_empty(len(self.edges), batch, state)
-        self.states = like.new_empty(room, batch, state)
+        hs = like.new_empty(len(self.edges), batch, state, dtype=self.stored)
+        self.states = like.new_empty(room, batch, state, dtype=self.stored)
         self.steps_taken = like.new_empty(room, batch, 3, dtype=torch.float64)
         self.numbers = like.new_empty(batch, len(NUMBERS), dtype=torch.float64)
         self.counts = like.new_empty(batch, len(COUNTS), dtype=torch.int64)

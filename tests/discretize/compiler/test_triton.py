@@ -5,6 +5,7 @@ import copy
 import math
 import os
 
+import cases
 import pytest
 import torch
 from own_fields import Axes, Lorenz, Many, Own
@@ -57,7 +58,7 @@ def test_every_function_of_units_has_a_form_in_triton():
     assert {*FUNCTIONS} == {*OF_CPU}
 
 
-@each("dtype", [torch.float32, torch.float64])
+@cases.each("dtype", [torch.float32, torch.float64])
 def test_every_function_of_units_is_python_of_known_names(dtype):
     lines = [f"    return {expression.format(a='a', b='b', c='c')}" for expression in FUNCTIONS.values()]
     check_names("\n".join([preamble(dtype), "def every(a, b, c):", *lines]))
@@ -106,7 +107,7 @@ EXACT = {"rtol": 1e-10, "atol": 1e-10}  # of float64: sums in another order, and
 
 
 @INTERPRETED
-@each("step", [Euler(), ExponentialEuler()], ids=repr)
+@cases.each("step", [Euler(), ExponentialEuler()])
 def test_states_and_gradients_are_those_of_the_steps(subtests, step, interpreter):
     for name, make in (FIELDS | OTHERS).items():
         if isinstance(step, ExponentialEuler) and name in ("many operations", "axes", "lorenz"):

@@ -1,5 +1,6 @@
 """Adaptive solves by kernels in Triton, under its interpreter: against the engine in torch, the kernels of the CPU and SciPy."""
 
+import copy
 import math
 import os
 
@@ -233,6 +234,64 @@ def test_float32_is_right_to_the_tolerance():
     assert_close(found.hs.double(), exact.hs, rtol=0, atol=1e-4)
 
 
+def in_half_precision(field, dtype, path, x, h0, **settings):
+    """States and gradients of a field, samples and states in half precision, and of the same numbers in float32 by steps."""
+    answers = []
+    for own in (dtype, torch.float32):
+        like = copy.deepcopy(field).to(dtype).to(own)
+        sources = [tensor.to(dtype).to(own).requires_grad_() for tensor in (h0, x)]
+        ts = torch.arange(len(x) + (path is ctrnn.HeldPath)) / 2
+        solved = integrate(like, path(sources[1], ts), sources[0], ts, fused=own == dtype, **settings)
+        assert solved.stats["engine"] == ("triton" if own == dtype else "steps")
+        weight = torch.linspace(-1, 1, solved.hs.numel(), dtype=torch.float32).reshape(solved.hs.shape)
+        between = solved(torch.tensor([0.2, 0.7]))
+        gradients = torch.autograd.grad((solved.hs * weight).sum(), [*sources, *like.parameters()])
+        answers.append([solved.hs, between, *gradients])
+        assert all(each.dtype == own for each in answers[-1])
+    return zip(*answers, strict=True)
+
+
+HALF = [
+    (torch.bfloat16, "gated", ctrnn.HeldPath, "dopri5"),
+    pytest.param(torch.bfloat16, "lem", ctrnn.LinearPath, "dopri8", marks=pytest.mark.slow),
+    pytest.param(torch.float16, "lstm", ctrnn.HermitePath, "tsit5", marks=pytest.mark.slow),
+]
+
+
+@each("dtype, name, path, method", HALF)
+def test_half_precision_is_right_to_the_rounding_of_what_is_stored(dtype, name, path, method):
+    torch.manual_seed(0)
+    field = getattr(ctrnn, name)(3, 5)
+    x, h0 = 0.5 * normal(4, 3, 3), 0.3 * normal(3, field.state_size)
+    for mine, theirs in in_half_precision(field, dtype, path, x, h0, method=method, rtol=1e-4, atol=1e-4):
+        # Roundings of the projected input, of kept states and of a result, each of eps (the interpreter cuts digits off), or
+        # half of it; and in a gradient a few of them one after the other.
+        assert_close(mine.float(), theirs, rtol=0, atol=4 * torch.finfo(dtype).eps * float(theirs.detach().abs().max()))
+
+
+@pytest.mark.slow
+def test_only_results_are_rounded_of_states_and_times_in_half_precision():
+    """Steps of 2^-10 are lost beside 1, the time 1000 + 2^-5 is none in bfloat16, and blocks go on from states as they are."""
+    how = {"first_step": 2**-10, "max_step": 2**-10, "rtol": 1e-3, "atol": 1e-3}
+
+    def f(t, h):
+        return torch.cat([-h[:, :1], 100 * (t - 1000)], 1)
+
+    solved = integrate(f, None, torch.ones(2, 2).bfloat16(), [1000.0, 1000 + 2**-5], **how)
+    assert (solved.stats["engine"], solved.hs.dtype) == ("triton", torch.bfloat16)
+    exact = torch.tensor([math.exp(-(2**-5)), 1 + 50 * 2**-10]).expand(2, 2)
+    assert_close(solved.hs[-1].double(), exact, rtol=2**-7, atol=0)  # of the result; each is 2^-5 away from 1
+    field, x, ts = ctrnn.gated(3, 5).bfloat16(), normal(6, 2, 3).bfloat16(), torch.arange(7.0)
+    whole, blocks = (
+        integrate(field, ctrnn.HeldPath(x, ts), torch.zeros(2, 5).bfloat16(), ts, gradient=gradient)
+        for gradient in (None, Checkpointed(3000))
+    )
+    assert torch.equal(whole.hs, blocks.hs)
+    first, second = (torch.autograd.grad(each.hs.sum(), field.parameters()) for each in (whole, blocks))
+    for one, other in zip(first, second, strict=True):
+        assert_close(one.float(), other.float(), rtol=0, atol=2**-7 * float(one.abs().max()))  # sums in another order, rounded
+
+
 def test_what_is_not_taken_says_why(subtests):
     field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
     cases = {
@@ -252,6 +311,15 @@ def test_what_is_not_taken_says_why(subtests):
                 solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
             assert solved.stats["engine"] != "triton"
             assert why in whys[0]
+    field, path, h0 = ctrnn.gated(3, 5).bfloat16(), ctrnn.HeldPath(normal(2, 2, 3).bfloat16()), torch.zeros(2, 5).bfloat16()
+    for words, settings in {
+        "there is none: `fused` is False. Use float32": {"fused": False},
+        "takes its own backward pass": {"gradient": discretize.Adjoint()},
+        "`events` are found in float32 or float64": {"events": discretize.Event(lambda t, h: h[:, 0])},
+        "float64": {"path": ctrnn.HeldPath(path.xs.double())},
+    }.items():
+        with subtests.test(words), pytest.raises((TypeError, ValueError), match=words):
+            integrate(field, settings.pop("path", path), h0, torch.arange(3.0), **settings)
 
 
 def test_a_wrong_kernel_is_found_out_at_its_first_use(monkeypatch):
