@@ -116,13 +116,18 @@ def is_tensor(name: str, value: object) -> Tensor:
 
 def holds(condition: Tensor) -> bool:
     """Whether all of it is true. So it is taken to be where values cannot be read: under `torch.func.vmap`, on the meta device,
-    and while a graph is traced."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    while a graph is traced, and while a CUDA graph is captured."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_captured(condition.device):
         return True
     try:
         return bool(condition.all())
     except RuntimeError:
         return True
+
+
+def is_captured(device: torch.device) -> bool:
+    """Whether what its device is asked to do goes into a CUDA graph, in which nothing can be looked at."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:

@@ -1,21 +1,31 @@
 """A device other than the CPU, played by the CPU: its tensors meet no others, and every wait for it is counted.
 
-`torch.device("meta")` plays it, which torch has everywhere: within `FakeDevice` tensors made there or moved there have values,
-kept on the CPU. As on a GPU, an operation on a tensor of the device and one of the CPU is an error, unless the latter is a
-number; and a copy between the two waits until all work that was given to the device is done, as does a look at a value and
-every shape that hangs on values. (A copy to a GPU by `non_blocking=True` does not wait.)
+Within `FakeDevice` tensors made there or moved there have their values on the CPU, in a backend of torch's made for such. As
+on a GPU, an operation on a tensor of the device and one of the CPU is an error, unless the latter is a number; and a copy
+between the two waits until all work that was given to the device is done, as does a look at a value and every shape that hangs
+on values. (A copy to a GPU by `non_blocking=True` does not wait.)
 """
 
 import sys
 from collections import Counter
+from contextlib import ExitStack
+from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 __all__ = ["DEVICE", "FakeDevice"]
 
-DEVICE = torch.device("meta")
+
+class _Backend(_DummyBackendModule):
+    def get_amp_supported_dtype(self):
+        return [torch.bfloat16]
+
+
+_setup_privateuseone_for_python_backend("fake", _Backend())
+DEVICE = torch.device("fake", 0)
 aten = torch.ops.aten
 VALUES = {aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.equal, aten._unique2, aten.unique_dim}
 INDEXED = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}  # which take indices from the CPU
@@ -42,19 +52,40 @@ class There(torch.Tensor):
 
 
 class FakeDevice(TorchDispatchMode):
-    """Within it the device is there; `waits` counts what waited for it, by the operation and the line that asked."""
+    """Within it the device is there; `waits` counts what waited for it, by the operation and the line that asked; `sent`, what
+    was copied there, waiting or not."""
 
     def __init__(self):
         super().__init__()
-        self.waits = Counter()
+        self.waits, self.sent = Counter(), Counter()
 
     def __enter__(self):
-        of_others = torch.Tensor.tolist  # which torch refuses for such as There
-        torch.Tensor.tolist = lambda x: of_others(x.detach().cpu() if isinstance(x, There) else x)
+        tensor, as_tensor, tolist = torch.tensor, torch.as_tensor, torch.Tensor.tolist
+
+        def moved(make):
+            def made(data, *, device=None, **settings):
+                there = device is not None and torch.device(device).type == DEVICE.type
+                return make(data, **settings).to(DEVICE) if there else make(data, device=device, **settings)
+
+            return made
+
+        def new_tensor(like, data, *, dtype=None, device=None):
+            return torch.tensor(data, dtype=dtype or like.dtype, device=device or like.device)
+
+        self.replaced = ExitStack()  # what torch does without an operation, or refuses for such as There
+        for owner, name, function in (
+            (torch, "tensor", moved(tensor)),
+            (torch, "as_tensor", moved(as_tensor)),
+            (torch.Tensor, "new_tensor", new_tensor),
+            (torch.Tensor, "tolist", lambda x: tolist(x.detach().cpu() if isinstance(x, There) else x)),
+            # A module's parameters are moved by new ones: There has its values beside what torch would write into.
+            (torch.__future__, "_overwrite_module_params_on_conversion", True),
+        ):
+            self.replaced.enter_context(patch.object(owner, name, function))
         return super().__enter__()
 
     def __exit__(self, *raised):
-        del torch.Tensor.tolist
+        self.replaced.close()
         return super().__exit__(*raised)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -70,7 +101,7 @@ class FakeDevice(TorchDispatchMode):
             if isinstance(args[0], There) != isinstance(args[1], There):
                 self._wait(kind)
         elif kwargs.get("device") is not None:
-            there = torch.device(kwargs["device"]) == DEVICE
+            there = torch.device(kwargs["device"]).type == DEVICE.type
             kwargs["device"] = torch.device("cpu") if there else kwargs["device"]
         elif there:
             self._check(kind, args, tensors)
@@ -83,9 +114,11 @@ class FakeDevice(TorchDispatchMode):
 
     def _moved(self, x, settings):
         target, there = settings.get("device"), isinstance(x, There)
-        goes = there if target is None else torch.device(target) == DEVICE
+        goes = there if target is None else torch.device(target).type == DEVICE.type
         if goes != there and not (goes and settings.get("non_blocking")):
             self._wait(aten._to_copy)
+        if goes and not there:
+            self.sent[_asked_in()] += 1
         device = {} if target is None else {"device": torch.device("cpu")}
         values = aten._to_copy.default(x.here if there else x, **settings | device)
         return There(values) if goes else values
@@ -102,8 +135,12 @@ class FakeDevice(TorchDispatchMode):
             raise RuntimeError(f"Expected all tensors to be on the same device, got {tensors} in {kind}")
 
     def _wait(self, kind):
-        frame = sys._getframe()
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ("ctrnn", "discretize"):
-            frame = frame.f_back
-        where = "the test" if frame is None else f"{frame.f_globals['__name__']}:{frame.f_lineno}"
-        self.waits[f"{kind} in {where}"] += 1
+        self.waits[f"{kind} in {_asked_in()}"] += 1
+
+
+def _asked_in():
+    """The line of this project that is running."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ("ctrnn", "discretize"):
+        frame = frame.f_back
+    return "the test" if frame is None else f"{frame.f_globals['__name__']}:{frame.f_lineno}"

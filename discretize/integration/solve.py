@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -98,11 +98,10 @@ class Solve:
         """The solve step by step, samples that fail left behind; and without them from the start, for its graph."""
         with torch.no_grad():
             kept, failures = self._left_behind(self.h0.detach(), [])
-        bad = torch.zeros(len(self.h0), 1, dtype=torch.bool, device=self.h0.device)
-        bad[list(failures)] = True
+        bad = self._of(failures)
         for edge, h in kept.items():
-            over = [sample for sample, (segment, _) in failures.items() if edge > segment]
-            h[over] = torch.nan
+            over = self._of(sample for sample, (segment, _) in failures.items() if edge > segment)
+            kept[edge] = h.masked_fill(over, torch.nan)
         if torch.is_grad_enabled():
             whole, _ = self._left_behind(self.h0, list(failures))
             kept = {edge: torch.where(bad, kept[edge], h) for edge, h in whole.items()}
@@ -114,6 +113,12 @@ class Solve:
         self.stats["status_of_samples"] = status
         said = f"completed but for {len(failures)} of {len(self.h0)} samples"
         return replace(self._trajectory(said, ""), between=None)
+
+    def _of(self, samples: Iterable[int]) -> Tensor:
+        """Which samples these are, (batch, 1), where the states are."""
+        found = torch.zeros(len(self.h0), 1, dtype=torch.bool)
+        found[list(samples)] = True
+        return found.to(self.h0.device)
 
     def _left_behind(self, h0: Tensor, known: list[int]) -> tuple[dict[int, Tensor], dict[int, tuple[int, Failure]]]:
         """States at the wanted edges, and why samples failed; the `known` ones are left out from the start."""

@@ -56,14 +56,14 @@ class Zoneout(Step, nn.Module):
         p = min(self._parts())
         return p + (1 - p) * self.step.stability(z, leak)
 
-    def _of_units(self, h: Tensor) -> Tensor:
-        """p for each unit: () or (state,)."""
+    def _of_units(self, h: Tensor) -> float | Tensor:
+        """p of all units, or for each, (state,)."""
         parts = self._parts()
         if len(parts) == 1:
-            return h.new_tensor(parts[0])
+            return parts[0]
         if h.shape[-1] % len(parts):
             raise ValueError(f"`p` is for {len(parts)} equal parts of the state, which has {h.shape[-1]} units; give one number.")
-        return h.new_tensor(parts).repeat_interleave(h.shape[-1] // len(parts))
+        return torch.cat([h.new_full((h.shape[-1] // len(parts),), part) for part in parts])
 
     def _parts(self) -> tuple[float, ...]:
         return self.p if isinstance(self.p, tuple) else (self.p,)
