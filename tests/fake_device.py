@@ -14,26 +14,22 @@ from unittest.mock import patch
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.backend_registration import _DummyBackendModule, _DummyPrivateUse1Hook, _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 __all__ = ["DEVICE", "FakeDevice"]
 
 
 class _Backend(_DummyBackendModule):
-    """What torch asks of a backend: of those that it has itself, and of this one."""
+    """What torch asks of a backend. Other tests, which the device is not for, have no accelerator."""
+
+    def is_available(self):
+        return False
 
     def get_amp_supported_dtype(self):
         return [torch.bfloat16]
 
 
-class _Hook(_DummyPrivateUse1Hook):
-    """Other tests, for which the device was not made, have no accelerator."""
-
-    def is_available(self):
-        return False
-
-
-_setup_privateuseone_for_python_backend("fake", _Backend(), _Hook())
+_setup_privateuseone_for_python_backend("fake", _Backend())
 DEVICE = torch.device("fake", 0)
 aten = torch.ops.aten
 VALUES = {aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.equal, aten._unique2, aten.unique_dim}
