@@ -20,6 +20,7 @@ class Failure(Exception):  # noqa: N818 (users meet it as a SolverError)
     time: float
     sample: int | None
     unit: int | None
+    edge: int | None = None  # the last edge of a segment before it, where states after it may have been kept unseen
 
     def __reduce__(self) -> tuple[type[Failure], tuple[object, ...]]:
         return type(self), astuple(self)

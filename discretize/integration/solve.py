@@ -77,6 +77,7 @@ class Solve:
                 h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
             except Failure as failure:
                 self._count(whole)
+                self.kept = {edge: h for edge, h in self.kept.items() if failure.edge is None or edge <= failure.edge}
                 failure = _named(failure, self.driven.field)
                 if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
                     return self._without_failed()

@@ -24,7 +24,7 @@ from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import Numbers, StepControl
 from discretize.solvers.diagnosis import diagnosis, jump_hint
 from discretize.solvers.embedded import Attempt, EmbeddedMethod
-from discretize.solvers.engine import SegmentSlope, SolverState, column, waits_for
+from discretize.solvers.engine import MOST_UNSEEN, SegmentSlope, SolverState, column, waits_for
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.rounds import Place, Round
 from discretize.solvers.segments import Chain
@@ -40,7 +40,6 @@ LOOKED_AT = 2_000  # steps of a sample in one segment: the field is looked at fo
 # To leave out the samples that have landed costs a few copies. With one stiff sample among 16 to 256 it took between 0.4
 # and 1.0 of the time, from 960 units spared on.
 WORTH_LEAVING_OUT = 1_024
-MOST_UNSEEN = 16  # rounds of steps between two looks at a GPU, which has to be done with all that it was given
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from discretize.solvers.embedded import Slope
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 
-__all__ = ["Engine", "SegmentSlope", "SolverState", "column", "counting_apart", "waits_for"]
+__all__ = ["MOST_UNSEEN", "Engine", "SegmentSlope", "SolverState", "column", "counting_apart", "waits_for"]
+
+MOST_UNSEEN = 16  # rounds of steps, or segments of fixed steps, between two looks at a GPU
 
 
 class SegmentSlope(Slope, Protocol):

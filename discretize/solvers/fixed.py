@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.errors import Failure, StepError
-from discretize.solvers.engine import SolverState, column
+from discretize.solvers.engine import MOST_UNSEEN, SolverState, column, waits_for
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
@@ -45,11 +45,12 @@ class _FixedEngine(ABC):
 
     def __init__(self, max_step: float | None) -> None:
         self.max_step, self.counts = max_step, SolverStats()
+        self.unseen: list[tuple[Segment, Tensor]] = []  # segments whose last states were not looked at
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step; counts anew."""
         rows = batch if chain.own else 1
-        self.counts = SolverStats(rows)
+        self.counts, self.unseen = SolverStats(rows), []
         return SolverState(0, np.zeros(rows))
 
     def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
@@ -62,15 +63,27 @@ class _FixedEngine(ABC):
         self.counts.accepted += np.where(lengths > 0, steps, 0)
         shortest = int(np.where(lengths > 0, lengths / steps, np.inf).argmin())
         self.counts.smaller(float(lengths[shortest] / steps[shortest]), segment.when(0.0, shortest))
-        if not checks.holds(torch.isfinite(h)):
-            sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
-            row = sample % len(lengths)
-            raise Failure(
-                cause=f"the state became {float(h[sample, unit].detach())} with steps of {lengths[row] / steps[row]:.3g}",
-                hint="Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5.",
-                time=segment.when(float(lengths[row]), sample), sample=sample, unit=unit,
-            )  # fmt: skip
+        self.unseen.append((segment, h.detach()))
+        over = segment.number == len(segment.chain) - 1
+        if over or len(self.unseen) == MOST_UNSEEN or not waits_for(h.device):
+            self.look()
         return h, int(steps.max())
+
+    def look(self) -> None:
+        """Refuses the first states that are not finite, of the segments since the last look."""
+        seen, self.unseen = self.unseen, []
+        if checks.holds(torch.isfinite(torch.stack([h.sum() for _, h in seen]))):
+            return
+        for segment, h in seen:
+            if checks.holds(torch.isfinite(h)):
+                continue
+            sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
+            length = float(segment.lengths[sample % len(segment.lengths)])
+            raise Failure(
+                cause=f"the state became {float(h[sample, unit])} with steps of {length / num_steps(length, self.max_step):.3g}",
+                hint="Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5.",
+                time=segment.when(length, sample), sample=sample, unit=unit, edge=segment.number,
+            )  # fmt: skip
 
     @abstractmethod
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
@@ -130,6 +143,7 @@ class StepEngine(_FixedEngine):
             try:
                 h, cost = self.step.counted(segment.chain.field, segment.input_at(t), h, length)
             except StepError as error:
+                self.look()  # what was not finite before it comes first
                 at = float((t if t.dim() == 0 else t[error.sample]).detach())
                 raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
             self.counts.call(cost, len(h))

@@ -9,7 +9,7 @@ from fake_device import DEVICE, FakeDevice
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, Checkpointed, SolverError, integrate
+from discretize import Adjoint, Checkpointed, Euler, SolverError, integrate
 from discretize.solvers import adaptive
 
 CPU = torch.device("cpu")
@@ -134,3 +134,24 @@ def test_failures_are_told_as_on_the_cpu(end, settings):
                 said.append(str(error))
     assert said[0] == said[1]
     assert "not enough" in str(said) or "the field gives nan there" in str(said)
+
+
+def stepped(device, method):
+    """Forty steps, in the twenty-first of which h = 1 - k / 20 is below 0 and has no root."""
+    path = ctrnn.HeldPath(torch.zeros(40, 3, 1, dtype=torch.float64, device=device), 0.1 * torch.arange(41.0))
+    h0 = torch.ones(3, 2, dtype=torch.float64, device=device)
+    return integrate(Root().to(device), path, h0, path.knots, method=method)
+
+
+@each("method", ["rk4", Euler()])
+def test_fixed_steps_are_looked_at_seldom_and_fail_where_they_do(method):
+    said, got = [], []
+    for device in (CPU, DEVICE):
+        with FakeDevice() as fake, pytest.raises(SolverError) as raised, torch.no_grad():
+            stepped(device, method)
+        said.append(str(raised.value))
+        got.append(raised.value.trajectory.hs if device is CPU else raised.value.trajectory.hs.here)
+    assert said[0] == said[1]
+    assert len(got[0]) < 40
+    assert_close(*got)
+    assert sum(count for where, count in fake.waits.items() if "checks" in where) < 20, fake.waits
