@@ -1,7 +1,6 @@
 """What users call, with tensors on a device that is not the CPU: the same numbers and gradients, found there.
 
-The device is played by the CPU: where a tensor of one meets one of the other it is an error, as on a GPU. Not here are jumps by
-torch's GRU cell, which takes a kernel of the GPU's own there.
+The device is played by the CPU: where a tensor of one meets one of the other it is an error, as on a GPU.
 """
 
 import pytest
@@ -152,6 +151,10 @@ SLOW_CASES = {
     "a model": trained(lambda: discretize.SequenceModel(gated()(), 2), *X),
     "from torch": trained(lambda: discretize.from_torch(torch.nn.LSTM(2, 3)), *X),
     "ode_rnn": trained(lambda: discretize.ode_rnn(2, 3, rtol=1e-4, atol=1e-4), *X, ts=torch.tensor([0.0, 1.0, 2.5, 3.0])),
+    "gru_ode_bayes": trained(lambda: discretize.gru_ode_bayes(2, 3, rtol=1e-4, atol=1e-4), *X),
+    "gru_d": trained(
+        lambda: discretize.gru_d(2, 3, mean=torch.tensor([0.1, 0.2])), *X, observed=lambda: torch.rand(4, 3, 2) > 0.5
+    ),
     "cfc": trained(lambda: discretize.cfc(2, 3, "no_gate"), *X, ts=clocks),
     "a straight line": solved(),
     "a cubic": solved(sampled(ctrnn.HermitePath, 6)),
