@@ -189,7 +189,7 @@ def bench(
     Args:
         against: torch, loop, torchdiffeq, torchode, diffrax.
         out: File to write, .json, .md, .svg or .png.
-        scale: smoke, small (minutes) or full (a quarter of an hour).
+        scale: smoke, small (minutes), full (a quarter of an hour), or gpu (sizes for one, with --device cuda).
         threads: For everyone, ours and theirs.
         repeats: Rounds; everyone runs once in each.
         device: cpu or cuda.
@@ -198,7 +198,7 @@ def bench(
     from experiments.bench.peers.names import chosen  # noqa: PLC0415
 
     peers = chosen(against)
-    check_word("scale", scale, ("smoke", "small", "full"))
+    check_word("scale", scale, ("smoke", "small", "full", "gpu"))
     check_word("device", device, ("cpu", "cuda"))
     for name, count in (("threads", threads), ("repeats", repeats)):
         if count is not None and count < 1:

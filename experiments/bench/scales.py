@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.bench.parts.cells import FIELDS, CellSizes
 from experiments.bench.parts.growth import Sweep
@@ -94,4 +94,12 @@ FULL = Scale(
     lengths=(100, 400), long=(1000, 10_000),
     swept=("`integrate`", "torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5", "diffrax kvaerno5"),
 )  # fmt: skip
-SCALES = {"smoke": SMOKE, "small": SMALL, "full": FULL}
+# What a GPU is for: the tables' sizes and a large one, few sweeps and no long lengths, within ten minutes' loan of one.
+GPU = replace(
+    SMALL,
+    cells=(*FULL.cells, (CellSizes(1024, 16, 768, 768), ("gated", "GRU", "LSTM"))),
+    layers=FULL.layers, ensembles=FULL.ensembles, solve=FULL.solve, methods=("dopri5", "tsit5", "dopri8"), starts=FULL.starts,
+    peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5"),
+    cell_sweeps=(Sweep("batch", (16, 256, 4096)),), solve_sweeps=(Sweep("batch", (16, 256, 4096)),),
+)  # fmt: skip
+SCALES = {"smoke": SMOKE, "small": SMALL, "full": FULL, "gpu": GPU}

@@ -1,6 +1,6 @@
 """Engines of this toolkit: compiled kernels, one function of plain torch, or single steps in Python.
 
-compiled   DiscreteRNN(..., fused=True), integrate(..., fused=True)      where there is a compiler
+compiled   DiscreteRNN(..., fused=True), integrate(..., fused=True)      where there is a compiler; on a GPU, Triton
 torch      the same sequence function in plain torch                     without one
 steps      fused=False, or CTRNN_FUSED=0                                 every field and step, any of torch's transforms
 """
@@ -21,12 +21,13 @@ __all__ = ["COMPILED", "ENGINES", "STEPS", "TORCH", "cell_engine", "wrong_engine
 
 COMPILED, TORCH, STEPS = "compiled", "torch", "steps"
 ENGINES = (COMPILED, TORCH, STEPS)
+KERNELS = {COMPILED: (COMPILED, "triton")}  # as `stats` tells them apart: those of the CPU, and of a GPU
 NAMES = {discretize.Euler: "euler", discretize.ExponentialEuler: "exponential"}
 
 
 def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
     """Which other engine ran, and why; None if the wanted one did."""
-    if stats["engine"] == wanted:
+    if stats["engine"] in KERNELS.get(wanted, (wanted,)):
         return None
     return f"it ran by {stats['engine']!r}" + (f": {stats['engine_why']}" if stats["engine_why"] else "")
 

@@ -135,6 +135,8 @@ def test_every_engine_is_there_or_skipped(unrolled):
         for engine in engines.ENGINES:
             assert (f"{name}, {engine}" in found) != (f"cells: {name}, {engine}" in skipped)
     assert all(f"{name}, steps" in found for name in cells.FIELDS)
+    assert engines.wrong_engine({"engine": "triton", "engine_why": None}, engines.COMPILED) is None  # a GPU's kernels
+    assert engines.wrong_engine({"engine": "triton", "engine_why": None}, engines.STEPS) == "it ran by 'triton'"
     assert all(f"{name}, torch" in found for name in ("gated", "GRU", "LSTM"))
 
 
