@@ -72,7 +72,7 @@ class _FixedEngine(ABC):
     def look(self) -> None:
         """Refuses the first states that are not finite, of the segments since the last look."""
         seen, self.unseen = self.unseen, []
-        if checks.holds(torch.isfinite(torch.stack([h.sum() for _, h in seen]))):
+        if not seen or checks.holds(torch.isfinite(torch.stack([h.sum() for _, h in seen]))):
             return
         for segment, h in seen:
             if checks.holds(torch.isfinite(h)):
