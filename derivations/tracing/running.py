@@ -5,10 +5,11 @@ size of the batch, whether gradients are on, how often it was called, and that i
 
     batches of 1 and 3  x  types of numbers  x  with gradients, on results of other code, without, in inference mode, autocast
 
-and in the other of training and evaluation mode, and its numbers are compared with those of the record at the same inputs.
-Code that asks for a number that it was given, or that depends on one, is refused whatever it does with it: it would go another
-way at others. Numbers only refute: code that asks for the time, the default type of numbers or the device, or counts its calls
-outside of itself to a large number, is not found out; nor is code that sees that it is run and not recorded, and asks for sizes.
+with other batches, another default type of numbers and number of threads, and in the other of training and evaluation mode, and
+its numbers are compared with those of the record at the same inputs. Code that asks for a number that it was given, or that
+depends on one, is refused whatever it does with it: it would go another way at others. Numbers only refute: code that asks for
+the time, the environment or the device, or counts its calls outside of itself to a large number, is not found out; nor is code
+that sees that it is run and not recorded, and asks for a size that it is not run at.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import copy
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -30,16 +31,35 @@ from derivations.tracing.keeping import kept, memory, tensors_read
 from derivations.tracing.program import Program, next_state
 from discretize.compiler.recording import own_line, results_kept
 
-__all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed"]
+__all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed", "same_numbers"]
 
 # How far a run may be from its record, by the type of the numbers: rounding in another order of the same operations.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
+BATCHES = (2, 4, 5, 6, 7, 8, 16, 32, 33, 64)  # beside 1 and 3, in one of the surroundings
+
+
+@contextmanager
+def _another(get: Callable[[], Any], put: Callable[[Any], None], value: Any) -> Iterator[None]:
+    before = get()
+    put(value(before))
+    try:
+        yield
+    finally:
+        put(before)
+
+
 SURROUNDINGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "with gradients": nullcontext,
     "with gradients, on a result of other code": nullcontext,
     "without gradients": torch.no_grad,
     "in inference mode": torch.inference_mode,
     "under autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+}
+DEFAULTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "with another default type of numbers": lambda: _another(
+        torch.get_default_dtype, torch.set_default_dtype, lambda t: torch.float32 if t == torch.float64 else torch.float64
+    ),
+    "with another number of threads": lambda: _another(torch.get_num_threads, torch.set_num_threads, lambda n: n % 2 + 1),
 }
 
 
@@ -53,6 +73,10 @@ class Setting:
     words: str
     own: bool
 
+    def entered(self) -> AbstractContextManager[Any]:
+        """What it is run within."""
+        return {**SURROUNDINGS, **DEFAULTS}[self.around]()
+
 
 def as_recorded(module: nn.Module, program: Program) -> str:
     r"""Compare runs of a module with its record.
@@ -64,13 +88,12 @@ def as_recorded(module: nn.Module, program: Program) -> str:
     def ran(setting: Setting) -> list[Tensor]:
         if setting.around == "without gradients":
             setting.module.requires_grad_(False)
-        with SURROUNDINGS[setting.around]():
-            leaves, structure = torch.utils._pytree.tree_flatten(setting.module(*packed(program, setting.arguments)))
-            return list(next_state(leaves, structure, len(program.inputs[program.state]))[0])
+        leaves, structure = torch.utils._pytree.tree_flatten(setting.module(*packed(program, setting.arguments)))
+        return list(next_state(leaves, structure, len(program.inputs[program.state]))[0])
 
     def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
         weights = {name: p.detach().clone() for name, p in setting.module.named_parameters()}
-        with torch.no_grad(), SURROUNDINGS[setting.around]():
+        with torch.no_grad():
             return replayed(program, {**{p: weights[n] for p, n in program.parameters.items()}, **setting.arguments}, dtype)
 
     return check_settings(module, program, ran, recorded, list(SURROUNDINGS))
@@ -110,7 +133,10 @@ def _settings(module: nn.Module, program: Program, training: bool, surroundings:
                 p.add_(0.1 * torch.rand(p.shape, generator=dice).to(p)) if p.is_floating_point() else None
         read = tensors_read(module, program.constants.values())
         seen = kept(called, read)
-        for count, (size, kind) in enumerate((size, kind) for size in (1, 3) for kind in surroundings):
+        rounds = [(size, kind) for size in (1, 3) for kind in surroundings]
+        if dtype == own:
+            rounds += [*((size, surroundings[0]) for size in BATCHES), *((3, kind) for kind in DEFAULTS)]
+        for count, (size, kind) in enumerate(rounds):
             arguments = _arguments(program, size, (1.0, 0.0, 30.0)[count % 3], dtype, kind, dice)
             mode = "training" if training else "evaluation"
             yield Setting(
@@ -135,7 +161,7 @@ def _arguments(
             if kind == "with gradients, on a result of other code":  # not contiguous, and changed in place before
                 found[node.name] = drawn.requires_grad_().clone().mul_(1).T
             else:
-                found[node.name] = drawn.T.contiguous().requires_grad_(kind == "with gradients")
+                found[node.name] = drawn.T.contiguous().requires_grad_(kind == "with gradients" or kind in DEFAULTS)
     return found
 
 
@@ -154,6 +180,12 @@ def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) 
     return [run.env[leaf] for leaf in program.returned]
 
 
+def same_numbers(theirs: Sequence[Tensor], program: Program, given: Mapping[str, Tensor]) -> bool:
+    """Whether a run in float64 gave what the record computes of the same numbers."""
+    with torch.no_grad():
+        return _close(_joined(theirs), _joined(replayed(program, given, torch.float64)), TOLERANCES[torch.float64])
+
+
 def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     """Whether a run is off its record, at numbers at which the record itself is not all rounding."""
     first = next(iter(setting.arguments.values()))
@@ -161,7 +193,10 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     tolerance = TOLERANCES[torch.bfloat16 if setting.around == "under autocast" else dtype]
     looks = _Looks([*setting.arguments.values(), *setting.module.parameters()])
     try:
-        with looks if len(first) > 1 else nullcontext():  # which keeps torch from compiling: one sample is run as it comes
+        with (
+            setting.entered(),
+            looks if len(first) > 1 else nullcontext(),
+        ):  # which keeps torch from compiling: one sample is run as it comes
             theirs = _joined(ran(setting))
     except Exception as error:  # of the user's code, whatever it is
         if setting.own and setting.around != "in inference mode":
@@ -169,7 +204,10 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
         return False
     finally:
         looks.check(setting.words)
-    with suppress(RuntimeError, NotImplementedError, TypeError):  # what torch cannot compute in numbers of this type
+    with (
+        setting.entered(),
+        suppress(RuntimeError, NotImplementedError, TypeError),
+    ):  # what torch cannot compute in numbers of this type
         rounded = _joined(recorded(setting, dtype))
         if not _close(theirs, rounded, tolerance):
             return _close(rounded, _joined(recorded(setting, torch.float64)), tolerance)

@@ -23,7 +23,7 @@ from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
 from discretize.compiler.recording import as_function, decompositions, record, unknown_size, without_values
 
-__all__ = ["record_wide"]
+__all__ = ["evaluated", "lengths", "record_wide", "resized"]
 
 # Where torch looks at a size at all it looks at these: no two are equal, nor small multiples or sums of others.
 HINTS = (11, 17, 29, 41, 59, 83, 113)
@@ -43,16 +43,14 @@ def record_wide(
     if missing := [name for name in names if name not in letters]:
         raise ValueError(f"no matrix in the equations is called {missing[0]}")
     environment, own = ShapeEnv(), dict[Symbol, Any]()
-    columns = [m for part in inputs for m in (part if isinstance(part, tuple) else (part,))]
-    shapes = [_shape(letters[name], parameter.dim()) for name, parameter in module.named_parameters()]
-    free = set().union(*(sympy.sympify(n).free_symbols for shape in [*shapes, *(m.shape for m in columns)] for n in shape))
-    for n, hint in zip(["batch", *sorted(free, key=str)], HINTS, strict=False):
+    shapes, columns, free = lengths(module, letters, inputs)
+    for n, hint in zip(["batch", *free], HINTS, strict=False):
         own[n] = unknown_size(environment, str(n), hint)
     with without_values(environment):
-        weights = [torch.empty([_evaluated(n, own) for n in shape]) for shape in shapes]
-        samples = [torch.empty(own["batch"], _evaluated(m.shape[0], own)) for m in columns]
-    resized = _resized(module, columns, own)
-    called = as_function(resized, {id(value): value for value in vars(resized).values() if isinstance(value, torch.SymInt)})
+        weights = [torch.empty([evaluated(n, own) for n in shape]) for shape in shapes]
+        samples = [torch.empty(own["batch"], evaluated(m.shape[0], own)) for m in columns]
+    unknown = resized(module, columns, own)
+    called = as_function(unknown, {id(value): value for value in vars(unknown).values() if isinstance(value, torch.SymInt)})
 
     def written_out(weights: list[Tensor], samples: list[Tensor]) -> Any:
         given = iter(samples)
@@ -79,22 +77,28 @@ def record_wide(
     return program, {**sizes, own["batch"].node.expr: sympy.S.One}
 
 
-def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
-    """The module with its widths unknown too, where they are attributes of the usual names."""
-    resized = copy.copy(module)
-    resized.__dict__ = dict(vars(module))
+def lengths(
+    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
+) -> tuple[list[tuple[Expr, ...]], list[MatrixSymbol], list[Symbol]]:
+    """The shapes of the parameters in letters, the columns that the arguments are, and the sizes that are free in them."""
+    columns = [m for part in inputs for m in (part if isinstance(part, tuple) else (part,))]
+    shapes = [tuple(letters[name].shape[: parameter.dim()]) for name, parameter in module.named_parameters()]
+    free = set().union(*(sympy.sympify(n).free_symbols for shape in [*shapes, *(m.shape for m in columns)] for n in shape))
+    return shapes, columns, sorted(free, key=str)
+
+
+def resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
+    """The module with its widths these too, where they are attributes of the usual names."""
+    found = copy.copy(module)
+    found.__dict__ = dict(vars(module))
     for names, column in zip((INPUT_WIDTHS, STATE_WIDTHS), columns, strict=False):
         for name in names:
             if isinstance(vars(module).get(name), int):
-                resized.__dict__[name] = _evaluated(column.shape[0], sizes)
-    return resized
+                found.__dict__[name] = evaluated(column.shape[0], sizes)
+    return found
 
 
-def _shape(letter: MatrixSymbol, rank: int) -> tuple[Expr, ...]:
-    return tuple(letter.shape[:rank])
-
-
-def _evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
+def evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
     """A size in torch's symbols."""
     n = sympy.expand(n)
     return sum((int(factor) * _monomial(rest, sizes) for rest, factor in n.as_coefficients_dict().items()), 0)

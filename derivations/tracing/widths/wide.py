@@ -33,6 +33,7 @@ from derivations.tracing.readings.values import conditions_of, exact
 from derivations.tracing.samples import check_samples
 from derivations.tracing.widths.blocks import Blocks, Unwide, contracted, each, place, total
 from derivations.tracing.widths.recorded import record_wide
+from derivations.tracing.widths.runs import check_widths
 from derivations.tracing.widths.sizes import matrices
 from derivations.twins.cells import UnitEquations
 from discretize.compiler.recording import operation_name
@@ -66,6 +67,7 @@ def _decided(module: nn.Module, equations: UnitEquations) -> Iterator[Verdict]:
         if verdict.holds is not True:
             raise Unwide("it was not decided")
         yield verdict
+    check_widths(module, matrices(equations), equations.inputs, program)
 
 
 def _as_read(e: Basic, module: nn.Module) -> Any:

@@ -10,7 +10,7 @@ from torch import nn
 from derivations import symbolic, verify, verify_gradient
 
 h = symbols("h_1:3", real=True)
-CALLS = []
+CALLS, THREADS = [], torch.get_num_threads()
 
 
 class Cell(nn.Module):
@@ -90,6 +90,9 @@ DECEIVING = {
     "frozen weights": twice_if(lambda self, h: not self.w.requires_grad),
     "no gradients": twice_if(lambda self, h: not torch.is_grad_enabled()),
     "inference mode": twice_if(lambda self, h: torch.is_inference_mode_enabled()),
+    "a batch of five": twice_if(lambda self, h: isinstance(h.shape[0], int) and h.shape[0] == 5),
+    "another default type": twice_if(lambda self, h: torch.get_default_dtype() == torch.float64),
+    "another number of threads": twice_if(lambda self, h: torch.get_num_threads() != THREADS),
     "autocast": twice_if(lambda self, h: torch.is_autocast_enabled("cpu")),
     "double precision": twice_if(lambda self, h: h.dtype == torch.float64),
     "half precision": twice_if(lambda self, h: h.dtype == torch.float16),

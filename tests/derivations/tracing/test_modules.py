@@ -196,6 +196,22 @@ def test_what_is_so_at_some_sizes_is_not_read_as_so_at_all(name):
         certificates_for_every_width(Own((inputs, units), code), own_equations())
 
 
+def opposite_if(condition):
+    return lambda self, x, h: (
+        (1 if condition(self, h) else -1) * torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b)
+    )  # fmt: skip
+
+
+@each("condition", [
+    lambda self, h: not (isinstance(h.shape[-1], int) and h.shape[-1] == 7),
+    lambda self, h: not (type(self.W.shape[1]) is int and self.W.shape[1] > 40),
+])  # fmt: skip
+def test_code_that_asks_whether_a_size_is_a_number_is_proved_at_its_sizes_only(condition):
+    verdict = verify(Own((2, 3), opposite_if(condition)), own_equations())
+    assert verdict
+    assert "the code does otherwise" in verdict.evidence
+
+
 def test_a_width_that_is_an_attribute_is_unknown_too():
     own = Own((2, 3), lambda self, x, h: h * self.hidden_size)
     h, x = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1)
