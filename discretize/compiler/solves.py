@@ -51,7 +51,7 @@ from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
 from discretize.steps.algebra.jacobian import declares_jacobian
 
-__all__ = ["LEAST_SEGMENTS", "Needs", "SolveEngine", "WrittenField", "disagreement", "solve", "solve_by"]
+__all__ = ["LEAST_SEGMENTS", "METHODS", "Needs", "SolveEngine", "WrittenField", "disagreement", "solve", "solve_by", "total"]
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
 LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
@@ -134,7 +134,7 @@ class _Model:
     def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
         sums = [Sums(program, torch.empty(0, dtype=self.kernel.dtype)) for program in self.kernel.programs]
         write((SumsStructure * len(sums))(*(each.structure for each in sums)))
-        return [_total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
+        return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
     def field(self, *weights: Any) -> VectorField:
         return WrittenField(self.module, weights)
@@ -164,8 +164,7 @@ def solve_by(
 ) -> Solved | str:
     """As `discretize.fused.solves.solve`, for any field whose code can be recorded; stored: as in `Needs`."""
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
-    # What is stored in half precision has no other engine.
-    if why := why or (None if stored else _not_worth_it(chain, len(h0), engine.control.method.implicit)):
+    if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit, stored is not None):
         return why
     read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
@@ -194,16 +193,17 @@ def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
     return solved_within(KernelRun, _Model(kernel, module), *call)
 
 
-def _not_worth_it(chain: Chain, batch: int, implicit: bool) -> str | None:
+def _not_worth_it(chain: Chain, batch: int, implicit: bool, needed: bool) -> str | None:
+    """needed: there is no other engine."""
     least = min(LEAST_SEGMENTS, LEAST_STIFF_SEGMENTS) if implicit else LEAST_SEGMENTS
-    if len(chain) * batch < least:
+    if len(chain) * batch < least and not needed:
         return f"kernels are written for solves of {least} intervals or more, of all samples together"
     if implicit and declares_jacobian(chain.field):
         return "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     return None
 
 
-def _total(gradients: Sequence[Tensor | None]) -> Tensor | None:
+def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     found = [gradient for gradient in gradients if gradient is not None]
     return sum(found[1:], found[0]) if found else None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["DOT", "Lines", "fits_a_tile", "padded"]
+__all__ = ["DOT", "WEIGHTS", "Lines", "fits_a_tile", "padded"]
 
 TILE = 1 << 14  # numbers of a matrix in one product at most
 PART = 1 << 13  # and of its parts, where it has more
 RESIDENT = 1 << 14  # numbers of all matrices that are loaded once for the whole sequence
+WEIGHTS = 1 << 16  # numbers for the weights of a program
 DOT = "tl.dot({}, {}, {}, input_precision=PRECISION, out_dtype=REAL)"
 
 
@@ -27,7 +28,8 @@ class Lines:
     """Those before the loop and those of a step; which weights they read; which columns they name.
 
     unread: whether something was stored that other threads may not see yet; resident: numbers of weights loaded before the loop;
-    made: how many names there are.
+    made: how many names there are; program: which of several programs in one kernel, whose weights have numbers from
+    program * `WEIGHTS` on.
     """
 
     before: list[str] = field(default_factory=list)
@@ -38,6 +40,7 @@ class Lines:
     unread: bool = False
     resident: int = 0
     made: int = 0
+    program: int = 0
 
     def named(self, expression: str, once: bool = False) -> str:
         """A new name for an expression, `once` before the loop."""
@@ -81,10 +84,12 @@ class Lines:
         self.unread = False
 
     def vector(self, number: int) -> str:
+        number += self.program * WEIGHTS
         self.vectors[number] = None
         return f"vector_{number}"
 
     def matrix(self, number: int) -> str:
+        number += self.program * WEIGHTS
         self.matrices[number] = None
         return f"matrix_{number}"
 

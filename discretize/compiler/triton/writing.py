@@ -18,7 +18,7 @@ from discretize.compiler.triton.functions import preamble
 from discretize.compiler.triton.passes import Needs, Pass
 from discretize.compiler.values import GIVEN, Value, ancestors
 
-__all__ = ["Pair", "Place", "TritonText", "expanded", "operands_of", "written"]
+__all__ = ["Pair", "Place", "TritonText", "expanded", "filled", "operands_of", "written"]
 
 Pair = tuple[Value, Value | None]
 
@@ -125,6 +125,11 @@ def expanded(template: str, made: Pass, lines: Mapping[str, Sequence[str]]) -> s
         "$COLUMNS": [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.out.columns if n > 1],
         "$BEFORE": made.out.before,
     }
+    return filled(template, parts)
+
+
+def filled(template: str, parts: Mapping[str, Sequence[str]]) -> str:
+    """A text with lines in place of words that stand alone."""
     found = []
     for line in template.splitlines():
         word = line.strip()

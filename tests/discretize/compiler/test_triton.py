@@ -17,10 +17,12 @@ import discretize
 from discretize import Euler, ExponentialEuler
 from discretize.compiler import sequences, written_kernels
 from discretize.compiler.functions import FUNCTIONS as OF_CPU
-from discretize.compiler.program import FlowModule, StepModule, program_of
+from discretize.compiler.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.compiler.triton import kernels
 from discretize.compiler.triton.functions import FUNCTIONS, preamble
-from discretize.compiler.triton.solve_writing import solve_writer
+from discretize.compiler.triton.solving.stiff_run import recorder
+from discretize.compiler.triton.solving.stiff_writing import stiff_text
+from discretize.compiler.triton.solving.writing import solve_writer
 
 each = pytest.mark.parametrize
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
@@ -52,14 +54,17 @@ def test_the_text_of_solves_is_python_of_known_names(name):
     field = (FIELDS | OTHERS)[name]().double()
     columns = field.project(torch.zeros(1, field.input_size)).shape[-1]
     check_names(program_of(FlowModule(field, columns), {"x": True}, torch.float64, solve_writer(torch.float64)).written.text)
-
-
-def test_every_function_of_units_has_a_form_in_triton():
-    assert {*FUNCTIONS} == {*OF_CPU}
+    programs = [
+        program_of(kind(field, columns), {"x": True}, torch.float64, recorder(number)).written
+        for number, kind in enumerate([FlowModule, StateJVP, InputJVP])
+    ]
+    for count in {2, 3 if programs[2].columns else 2}:  # by the stiff method, of inputs that are held, and of those that move
+        check_names(stiff_text(programs[:count], torch.float64).text)
 
 
 @cases.each("dtype", [torch.float32, torch.float64])
-def test_every_function_of_units_is_python_of_known_names(dtype):
+def test_every_function_of_units_has_a_form_of_known_names(dtype):
+    assert {*FUNCTIONS} == {*OF_CPU}
     lines = [f"    return {expression.format(a='a', b='b', c='c')}" for expression in FUNCTIONS.values()]
     check_names("\n".join([preamble(dtype), "def every(a, b, c):", *lines]))
 

@@ -16,8 +16,11 @@ import ctrnn
 import discretize
 from discretize import Checkpointed, SolverError, integrate
 from discretize.compiler import solves, written_kernels
-from discretize.compiler.triton import kernels, solve_run
+from discretize.compiler.triton import kernels
+from discretize.compiler.triton.functions import preamble
 from discretize.compiler.triton.solves import solve_triton
+from discretize.compiler.triton.solving import run as solve_run
+from discretize.compiler.triton.solving.elimination import ELIMINATION, units_of
 
 each = pytest.mark.parametrize
 SAME = {"rtol": 1e-9, "atol": 1e-9}  # the same steps, sums in another order; tanh and powers by other formulas
@@ -234,6 +237,103 @@ def test_float32_is_right_to_the_tolerance():
     assert_close(found.hs.double(), exact.hs, rtol=0, atol=1e-4)
 
 
+class Stiff(ctrnn.VectorField):
+    """A reset, and rates from 1 to 300."""
+
+    def __init__(self, inputs=2, hidden=3):
+        super().__init__(inputs, hidden)
+        self.to_gates, self.of_state = nn.Linear(inputs, 2 * hidden), nn.Linear(hidden, 2 * hidden, bias=False)
+        self.speed = nn.Parameter(torch.linspace(0, math.log(300), hidden))
+
+    def project(self, x):
+        return self.to_gates(x)
+
+    def flow(self, projected, h):
+        a, b = projected.chunk(2, -1)
+        w, v = self.of_state.weight.chunk(2)
+        reset = torch.sigmoid(a + h @ w.t())
+        return self.speed.exp() * (torch.tanh(b + (reset * h) @ v.t()) - h**3 - h)
+
+
+STIFF = {"method": "rodas5p", "rtol": 1e-2, "atol": 1e-2, "other": "compiled"}  # few steps, each of which takes long here
+
+
+@each(
+    "kind", ["straight", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("held", "curved", "times of each", "clock"))]
+)
+def test_the_stiff_method_takes_the_steps_of_the_cpus_kernel(kind):
+    torch.manual_seed(0)
+    field, x, h0, ts = Stiff(), normal(3, 2, 2).requires_grad_(), 0.3 * normal(2, 3), torch.arange(3.0) / 2
+    if kind == "times of each":
+        knots = torch.rand(4, 2).cumsum(0)
+        ts = knots[[0, 1, 3]]
+        ts[2, 1] = ts[1, 1]  # a sequence that is over
+        both(field, ctrnn.HeldPath(x, knots), h0, ts, x, **STIFF)
+    elif kind == "clock":
+        both(field, ctrnn.LinearPath(x, ts), h0, ts, x, speed=lambda t: 1 + t * t / 8, **STIFF)
+    elif kind == "held":
+        both(field, ctrnn.HeldPath(x[:2], ts), h0, ts, x, **STIFF)
+        both(Attractor(), None, 3 * normal(17, 3), [0.0, 0.1], gradient=Checkpointed(5000), **STIFF)  # two tiles, in blocks
+    else:
+        both(field, {"straight": ctrnn.LinearPath, "curved": ctrnn.HermitePath}[kind](x, ts), h0, ts, x, **STIFF)
+
+
+@pytest.mark.slow
+def test_the_stiff_method_for_fields_of_several_kinds(subtests):
+    small = {
+        "lstm": lambda: ctrnn.lstm(2, 2),
+        "fitzhugh_nagumo": lambda: ctrnn.fitzhugh_nagumo(2, 2),
+        "one unit": lambda: Stiff(1, 1),
+    }
+    for name, make in (small | {name: FIELDS[name] for name in ("constant", "many operations")}).items():
+        with subtests.test(name):
+            torch.manual_seed(0)
+            field, ts = make().double(), torch.arange(2.0) / 2
+            x, h0 = 0.5 * normal(2, 2, field.input_size), 0.3 * normal(2, field.state_size)
+            both(field, ctrnn.LinearPath(x.requires_grad_(), ts), h0, ts, x, **STIFF)
+
+
+@pytest.mark.slow
+def test_a_moving_equilibrium_is_followed_with_long_steps():
+    """Prothero and Robinson's equation, h = cos t: by an explicit method some thousand steps."""
+
+    def pulled(t, h):
+        return -1e4 * (h - torch.cos(t)) - torch.sin(t)
+
+    h0 = torch.ones(2, 1).requires_grad_()
+    solved = integrate(pulled, None, h0, [0.0, 1.0], method="rodas5p", rtol=1e-6, atol=1e-6)
+    assert solved.stats["engine"] == "triton", solved.stats["engine_why"]
+    assert solved.stats["num_steps"] < 50
+    assert_close(solved.hs[-1], torch.full((2, 1), math.cos(1.0)), rtol=0, atol=1e-5)
+    (gradient,) = torch.autograd.grad(solved.hs[-1].sum(), h0)
+    assert gradient.abs().max() < 1e-5  # exp(-10,000), but for the error of the steps
+
+
+@each("size", [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
+def test_matrices_are_factored_with_the_largest_pivots(size):
+    text = """
+@triton.jit
+def both_ways(m, order, v, w, batch, SIZE: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr):
+    rows = tl.arange(0, ROWS).to(tl.int64)[:, None]
+    inside = rows < batch
+    factored(m + rows * SIZE * SIZE, order + rows * SIZE, inside, SIZE, UNITS)
+    solved(m + rows * SIZE * SIZE, order + rows * SIZE, v + rows * SIZE, inside, SIZE, UNITS, False)
+    solved(m + rows * SIZE * SIZE, order + rows * SIZE, w + rows * SIZE, inside, SIZE, UNITS, True)
+"""
+    m, right = normal(6, size, size), normal(6, size)
+    m[0] = torch.eye(size).roll(1, 0) * torch.linspace(1, 2, size)  # no pivot on the diagonal
+    m[1, 0, 0] = 1e-30  # one that must not be taken, but where it is the only one
+    m[2] = 0  # singular
+    m[3] = torch.nan
+    found = [m.clone(), torch.zeros(6, size), right.clone(), right.clone()]
+    sizes = {"SIZE": size, "UNITS": units_of(size)}
+    kernels.launch(preamble(torch.float64) + ELIMINATION + text, "both_ways", right, size, (*found, len(m)), sizes)
+    whole = [0, 1, 4, 5]
+    for mine, matrix in ((found[2], m), (found[3], m.mT)):
+        assert_close(mine[whole], torch.linalg.solve(matrix[whole], right[whole]), rtol=1e-9, atol=0)  # conditions below 1e4
+        assert not mine[2:4].isfinite().any()
+
+
 def in_half_precision(field, dtype, path, x, h0, **settings):
     """States and gradients of a field, samples and states in half precision, and of the same numbers in float32 by steps."""
     answers = []
@@ -255,6 +355,7 @@ HALF = [
     (torch.bfloat16, "gated", ctrnn.HeldPath, "dopri5"),
     pytest.param(torch.bfloat16, "lem", ctrnn.LinearPath, "dopri8", marks=pytest.mark.slow),
     pytest.param(torch.float16, "lstm", ctrnn.HermitePath, "tsit5", marks=pytest.mark.slow),
+    pytest.param(torch.bfloat16, "gru", ctrnn.LinearPath, "rodas5p", marks=pytest.mark.slow),
 ]
 
 
@@ -295,7 +396,7 @@ def test_only_results_are_rounded_of_states_and_times_in_half_precision():
 def test_what_is_not_taken_says_why(subtests):
     field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
     cases = {
-        "rodas5p has no kernel": {"method": "rodas5p"},
+        "bosh3 has no kernel": {"method": "bosh3"},
         "an `atol` for each unit": {"atol": torch.full((10,), 1e-6)},
     }
     for why, settings in cases.items():
@@ -311,6 +412,11 @@ def test_what_is_not_taken_says_why(subtests):
                 solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
             assert solved.stats["engine"] != "triton"
             assert why in whys[0]
+    with subtests.test("wide"):
+        field = ctrnn.gated(3, 33)
+        solved = integrate(field, ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 33), torch.arange(3.0), method="rodas5p")
+        assert solved.stats["engine"] != "triton"
+        assert "for 32 units or fewer, and this state has 33" in solved.stats["engine_why"]
     field, path, h0 = ctrnn.gated(3, 5).bfloat16(), ctrnn.HeldPath(normal(2, 2, 3).bfloat16()), torch.zeros(2, 5).bfloat16()
     for words, settings in {
         "there is none: `fused` is False. Use float32": {"fused": False},

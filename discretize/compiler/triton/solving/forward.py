@@ -4,13 +4,15 @@ The rule of steps is that of discretize/solvers/control.py. A program evaluates 
 stage by stage; a sample that is done, or failed, is masked. Times, steps and errors are float64 whatever the states are.
 
     $WEIGHTS, $COLUMNS, $BEFORE     what the field reads, and the lines before its loop
+    $BUFFERS, $ATTEMPT              where a sample's numbers lie; the stages of a step, or of the guess of a first one
+    $END, $ERROR                    the state after a step, and its error
     $READ, $FLOW, $REPORT           the input at a time, an evaluation, and what became of each sample
     C_, M_ and a width's name       a row's columns of that width, and which of them there are
 """
 
 from __future__ import annotations
 
-__all__ = ["FORWARD"]
+__all__ = ["EXPLICIT", "FORWARD"]
 
 FORWARD = """
 @triton.jit
@@ -34,7 +36,7 @@ def forward(
     at_scratch = scratch + rows * width
     at_y = at_scratch + SCRATCH
     at_input = at_y + STATE
-    at_slopes = at_input + COLUMNS
+    $BUFFERS
     at_length, at_hs = lengths + rows * of_sample, hs + rows * STATE + C_STATE
     h = tl.load(h0 + rows * STATE + C_STATE, mask=there & unit, other=0.0)
     y = h
@@ -44,7 +46,7 @@ def forward(
     step, taken = tl.load(first_steps + rows, mask=there, other=1.0), tl.load(steps_before + rows, mask=there, other=0)
     tau, dt, parts = zero, zero, zero + 1.0
     smallest, smallest_tau, forced_tau, forced_error, fast = zero, zero, zero, zero, zero
-    known, held_back = never, never
+    known, held_back, differentiated = never, never, never
     segment = ahead(none - 1, there, h, at_hs, places, at_length, of_segment, batch * STATE, segments, unit)
     alive = there & (segment < segments)
     guessing = alive & (step <= 0.0)
@@ -66,35 +68,13 @@ def forward(
             bound = tl.ceil(remaining / max_step * 0.999999999999)
             parts = tl.where(bound > parts, bound, parts)
             dt = tl.where(alive, remaining / parts, dt)
-        first = tl.where(mode == 2, 1 - tl.max((alive & ~known).to(tl.int32)), mode)
-        last = tl.where(mode == 2, stages + 1, mode + 1)
-        for stage in range(first, last):
-            inside = tl.where(mode == 2, alive, guessing) & ((stage > 0) | ~known)
-            row = table + tl.where(mode == 1, stages + 3, stage) * (stages + 2)
-            y = h + dt.to(REAL) * weighted(row, stage, at_slopes + C_STATE, STATE, inside & unit)
-            time = tau + tl.load(row + stages + 1) * dt
-            tl.debug_barrier()
-            tl.store(at_y + C_STATE, y, mask=inside & unit)
-            $READ
-            at_slope = at_slopes + stage * STATE
-            tl.debug_barrier()
-            $FLOW
-            tl.debug_barrier()
-            if SPEEDS > 0:
-                speed = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL)
-                slope = tl.load(at_slope + C_STATE, mask=inside & unit, other=0.0)
-                tl.debug_barrier()
-                tl.store(at_slope + C_STATE, speed * slope, mask=inside & unit)
-                tl.debug_barrier()
-            evaluations += inside.to(tl.int64)
+        $ATTEMPT
         inside = alive
         if mode == 2:
-            if not LAST_IS_NEXT:
-                row = table + (stages + 1) * (stages + 2)
-                y = h + dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit)
-            row = table + (stages + 2) * (stages + 2)
+            $END
+            $ERROR
             # y - y is nan where a step went to infinity, which by its own measure would be no error at all.
-            error = dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit) + (y - y)
+            error = error + (y - y)
             size = tl.where(tl.abs(y) > tl.abs(h), tl.abs(y), tl.abs(h))
             q = largest(error / (atol.to(REAL) + rtol.to(REAL) * size), inside & unit)
             q = tl.where(q != q, float("inf"), q)
@@ -136,6 +116,7 @@ def forward(
             else:
                 known = alive & ~takes
             tau = tl.where(takes, tl.where(parts == 1.0, length, tau + dt), tau)
+            differentiated = differentiated & ~takes
             step = tl.where(alive, following, step)
             held_back = tl.where(alive, ~takes, held_back)
             landed = takes & (tau >= length)
@@ -163,9 +144,47 @@ def forward(
                 step = tl.where(guessing, tl.where(by_error > 0.0, by_error, dt), step)
             mode += 1
         going = tl.max(alive.to(tl.int32))
-    row = table + (stages + 2) * (stages + 2)
-    last_error = dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, there & unit)
+    inside = there
+    $ERROR
     tl.store(ends + rows * STATE + C_STATE, h, mask=there & unit)
-    tl.store(ends + (batch + rows) * STATE + C_STATE, last_error, mask=there & unit)
+    tl.store(ends + (batch + rows) * STATE + C_STATE, error, mask=there & unit)
     $REPORT
 """
+
+EXPLICIT = {
+    "$BUFFERS": """
+at_slopes = at_input + COLUMNS
+""",
+    "$ATTEMPT": """
+first = tl.where(mode == 2, 1 - tl.max((alive & ~known).to(tl.int32)), mode)
+last = tl.where(mode == 2, stages + 1, mode + 1)
+for stage in range(first, last):
+    inside = tl.where(mode == 2, alive, guessing) & ((stage > 0) | ~known)
+    row = table + tl.where(mode == 1, stages + 3, stage) * (stages + 2)
+    y = h + dt.to(REAL) * weighted(row, stage, at_slopes + C_STATE, STATE, inside & unit)
+    time = tau + tl.load(row + stages + 1) * dt
+    tl.debug_barrier()
+    tl.store(at_y + C_STATE, y, mask=inside & unit)
+    $READ
+    at_slope = at_slopes + stage * STATE
+    tl.debug_barrier()
+    $FLOW
+    tl.debug_barrier()
+    if SPEEDS > 0:
+        speed = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL)
+        slope = tl.load(at_slope + C_STATE, mask=inside & unit, other=0.0)
+        tl.debug_barrier()
+        tl.store(at_slope + C_STATE, speed * slope, mask=inside & unit)
+        tl.debug_barrier()
+    evaluations += inside.to(tl.int64)
+""",
+    "$END": """
+if not LAST_IS_NEXT:
+    row = table + (stages + 1) * (stages + 2)
+    y = h + dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit)
+""",
+    "$ERROR": """
+row = table + (stages + 2) * (stages + 2)
+error = dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit)
+""",
+}

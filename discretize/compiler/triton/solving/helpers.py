@@ -5,7 +5,7 @@ Each sample is in a segment of its own, `here` among the numbers of segments, at
 
 from __future__ import annotations
 
-__all__ = ["GIVE", "HELPERS", "KEEP", "READ"]
+__all__ = ["GIVE", "HELPERS", "KEEP", "READ", "WHERE"]
 
 HELPERS = '''
 @triton.jit

@@ -19,9 +19,10 @@ from torch import Tensor
 from ctrnn import VectorField
 from ctrnn.inputs.pieces.polynomial import PolynomialPath
 from discretize.compiler.program import FlowModule, Program
-from discretize.compiler.solves import WrittenField
+from discretize.compiler.solves import WrittenField, total
 from discretize.compiler.triton.kernels import launch
-from discretize.compiler.triton.solve_writing import COUNTS, NUMBERS, SolveText
+from discretize.compiler.triton.lines import WEIGHTS
+from discretize.compiler.triton.solving.writing import COUNTS, NUMBERS, SolveText
 from discretize.compiler.triton.writing import Place
 from discretize.fused.kernel_run import ALL_STEPS, KernelRun
 from discretize.fused.libraries import Report
@@ -37,9 +38,11 @@ MOST_VALUES = 2**26
 
 @dataclass(frozen=True)
 class SolveKernel:
-    """A written program; `stored`: the dtype of matrices, of states given back and of those kept, None for that of h0."""
+    """A text, and the programs that it is made of; `stored`: the dtype of matrices, of states given back and of those kept, None
+    for that of h0."""
 
-    program: Program
+    programs: Sequence[Program]
+    text: SolveText
     stored: torch.dtype | None
 
 
@@ -64,13 +67,15 @@ class TritonRun(KernelRun):
         """(wanted edges, batch, state)."""
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
         self.weights = [None if weight is None else weight.detach() for weight in weights]
-        self.program: Program = self.model.kernel.program
-        self.stored: torch.dtype = self.model.kernel.stored or h0.dtype
-        self.text: SolveText = self.program.written
-        with torch.no_grad():
-            vectors, matrices = self.program.before(*self.weights, *self.program.nobody, *self.program.constants)
-        self.vectors = [vector.to(h0.device) for vector in vectors]
-        self.matrices = [matrix.to(h0.device, self.stored) for matrix in matrices]
+        kernel: SolveKernel = self.model.kernel
+        self.programs, self.text, self.stored = kernel.programs, kernel.text, kernel.stored or h0.dtype
+        self.vectors, self.matrices = dict[int, Tensor](), dict[int, Tensor]()
+        for number, program in enumerate(self.programs):
+            with torch.no_grad():
+                vectors, matrices = program.before(*self.weights, *program.nobody, *program.constants)
+            first = number * WEIGHTS
+            self.vectors |= {first + k: vector.to(h0.device) for k, vector in enumerate(vectors)}
+            self.matrices |= {first + k: matrix.to(h0.device, self.stored) for k, matrix in enumerate(matrices)}
         self._read_segments()
         self._read_method()
         room = max(1, min(self.keep, STEPS_A_SEGMENT * len(self.chain) + STEPS_AT_ALL))
@@ -88,25 +93,29 @@ class TritonRun(KernelRun):
         edges = torch.full((batch,), len(self.chain) + 1, dtype=torch.int64, device=like.device)
         # One turn more than there are steps, for what is wanted at the start.
         turns = int(self.counts[:, 0].max()) + 1
-        a_turn = self.used * batch * (text.kept + text.operands) * like.element_size()
+        each = list(zip(text.programs, self.evaluations, strict=True))
+        a_turn = sum(count * batch * (kept.kept + kept.operands) for kept, count in each) * like.element_size()
         many = max(1, min(turns, MOST_VALUES // max(1, a_turn)))
-        width = text.backward.scratch + 2 * state + text.columns + self.used * state + (self.used + 1) * state
-        scratch, sums = like.new_empty(batch, width), [like.new_zeros(shape) for shape in self.program.sums]
+        scratch = like.new_empty(batch, width := self._widths(state)[1])
+        sums = [[like.new_zeros(shape) for shape in program.sums] for program in self.programs]
         for first in range(0, turns, many):
-            rows = {
-                "kept": like.new_zeros(many, self.used, batch, text.kept),
-                "operands": like.new_zeros(many, self.used, batch, text.operands),
-            }
+            rows = [
+                {
+                    "kept": like.new_zeros(many, count, batch, kept.kept),
+                    "operands": like.new_zeros(many, count, batch, kept.operands),
+                }
+                for kept, count in each
+            ]
             given = (
                 *(self.projected, *self.segments, self.table, self.columns, grad.contiguous(), self.counts, self.steps_taken),
-                *(self.states, of_projected, of_h0, edges, *rows.values(), scratch),
+                *(self.states, of_projected, of_h0, edges, scratch, *(buffer for of_one in rows for buffer in of_one.values())),
             )
-            sizes = (batch, self.used, self.table.shape[1], first, many, *self.strides, width)
+            sizes = (batch, self.evaluations[0], self.table.shape[1], first, many, *self.strides, width)
             self._launch("backward", given, text.backward, sizes, {})
-            found = [_sum(rows, *pair) for pair in text.sums]
-            sums = [total + each.reshape(total.shape) for total, each in zip(sums, found, strict=True)]
-        with torch.no_grad():
-            of_weights = self.program.after(*self.weights, *self.program.nobody, *self.program.constants, *sums)
+            for totals, of_one, (kept, _) in zip(sums, rows, each, strict=True):
+                for to, pair in zip(totals, kept.sums, strict=True):
+                    to.add_(_sum(of_one, *pair).reshape(to.shape))
+        of_weights = self._of_weights(sums)
         self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected.to(self.projected.dtype), of_h0, *of_weights]
 
@@ -125,6 +134,30 @@ class TritonRun(KernelRun):
     def end(self, hs: Tensor) -> Tensor:
         return self.ends[0]
 
+    def _of_weights(self, sums: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
+        with torch.no_grad():
+            found = [
+                program.after(*self.weights, *program.nobody, *program.constants, *mine)
+                for program, mine in zip(self.programs, sums, strict=True)
+            ]
+        return [total(each) for each in zip(*found, strict=True)]
+
+    @property
+    def width(self) -> int:
+        """Numbers of a sample that a program has in registers at once."""
+        return max(self.text.columns, self.h0.shape[1])
+
+    @property
+    def evaluations(self) -> tuple[int, ...]:
+        """Of each program in a step on the way back."""
+        return (self.used,)
+
+    def _widths(self, state: int) -> tuple[int, int]:
+        """Numbers in memory of a sample forwards and backwards."""
+        text, slopes = self.text, (self.stages + 1) * state
+        back = 2 * state + text.columns + self.used * state + (self.used + 1) * state
+        return text.forward.scratch + state + text.columns + slopes, text.backward.scratch + back
+
     def _forward(self, room: int) -> Tensor:
         like, text, (batch, state), stages = self.h0, self.text, self.h0.shape, self.stages
         hs = like.new_empty(len(self.edges), batch, state, dtype=self.stored)
@@ -133,7 +166,7 @@ class TritonRun(KernelRun):
         self.numbers = like.new_empty(batch, len(NUMBERS), dtype=torch.float64)
         self.counts = like.new_empty(batch, len(COUNTS), dtype=torch.int64)
         self.ends = like.new_empty(2, batch, state)
-        width = text.forward.scratch + state + text.columns + (stages + 1) * state
+        width = self._widths(state)[0]
         given = (
             *(self.projected, like, *self.segments, self.table, self.settings, self.limits, *self.before),
             *(hs, self.states, self.steps_taken, self.numbers, self.counts, self.ends, like.new_empty(batch, width)),
@@ -147,7 +180,7 @@ class TritonRun(KernelRun):
         chebyshev = isinstance(projected_of(self.chain), PolynomialPath)
         how = how | {"TERMS": self.terms, "CHEBYSHEV": chebyshev, "SPEEDS": speeds}
         weights = [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
-        launch(self.text.text, name, self.h0, max(self.text.columns, self.h0.shape[1]), (*given, *weights, *sizes), how)
+        launch(self.text.text, name, self.h0, self.width, (*given, *weights, *sizes), how)
 
     def _read_segments(self) -> None:
         """What the kernel reads of the segments, on its device."""
@@ -163,7 +196,7 @@ class TritonRun(KernelRun):
         table (stages + 4, stages + 2): what leads to each stage, to the end of the step, its error, and the guess of a first
         step; weights, and last the time. columns (used, used + 1): for each slope what it leads to, later stages and the end.
         """
-        control, method = self.engine.control, self.engine.control.method
+        method = self.engine.control.method
         assert isinstance(method, EmbeddedRungeKutta)
         self.stages = self._tableau_arrays(method)["stages"]
         stages, self.last_is_next = self.stages, method.b is None
@@ -175,9 +208,13 @@ class TritonRun(KernelRun):
         columns = np.zeros((self.used, self.used + 1))
         columns[:, : self.used] = table[: self.used, : self.used].T
         columns[:, -1] = table[stages + 1, : self.used]
-        settings = [control.rtol, float(control.atol), 1 / method.order, control.min_step, control.max_step]
-        most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
+        self._read_settings()
+
+    def _read_settings(self) -> None:
+        control = self.engine.control
+        settings = [control.rtol, float(control.atol), 1 / control.method.order, control.min_step, control.max_step]
+        most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.settings = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
         self.limits = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
         batch, first = len(self.h0), control.given_first_step or 0.0
