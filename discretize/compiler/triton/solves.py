@@ -12,7 +12,8 @@ import torch
 from discretize.compiler.program import FlowModule, Program, Writer
 from discretize.compiler.solves import METHODS, Needs, SolveEngine, disagreement, solve_by
 from discretize.compiler.triton.kernels import triton_reason
-from discretize.compiler.triton.solving.run import SolveKernel, TritonModel, TritonRun
+from discretize.compiler.triton.models import SolveKernel, TritonModel
+from discretize.compiler.triton.solving.run import TritonRun
 from discretize.compiler.triton.solving.stiff_run import StiffRun, recorder, stiff_kernel
 from discretize.compiler.triton.solving.writing import solve_writer
 from discretize.fused.blocked_run import solved_within

@@ -16,13 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
 from ctrnn.inputs.pieces.polynomial import PolynomialPath
-from discretize.compiler.program import FlowModule, Program
-from discretize.compiler.solves import WrittenField, total
 from discretize.compiler.triton.kernels import launch
-from discretize.compiler.triton.lines import WEIGHTS
-from discretize.compiler.triton.solving.writing import COUNTS, NUMBERS, SolveText
+from discretize.compiler.triton.models import SolveKernel
+from discretize.compiler.triton.solving.writing import COUNTS, NUMBERS
 from discretize.compiler.triton.writing import Place
 from discretize.fused.kernel_run import ALL_STEPS, KernelRun
 from discretize.fused.libraries import Report
@@ -30,31 +27,10 @@ from discretize.fused.readable import projected_of
 from discretize.solvers.continuation import KeptSteps
 from discretize.solvers.embedded import EmbeddedRungeKutta
 
-__all__ = ["SolveKernel", "TritonModel", "TritonRun"]
+__all__ = ["TritonRun"]
 
 STEPS_A_SEGMENT, STEPS_AT_ALL = 4, 32  # for which there is room at first
 MOST_VALUES = 2**26
-
-
-@dataclass(frozen=True)
-class SolveKernel:
-    """A text, and the programs that it is made of; `stored`: the dtype of matrices, of states given back and of those kept, None
-    for that of h0."""
-
-    programs: Sequence[Program]
-    text: SolveText
-    stored: torch.dtype | None
-
-
-@dataclass(frozen=True)
-class TritonModel:
-    """A field as the kernel knows it, its weights those of `module`."""
-
-    kernel: SolveKernel
-    module: FlowModule
-
-    def field(self, *weights: Any) -> VectorField:
-        return WrittenField(self.module, weights)
 
 
 @dataclass(eq=False)
@@ -67,15 +43,9 @@ class TritonRun(KernelRun):
         """(wanted edges, batch, state)."""
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
         self.weights = [None if weight is None else weight.detach() for weight in weights]
-        kernel: SolveKernel = self.model.kernel
-        self.programs, self.text, self.stored = kernel.programs, kernel.text, kernel.stored or h0.dtype
-        self.vectors, self.matrices = dict[int, Tensor](), dict[int, Tensor]()
-        for number, program in enumerate(self.programs):
-            with torch.no_grad():
-                vectors, matrices = program.before(*self.weights, *program.nobody, *program.constants)
-            first = number * WEIGHTS
-            self.vectors |= {first + k: vector.to(h0.device) for k, vector in enumerate(vectors)}
-            self.matrices |= {first + k: matrix.to(h0.device, self.stored) for k, matrix in enumerate(matrices)}
+        self.kernel: SolveKernel = self.model.kernel
+        self.text, self.stored = self.kernel.text, self.kernel.stored or h0.dtype
+        self.vectors, self.matrices = self.kernel.read(self.weights, self.h0)
         self._read_segments()
         self._read_method()
         room = max(1, min(self.keep, STEPS_A_SEGMENT * len(self.chain) + STEPS_AT_ALL))
@@ -97,7 +67,7 @@ class TritonRun(KernelRun):
         a_turn = sum(count * batch * (kept.kept + kept.operands) for kept, count in each) * like.element_size()
         many = max(1, min(turns, MOST_VALUES // max(1, a_turn)))
         scratch = like.new_empty(batch, width := self._widths(state)[1])
-        sums = [[like.new_zeros(shape) for shape in program.sums] for program in self.programs]
+        sums = [[like.new_zeros(shape) for shape in program.sums] for program in self.kernel.programs]
         for first in range(0, turns, many):
             rows = [
                 {
@@ -115,7 +85,7 @@ class TritonRun(KernelRun):
             for totals, of_one, (kept, _) in zip(sums, rows, each, strict=True):
                 for to, pair in zip(totals, kept.sums, strict=True):
                     to.add_(_sum(of_one, *pair).reshape(to.shape))
-        of_weights = self._of_weights(sums)
+        of_weights = self.kernel.gradients(self.weights, sums)
         self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected.to(self.projected.dtype), of_h0, *of_weights]
 
@@ -133,14 +103,6 @@ class TritonRun(KernelRun):
 
     def end(self, hs: Tensor) -> Tensor:
         return self.ends[0]
-
-    def _of_weights(self, sums: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
-        with torch.no_grad():
-            found = [
-                program.after(*self.weights, *program.nobody, *program.constants, *mine)
-                for program, mine in zip(self.programs, sums, strict=True)
-            ]
-        return [total(each) for each in zip(*found, strict=True)]
 
     @property
     def width(self) -> int:

@@ -10,9 +10,10 @@ import torch
 
 from discretize.compiler.program import FlowModule, InputJVP, Program, StateJVP, Writer, program_of
 from discretize.compiler.solves import Needs
+from discretize.compiler.triton.models import SolveKernel
 from discretize.compiler.triton.solving.elimination import MOST_UNITS, units_of
 from discretize.compiler.triton.solving.recorded import Recorded
-from discretize.compiler.triton.solving.run import SolveKernel, TritonRun
+from discretize.compiler.triton.solving.run import TritonRun
 from discretize.compiler.triton.solving.stiff_writing import stiff_text
 from discretize.solvers import rodas
 from discretize.solvers.rodas import Rodas5P
@@ -30,7 +31,7 @@ class StiffRun(TritonRun):
 
     @property
     def evaluations(self) -> tuple[int, ...]:
-        return (self.stages, self.stages, 1)[: len(self.programs)]
+        return (self.stages, self.stages, 1)[: len(self.kernel.programs)]
 
     def _widths(self, state: int) -> tuple[int, int]:
         text, matrices = self.text, 2 * state * state
