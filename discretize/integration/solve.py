@@ -186,7 +186,8 @@ class Solve:
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
     def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:
-        hs = self.chain.states(self.kept) if hs is None else hs
+        if hs is None:
+            hs = self.chain.states({edge: h.to(self.h0.dtype) for edge, h in self.kept.items()})
         ts = self.times[: len(hs)]
         solved = Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(whole, hs))
         return rounded(solved, self.stored)

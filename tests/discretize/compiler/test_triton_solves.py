@@ -393,6 +393,24 @@ def test_only_results_are_rounded_of_states_and_times_in_half_precision():
         assert_close(one.float(), other.float(), rtol=0, atol=2**-7 * float(one.abs().max()))  # sums in another order, rounded
 
 
+@pytest.mark.slow
+def test_times_move_states_in_half_precision_and_solves_that_fail_keep_their_dtype():
+    torch.manual_seed(0)
+    field, x, found = ctrnn.gated(3, 4).bfloat16(), normal(3, 2, 3).bfloat16(), []
+    for own in (torch.bfloat16, torch.float32):
+        ts = torch.tensor([0.0, 0.7, 1.1, 2.0]).requires_grad_()
+        path, h0 = ctrnn.HeldPath(x.to(own), ts), torch.zeros(2, 4, dtype=own)
+        solved = integrate(copy.deepcopy(field).to(own), path, h0, ts, fused=own == torch.bfloat16, rtol=1e-4, atol=1e-4)
+        assert solved.stats["engine"] == ("triton" if own == torch.bfloat16 else "steps")
+        assert solved.hs.dtype == own
+        found += torch.autograd.grad(solved.hs.double().sin().sum(), ts)
+    assert_close(*found, rtol=0, atol=4 * 2**-7 * float(found[1].abs().max()))  # as above
+    with pytest.raises(SolverError, match="grows without bound") as raised:
+        integrate(lambda t, h: h * h, None, torch.ones(2, 1).bfloat16(), [0.0, 0.5, 2.0], rtol=1e-3, atol=1e-3)
+    assert raised.value.trajectory.hs.dtype == torch.bfloat16
+    assert_close(raised.value.trajectory.hs[-1].double(), torch.full((2, 1), 2.0), rtol=2**-6, atol=0)  # 1 / (1 - t) at 1/2
+
+
 def test_what_is_not_taken_says_why(subtests):
     field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
     cases = {
