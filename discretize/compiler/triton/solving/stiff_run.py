@@ -48,13 +48,12 @@ class StiffRun(TritonRun):
         method = self.engine.control.method
         assert isinstance(method, Rodas5P)
         numbers = self._rosenbrock_arrays(method)
-        self.stages, self.last_is_next = numbers["stages"], False
-        stages = self.stages
+        self.stages, self.last_is_next = (stages := numbers["stages"]), False
         a, coupled = self.arrays["a"], self.arrays["b"]
         table = np.zeros((stages + 1, 2 * stages + 2))
         table[:stages] = np.concatenate([a, coupled, np.array([rodas.NODES, rodas.FROM_TIME]).T], 1)
         table[stages, :2] = numbers["gamma"], numbers["jacobian_cost"]
-        columns = np.concatenate([a, coupled]).T.copy()
+        columns = np.concatenate([a, coupled]).T.copy()  # row after row in memory
         self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
         self._read_settings()
 
