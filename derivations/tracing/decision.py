@@ -133,7 +133,7 @@ class _Question:
             filled = condition.xreplace({u: point.get(u, S.One) for u in condition.free_symbols})
             if filled != S.true:
                 return None
-        value = certain_value(difference.xreplace(dict(point)))
+        value = certain_value(difference, point)
         return value if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)) else None
 
 

@@ -131,6 +131,8 @@ SAME = {
         ("step maps, gate of exponential Euler", "step maps, gate of the exponential Rosenbrock step", "one gate of two steps"),
         ("step maps, gate of exponential Euler", "step maps, gate of ETD2", "one gate of two steps"),
         ("step maps, gate of ETD2", "step maps, gate of ETD-RK4", "one gate of two steps"),
+        ("step maps, gate of ETD-RK4", "step maps, gate of the fitted midpoint rule", "one gate of two steps"),
+        ("slow directions, at their speed", "slow directions, speed of exponential Euler", "R(0) = 1 for all of them"),
         (
             "step maps, local error of exponential Euler",
             "step maps, local error of the frozen trapezoid",

@@ -7,6 +7,7 @@ from sympy import Abs, Derivative, Eq, Function, Integral, Piecewise, Rational, 
 from torch import nn
 
 import ctrnn
+import discretize
 from derivations import symbolic, verify
 from derivations.checker.replay import as_data, from_data, replay
 from derivations.tracing.kinks import smooth_cases
@@ -155,6 +156,23 @@ def test_of_what_is_defined_nowhere_nothing_is_proved():
     ):
         nowhere = Step(code)
         assert verify(nowhere, list(symbolic(nowhere).flow)).holds is None
+
+
+class Stepped(nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.field, self.step, self.input_size, self.hidden_size = ctrnn.gated(2, 1), step, 2, 1
+
+    def forward(self, x, h):
+        return self.step(self.field, x, h, 1.0)
+
+
+def test_a_step_is_not_another_which_numbers_tell_at_once():
+    euler = list(symbolic(Stepped(discretize.Euler())).flow)
+    verdict = verify(Stepped(discretize.ExponentialEuler()), euler)
+    assert verdict.holds is False
+    assert verdict.replay().differs
+    assert verify(Stepped(discretize.Euler()), euler)
 
 
 def test_numbers_at_which_the_code_is_undefined_refute_nothing():
