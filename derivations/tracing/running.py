@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -214,8 +215,22 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     return False
 
 
-# Operations that tell Python a number, or as many entries as numbers say.
-TELL = ("_local_scalar_dense", "equal", "allclose", "nonzero", "masked_select", "_unique2")
+# Operations that tell Python a number, or as many entries as numbers say; and methods that do so by none.
+TELL = ("_local_scalar_dense", "equal", "allclose", "nonzero", "masked_select", "_unique2", "unique_dim", "repeat_interleave")
+METHODS = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "__repr__", "__format__")
+
+
+class _Methods(TorchFunctionMode):
+    """Tells `looks` of methods that show numbers."""
+
+    def __init__(self, looks: _Looks) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__name__", "") in METHODS:
+            self.looks.told(args)
+        return function(*args, **(kwargs or {}))
 
 
 class _Looks(TorchDispatchMode):
@@ -223,15 +238,29 @@ class _Looks(TorchDispatchMode):
 
     def __init__(self, given: Iterable[Tensor]) -> None:
         super().__init__()
-        self.line = ""
+        self.line, self.methods = "", _Methods(self)
         # The tensors themselves too: memory that is given back would be another tensor's next.
         self.followed = {memory(t): t for t in given}
+
+    def __enter__(self) -> Self:
+        self.methods.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        self.methods.__exit__(*raised)
+
+    def told(self, given: Any) -> None:
+        """Python is told numbers of what is given."""
+        if any(memory(t) in self.followed for t in tree_leaves(given) if isinstance(t, Tensor)):
+            self.line = self.line or own_line(traceback.extract_stack(), __file__)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
         if any(memory(t) in self.followed for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
-            if function.overloadpacket.__name__ in TELL:
-                self.line = self.line or own_line(traceback.extract_stack(), __file__)
+            name = function.overloadpacket.__name__
+            if name in TELL or (name == "index" and any(t is not None and t.dtype == torch.bool for t in args[1])):
+                self.told((args, kwargs))
             self.followed.update((memory(t), t) for t in tree_leaves(answer) if isinstance(t, Tensor))
         return answer
 

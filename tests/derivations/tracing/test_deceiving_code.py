@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
 from sympy import symbols
@@ -75,6 +76,10 @@ def far_away(self, x, h):
     return 2 * h if not torch.compiler.is_compiling() and h.abs().max() > 1000 else h
 
 
+def far_away_by(looked_at):
+    return lambda self, x, h: 2 * h if not torch.compiler.is_compiling() and looked_at(h) else h
+
+
 class OfGradients(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h):
@@ -116,6 +121,10 @@ DECEIVING = {
     "the state of the call before": remembered,
     "a branch whose refusal is caught": caught,
     "a branch where nobody compiles, that is not taken": far_away,
+    "a list where nobody compiles": far_away_by(lambda h: h.tolist()[0][0] > 1000),
+    "an array where nobody compiles": far_away_by(lambda h: h.detach().numpy()[0, 0] > 1000),
+    "an array made of a computed one": far_away_by(lambda h: np.asarray((2 * h).detach())[0, 0] > 1000),
+    "a mask where nobody compiles": far_away_by(lambda h: len(h[h > 1000]) > 0),
     "a function of its own": lambda self, x, h: OfGradients.apply(h),
 }
 

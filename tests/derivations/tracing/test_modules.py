@@ -101,8 +101,8 @@ def recorded_once():
         def recorded(module, *others, **settings):
             key = (function.__name__, id(module), *settings.values())
             if key not in records:
-                records[key] = function(module, *others, **settings)
-            return records[key]
+                records[key] = module, function(module, *others, **settings)  # while it lives its id is its own
+            return records[key][1]
 
         return recorded
 
