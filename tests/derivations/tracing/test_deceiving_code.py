@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from cases import each
 from sympy import symbols
 from torch import nn
 
@@ -141,7 +142,7 @@ def test_symbolic_refuses_it_as_well():
         symbolic(Cell(DECEIVING["double precision"]))
 
 
-@pytest.mark.parametrize("training", [True, False])
+@each("training", [True, False])
 def test_what_is_so_in_one_mode_only_is_said_to_be(training):
     verdict = verify(Cell(twice_if(lambda self, h: self.training != training)).train(training), h)
     assert verdict
@@ -158,13 +159,12 @@ def test_dropout_is_proved_away_in_evaluation_mode_and_said_to_be():
     assert "evaluation mode only" in verify(WithDropout().eval(), h).evidence
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
-        lambda self, x, h: h * self.w if type(h.detach()) is not torch.Tensor else h.detach() * self.w,
-        lambda self, x, h: h.detach() * self.w if h.dtype == torch.float64 else h * self.w,
+        lambda self, x, h: h * self.w if type(h.detach()) is not torch.Tensor else h.detach() * self.w,  # a tensor of torch's own
+        lambda self, x, h: h.detach() * self.w if h.dtype == torch.float64 else h * self.w,  # double precision
     ],
-    ids=["a tensor of torch's own", "double precision"],
 )
 def test_a_gradient_that_is_another_when_it_is_run_is_refused(code):
     with pytest.raises(ValueError, match="otherwise than"):

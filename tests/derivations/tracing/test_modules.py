@@ -114,7 +114,7 @@ def recorded_once():
         yield nn.RNNCell(2, 3)
 
 
-@pytest.mark.parametrize("name", list(WRONG))
+@each("name", WRONG)
 def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name, recorded_once):
     wrong = mutated(derivations.rnn_cell(), WRONG[name])
     verdict = verify(recorded_once, wrong)
