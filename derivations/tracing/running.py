@@ -8,8 +8,8 @@ size of the batch, whether gradients are on, how often it was called, and that i
 with other batches, another default type of numbers and number of threads, and in the other of training and evaluation mode, and
 its numbers are compared with those of the record at the same inputs. Code that asks for a number that it was given, or that
 depends on one, is refused whatever it does with it: it would go another way at others. Numbers only refute: code that asks for
-the time, the environment or the device, or counts its calls outside of itself to a large number, is not found out; nor is code
-that sees that it is run and not recorded, and asks for a size that it is not run at.
+the device, or for the time by another library, is not found out, nor is code that sees that it is run and not recorded, and
+asks for a size that it is not run at.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
+from types import FunctionType, ModuleType
 from typing import Any, Self
 
 import torch
@@ -30,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 from derivations.tracing.keeping import kept, memory, tensors_read
 from derivations.tracing.program import Program, next_state
+from discretize.compiler.attributes import GlobalReads, attributes_of
 from discretize.compiler.recording import own_line, results_kept
 
 __all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed", "same_numbers"]
@@ -110,9 +112,12 @@ def check_settings(
     """`as_recorded` for what `ran` and `recorded` compute in a setting."""
     if any(t.is_meta for t in (*module.parameters(), *module.buffers())):
         return "not run, for the module's weights have no values"
+    outside = _Outside()
     with torch.random.fork_rng(devices=[]):
         for setting in _settings(module, program, module.training, surroundings):
-            if _differs(setting, ran, recorded):
+            with outside.compared(setting.module):
+                differs = _differs(setting, ran, recorded)
+            if differs:
                 raise ValueError(
                     f"the code computes otherwise than torch has recorded it {setting.words}; it must be a function of its "
                     f"arguments and parameters alone, that asks for nothing else and is the same in every call."
@@ -121,6 +126,59 @@ def check_settings(
         if any(_differs(setting, ran, recorded) for setting in takewhile(lambda setting: setting.own, other)):
             return f"in {'training' if module.training else 'evaluation'} mode only, for it does otherwise in the other"
     return ""
+
+
+# Modules whose answers are not of the arguments.
+SURROUNDING_MODULES = (
+    "time",
+    "datetime",
+    "os",
+    "posix",
+    "random",
+    "secrets",
+    "threading",
+    "socket",
+    "platform",
+    "multiprocessing",
+)
+
+
+def _home(value: Any) -> str:
+    """The first part of the name of the module that a value is, or is from."""
+    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or type(value).__module__
+    return str(module).partition(".")[0]
+
+
+class _Outside:
+    """What code reads that is not the module's own, which must be the same after each call: closures, defaults of arguments,
+    classes, globals."""
+
+    def __init__(self) -> None:
+        self.reads = GlobalReads()
+
+    @contextmanager
+    def compared(self, module: nn.Module) -> Iterator[None]:
+        """Raises: ValueError for what a call has changed."""
+        codes, before = len(self.reads.reads), self._now(module)
+        with self.reads.noted():
+            yield
+        for read in self.reads.reads.values():
+            for name, value in ((name, read.globals.get(name)) for name in read.names):
+                if _home(value) in SURROUNDING_MODULES:
+                    raise ValueError(
+                        f"the code asks for its surroundings by `{name}`; it must be a function of its arguments and parameters "
+                        "alone."
+                    )
+        if len(self.reads.reads) == codes and self._now(module) != before:
+            raise ValueError(
+                "the code changes what it reads outside of the module, in a closure, a default, a class or a global, when it is "
+                "called; it must keep nothing."
+            )
+
+    def _now(self, module: nn.Module) -> list[Any]:
+        functions = [value for part in module.modules() for value in vars(part).values() if isinstance(value, FunctionType)]
+        found = self.reads.now(), attributes_of([*map(type, module.modules()), *functions])
+        return [None if isinstance(each, str) else each.values for each in found]
 
 
 def _settings(module: nn.Module, program: Program, training: bool, surroundings: Sequence[str]) -> Iterator[Setting]:

@@ -1,6 +1,9 @@
 """Code that does otherwise than recorded is refused: in another batch, type of numbers, mode or call, or when nobody records."""
 
 import random
+import threading
+import time
+from os import environ
 
 import numpy as np
 import pytest
@@ -28,6 +31,8 @@ class Cell(nn.Module):
 
 
 class Keeping(Cell):
+    class_calls = 0
+
     def __init__(self, code):
         super().__init__(code)
         self.constant, self.counts = torch.zeros(()), [0]
@@ -59,6 +64,31 @@ def counted_in_a_list(self, x, h):
 def counted_elsewhere(self, x, h):
     CALLS.append(x)
     return 2 * h if len(CALLS) > 6 else h
+
+
+def counted_far_elsewhere(self, x, h):
+    CALLS.append(x)
+    return 2 * h if len(CALLS) > 1000 else h
+
+
+def counted_in_a_default(self, x, h, calls=[]):  # noqa: B006 - it is what is tried
+    calls.append(x)
+    return 2 * h if len(calls) > 1000 else h
+
+
+def counted_in_a_closure():
+    calls = []
+
+    def counted(self, x, h):
+        calls.append(x)
+        return 2 * h if len(calls) > 1000 else h
+
+    return counted
+
+
+def counted_in_its_class(self, x, h):
+    type(self).class_calls += 1
+    return 2 * h if type(self).class_calls > 1000 else h
 
 
 def remembered(self, x, h):
@@ -114,11 +144,18 @@ DECEIVING = {
     "one object of seven": twice_if(lambda self, h: id(h) % 7 == 0),
     "chance, of Python's": lambda self, x, h: h * (1 if random.random() < 0.5 else 2),
     "a number by chance": lambda self, x, h: h * random.random(),
+    "a year to come": twice_if(lambda self, h: time.time() > 1e10),
+    "the environment": twice_if(lambda self, h: "NOBODY_HAS_THIS" in environ),
+    "another thread": twice_if(lambda self, h: threading.current_thread() is not threading.main_thread()),
     "the second call": counted,
     "far calls, counted in a buffer": counted_in_a_tensor("steps"),
     "far calls, counted in a tensor": counted_in_a_tensor("constant"),
     "far calls, counted in a list": counted_in_a_list,
     "the seventh call, counted elsewhere": counted_elsewhere,
+    "far calls, counted in a default": counted_in_a_default,
+    "far calls, counted in a closure": counted_in_a_closure(),
+    "far calls, counted in its class": counted_in_its_class,
+    "far calls, counted elsewhere": counted_far_elsewhere,
     "the state of the call before": remembered,
     "a branch whose refusal is caught": caught,
     "a branch where nobody compiles, that is not taken": far_away,
@@ -133,7 +170,12 @@ DECEIVING = {
 def test_code_that_does_otherwise_when_it_is_run_is_refused(subtests):
     for name, flow in DECEIVING.items():
         CALLS.clear()
-        with subtests.test(name), pytest.raises(ValueError, match=r"otherwise than|attribute `[cs]|branches on the values"):
+        with (
+            subtests.test(name),
+            pytest.raises(
+                ValueError, match=r"otherwise than|attribute `[cs]|branches on the values|keep nothing|surroundings by"
+            ),
+        ):
             verify(Keeping(flow), h)
 
 
