@@ -254,7 +254,7 @@ class EventSolve:
         rows = torch.zeros(len(self.h), dtype=torch.bool)
         rows[[crossing.sample for crossing in here]] = True
         if event.reset is None:
-            self.over |= rows
+            self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
             for crossing in here:
                 self.status[crossing.sample] = f"ended by event {number} at t = {crossing.time:g}"
             return

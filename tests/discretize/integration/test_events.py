@@ -203,6 +203,12 @@ def test_times_states_and_what_follows_have_the_gradients_of_the_closed_form():
     times = torch.autograd.grad(run(h0)[0][0], h0)[0][0, 0]
     assert_close(times, 1 / (2 * height.detach()).sqrt(), rtol=0, atol=1e-7)
 
+    ts = torch.tensor([0.25, 2.0], dtype=torch.float64, requires_grad=True)
+    ended = integrate(rising, None, starts([0.0], [-9.0]), ts, events=Event(lambda t, h: h[:, 0] - 1, terminal=True), **TIGHT)
+    for value, slopes in ((ended.events[0].times[0], [1.0, 0.0]), (ended.hs[-1].sum(), [-1.0, 1.0])):  # t0 + 1; 1 and T - t0 - 9
+        (found,) = torch.autograd.grad(value, ts, retain_graph=True)
+        assert_close(found, starts(slopes)[0], **EXACT)
+
 
 def test_a_rate_is_learned_through_the_time_of_a_crossing():
     rate, threshold = nn.Parameter(torch.tensor(1.0)), Event(lambda t, h: h[:, 0] - 1)
