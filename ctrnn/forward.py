@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +18,11 @@ __all__ = ["jacobian_of", "jvp"]
 
 
 def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
-    """As `torch.func.jvp`, and with derivatives of its own that are right where torch's are not."""
+    """As `torch.func.jvp`, and with derivatives of its own that are right where torch's are not; one thread after another."""
     if torch.compiler.is_compiling():
         return torch.func.jvp(f, primals, tangents, **settings)
     _load()
-    with Rewritten(TWICE):
+    with _one_thread, Rewritten(TWICE):
         return torch.func.jvp(f, primals, tangents, **settings)
 
 
@@ -46,6 +48,20 @@ def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor, bandwidths: tuple[int,
     sums = torch.func.vmap(along)(one.new_zeros(directions, len(units)).index_add(0, shared, one)).movedim(0, -1)
     below = units[:, None] - units
     return torch.where((below <= lower) & (-below <= upper), sums[..., shared], 0.0)
+
+
+# torch counts the levels of forward mode for all threads together: one that leaves takes the tangents of the others with it,
+# which then are 0 without a word.
+_one_thread = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _one_thread  # noqa: PLW0603 - the thread that held it is not in the child
+    _one_thread = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @functools.cache

@@ -1,5 +1,8 @@
 """Derivatives in forward mode have right derivatives of their own, whatever functions of torch a field is made of."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 from cases import each
 from torch.nn import functional
@@ -32,6 +35,30 @@ def test_what_moves_along_a_direction_is_differentiated_right(name):
     value, along = jvp(f, (H,), (W.expand_as(H),))
     assert_close(value, f(H), rtol=1e-13, atol=1e-13)
     assert_close(along, torch.func.jvp(f, (H,), (W.expand_as(H),))[1], rtol=1e-12, atol=1e-12)
+
+
+def test_a_thread_that_leaves_takes_no_derivatives_of_others():
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+
+    def first(h):
+        first_in.set()
+        second_in.wait(0.2)  # the time is spent where threads come one after another
+        return h.exp()
+
+    def second(h):
+        second_in.set()
+        first_out.wait(10)
+        return h.sin()
+
+    def along_second():
+        first_in.wait(10)
+        return jvp(second, (H,), (W.expand_as(H),))[1]
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(along_second)
+        assert_close(jvp(first, (H,), (W.expand_as(H),))[1], H.exp() * W, rtol=1e-13, atol=1e-13)
+        first_out.set()
+        assert_close(other.result(), H.cos() * W, rtol=1e-13, atol=1e-13)
 
 
 STEPS = {"taylor": discretize.Taylor2(), "rosenbrock": discretize.ExponentialRosenbrock()}
