@@ -45,7 +45,7 @@ class TrainingSettings:
              evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
              checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
              threads: of torch, None for as many as it takes; frozen: names of parameters that stay as they start, with * for
-             any letters, "" for none.
+             any letters, "" for none; device: "cpu" or "cuda", where model and batches are.
     Raises:  ValueError for numbers that train nothing.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
@@ -64,6 +64,7 @@ class TrainingSettings:
     batches: int | None = None
     threads: int | None = None
     frozen: str = ""
+    device: Literal["cpu", "cuda"] = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "evaluate_every", "evaluation", "checkpoint_every", "batches", "threads"):
@@ -78,6 +79,7 @@ class TrainingSettings:
         check_one_of("optimizer", self.optimizer, ("rmsprop", "adam"))
         check_one_of("schedule", self.schedule, ("constant", "plateau", "halved-twice"))
         check_one_of("keep", self.keep, ("last", "best"))
+        check_one_of("device", self.device, ("cpu", "cuda"))
         if self.keep == "best" and self.evaluate_every > self.steps:
             raise ValueError(f"`keep` is best, and there is no evaluation in {self.steps} steps; `evaluate_every` is too large.")
 

@@ -30,7 +30,7 @@ __all__ = ["NoRecord", "Record"]
 COLUMNS = ("step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy")
 MOST_DIGITS = 20  # of a step
 PACKAGES = ("python", "ctrnn", "torch", "torchdiffeq", "numpy")
-MACHINE = ("machine", "processor", "vectors", "torch's vectors", "cores", "compiler")
+MACHINE = ("machine", "processor", "vectors", "torch's vectors", "cores", "compiler", "device")
 
 
 class Record:
@@ -92,7 +92,7 @@ class Record:
             write_json(self.folder / RESULT, result)
 
     def _write_config(self) -> None:
-        known = facts()
+        known = facts(self.configuration.training.device)
         config = {
             "configuration": self.configuration.to_json(),
             "data": self.configuration.task.fingerprint(),
@@ -100,7 +100,7 @@ class Record:
             "threads": self.threads,
             **({"processes": self.processes} if self.processes > 1 else {}),
             "versions": {name: known[name] for name in PACKAGES},
-            "machine": {name: known[name] for name in MACHINE},
+            "machine": {name: known[name] for name in MACHINE if name in known},
             "commit": _commit(),
             "begun": known["date"],
         }

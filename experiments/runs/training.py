@@ -13,12 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from discretize import SequenceModel, SolverError, StepError
 from experiments.interruption import deferred
@@ -121,9 +123,9 @@ def evaluate(
     Args:    model: called model(xs, ts, lengths); split, sequences, seed, batch: as for `Task.evaluation`.
     """
     sums: dict[str, float] = {}
-    weights = 0.0
-    with _torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
-        for examples in task.evaluation(split, sequences, batch, seed):
+    weights, parameter = 0.0, next(model.parameters())
+    with _torch_defaults(torch.get_num_threads(), parameter.dtype):
+        for examples in (drawn.to(parameter.device) for drawn in task.evaluation(split, sequences, batch, seed)):
             weight = task.weight(examples)
             if not weight:  # a mean over nothing is no number
                 continue
@@ -139,8 +141,9 @@ class _Training:
     def __init__(self, configuration: Configuration, processes: Processes = ALONE) -> None:
         self.configuration, self.settings, self.processes = configuration, configuration.training, processes
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
+        self.device = _device(self.settings, processes)
         with _failures_explained(0):
-            self.model = configuration.untrained_model()
+            self.model = configuration.untrained_model().to(self.device)
         self.watch = getattr(self.model.rnn, "watch", None)
         self.parameters = _learned(self.model, self.settings.frozen)
         self.rate = self.settings.rate  # of the next step
@@ -157,7 +160,7 @@ class _Training:
         self.optimizer.zero_grad()
         try:
             with _failures_explained(self.step + 1):
-                loss = self._backward(_batch(self.configuration.task, self.settings, self.step))
+                loss = self._backward(_batch(self.configuration.task, self.settings, self.step).to(self.device))
         except StoppedError as stopped:
             error = stopped
         waited, largest = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt())
@@ -248,9 +251,9 @@ class _Training:
         return {
             "step": self.step,
             "seconds": self.seconds,
-            "model": dict(self.model.state_dict()),
-            **({} if self.kept is None else {"kept": self.kept}),
-            "optimizer": self.optimizer.state_dict(),
+            "model": _on_cpu(dict(self.model.state_dict())),
+            **({} if self.kept is None else {"kept": _on_cpu(self.kept)}),
+            "optimizer": _on_cpu(self.optimizer.state_dict()),
             "schedule": {"rate": self.rate},
             "best": self.best,
             "engines": self.engines,
@@ -270,6 +273,20 @@ class _Training:
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
+
+
+def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
+    """Where model and batches are. Raises: UsageError where there is no such device, and for several processes on it."""
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device is cuda, and torch finds no GPU here; leave it out to train on the CPU.")
+    if settings.device != "cpu" and processes.size > 1:
+        raise UsageError(f"device is {settings.device}, and several processes share a batch on the CPU only; take one process.")
+    return torch.device(settings.device)
+
+
+def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
+    """A state as it can be kept on any machine."""
+    return tree_map_only(Tensor, Tensor.cpu, state)
 
 
 def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
@@ -312,7 +329,7 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
         return None  # the run goes on from the checkpoint that is whole, and says so
     if not state["step"] == result["steps"] == configuration.training.steps:
         return None
-    run = _Training(configuration)
+    run = _Training(replace(configuration, training=replace(configuration.training, device="cpu")))  # to be read anywhere
     run.load(state, folder)
     run.choose()
     return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True)

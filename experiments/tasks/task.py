@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -50,6 +50,11 @@ class Batch:
     def size(self) -> int:
         """How many sequences."""
         return self.xs.shape[1]
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device; times and lengths, which are numbers, stay."""
+        counts = None if self.counts is None else self.counts.to(device)
+        return replace(self, xs=self.xs.to(device), targets=self.targets.to(device), counts=counts)
 
     def last(self, outputs: Tensor) -> Tensor:
         """Outputs at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
