@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Attributes", "GlobalReads", "attributes_of"]
+__all__ = ["HOOKS", "Attributes", "GlobalReads", "attributes_of"]
 
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OF_TORCH = frozenset(vars(nn.Module())) - {"training", "_parameters", "_buffers", "_modules"}

@@ -2,15 +2,15 @@ r"""Whether modules are the same but for the numbers in their tensors; if not, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from discretize.compiler.attributes import attributes_of
+from discretize.compiler.attributes import HOOKS, attributes_of
 
 __all__ = ["checked_networks"]
 
@@ -52,6 +52,8 @@ def _facts(module: nn.Module) -> dict[str, Any]:
                 facts |= {f"{dot}{key}.{name}": each for name, each in vars(value).items()}
             elif key not in OF_TORCH and key not in OF_CALLS:
                 facts[dot + key] = value
+        hooks = {f"{dot}{kind}[{k}]": hook for kind in HOOKS for k, hook in enumerate(vars(part)[kind].values())}
+        facts |= {name: _Hook(hook) for name, hook in hooks.items()}
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     owners = {id(tensor): name for name, tensor in reversed(tensors)}
     for name, tensor in tensors:  # a weight with two names has them everywhere
@@ -60,6 +62,12 @@ def _facts(module: nn.Module) -> dict[str, Any]:
         about += [f"the same as `{owners[id(tensor)]}`"] if owners[id(tensor)] != name else []
         facts[name] = _About(", ".join(about))
     return facts
+
+
+class _Hook(NamedTuple):
+    """One of a module's hooks, of which the ensemble runs the first module's."""
+
+    hook: Callable[..., Any]
 
 
 class _About(str):
@@ -72,6 +80,8 @@ def _words(facts: dict[str, Any], name: str) -> str:
     if name not in facts:
         return "it has none"
     value = facts[name]
+    if isinstance(value, _Hook):
+        value = value.hook
     if isinstance(value, _About):
         return f"it is {value}"
     text = value.__name__ if isinstance(value, type) else repr(value)
@@ -79,6 +89,9 @@ def _words(facts: dict[str, Any], name: str) -> str:
 
 
 def _same(mine: Any, other: Any) -> bool:
+    if isinstance(mine, _Hook) and isinstance(other, _Hook):
+        # One that cannot be looked into may do anything.
+        return mine.hook is other.hook or (not isinstance(attributes_of([mine.hook]), str) and _same(mine.hook, other.hook))
     here, there = attributes_of([mine]), attributes_of([other])
     if isinstance(here, str) or isinstance(there, str):
         return type(mine) is type(other)  # what cannot be looked into

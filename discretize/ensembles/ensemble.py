@@ -29,8 +29,8 @@ __all__ = ["Ensemble", "ensemble"]
 class Ensemble(nn.Module):
     r"""Networks of one code with weights of their own, called like one of them.
 
-    Args:    networks: modules of the same code, sizes and settings; their weights are copied. What may differ is the numbers in
-             parameters and buffers.
+    Args:    networks: modules of the same code, sizes, settings and hooks; their weights are copied. What may differ is the
+             numbers in parameters and buffers.
     Call:    ensemble(*arguments, each=()): the arguments are those of one network, and all networks are given the same; those
              named in `each`, one name or several, have a first axis of networks more, and each network is given its own:
              `ensemble(x)`, `ensemble(xs, each="x")`, `ensemble(x, h_n, each="h_0")`. Outputs are stacked, (networks, ...).

@@ -404,11 +404,18 @@ def test_one_network_is_an_ensemble_too():
         (lambda: DiscreteRNN(ctrnn.gated(3, 5)).requires_grad_(False), "frozen"),
         (lambda: ContinuousRNN(ctrnn.gated(3, 5)), "`__class__`: it is ContinuousRNN, and it is DiscreteRNN"),
         (parametrized, "candidate"),
+        (lambda: hooked(2.0), r"`_forward_hooks\[0\]`: it is <function .*, and it has none there"),
     ],
 )
 def test_modules_that_differ_are_refused_in_words(other, words):
     with pytest.raises(ValueError, match=words):
         ensemble([DiscreteRNN(ctrnn.gated(3, 5)), other()])
+
+
+def hooked(factor):
+    module = DiscreteRNN(ctrnn.gated(3, 5))
+    module.register_forward_hook(lambda module, given, output: (factor * output[0], output[1]))
+    return module
 
 
 def test_settings_of_solves_that_differ_are_named():
@@ -418,6 +425,11 @@ def test_settings_of_solves_that_differ_are_named():
     with pytest.raises(ValueError, match=r"`settings.atol`: it is tensor"):
         ensemble([ContinuousRNN(ctrnn.gated(3, 5), atol=one) for one in (atol, 2 * atol)])
     ensemble([ContinuousRNN(ctrnn.gated(3, 5), atol=one) for one in (atol, atol.clone())])
+    with pytest.raises(ValueError, match=r"`networks\[1\]` differs.*`_forward_hooks\[0\]`"):
+        ensemble([hooked(2.0), hooked(3.0)])
+    alike, x = [hooked(2.0), hooked(2.0)], torch.randn(5, 4, 3)
+    many = ensemble(alike)
+    assert_same(many(x), looped(alike, x), many, alike, **ROUNDING)
 
 
 def test_calls_before_do_not_make_modules_differ():
