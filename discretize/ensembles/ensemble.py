@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ctrnn import checks
 from discretize.compiler.recording import copied_with
 from discretize.ensembles.alike import checked_networks
-from discretize.fused.eligibility import networks_mapped
+from discretize.fused.eligibility import networks_mapped, transform_reason
 
 __all__ = ["Ensemble", "ensemble"]
 
@@ -69,20 +69,36 @@ class Ensemble(nn.Module):
         return self._one_by_one(call)
 
     def _together(self, call: _Call) -> Any:
-        def one(weights: dict[str, Tensor], arguments: Any, keywords: Any) -> Any:
+        def one(weights: dict[str, Tensor], arguments: Any, keywords: Any) -> tuple[Any, dict[str, Tensor]]:
+            given = dict(weights)
             with networks_mapped():
-                return functional_call(self.stacked, weights, arguments, keywords)
+                output = functional_call(self.stacked, weights, arguments, keywords)
+            return output, {name: tensor for name, tensor in weights.items() if tensor is not given[name]}
 
         dims = (0, call.dims, call.keyword_dims)
-        return vmap(one, in_dims=dims, randomness="different")(_tensors(self.stacked), call.arguments, call.keywords)
+        given = _tensors(self.stacked), call.arguments, call.keywords
+        output, replaced = vmap(one, in_dims=dims, randomness="different")(*given)
+        self._keep(replaced)
+        return output
 
     def _one_by_one(self, call: _Call) -> Any:
         weights = {name: tensor.unbind() for name, tensor in _tensors(self.stacked).items()}
-        outputs = []
+        outputs, after = [], []
         for k in range(len(self)):
             mine = {name: tensors[k] for name, tensors in weights.items()}
+            after.append(mine)
             outputs.append(functional_call(self.stacked, mine, *call.of_network(k)))
+        changed = [name for name, tensors in weights.items() if any(tensors[k] is not after[k][name] for k in range(len(self)))]
+        self._keep({name: torch.stack([mine[name] for mine in after]) for name in changed})
         return tree_map(lambda *each: torch.stack(each), *outputs)
+
+    def _keep(self, replaced: dict[str, Tensor]) -> None:
+        """What a call has put in place of buffers, `self.mean = ...`; `functional_call` leaves it in the dict it was given."""
+        if transform_reason():  # a transform's tensors do not outlive it
+            return
+        for name, tensor in replaced.items():
+            owner, _, last = name.rpartition(".")
+            setattr(self.stacked.get_submodule(owner), last, tensor)
 
     def __len__(self) -> int:
         return self._count

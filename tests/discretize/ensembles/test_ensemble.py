@@ -432,10 +432,27 @@ def test_settings_of_solves_that_differ_are_named():
     assert_same(many(x), looped(alike, x), many, alike, **ROUNDING)
 
 
+class Centred(nn.Module):
+    def __init__(self, solver):
+        super().__init__()
+        self.network = solver(ctrnn.gated(3, 5))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        self.mean = 0.5 * self.mean + x.mean((0, 1))  # another tensor, where torch's own modules write in place
+        return self.network(x - self.mean)[0]
+
+
 def test_calls_before_do_not_make_modules_differ():
     modules = networks_of("gated")
     modules[1](torch.randn(5, 4, 3))
     assert len(ensemble(modules)) == 3
+    for solver in (DiscreteRNN, ContinuousRNN):  # all at once, and one by one
+        modules, xs = [Centred(solver) for _ in range(3)], torch.randn(3, 5, 4, 3)
+        many = ensemble(modules)
+        for _ in range(2):
+            assert_close(many(xs, each="x"), torch.stack([one(x) for one, x in zip(modules, xs, strict=True)]), **ROUNDING)
+        assert_close(many.stacked.mean, torch.stack([one.mean for one in modules]), **ROUNDING)
 
 
 @each(
