@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ctrnn.clocks.warp import Speed, Warp
 from ctrnn.inputs.path import Data, GatheredPath, Path, column
+from ctrnn.inputs.samples import SampledPath
 from ctrnn.inputs.splines import as_path, is_spline
 
 __all__ = ["GivenSpeed", "as_speed"]
@@ -26,6 +27,9 @@ class GivenSpeed(GatheredPath):
     own_times = False
 
     def __init__(self, source: Path | Callable[[Tensor], Tensor | float]) -> None:
+        if isinstance(source, SampledPath) and not source.xs.requires_grad:
+            # One number for the batch, at times that are on the CPU: each would be waited for.
+            source = source.unchecked(source.xs.cpu(), source.knots)
         self.source = source
         whole = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
         self.knots, self.degree = (source.knots, source.degree) if isinstance(source, Path) else (whole, None)

@@ -104,8 +104,8 @@ class GridEngine(_FixedEngine):
         self.method = FIXED_METHODS[method]
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        own = column(steps).to(h.device, non_blocking=True) if len(steps) > 1 else int(steps[0])
-        dt = segment.length(h.device) / own
+        own = column(steps).to(segment.times_on(h.device), non_blocking=True) if len(steps) > 1 else int(steps[0])
+        dt = segment.length(segment.times_on(h.device)) / own
         for i in range(int(steps.max())):
             begin, length = i * dt, dt
             if isinstance(own, Tensor):
@@ -132,9 +132,9 @@ class StepEngine(_FixedEngine):
         self.step = step
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        own = column(steps).to(h.device, non_blocking=True) if len(steps) > 1 else int(steps[0])
+        own = column(steps).to(segment.times_on(h.device), non_blocking=True) if len(steps) > 1 else int(steps[0])
         # One for all is a number, which no device has to be asked for.
-        dt = segment.length(h.device if isinstance(own, Tensor) else torch.device("cpu")) / own
+        dt = segment.length(own.device if isinstance(own, Tensor) else torch.device("cpu")) / own
         for i in range(int(steps.max())):
             begin = i * dt if isinstance(own, int) else torch.clamp(own, max=i) * dt
             t, length = segment.time(begin), self._length(dt, own, i, h)

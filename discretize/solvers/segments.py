@@ -181,7 +181,7 @@ class Segment:
         """c'(t), () or (rows, 1), in the dtype of h; of a chain with a speed."""
         assert self.chain.speed is not None
         speed = self.chain.speed.at(self.number, t, self.rows)
-        return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype)
+        return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype, non_blocking=True)
 
     def times_on(self, device: torch.device) -> torch.device:
         """Where times are asked for: functions of one time read it on the CPU, and would wait for another device."""
