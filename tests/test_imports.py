@@ -217,6 +217,16 @@ def test_importing_the_packages_loads_no_library_until_a_name_is_used():
     )
 
 
+def test_sequences_and_solves_load_nothing_that_only_compiling_and_events_need():
+    run_python(
+        "import os, sys, torch\nos.environ['CTRNN_FUSED'] = '0'\n"
+        "from ctrnn import gated\nfrom discretize import ContinuousRNN, DiscreteRNN, Ensemble, Layers\n"
+        "x = torch.ones(2, 1, 1)\nDiscreteRNN(gated(1, 2))(x)\nContinuousRNN(gated(1, 2))(x)[0].sum().backward()\n"
+        "heavy = ['torch._dynamo', 'torch.fx.experimental.symbolic_shapes', 'sympy', 'scipy', 'pandas', 'torchdiffeq']\n"
+        "assert not [name for name in heavy if name in sys.modules]"
+    )
+
+
 def test_every_exported_name_resolves():
     for file in INITS:
         package = importlib.import_module(module_name(file))

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ctrnn import VectorField
 from ctrnn.rewriting import Rewritten
@@ -137,6 +136,8 @@ def program_of(
              dtype: of samples; write: what makes a text of the values.
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: PLC0415 - loads SymPy
+
     field, weights = module.field, weights_of(module)
     widths = module.samples | {"cotangent": field.state_size}
     environment = ShapeEnv()

@@ -17,25 +17,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo.source import ConstantSource
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functionalize
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
 from torch.fx.proxy import TracerBase
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import TreeSpec, tree_flatten
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from ctrnn.rewriting import Rewritten
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 __all__ = [
     "as_function",
@@ -95,6 +94,11 @@ def without_values(environment: ShapeEnv) -> FakeTensorMode:
 
 def unknown_size(environment: ShapeEnv, name: str, hint: int) -> torch.SymInt:
     """A size from 2 on; torch sees `hint` where it must see a number, and notes that among the environment's guards."""
+    from torch._dynamo.source import ConstantSource  # noqa: PLC0415 - a second, and as many modules as torch itself
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint  # noqa: PLC0415 - loads SymPy
+    from torch.utils._sympy.numbers import int_oo  # noqa: PLC0415
+    from torch.utils._sympy.value_ranges import ValueRanges  # noqa: PLC0415
+
     source, several = ConstantSource(name), StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(2, int_oo))
     symbol = environment.create_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=several)
     size: Any = environment.create_symintnode(symbol, hint=hint, source=source)

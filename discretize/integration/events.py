@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import elementwise
 from torch import Tensor
 
 from ctrnn import checks
@@ -316,6 +315,7 @@ class _Look:
         """The zeros after these rows of the grid."""
         if not len(rows):
             return []
+        from scipy.optimize import elementwise  # noqa: PLC0415 - 32 MB, and a third of a second
 
         def g(times: np.ndarray, whose: np.ndarray) -> np.ndarray:
             flat, sample = times.reshape(-1), whose.reshape(-1).astype(int)
