@@ -24,7 +24,7 @@ __all__ = ["in_float32", "rounded", "stored_dtype"]
 
 def stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:
     """In which a solve in float32 is to store; None where it is a solve like others, or there are no such kernels."""
-    if not settings.adaptive or not isinstance(h0, Tensor) or h0.dtype not in HALF:
+    if not settings.steps_alone or not isinstance(h0, Tensor) or h0.dtype not in HALF:
         return None
     return h0.dtype if is_asked(h0.device) else None
 

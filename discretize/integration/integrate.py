@@ -74,7 +74,9 @@ def integrate(
              method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, whose estimated error per
              step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
              tolerances; or euler, midpoint, heun2, heun3 or rk4, or a step map, with equal steps between knots and
-             requested times. atol: a number, or (state,), one for each unit.
+             requested times; or "torchdiffeq:NAME", any method of the installed torchdiffeq, from knot to knot, all samples by
+             the same steps, with `rtol`, `atol` and gradient=Adjoint() (its `odeint_adjoint`) as it takes them.
+             atol: a number, or (state,), one for each unit.
              max_step: no step is longer; None: one step between knots and requested times for methods of fixed steps, no
              bound for adaptive ones. An input or a field that reads time may have a pulse that longer steps do not see: then
              set it to half the length of the pulse, or put knots at its ends. first_step: the first one to try, of adaptive
@@ -116,8 +118,8 @@ def integrate(
         check_batched_state(field, state, driven.batch)
         checks.is_finite("h0", state)
         slope = driven.check_flow(times[0], state, settings.may_draw)
-        if settings.adaptive:
-            check_values(slope, f"{method} chooses its steps", VMAPPED)
+        if settings.adaptive or settings.of_torchdiffeq:
+            check_values(slope, f"{method} looks at the states to choose its steps", VMAPPED)
         settings.check_reach(state)
         moves = [driven.path.knots, *([times] if isinstance(gradient, Adjoint) or not settings.adaptive else [])]
         if gradient is not None and any(t.requires_grad for t in moves):
@@ -138,6 +140,8 @@ def _solved_on(field: VectorField, path: Path, settings: dict[str, Any], h: Tens
 
 
 def _check_event_solve(settings: Settings, direction: int) -> None:
+    if settings.of_torchdiffeq:
+        raise ValueError(f"`events` are found sample by sample, and {settings.method} steps all at once; take method='dopri5'.")
     if not settings.adaptive:
         raise ValueError(f"`events` are found on steps that a method chooses; {settings.method} chooses none, dopri5 does.")
     if settings.gradient is not None or settings.on_failure != "raise":

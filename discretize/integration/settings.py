@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.errors import SolverWarning, warn_user
 from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
+from discretize.integration.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
@@ -26,9 +27,7 @@ MAX_NUM_STEPS = 100_000  # of a sample in one segment
 ELSEWHERE = {
     "fehlberg2": "its errors here are 50 to 150 times the tolerance",
     "scipy_solver": "it leaves autograd and the device",
-    "explicit_adams": "its history of past steps ends at every knot",
-    "implicit_adams": "its history of past steps ends at every knot",
-    "fixed_adams": "its history of past steps ends at every knot",
+    **dict.fromkeys(("explicit_adams", "implicit_adams", "fixed_adams"), "its history of past steps ends at every knot"),
 }
 # What SciPy, MATLAB and Julia call the same method, or the nearest.
 SYNONYMS = {
@@ -78,7 +77,19 @@ class Settings:
 
     @property
     def adaptive(self) -> bool:
+        """Whether the method chooses its steps by the tolerances."""
+        return self.steps_alone or (self.of_torchdiffeq is not None and chooses_steps(self.of_torchdiffeq))
+
+    @property
+    def steps_alone(self) -> bool:
+        """Whether it does so for each sample."""
         return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
+
+    @property
+    def of_torchdiffeq(self) -> str | None:
+        """The name of a method of torchdiffeq's."""
+        named = isinstance(self.method, str) and self.method.startswith(PREFIX)
+        return str(self.method).removeprefix(PREFIX) if named else None
 
     @property
     def may_draw(self) -> bool:
@@ -88,24 +99,39 @@ class Settings:
 
     def step_map(self) -> tuple[Step, int]:
         """The step map that a held input is followed by, and how many of its steps are in one unit of time."""
-        if self.adaptive:
+        if self.adaptive or self.of_torchdiffeq:
             raise TypeError(
-                f"{self.method} chooses its steps by the values of the states, which torch.export has not; take steps of fixed "
-                f"length: method='rk4' or a step map, with `max_step`."
+                f"{self.method} looks at the values of the states, which torch.export has not; take steps of fixed length: "
+                f"method='rk4' or a step map, with `max_step`."
             )
         step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
         return step, num_steps(1.0, self.max_step)
 
-    def engine(self, like: Tensor) -> AdaptiveEngine | GridEngine | StepEngine:
-        """What takes the steps of states like that one."""
+    def engine(self, like: Tensor, stats: dict[str, Any]) -> AdaptiveEngine | GridEngine | StepEngine | TorchdiffeqEngine:
+        """What takes the steps of states like that one; stats: where it counts what it does in the backward pass."""
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)
+        if self.of_torchdiffeq:
+            atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
+            adjoint = isinstance(self.gradient, Adjoint)
+            return TorchdiffeqEngine(self.of_torchdiffeq, self.rtol, atol, self._options(), adjoint, stats)
         if self.method in FIXED_METHODS:
             return GridEngine(self.method, self.max_step)
         longest = math.inf if self.max_step is None else self.max_step
         atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
         method, bounds = ADAPTIVE_METHODS[self.method], (self.max_num_steps, self.min_step, longest, self.first_step)
         return AdaptiveEngine(StepControl(method, self.rtol, atol, *bounds))
+
+    def _options(self) -> dict[str, float]:
+        """What torchdiffeq's method is given of the bounds, by its names."""
+        taken = options_of(str(self.of_torchdiffeq))
+        longest = "max_step" if "max_step" in taken else "step_size"
+        given = {"max_num_steps": self.max_num_steps, "min_step": self.min_step, "first_step": self.first_step}
+        return {
+            name: value
+            for name, value in {**given, longest: self.max_step}.items()
+            if value is not None and (name in taken or name == longest)
+        }
 
     def _check_steps(self) -> None:
         if self.rtol == 0 and bool((torch.as_tensor(self.atol) == 0).any()):
@@ -116,13 +142,16 @@ class Settings:
             raise ValueError(f"`first_step`={self.first_step:g} is above `max_step`={self.max_step:g}.")
         if self.min_step and not self.adaptive:
             raise ValueError(f"`min_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
+        for name in ("first_step", "min_step"):
+            if self.of_torchdiffeq and getattr(self, name) and name not in options_of(self.of_torchdiffeq):
+                raise ValueError(f"`{name}` is none of the options that torchdiffeq's {self.of_torchdiffeq} has; leave it out.")
         if self.max_step is not None and self.max_step < self.min_step:
             raise ValueError(f"`max_step`={self.max_step:g} is below `min_step`={self.min_step:g}; no step is both.")
 
     def _check_failures(self) -> None:
         if self.on_failure not in ("raise", "keep"):
             raise ValueError(f"`on_failure` must be 'raise' or 'keep', got {self.on_failure!r}.")
-        if self.on_failure == "keep" and (not self.adaptive or isinstance(self.gradient, Adjoint)):
+        if self.on_failure == "keep" and (not self.steps_alone or isinstance(self.gradient, Adjoint)):
             raise ValueError(
                 "`on_failure='keep'` is for methods that choose their steps, and without `Adjoint()`; others step all together."
             )
@@ -134,12 +163,12 @@ class Settings:
             )
         if not isinstance(self.gradient, Adjoint):
             return
-        if not isinstance(self.method, str) or self.method not in ADAPTIVE_METHODS:
+        if not self.adaptive:
             raise ValueError(
                 f"`gradient=Adjoint()` solves the adjoint of the differential equation, and {self.method} makes steps that are "
                 "not its solution: the gradient would be wrong. Leave it out; gradients then are those of the steps."
             )
-        if ADAPTIVE_METHODS[self.method].implicit:
+        if self.steps_alone and ADAPTIVE_METHODS[str(self.method)].implicit:
             raise ValueError(
                 f"`gradient=Adjoint()` runs each step backwards, and over the long steps of {self.method} what forgets fast "
                 "would explode. Leave it out; `gradient=Checkpointed(bytes)` bounds what gradients then take."
@@ -198,7 +227,8 @@ def _check_method(method: object) -> None:
         raise TypeError(f"`method` must be an instance of a step map: `{method.__name__}()`, not the class.")
     if not isinstance(method, str):
         raise TypeError(f"`method` must be the name of a method or a step map, got {method!r}.")
-    known = [*ADAPTIVE_METHODS, *FIXED_METHODS]
+    of_torchdiffeq = method.startswith(PREFIX)
+    known = [PREFIX + name for name in torchdiffeq_methods()] if of_torchdiffeq else [*ADAPTIVE_METHODS, *FIXED_METHODS]
     if method not in known:
         _refuse_method(method, known)
 
@@ -206,7 +236,7 @@ def _check_method(method: object) -> None:
 def _refuse_method(method: str, known: list[str]) -> NoReturn:
     near = [SYNONYMS[low]] if (low := method.lower()) in SYNONYMS else difflib.get_close_matches(low, known, n=1)
     if method in ELSEWHERE:
-        reason = f"is not offered: {ELSEWHERE[method]}."
+        reason = f"is not offered, for {ELSEWHERE[method]}; {PREFIX + method!r} runs torchdiffeq's."
     else:
         reason = f"is not known; did you mean {near[0]!r}?" if near else "is not known."
     raise ValueError(f"`method` {method!r} {reason} Methods: {', '.join(known)}, or a step map such as discretize.Euler().")

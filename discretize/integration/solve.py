@@ -51,13 +51,13 @@ class Solve:
         self.driven, self.times, self.settings, self.stored = driven, times, settings, stored
         self.chain = chain_of(driven, times, by_slope=settings.adaptive)
         self.h0 = h0 = self.chain.begun(h0)
-        self.engine = settings.engine(h0)
+        self.stats: dict[str, Any] = {}
+        self.engine = settings.engine(h0, self.stats)
         self.state = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
-        self.stats: dict[str, Any] = {}
         self.missed: str | None = None  # why no engine that comes before the one that ran
         self.log: EdgeLog | None = None  # for the adjoint
-        if isinstance(settings.gradient, Adjoint) and torch.is_grad_enabled():
+        if isinstance(settings.gradient, Adjoint) and settings.steps_alone and torch.is_grad_enabled():
             self.log = EdgeLog()
             self.log.add(h0, self.state, self.engine.counts)
         # Gradients to times move the steps: a state between is then solved for.
@@ -123,7 +123,7 @@ class Solve:
 
     def _left_behind(self, h0: Tensor, known: list[int]) -> tuple[dict[int, Tensor], dict[int, tuple[int, Failure]]]:
         """States at the wanted edges, and why samples failed; the `known` ones are left out from the start."""
-        self.engine = engine = self.settings.engine(h0)
+        self.engine = engine = self.settings.engine(h0, self.stats)
         assert isinstance(engine, AdaptiveEngine)
         state, kept = engine.start(self.chain, len(h0)), {0: h0.clone()}
         state.failed = np.isin(np.arange(len(h0)), known)
@@ -141,7 +141,7 @@ class Solve:
         """The whole solve by a compiled kernel, or why not."""
         settings = self.settings
         if not isinstance(self.engine, AdaptiveEngine):
-            return "steps of fixed length have no kernel"
+            return "torchdiffeq has no kernels" if settings.of_torchdiffeq else "steps of fixed length have no kernel"
         if isinstance(settings.gradient, Adjoint):
             return f"`gradient`={settings.gradient} takes its own backward pass"
         memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
@@ -181,7 +181,7 @@ class Solve:
         _show(self.bar, edge)
 
     def _count(self, whole: Solved | str) -> None:
-        engine, why = (whole.engine, self.missed) if isinstance(whole, Solved) else ("steps", whole)
+        engine, why = (whole.engine, self.missed) if isinstance(whole, Solved) else (self.engine.name, whole)
         ran = {"engine": engine, "engine_why": why}
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 

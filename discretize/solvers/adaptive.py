@@ -60,6 +60,8 @@ class AdaptiveEngine:
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4.
     """
 
+    name = "steps"
+
     def __init__(self, control: StepControl, on_step: Callable[[StepRecord], None] | None = None) -> None:
         self.control, self.on_step, self.counts = control, on_step, SolverStats()
         self.log: StepLog | None = None

@@ -63,6 +63,7 @@ class SolverState:
 class Engine(Protocol):
     """Carries states through the segments of a chain, and counts."""
 
+    name: str  # in a solve's stats
     counts: SolverStats
 
     def start(self, chain: Chain, batch: int) -> SolverState:

@@ -43,6 +43,8 @@ def num_steps(length: float, max_step: float | None) -> int:
 class _FixedEngine(ABC):
     """Equal steps, at most `max_step` long (one a segment where that is None); refuses states that are not finite."""
 
+    name = "steps"
+
     def __init__(self, max_step: float | None) -> None:
         self.max_step, self.counts = max_step, SolverStats()
         self.unseen: list[tuple[Segment, Tensor]] = []  # segments whose last states were not looked at

@@ -1,0 +1,246 @@
+r"""Solves each segment by one call of torchdiffeq's `odeint`: method="torchdiffeq:NAME", NAME any that torchdiffeq has.
+
+    dh/dtau = segment(tau, h),  tau from 0 to the segment's length                 where all samples have the same times
+    dh/ds = length * segment(s length, h),  s from 0 to 1, length (batch, 1)       where every sequence has times of its own
+
+All samples take the same steps, chosen by torchdiffeq's norm over the whole batch; the last of a segment ends at its end.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discretize.errors import Failure
+from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
+from discretize.solvers.engine import SolverState
+from discretize.solvers.segments import Chain, Segment
+from discretize.solvers.statistics import SolverStats
+
+__all__ = ["PREFIX", "TorchdiffeqEngine", "chooses_steps", "options_of", "torchdiffeq_methods"]
+
+PREFIX = "torchdiffeq:"
+# torchdiffeq's assertions, as what went wrong.
+FAILURES = {
+    "underflow in dt": (
+        "torchdiffeq's {name} found no step that meets rtol={rtol:g}, atol={atol}, down to {dt:.3g}",
+        "Loosen the tolerances, use float64, put jumps at knots, or take a method of ours, whose samples step on their own: "
+        "'dopri5', or 'rodas5p' for stiff fields.",
+    ),
+    "non-finite values in state": (
+        "the state became {value}",
+        "Look at the field and the input there: they must be finite.",
+    ),
+    "max_num_steps exceeded": (
+        "torchdiffeq's {name} took more than `max_num_steps`={most} steps between two knots or requested times",
+        "Loosen the tolerances, raise `max_num_steps`, or take 'rodas5p' if the field is stiff.",
+    ),
+}
+
+
+@cache
+def torchdiffeq_methods() -> Mapping[str, type]:
+    """The solvers of the installed torchdiffeq by their names. Raises: ValueError where it is not installed."""
+    try:
+        return dict(importlib.import_module("torchdiffeq._impl.odeint").SOLVERS)  # its own list, which it shows in no other way
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"`method` names one of torchdiffeq's, which cannot be used here: {error}.") from error
+
+
+@cache
+def options_of(name: str) -> frozenset[str]:
+    """The names of the options that a method of torchdiffeq takes."""
+    made = (vars(kind)["__init__"] for kind in torchdiffeq_methods()[name].__mro__ if "__init__" in vars(kind))
+    return frozenset(option for each in made if each is not object.__init__ for option in inspect.signature(each).parameters)
+
+
+def chooses_steps(name: str) -> bool:
+    """Whether a method of torchdiffeq chooses its steps by the tolerances."""
+    return "step_size" not in options_of(name)
+
+
+class TorchdiffeqEngine:
+    r"""A method of torchdiffeq, segment by segment, which is exact at knots.
+
+    Args:    method: torchdiffeq's name of it; rtol, atol: numbers, or (state,); options: of torchdiffeq, by its names, lengths in
+             units of time; adjoint: gradients by its `odeint_adjoint`; stats: where evaluations in its backward pass are counted.
+    Raises:  Failure where torchdiffeq gives up.
+    Source:  Chen, torchdiffeq, https://github.com/rtqichen/torchdiffeq.
+    """
+
+    name = "torchdiffeq"
+
+    def __init__(
+        self,
+        method: str,
+        rtol: float,
+        atol: float | Tensor,
+        options: Mapping[str, float],
+        adjoint: bool,
+        stats: dict[str, Any],
+    ) -> None:
+        self.method, self.rtol, self.atol, self.options = method, rtol, atol, dict(options)
+        self.adjoint, self.stats, self.counts = adjoint, stats, SolverStats()
+        self.learned: list[Tensor] | None = None
+
+    def start(self, chain: Chain, batch: int) -> SolverState:
+        """Before the first step; counts anew."""
+        self.counts, self.learned = SolverStats(), None
+        return SolverState(0, np.zeros(batch if chain.own else 1))
+
+    def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        """The states at the end of the segment, and the steps tried."""
+        before, length = int(self.counts.attempted[0]), float(segment.lengths.max())
+        if length > 0:
+            h = self._by_adjoint(segment, h) if self.adjoint and torch.is_grad_enabled() else self._solved(segment, h)
+        state.tau = segment.lengths.copy()
+        return h, max(1, int(self.counts.attempted[0]) - before)
+
+    def _solved(self, segment: Segment, h: Tensor) -> Tensor:
+        from torchdiffeq import odeint  # noqa: PLC0415 - loads SciPy
+
+        end = self._end(odeint, segment, h)
+        if torch.is_grad_enabled() and not end.requires_grad and segment(_zero(h), h).requires_grad:
+            raise ValueError(
+                f"torchdiffeq's {self.method} leaves autograd, so that nothing before its result would be trained; take "
+                "gradient=discretize.Adjoint(), torch.no_grad(), or another method."
+            )
+        return end
+
+    def _by_adjoint(self, segment: Segment, h: Tensor) -> Tensor:
+        from torchdiffeq import odeint_adjoint  # noqa: PLC0415
+
+        if self.learned is None:
+            self.learned = ParameterSnapshot(segment.chain.field).learned
+            refuse_captured(segment.chain, self.learned, h, "gradient=Adjoint")
+        # Detached: projected samples depend on weights that the flow may read too, which would be counted twice.
+        chain, path = detached_chain(segment.chain)
+        path.data(segment.number)
+        detached = (*self.learned, *path.leaves[segment.number])
+        solve = partial(self._end, odeint_adjoint, chain.segment(segment.number), adjoint_params=detached)
+        read = (*self.learned, *segment.chain.path.learned(segment.number))
+        end: Tensor = _FirstDerivatives.apply(solve, detached, h, *read)
+        return end
+
+    def _end(self, solve: Callable[..., Any], segment: Segment, h: Tensor, **how: Any) -> Tensor:
+        flow = _RightHandSide(self, segment, h)
+        ends = torch.tensor([0.0, flow.span], dtype=torch.float64, device=h.device)
+        lengths = ("first_step", "max_step", "min_step", "step_size")
+        options: dict[str, Any] = {name: value / flow.scale if name in lengths else value for name, value in self.options.items()}
+        if "step_t" in options_of(self.method):  # else the last step goes beyond the knot and is interpolated back
+            how |= {"adjoint_options": options | {"step_t": ends[:1]}} if how else {}
+            options["step_t"] = ends[1:]
+        try:
+            hs = solve(flow, h, ends, rtol=self.rtol, atol=self.atol, method=self.method, options=options, **how)
+        except AssertionError as error:
+            if failure := self._failure(str(error), flow):
+                raise failure from error
+            raise  # one of the field's own
+        flow.over = True
+        if len(hs) < 2:
+            raise Failure(f"{self.method} of torchdiffeq gave up", "Take another method.", segment.when(0.0, 0), None, None)
+        end: Tensor = hs[-1]
+        if not bool(torch.isfinite(end.detach().sum())) and len(bad := torch.nonzero(~torch.isfinite(end.detach()))):
+            sample, unit = bad[0].tolist()
+            cause, hint = f"the state became {float(end[sample, unit])}", "Take shorter steps (`max_step`)."
+            raise Failure(cause, hint, segment.when(float(segment.lengths.max()), sample), sample, unit)
+        return end
+
+    def _failure(self, said: str, flow: _RightHandSide) -> Failure | None:
+        known = next((words for start, words in FAILURES.items() if said.startswith(start)), None)
+        if known is None:
+            return None
+        h, tau, dt = flow.last[1].detach(), flow.last[0].item(), flow.last[2].item() * flow.scale
+        with torch.no_grad():
+            slope = flow.slope(flow.last[0].to(h.device), h)
+        off = next((bad for t in (h, slope) if len(bad := torch.nonzero(~torch.isfinite(t)))), None)
+        sample, unit = off[0].tolist() if off is not None else divmod(int(slope.abs().argmax()), slope.shape[-1])
+        value, most = float(h[sample, unit]), self.options.get("max_num_steps")
+        told = {"name": self.method, "rtol": self.rtol, "atol": self.atol, "dt": dt, "value": value, "most": most}
+        cause, hint = (words.format(**told) for words in known)
+        return Failure(cause, hint, flow.segment.when(flow.since(tau, sample), sample), sample, unit)
+
+
+class _RightHandSide:
+    """dh/dt on a segment as torchdiffeq calls it, with the callbacks that its method has."""
+
+    def __init__(self, engine: TorchdiffeqEngine, segment: Segment, h: Tensor) -> None:
+        self.engine, self.segment, self.over, self.tried = engine, segment, False, 0
+        self.last = torch.zeros(()), h, torch.zeros(())  # where it was before the last step tried, and that
+        # Lengths of each sequence, or with a gradient, multiply the slope; others bound the time.
+        self.shares = segment.chain.own or segment.differentiable
+        self.length = segment.length(segment.times_on(h.device)) if self.shares else None
+        longest = float(segment.lengths.max())
+        self.span, self.scale = (1.0, longest) if self.shares else (longest, 1.0)
+        for name in torchdiffeq_methods()[engine.method].valid_callbacks():  # type: ignore[attr-defined]
+            if own := getattr(self, f"_{name.removeprefix('callback_')}", None):
+                setattr(self, name, own)
+        self.counts_steps = not hasattr(self, "callback_accept_step")
+
+    def __call__(self, t: Tensor, h: Tensor) -> Tensor:
+        engine = self.engine
+        if self.over:
+            engine.stats["nfe_backward"] += 1
+        else:
+            engine.counts.call(1, len(h))
+        return self.slope(t, h)
+
+    def slope(self, t: Tensor, h: Tensor) -> Tensor:
+        t = t.to(self.segment.times_on(h.device))
+        if self.length is None:
+            return self.segment(t, h)
+        return self.length.to(device=h.device, dtype=h.dtype) * self.segment(self.length * t, h)
+
+    def since(self, tau: float, sample: int) -> float:
+        lengths = self.segment.lengths
+        return tau * float(lengths[sample % len(lengths)]) if self.shares else tau
+
+    def _step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
+        self.last, self.tried = (t, h, dt), self.tried + 1
+        # torchdiffeq's own guards are assertions, which `python -O` leaves out.
+        if not t.item() + dt.item() > t.item():
+            raise AssertionError("underflow in dt")
+        if self.tried > self.engine.options.get("max_num_steps", math.inf):
+            raise AssertionError("max_num_steps exceeded")
+        if self.counts_steps:
+            self._accept_step(t, h, dt)
+
+    def _accept_step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
+        counts, step = self.engine.counts, dt.item() * self.scale
+        counts.accepted += 1
+        if counts.smallest is None or step < counts.smallest:
+            counts.smaller(step, self.segment.when(self.since(t.item(), 0), 0))
+
+    def _reject_step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
+        self.engine.counts.rejected += 1
+
+
+class _FirstDerivatives(torch.autograd.Function):
+    """A state with gradients by `odeint_adjoint`, which would give wrong second ones without a word."""
+
+    @staticmethod
+    def forward(ctx: Any, solve: Callable[..., Tensor], detached: Sequence[Tensor], h: Tensor, *read: Tensor) -> Tensor:
+        with torch.enable_grad():
+            start = h.detach().requires_grad_()
+            end = solve(h=start)
+        ctx.solved = end, [start, *detached]
+        ctx.save_for_backward(h, *read)
+        return end.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        end, targets = ctx.solved
+        found: Sequence[Tensor | None] = torch.autograd.grad(end, targets, cotangents, retain_graph=True, allow_unused=True)
+        return None, None, *once_only("gradient=Adjoint", found, [*cotangents, *ctx.saved_tensors])
+
+
+def _zero(h: Tensor) -> Tensor:
+    return torch.zeros((), dtype=torch.float64, device=h.device)

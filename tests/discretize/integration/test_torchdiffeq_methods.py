@@ -1,0 +1,157 @@
+"""method="torchdiffeq:NAME" against torchdiffeq called by hand, the solver here, closed forms, and what it refuses."""
+
+import pytest
+import torch
+import torchdiffeq
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import Adjoint, Checkpointed, ContinuousRNN, SolverError, integrate
+from discretize.integration.by_torchdiffeq import options_of, torchdiffeq_methods
+
+NAMES = sorted(torchdiffeq_methods())
+FIXED = [name for name in NAMES if "step_size" in options_of(name)]
+# By steps of 1/16 or a tolerance of 1e-5: some ten times what was seen.
+OFF = {"euler": 0.05, "explicit_adams": 0.02, **dict.fromkeys(("midpoint", "heun2", "bosh3", "dopri8", "fehlberg2"), 1e-3)}
+TIGHT = {"rtol": 1e-8, "atol": 1e-10}
+
+
+def by(name, field, **how):
+    return ContinuousRNN(field, f"torchdiffeq:{name}", **{**TIGHT, **how})
+
+
+def gradients(field, rnn, *call, **more):
+    sought = [t for t in (*call, *more.values(), *field.parameters()) if t.is_floating_point() and t.requires_grad]
+    output = rnn(*call, **more)[0]
+    return [output, *torch.autograd.grad(output.sin().sum(), sought, allow_unused=True, materialize_grads=True)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
+    field, x = ctrnn.gated(2, 4), torch.randn(5, 3, 2)
+    how = {"max_step": 1 / 16} if name in FIXED else {"rtol": 1e-5, "atol": 1e-7}
+    with torch.no_grad():
+        rnn = by(name, field, **how)
+        assert_close(rnn(x)[0], ContinuousRNN(field, **TIGHT)(x)[0], rtol=0, atol=OFF.get(name, 1e-4))
+    assert rnn.stats["engine"] == "torchdiffeq"
+    assert rnn.stats["nfe"] > 0
+
+
+@pytest.mark.parametrize("name", ["dopri5", "bosh3", "rk4", "implicit_adams"])
+def test_it_is_torchdiffeq_called_by_hand_sample_by_sample_to_rounding(name):
+    field, x = ctrnn.gru(2, 4), torch.randn(6, 3, 2, requires_grad=True)
+    how = {"rtol": 1e-5, "atol": 1e-7, **({"max_step": 0.25} if name in FIXED else {})}
+    options = {"step_size": 0.25} if name in FIXED else {"step_t": torch.ones(1)}
+
+    def by_hand(x):
+        h, hs = torch.zeros(3, 4), []
+        for sample in x:
+            ends = torch.tensor([0.0, 1.0])
+            flow = lambda t, h, sample=sample: field(sample, h)  # noqa: E731
+            h = torchdiffeq.odeint(flow, h, ends, rtol=1e-5, atol=1e-7, method=name, options=options)[-1]
+            hs.append(h)
+        return torch.stack(hs), h
+
+    pairs = zip(gradients(field, by(name, field, **how), x), gradients(field, by_hand, x), strict=True)
+    for mine, theirs in pairs:
+        assert_close(mine, theirs, rtol=0, atol=1e-10)
+
+
+def test_times_of_each_sequence_lengths_restarts_and_the_gradients_to_all_of_them_are_those_of_the_solver_here():
+    field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
+    ts, lengths, h0 = (
+        torch.rand(7, 3).cumsum(0).requires_grad_(),
+        torch.tensor([6, 2, 4]),
+        torch.randn(1, 3, 4, requires_grad=True),
+    )
+    reset = torch.zeros(6, 3, dtype=torch.bool)
+    reset[3, 0] = reset[1, 2] = True
+    for more in ({}, {"lengths": lengths}, {"reset": reset}):
+        found = [gradients(field, rnn, x, h0, ts=ts, **more) for rnn in (by("dopri5", field), ContinuousRNN(field, **TIGHT))]
+        for mine, own in zip(*found, strict=True):
+            assert_close(mine, own, rtol=0, atol=1e-6)
+
+
+def test_it_runs_backwards_in_time_and_on_other_clocks():
+    field, x, h0 = ctrnn.leaky(1, 3, alpha=0.5), torch.randn(3, 2, 1), torch.randn(2, 3)
+    path, ts = ctrnn.LinearPath(x), torch.tensor([2.0, 1.5, 0.0])
+    back = integrate(field, path, h0, ts, method="torchdiffeq:dopri5", **TIGHT)
+    assert_close(back.hs, integrate(field, path, h0, ts, **TIGHT).hs, rtol=0, atol=1e-6)
+    clock, held = ctrnn.SmoothWarp.random(3.0, 2.0, generator=torch.Generator().manual_seed(1)), ctrnn.HeldPath(x)
+    edges = torch.arange(4.0)
+    plain = integrate(field, held, h0, edges, method="torchdiffeq:dopri5", **TIGHT).hs
+    warped = integrate(
+        field, ctrnn.WarpedPath(held, clock), h0, clock.inverse(edges), method="torchdiffeq:dopri5", speed=clock.speed, **TIGHT
+    )
+    assert_close(warped.hs, plain, rtol=0, atol=1e-6)  # the theorem
+
+
+def test_its_adjoint_gives_the_gradients_of_the_steps_to_the_tolerance_and_no_second_ones():
+    field, x, h0 = ctrnn.gated(2, 4), torch.randn(4, 3, 2, requires_grad=True), torch.randn(1, 3, 4, requires_grad=True)
+    rnn = by("dopri5", field, gradient=Adjoint())
+    for mine, own in zip(gradients(field, rnn, x, h0), gradients(field, by("dopri5", field), x, h0), strict=True):
+        assert_close(mine, own, rtol=0, atol=1e-6)
+    assert rnn.stats["nfe_backward"] > 0
+    (slope,) = torch.autograd.grad(rnn(x)[0].sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        slope.sum().backward()
+
+
+def test_in_bounded_memory_it_gives_the_gradients_of_its_steps():
+    field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
+    blocks = by("dopri5", field, gradient=Checkpointed(30_000))
+    for mine, own in zip(gradients(field, blocks, x), gradients(field, by("dopri5", field), x), strict=True):
+        assert_close(mine, own, rtol=0, atol=1e-12)
+
+
+def test_a_tolerance_for_each_unit_and_bounds_on_its_steps_arrive():
+    flow = lambda t, h: -h  # noqa: E731
+    h0, ts = torch.ones(2, 3), torch.tensor([0.0, 2.0])
+    solved = integrate(
+        flow, None, h0, ts, method="torchdiffeq:dopri5", atol=torch.tensor([1e-8, 1e-6, 1e-9]), max_step=0.125, first_step=0.1
+    )
+    assert_close(solved.hs[-1], h0 * torch.exp(torch.tensor(-2.0)), rtol=0, atol=1e-5)
+    assert solved.stats["num_accepted_steps"] >= 16
+    assert solved.stats["smallest_step"] <= 0.125
+    coarse = integrate(flow, None, h0, ts, method="torchdiffeq:rk4", max_step=0.5)
+    assert (coarse.stats["num_steps"], coarse.stats["nfe"]) == (4, 16)
+
+
+def test_a_solve_that_it_gives_up_says_where_and_what_to_try():
+    h0, ts = torch.tensor([[0.1], [1.0]]), torch.tensor([0.0, 0.5, 2.0])
+    with pytest.raises(SolverError, match=r"sample 1.*(no step that meets|became)") as caught:
+        integrate(lambda t, h: h**2, None, h0, ts, method="torchdiffeq:dopri5")
+    assert (caught.value.sample, len(caught.value.trajectory)) == (1, 2)
+    assert 0.9 < caught.value.time < 1.1
+    with pytest.raises(SolverError, match="more than `max_num_steps`=3"):
+        integrate(lambda t, h: -50 * h, None, h0, ts, method="torchdiffeq:dopri5", max_num_steps=3)
+    with pytest.raises(SolverError, match=r"sample 1, unit 0: the state became (inf|nan)"):
+        integrate(lambda t, h: h**2, None, h0, torch.tensor([0.0, 8.0]), method="torchdiffeq:euler", max_step=0.5)
+
+
+def test_an_assertion_of_the_field_s_own_stays_one():
+    def flow(t, h):
+        raise AssertionError("mine")
+
+    with pytest.raises(AssertionError, match="mine"):
+        integrate(flow, None, torch.ones(1, 1), torch.tensor([0.0, 1.0]), method="torchdiffeq:dopri5")
+
+
+def test_what_it_cannot_do_is_refused_in_words():
+    field, x = ctrnn.gated(1, 2), torch.randn(3, 2, 1)
+    with pytest.raises(ValueError, match="did you mean 'torchdiffeq:dopri5'"):
+        ContinuousRNN(field, "torchdiffeq:dopry5")
+    with pytest.raises(ValueError, match=r"leaves autograd.*Adjoint"):
+        ContinuousRNN(field, "torchdiffeq:scipy_solver")(x)
+    with pytest.raises(ValueError, match="`first_step` is none of the options"):
+        ContinuousRNN(field, "torchdiffeq:scipy_solver", first_step=0.1)
+    with pytest.raises(ValueError, match="not its solution"):
+        ContinuousRNN(field, "torchdiffeq:rk4", gradient=Adjoint())
+    with pytest.raises(ValueError, match="on_failure='keep'"):
+        ContinuousRNN(field, "torchdiffeq:dopri5", on_failure="keep")
+    call = lambda t, h: -h, None, torch.ones(1, 1), torch.tensor([0.0, 1.0])
+    with pytest.raises(ValueError, match="steps all at once"):
+        integrate(*call, method="torchdiffeq:dopri5", events=discretize.Event(lambda t, h: h[:, 0]))
+    with pytest.raises(ValueError, match=r"`method` 'fehlberg2'.*'torchdiffeq:fehlberg2'"):
+        ContinuousRNN(field, "fehlberg2")
