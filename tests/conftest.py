@@ -22,7 +22,7 @@ WITHOUT_KERNELS = {"analysis", "gradients", "integration", "jumps", "steps"}  # 
 
 def takes_kernels(item):
     """In a default run: the tests of kernels, which are discretize's, and what is marked."""
-    where = set(item.path.parts)
+    where = set(item.path.relative_to(item.config.rootpath).parts)
     of_kernels = "discretize" in where and not where & WITHOUT_KERNELS
     return item.config.option.markexpr != "not slow" or of_kernels or item.get_closest_marker("kernels")
 
