@@ -6,9 +6,10 @@ what came, and what to do.
 
 from __future__ import annotations
 
+import cmath
 import math
 import numbers
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -117,10 +118,15 @@ def is_tensor(name: str, value: object) -> Tensor:
 def holds(condition: Tensor) -> bool:
     """Whether all of it is true. So it is taken to be where values cannot be read: under `torch.func.vmap`, on the meta device,
     while a graph is traced, and while a CUDA graph is captured."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_captured(condition.device):
+    return _read(condition, lambda: bool(condition.all()))
+
+
+def _read(numbers: Tensor, read: Callable[[], bool]) -> bool:
+    """What `read` finds in these numbers, or True."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_captured(numbers.device):
         return True
     try:
-        return bool(condition.all())
+        return read()
     except RuntimeError:
         return True
 
@@ -133,7 +139,8 @@ def is_captured(device: torch.device) -> bool:
 def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:
     """Refuse nan and inf, and name the first."""
     # The sum alone costs a twentieth; it is finite only if all are, and where it overflows each is looked at.
-    if not (holds(torch.isfinite(value.detach().sum())) or holds(torch.isfinite(value))):
+    total = value.detach().sum()
+    if not (_read(total, lambda: cmath.isfinite(total.item())) or holds(torch.isfinite(value))):
         where = tuple(int(i) for i in torch.nonzero(~torch.isfinite(value))[0])
         raise ValueError(
             f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "

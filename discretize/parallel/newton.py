@@ -74,6 +74,8 @@ def unroll_parallel(
     sequence = _Sequence(masked(with_computed_weights(cell.field), (xs.shape[1],)), cell, xs, h)
     found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
     hs = torch.cat([h[None], sequence.with_gradient(found)])
+    if every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs)):
+        cell.watch.look(cell.step, sequence.field, xs, h, hs[1:], cell.dt, every)
     sequence.counts.accepted += len(xs)
     sequence.counts.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)

@@ -26,7 +26,7 @@ class DiscreteCell(nn.Module):
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time; allow_overshoot:
              do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate times dt above 2;
-             looked at are the first call and every thousandth, and `cell.watch.largest` is the largest rate times dt seen.
+             `cell.watch.largest` is the largest rate times dt seen, see overshoot.py for the calls that are looked at.
     Call:    cell(x, h=None, dt=None). With dt, a number or a length for each sample, this call takes that instead. Masks of a
              `ctrnn.Dropout` in the field are drawn at each call; `ctrnn.draw_masks` keeps them over many.
     Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given; dt at the call a number, (batch,)
@@ -63,7 +63,7 @@ class DiscreteCell(nn.Module):
         field = masked(with_computed_weights(self.field), tuple(x.shape[:-1]))
         projected = field.project(x)
         following = self.step.advance(field, projected, h, length)
-        if self.watch.due():
+        if self.watch.due(self.step, self.field, length, following):
             self.watch.look_at(self.step, field, projected, h, length)
         return following
 

@@ -3,10 +3,14 @@ r"""A look at g dt in cells and sequence modules: a step that multiplies what it
     dh/dt = (something) - g h, g the field's leak         a step multiplies the distance to a held target by R(-g dt)
     Euler: R = 1 - g dt, which is below -1 where g dt > 2, and grows without bound
 
-Looked at are the first call of a module and every thousandth: `Monitor` looks at all of them.
+Looked at are the first call of a module and every thousandth; a call with longer steps than any looked at, with another step
+map, or that ends ten times further from 0; and one call in fifty where weights have changed. `Monitor` looks at all of them.
+On another device than the CPU the states' size, and lengths that lie there, are read in one call of fifty, so as not to wait.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -18,37 +22,63 @@ from discretize.steps.step import Step
 
 __all__ = ["OvershootWatch"]
 
-EVERY = 1_000  # calls
-ROUNDING = 1e-3  # of |R| and of gates in float32
+EVERY, OFTEN = 1_000, 50  # calls
+FURTHER = 10.0  # times the largest state looked at
+SAMPLES = 64  # of a sequence, where only its weights have changed: a look at all takes as long as a compiled kernel's call
+ROUNDING = 1e-3  # of |R|, of gates in float32, and of lengths that are differences of times
 
 
 class OvershootWatch:
     """Counts calls, looks at some, warns once; `largest`: the largest g dt seen, None before the first look."""
 
+    # Of what was looked at: the longest step, the largest state, the step map, the weights with their versions.
+    longest, size = 0.0, 0.0
+    step: str | None = None
+    weights: list[tuple[int, int]] | None = None
+
     def __init__(self, allow_overshoot: bool) -> None:
         self.allowed = checks.is_flag("allow_overshoot", allow_overshoot)
         self.calls, self.warned, self.largest = 0, False, None  # type: int, bool, float | None
 
-    def due(self) -> bool:
-        """Whether this call is one to look at."""
+    def due(self, step: Step, field: VectorField, lengths: float | Tensor, last: Tensor, samples: int = 1) -> int:
+        """Whether to look at this call, which took steps of these lengths through so many samples to the states `last`: 0, or n
+        to look at every n-th sample."""
         if torch.compiler.is_compiling():  # which would compile anew for each number of calls
-            return False
+            return 0
         self.calls += 1
-        return self.calls % EVERY == 1 and tracing_reason() is None
+        if tracing_reason() is not None or checks.is_captured(last.device) or last.is_meta:
+            return 0
+        often, named = self.calls % OFTEN == 1, repr(step)
+        longest, size = (_largest(numbers) if often or not _is_elsewhere(numbers) else 0.0 for numbers in (lengths, last))
+        all_of_it = (
+            self.calls % EVERY == 1
+            or longest > self.longest * (1 + ROUNDING)
+            or size > self.size * FURTHER
+            or named != (self.step or named)
+        )
+        if not (all_of_it or often):
+            return 0
+        weights = _versions(field)
+        if not all_of_it and weights == self.weights:
+            return 0
+        self.longest, self.size, self.step, self.weights = max(longest, self.longest), max(size, self.size), named, weights
+        return 1 if all_of_it else -(-samples // SAMPLES)
 
     @torch.no_grad()
-    def look(self, step: Step, field: VectorField, xs: Tensor, h0: Tensor, states: Tensor, dt: float | Tensor) -> None:
-        """At the steps of a sequence, xs (time, batch, input), from h0 (batch, state) to the states (time, batch, state)."""
-        h = torch.cat([h0[None], states[:-1]])
-        self.look_at(step, field, field.project(xs), h, dt)
+    def look(
+        self, step: Step, field: VectorField, xs: Tensor, h0: Tensor, states: Tensor, dt: float | Tensor, every: int = 1
+    ) -> None:
+        """At the steps of a sequence, xs (time, batch, input), from h0 (batch, state) to the states (time, batch, state), `every`
+        n-th of them and the last."""
+        some = slice((len(xs) - 1) % every, None, every)
+        h = torch.cat([h0[None], states[:-1]])[some]
+        self.look_at(step, field, field.project(xs[some]), h, dt[some] if isinstance(dt, Tensor) else dt)
 
     @torch.no_grad()
     def look_at(self, step: Step, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> None:
         """At steps from the states h (..., state) with these inputs."""
-        try:
-            g_dt = float((dt * field.leak(projected, h)).max()) if h.numel() else 0.0
-        except RuntimeError:  # values that cannot be read, as those of meta tensors
-            return
+        self.size = max(self.size, _largest(h))
+        g_dt = _largest((dt * field.leak(projected, h)).nan_to_num(nan=0.0, posinf=math.inf))
         self.largest = g_dt if self.largest is None else max(self.largest, g_dt)
         if self.allowed or self.warned or g_dt <= 1 or not _growth(step, g_dt) > 1 + ROUNDING:
             return
@@ -60,6 +90,28 @@ class OvershootWatch:
             "silences this.",
             StepWarning,
         )
+
+
+def _largest(numbers: float | Tensor) -> float:
+    """The largest size of these numbers, infinite where one is nan; 0 where there are none, or none that can be read."""
+    if not isinstance(numbers, Tensor):
+        return numbers
+    try:
+        least, most = numbers.detach().aminmax()
+        found = max(-float(least), float(most))
+    except RuntimeError:
+        return 0.0
+    return math.inf if math.isnan(found) else found
+
+
+def _is_elsewhere(numbers: float | Tensor) -> bool:
+    """Whether to read them is to wait for a device."""
+    return isinstance(numbers, Tensor) and numbers.device.type != "cpu"
+
+
+def _versions(field: VectorField) -> list[tuple[int, int]]:
+    """The field's tensors, and how often torch has written into each; 0 where it does not count, as of inference."""
+    return [(id(tensor), 0 if tensor.is_inference() else tensor._version) for tensor in field._tensors()]
 
 
 def _growth(step: Step, g_dt: float) -> float:

@@ -85,9 +85,10 @@ class DiscreteRNN(FieldModule):
         dt = self._durations(xs, edges, ragged)
         states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
         states = self._stepped(field, xs, h0, dt) if states is None else states
-        if self.watch.due():
+        lengths = self.dt if edges is None else edges.detach().diff(dim=0)
+        if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
             length = dt.detach() if isinstance(dt, Tensor) else dt
-            self.watch.look(self.step, field, xs, h0, states, length / self.substeps)
+            self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
         return states
 
     def _stepped(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor) -> Tensor:

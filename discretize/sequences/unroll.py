@@ -45,8 +45,8 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     else:
         hs = torch.cat([h[None], states])
         counts.call(len(xs) * cell.step.cost(field), len(h))
-    if cell.watch.due():
-        cell.watch.look(cell.step, field, xs, h, hs[1:], cell.dt)
+    if every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs)):
+        cell.watch.look(cell.step, field, xs, h, hs[1:], cell.dt, every)
     counts.accepted += len(xs)
     counts.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)

@@ -207,7 +207,7 @@ class _Training:
         self.engines.append(engine)
 
     def largest_g_dt(self) -> float | None:
-        """Rate times length of the longest step seen, at the first step of training and every thousandth; None when solved."""
+        """The largest rate times length that the model's watch has seen; None when solved."""
         return None if self.watch is None else self.watch.largest
 
     def validate(self) -> dict[str, float]:
@@ -258,6 +258,7 @@ class _Training:
             "best": self.best,
             "engines": self.engines,
             "largest_g_dt": self.largest_g_dt(),
+            **({} if self.watch is None else {"looked_at": {"longest": self.watch.longest, "size": self.watch.size}}),
         }
 
     def load(self, state: State | None, folder: Path) -> None:
@@ -272,6 +273,8 @@ class _Training:
             self.rate = state["schedule"]["rate"]
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
+            for name, value in state.get("looked_at", {}).items():  # not there in the first checkpoints of all
+                setattr(self.watch, name, value)
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
 
 

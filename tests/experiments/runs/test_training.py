@@ -81,6 +81,7 @@ def assert_same_run(folder, other):
     assert table(folder) == table(other)
     assert read_result(folder)["measures"] == read_result(other)["measures"]
     assert read_result(folder)["best"] == read_result(other)["best"]
+    assert read_result(folder)["largest_g_dt"] == read_result(other)["largest_g_dt"]
 
 
 CONFIGURATIONS = {
