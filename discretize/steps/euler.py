@@ -69,6 +69,7 @@ class SymplecticEuler(Step):
     evaluations = 2
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        y, hidden = field.visible(h), (h + dt * field.flow(projected, h))[..., field.hidden_size :]
-        slope = field.flow(projected, torch.cat([y, hidden], -1))
-        return torch.cat([y + dt * field.visible(slope), hidden], -1)
+        # Not `field.visible`, a read-out, which may scale and shift.
+        y, hidden = h[..., : field.hidden_size], (h + dt * field.flow(projected, h))[..., field.hidden_size :]
+        slope = field.flow(projected, torch.cat([y, hidden], -1))[..., : field.hidden_size]
+        return torch.cat([y + dt * slope, hidden], -1)

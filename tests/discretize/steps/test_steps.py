@@ -338,6 +338,40 @@ def test_the_symplectic_euler_step_keeps_areas_and_is_stable_up_to_2(w_dt):
     assert bool(torch.linalg.eigvals(matrix).abs().max() > 1 + 1e-9) == (w_dt > 2)
 
 
+class Unread(ctrnn.VectorField):
+    """Oscillators that two hidden units damp, and whose read-out nobody may ask for."""
+
+    def __init__(self):
+        super().__init__(2, 2, 4)
+
+    def flow(self, projected, h):
+        y, z = h.chunk(2, -1)
+        return torch.cat([z - 0.1 * y, torch.tanh(projected) - y - 0.3 * z], -1)
+
+    def visible(self, state):
+        raise AssertionError("a step reads the output")
+
+
+@each("name", STEPS)
+def test_no_step_reads_the_output_of_a_field(name):
+    step, field, xs, h = STEPS[name], Unread(), torch.randn(5, 3, 2), torch.randn(3, 4)
+    step.advance(field, xs[0], h, 0.1)
+    step.counted(field, xs[0], h, 0.1)
+    cell = discretize.DiscreteCell(field, step, 0.1)
+    assert_close(discretize.unroll(cell, xs, h).hs[1], cell(xs[0], h), rtol=0, atol=1e-12)
+    discretize.integrate(field, ctrnn.HeldPath(xs), h, torch.tensor([0.0, 2.0]), method=step, max_step=0.1)
+    discretize.growth(step, field, xs[0], h, 0.1)
+
+
+def test_a_step_does_not_hang_on_what_a_field_reads_out():
+    ltc, x, h = ctrnn.ltc(3, 4), torch.randn(5, 3), torch.randn(5, 4)
+    with torch.no_grad():
+        ltc.gain.fill_(3.0)
+        ltc.shift.fill_(0.5)
+    moved = discretize.SymplecticEuler()(ltc, x, h, 0.1)
+    assert_close(moved, discretize.Euler()(ltc, x, h, 0.1), rtol=0, atol=1e-14)  # no units are hidden: rounding only
+
+
 def test_second_order_taylor_drops_what_the_symbols_say():
     # dt^2/2 F_h F with F_h of g (f - h), by hand for one unit: g = sigma(v h + z), f = tanh(w h + b).
     field, x, h, dt = ctrnn.gated(1, 1), torch.randn(4, 1), torch.randn(4, 1), 0.3
