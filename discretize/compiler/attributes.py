@@ -13,18 +13,18 @@ import dis
 import os
 import sys
 import sysconfig
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import accumulate
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["HOOKS", "Attributes", "GlobalReads", "attributes_of"]
+__all__ = ["HOOKS", "LIBRARIES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
 
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OF_TORCH = frozenset(vars(nn.Module())) - {"training", "_parameters", "_buffers", "_modules"}
@@ -46,9 +46,12 @@ class Attributes(NamedTuple):
     objects: tuple[Any, ...]
 
 
-def attributes_of(given: Any) -> Attributes | str:
-    """What a module, or anything else, keeps; or why that cannot be told."""
-    return _walked(given, copied=True)
+def attributes_of(given: Any, most: float = MOST, names: Mapping[int, str] | None = None) -> Attributes | str:
+    """What a module, or anything else, keeps; or why that cannot be told.
+
+    Args:    most: values that are told; names: of objects that are told by those and not looked into, by their ids.
+    """
+    return _told(_Walk(most=most, names=names or {}), given, copied=True)
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,10 @@ class GlobalReads:
 
     def now(self) -> Attributes | str:
         """Their values, other ones where one has changed; or why that cannot be told."""
-        return _walked([value for each in self.reads.values() for value in each.now()], copied=False)
+        return _told(_Walk(), [value for each in self.reads.values() for value in each.now()], copied=False)
 
 
-def _walked(given: Any, copied: bool) -> Attributes | str:
-    walk = _Walk()
+def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:
     try:
         walk.visit(given, copied)
     except _Hidden as error:
@@ -142,15 +144,19 @@ class _Walk:
     tensors: list[Tensor] = field(default_factory=list)
     objects: list[Any] = field(default_factory=list)
     seen: dict[tuple[int, bool], tuple[int, Any]] = field(default_factory=dict)  # objects too: an id is one's own while it lives
+    most: float = MOST
+    names: Mapping[int, str] = field(default_factory=dict)
 
     def visit(self, given: Any, copied: bool = True) -> None:
-        if len(self.values) > MOST:
-            raise _Hidden(f"it keeps more than {MOST:,} values, too many to compare at each call")
+        if len(self.values) > self.most:
+            raise _Hidden(f"it keeps more than {self.most:,} values, too many to compare at each call")
         if isinstance(given, PLAIN):
             # repr: nan is not equal to itself, and 0.0 is to -0.0
             self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
         elif (id(given), copied) in self.seen:
             self.values.append(("again", self.seen[id(given), copied][0]))
+        elif copied and id(given) in self.names:
+            self.values.append(("named", self.names[id(given)]))
         else:
             self.seen[id(given), copied] = len(self.seen), given
             self._inside(given, copied)
@@ -173,12 +179,12 @@ class _Walk:
         elif isinstance(given, ContextVar):
             self._by_id(given)
             self.visit(given.get(None), False)
-        elif isinstance(given, property | staticmethod | classmethod):
-            self.visit([getattr(given, name, None) for name in ("fget", "__func__")], copied)
-        elif isinstance(given, type):
-            self._class(given)
+        elif isinstance(given, type | property | staticmethod | classmethod):
+            self._class(given, copied)
         elif isinstance(given, nn.Module):
             self._module(given, copied)
+        elif isinstance(given, BuiltinMethodType) and not isinstance(given.__self__, ModuleType | type | None):
+            self.visit([given.__name__, given.__self__], False)  # of a list, say, or of an iterator
         elif callable(given) and _is_of_a_library(type(given), UNCHANGING):
             self._by_id(given)
         else:
@@ -201,7 +207,9 @@ class _Walk:
         self.visit(type(given))
         self.visit({name: value for name, value in vars(given).items() if name not in OF_TORCH}, copied)
 
-    def _class(self, given: type) -> None:
+    def _class(self, given: Any, copied: bool) -> None:
+        if not isinstance(given, type):
+            return self.visit([getattr(given, name, None) for name in ("fget", "__func__")], copied)
         for each in given.__mro__:
             self._by_id(each)
             if not _is_of_a_library(each):
@@ -209,6 +217,8 @@ class _Walk:
                 self.visit(told, False)
 
     def _object(self, given: Any, copied: bool) -> None:
+        if isinstance(given, torch.Generator):
+            return self.visit(given.get_state().numpy().tobytes())
         try:
             made = given.__reduce_ex__(4)
         except Exception as error:
@@ -218,7 +228,7 @@ class _Walk:
         if isinstance(given, ModuleType) or isinstance(made, str):
             return self._by_id(given)
         self.visit(type(given))
-        self.visit([list(part) if hasattr(part, "__next__") else part for part in made], copied)
+        self.visit([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
 
     def _by_id(self, given: Any) -> None:
         self.objects.append(given)

@@ -2,24 +2,25 @@ r"""Whether modules are the same but for the numbers in their tensors; if not, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from discretize.compiler.attributes import HOOKS, attributes_of
+from discretize.compiler.attributes import PLAIN
+from discretize.ensembles.shared import attributes, kept_in, tensors_of
 
 __all__ = ["checked_networks"]
 
-OF_TORCH = frozenset(vars(nn.Module()))
-OF_CALLS = ("stats", "watch")  # what a module notes of its calls
-
 
 def checked_networks(networks: object) -> list[nn.Module]:
-    """The modules. Raises: TypeError, ValueError, naming the first that is not like the one before all."""
+    """The modules. Raises: TypeError, ValueError, naming the first that differs from the first one or cannot be stacked."""
     if (isinstance(networks, nn.Module) and not isinstance(networks, nn.ModuleList)) or not isinstance(networks, Iterable):
         raise TypeError(f"`networks` must be a list of modules, got {type(networks).__name__}.")
     modules: list[nn.Module] = list(networks)
@@ -28,11 +29,14 @@ def checked_networks(networks: object) -> list[nn.Module]:
     for k, module in enumerate(modules):
         if not isinstance(module, nn.Module):
             raise TypeError(f"`networks[{k}]` must be a torch.nn.Module, got {type(module).__name__}.")
-    theirs = _facts(modules[0])
-    for k, module in enumerate(modules[1:], 1):
+    theirs: dict[str, Any] = {}
+    for k, module in enumerate(modules):
+        for why in _reasons(module):
+            raise ValueError(f"`networks[{k}]` cannot be in an ensemble: {why}.")
         mine = _facts(module)
+        theirs = theirs or mine
         for name in [*theirs, *mine]:
-            if name not in mine or name not in theirs or not _same(mine[name], theirs[name]):
+            if name not in mine or name not in theirs or not _same(mine[name], theirs[name], module, modules[0]):
                 raise ValueError(
                     f"`networks[{k}]` differs from `networks[0]` in `{name}`: {_words(mine, name)}, and {_words(theirs, name)} "
                     "there. An ensemble is of modules of the same code, sizes and settings; what may differ is the numbers in "
@@ -41,19 +45,72 @@ def checked_networks(networks: object) -> list[nn.Module]:
     return modules
 
 
+def _reasons(module: nn.Module) -> Iterator[str]:
+    """Why this module cannot be stacked: it keeps its weights a second time, or what cannot be copied or compared."""
+    tensors = tensors_of(module)
+    yield from (f"`{name}` has no size yet; call the module once before" for name, one in tensors.items() if is_lazy(one))
+    for name, other in itertools.combinations(tensors, 2):
+        if tensors[name] is not tensors[other] and _overlap(tensors[name], tensors[other]):
+            yield (
+                f"`{name}` and `{other}` are views of the same memory, which stacked they would not be; compute one of the other "
+                "in `forward`, or register the same tensor under both names"
+            )
+    for name, part in module.named_modules():
+        if isinstance(part, nn.RNNBase):
+            yield f"`{name}` is one of torch's, which keeps its weights twice; `discretize.from_torch` gives the same network"
+    own: dict[int, Any] = {id(each): each for each in (*module.modules(), *tensors.values())}
+    for name, key, value in attributes(module):
+        if not isinstance(value, PLAIN):
+            yield from _reasons_of(f"{name}.{key}".lstrip("."), value, module, own)
+
+
+def _reasons_of(name: str, value: Any, module: nn.Module, own: dict[int, Any]) -> Iterator[str]:
+    try:
+        copy.deepcopy(value, {**own})
+    except Exception as error:
+        said = str(error).partition("\n")[0]
+        yield f"`{name}`, a {type(value).__name__}, cannot be copied ({said}); make it in `forward`, or outside of the module"
+        return
+    kept = kept_in(module, value)
+    if isinstance(kept, str):
+        yield f"`{name}` cannot be compared: {kept}"
+        return
+    views = [each for each in (*kept.tensors, *kept.objects) if isinstance(each, Tensor)]
+    for owner, tensor in tensors_of(module).items():
+        if ("named", owner) in kept.values or any(_overlap(each, tensor) for each in views):
+            yield f"`{name}` keeps `{owner}`, or a view of it, which would be that of one network; read `{owner}` in `forward`"
+    if any(each.requires_grad for each in kept.tensors):
+        yield f"`{name}` keeps a tensor with a gradient, which is no parameter; register it, modules in an nn.ModuleList"
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether both are in the same memory, as far as can be seen from where each begins and ends."""
+    if one.layout != torch.strided or other.layout != torch.strided or not one.numel() or not other.numel():
+        return False
+    if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
+        return False
+    (begin, end), (first, last) = _extent(one), _extent(other)
+    return begin < last and first < end
+
+
+def _extent(tensor: Tensor) -> tuple[Any, Any]:
+    begin = tensor.storage_offset()
+    far = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return begin * tensor.itemsize, (begin + far + 1) * tensor.itemsize
+
+
 def _facts(module: nn.Module) -> dict[str, Any]:
     """What must be the same, by name: types and settings of all parts, sizes of parameters and buffers."""
     facts: dict[str, Any] = {}
-    for name, part in module.named_modules():
+    for name, part in module.named_modules(remove_duplicate=False):  # a part with two names has them everywhere
+        facts[f"{name}.__class__".lstrip(".")] = type_before_parametrizations(part)
+    for name, key, value in attributes(module):
         dot = f"{name}." if name else ""
-        facts |= {dot + "__class__": type_before_parametrizations(part), dot + "training": part.training}
-        for key, value in vars(part).items():
-            if is_dataclass(value):
-                facts |= {f"{dot}{key}.{name}": each for name, each in vars(value).items()}
-            elif key not in OF_TORCH and key not in OF_CALLS:
-                facts[dot + key] = value
-        hooks = {f"{dot}{kind}[{k}]": hook for kind in HOOKS for k, hook in enumerate(vars(part)[kind].values())}
-        facts |= {name: _Hook(hook) for name, hook in hooks.items()}
+        if is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__"):
+            facts[f"{dot}{key}.__class__"] = type(value)
+            facts |= {f"{dot}{key}.{field}": each for field, each in vars(value).items()}
+        else:
+            facts[dot + key] = value
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     owners = {id(tensor): name for name, tensor in reversed(tensors)}
     for name, tensor in tensors:  # a weight with two names has them everywhere
@@ -62,12 +119,6 @@ def _facts(module: nn.Module) -> dict[str, Any]:
         about += [f"the same as `{owners[id(tensor)]}`"] if owners[id(tensor)] != name else []
         facts[name] = _About(", ".join(about))
     return facts
-
-
-class _Hook(NamedTuple):
-    """One of a module's hooks, of which the ensemble runs the first module's."""
-
-    hook: Callable[..., Any]
 
 
 class _About(str):
@@ -80,21 +131,18 @@ def _words(facts: dict[str, Any], name: str) -> str:
     if name not in facts:
         return "it has none"
     value = facts[name]
-    if isinstance(value, _Hook):
-        value = value.hook
     if isinstance(value, _About):
         return f"it is {value}"
     text = value.__name__ if isinstance(value, type) else repr(value)
     return f"it is {text}" if len(text) < 100 else "it is another"
 
 
-def _same(mine: Any, other: Any) -> bool:
-    if isinstance(mine, _Hook) and isinstance(other, _Hook):
-        # One that cannot be looked into may do anything.
-        return mine.hook is other.hook or (not isinstance(attributes_of([mine.hook]), str) and _same(mine.hook, other.hook))
-    here, there = attributes_of([mine]), attributes_of([other])
+def _same(mine: Any, other: Any, module: nn.Module, first: nn.Module) -> bool:
+    if mine is other:
+        return True
+    here, there = kept_in(module, mine), kept_in(first, other)
     if isinstance(here, str) or isinstance(there, str):
-        return type(mine) is type(other)  # what cannot be looked into
+        return False  # what cannot be looked into
     return here.values == there.values and all(map(_equal, here.tensors, there.tensors))
 
 

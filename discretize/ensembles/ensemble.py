@@ -21,7 +21,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ctrnn import checks
 from discretize.compiler.recording import copied_with
 from discretize.ensembles.alike import checked_networks
-from discretize.fused.eligibility import networks_mapped, transform_reason
+from discretize.ensembles.shared import SharedState, buffers_of, parameter_names, tensors_of
+from discretize.fused.eligibility import is_plain, networks_mapped, transform_reason
 
 __all__ = ["Ensemble", "ensemble"]
 
@@ -30,7 +31,7 @@ class Ensemble(nn.Module):
     r"""Networks of one code with weights of their own, called like one of them.
 
     Args:    networks: modules of the same code, sizes, settings and hooks; their weights are copied. What may differ is the
-             numbers in parameters and buffers.
+             numbers in parameters and buffers. Each network has its own afterwards, also where the modules shared some.
     Call:    ensemble(*arguments, each=()): the arguments are those of one network, and all networks are given the same; those
              named in `each`, one name or several, have a first axis of networks more, and each network is given its own:
              `ensemble(x)`, `ensemble(xs, each="x")`, `ensemble(x, h_n, each="h_0")`. Outputs are stacked, (networks, ...).
@@ -39,8 +40,11 @@ class Ensemble(nn.Module):
     Weights: under the names of the modules, after "stacked.", with a first axis of networks. `ensemble[k]` is a plain module with
              a copy of the weights of network k, `separate()` are all of them. Random numbers (dropout) are torch's, drawn for
              each network by itself; they are not those that a loop over the modules draws.
+    State:   buffers that a call writes or replaces are each network's own, as in a loop over the networks. All else that modules
+             keep is shared; a call that changes it (`self.last = h`, a counter, a list, a hook's closure) is refused by name.
     Shape:   as the modules, with (networks, ...) before outputs, weights and the arguments in `each`.
-    Raises:  TypeError, ValueError for modules that differ, naming which and in what; and at the call for what does not fit.
+    Raises:  TypeError, ValueError for modules that differ or cannot be stacked (views of weights, locks, files), naming which and
+             in what; and at the call for what does not fit, and for state that is in no buffer.
     Source:  this project; torch.func.stack_module_state for weights alone.
     """
 
@@ -58,47 +62,93 @@ class Ensemble(nn.Module):
         if not isinstance(each, Iterable):
             raise TypeError(f'`each` must be names of arguments, as in `each="x"`, got {each!r}.')
         call = _Call(self, arguments, keywords, [each] if isinstance(each, str) else list(each))
+        if self._refused:
+            raise ValueError(self._refused)
         self._why = self._alone()
         if self._why is None:
+            shared = SharedState(self.stacked, writes=True)
             try:
-                return self._together(call)
+                with shared:
+                    output, buffers = self._together(call)
             except (RuntimeError, TypeError, ValueError) as error:
                 # Either torch cannot map this code, or the call is wrong, which the first network then says by itself.
                 said = str(error).strip().partition("\n")[0]
                 self._why = f"networks run one after another, for torch cannot do all at once: {said}"
-        return self._one_by_one(call)
-
-    def _together(self, call: _Call) -> Any:
-        def one(weights: dict[str, Tensor], arguments: Any, keywords: Any) -> tuple[Any, dict[str, Tensor]]:
-            given = dict(weights)
-            with networks_mapped():
-                output = functional_call(self.stacked, weights, arguments, keywords)
-            return output, {name: tensor for name, tensor in weights.items() if tensor is not given[name]}
-
-        dims = (0, call.dims, call.keyword_dims)
-        given = _tensors(self.stacked), call.arguments, call.keywords
-        output, replaced = vmap(one, in_dims=dims, randomness="different")(*given)
-        self._keep(replaced)
+            self._refuse(shared)
+        if self._why is not None:
+            output, buffers = self._one_by_one(call)
+        self._keep(buffers)
         return output
 
-    def _one_by_one(self, call: _Call) -> Any:
-        weights = {name: tensor.unbind() for name, tensor in _tensors(self.stacked).items()}
-        outputs, after = [], []
-        for k in range(len(self)):
-            mine = {name: tensors[k] for name, tensors in weights.items()}
-            after.append(mine)
-            outputs.append(functional_call(self.stacked, mine, *call.of_network(k)))
-        changed = [name for name, tensors in weights.items() if any(tensors[k] is not after[k][name] for k in range(len(self)))]
-        self._keep({name: torch.stack([mine[name] for mine in after]) for name in changed})
-        return tree_map(lambda *each: torch.stack(each), *outputs)
+    def _together(self, call: _Call) -> tuple[Any, _Buffers]:
+        after = _Buffers()
 
-    def _keep(self, replaced: dict[str, Tensor]) -> None:
-        """What a call has put in place of buffers, `self.mean = ...`; `functional_call` leaves it in the dict it was given."""
+        def one(weights: dict[str, Tensor], arguments: Any, keywords: Any) -> tuple[Any, dict[str, Tensor]]:
+            with networks_mapped():
+                output = after.of_call(self.stacked, weights, arguments, keywords)
+            return output, {name: tensor for name, tensor in after.tensors.items() if tensor is not None}
+
+        dims = (0, call.dims, call.keyword_dims)
+        output, filled = vmap(one, in_dims=dims, randomness="different")(
+            self._with_own_buffers(self._weights()), call.arguments, call.keywords
+        )
+        after.tensors.update(filled)
+        return output, after
+
+    def _one_by_one(self, call: _Call) -> tuple[Any, _Buffers]:
+        weights = self._weights()
+        parts, outputs, each = {id(tensor): tensor.unbind() for tensor in weights.values()}, [], []
+        for k in range(len(self)):
+            after, shared = _Buffers(), SharedState(self.stacked, writes=False)  # into what all are views of
+            mine = self._with_own_buffers({name: parts[id(tensor)][k] for name, tensor in weights.items()})
+            with shared:
+                outputs.append(after.of_call(self.stacked, mine, *call.of_network(k)))
+            self._refuse(shared)
+            each.append(after)
+        return tree_map(lambda *each: torch.stack(each), *outputs), _Buffers.stacked(each)
+
+    def _weights(self) -> dict[str, Tensor]:
+        tensors = tensors_of(self.stacked)
+        for name, tensor in tensors.items():
+            if tensor.dim() == 0 or len(tensor) != len(self):
+                raise ValueError(f"`stacked.{name}` needs a first axis of {len(self)} networks, got shape {tuple(tensor.shape)}.")
+        return tensors
+
+    def _with_own_buffers(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Buffers as copies, each in memory of its own: a call that fails writes into none, no network into another's."""
+        if transform_reason():  # inside of which torch itself refuses to write into them
+            return weights
+        learned = parameter_names(self.stacked)
+        copies = {id(tensor): tensor if name in learned else tensor.clone() for name, tensor in weights.items()}
+        return {name: copies[id(tensor)] for name, tensor in weights.items()}
+
+    def _keep(self, after: _Buffers) -> None:
+        """What a call has written into buffers, and what it has put in their place, `self.mean = ...`."""
         if transform_reason():  # a transform's tensors do not outlive it
             return
-        for name, tensor in replaced.items():
-            owner, _, last = name.rpartition(".")
-            setattr(self.stacked.get_submodule(owner), last, tensor)
+        for name, tensor in after.tensors.items():
+            buffers, key = buffers_of(self.stacked, name), name.rpartition(".")[2]
+            before = buffers.get(key)
+            if tensor is None or before is None or name in after.replaced:
+                buffers[key] = tensor if tensor is None else tensor.contiguous()
+            elif not before.is_meta and not (is_plain(tensor) and torch.equal(before, tensor)):
+                before.copy_(tensor)
+
+    def _refuse(self, shared: SharedState) -> None:
+        """Say that a call changed what networks share; always, where that could not be undone."""
+        if not shared.changed:
+            return
+        name, learned = shared.changed, shared.changed in parameter_names(self.stacked)
+        said = (
+            f"A call of the networks writes into the parameter `{name}`, and they run one by one, or did not end at once; "
+            "compute what is used by a parametrization of torch.nn.utils.parametrize, or call the networks in a loop."
+            if learned
+            else f"A call of the networks changes `{name}`, and the networks of an ensemble share all that is no parameter or "
+            "buffer: one would go on with what another left there. Keep a tensor in a buffer, "
+            f"`register_buffer({name.rpartition('.')[2]!r}, ...)`, return other things, or call the networks in a loop."
+        )
+        self._refused = said if shared.lasting else None
+        raise ValueError(said)
 
     def __len__(self) -> int:
         return self._count
@@ -109,7 +159,7 @@ class Ensemble(nn.Module):
             raise TypeError(f"An ensemble is asked for one network, `ensemble[k]`, got {k!r}; `separate()` gives all.")
         if not -len(self) <= k < len(self):
             raise IndexError(f"There are {len(self)} networks, got {k}.")
-        weights = _tensors(self.stacked).values()
+        weights = tensors_of(self.stacked).values()
         return copied_with(self.stacked, {id(each): _like(each, each.detach()[k].clone()) for each in weights})
 
     def __iter__(self) -> Iterator[nn.Module]:
@@ -154,6 +204,7 @@ class Ensemble(nn.Module):
         return f"{len(self)} networks"
 
     _why: str | None = None  # the networks ran one by one
+    _refused: str | None = None
 
     def _alone(self) -> str | None:
         """Why networks run one by one, where that is known before."""
@@ -161,6 +212,51 @@ class Ensemble(nn.Module):
             if getattr(getattr(part, "settings", None), "adaptive", False):
                 return f"networks run one after another: {part.settings.method} chooses the steps of each by its states"  # type: ignore[union-attr]
         return None
+
+
+class _Buffers:
+    """Buffers after a call, by name, None where there is none any more; and which of them are other tensors than before."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor | None] = {}
+        self.replaced: set[str] = set()
+
+    def of_call(self, module: nn.Module, weights: dict[str, Tensor], arguments: Any, keywords: Any) -> Any:
+        """The module's output with these tensors. Raises: ValueError where its code puts others in the place of parameters."""
+        given, places = dict(weights), {name: _place(tensor) for name, tensor in weights.items()}
+        output = functional_call(module, weights, arguments, keywords, tie_weights=False)
+        self.replaced = {name for name, tensor in weights.items() if tensor is not given[name] or _place(tensor) != places[name]}
+        learned = parameter_names(module)
+        if wrong := sorted(learned & self.replaced):
+            raise ValueError(
+                f"A call of the networks puts another tensor in the place of the parameter `{wrong[0]}`; write into it instead, "
+                "under `torch.no_grad()`, or compute what is used by a parametrization of torch.nn.utils.parametrize."
+            )
+        self.tensors = {name: tensor for name, tensor in weights.items() if name not in learned}
+        for name, tensor in tensors_of(module).items():
+            if name not in weights and name not in learned:  # there was none
+                self.tensors[name] = tensor
+                buffers_of(module, name)[name.rpartition(".")[2]] = None
+        return output
+
+    @classmethod
+    def stacked(cls, each: list[_Buffers]) -> _Buffers:
+        """Those of all networks."""
+        found = cls()
+        found.replaced = set().union(*(one.replaced for one in each))
+        for name in dict.fromkeys(name for one in each for name in one.tensors):
+            tensors = [one.tensors.get(name) for one in each]
+            there = [tensor for tensor in tensors if tensor is not None]
+            if there and (len(there) < len(tensors) or len({(tensor.shape, tensor.dtype) for tensor in there}) > 1):
+                words = ", ".join("none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in tensors)
+                raise ValueError(f"The networks' buffers `{name}` cannot be stacked after a call, their sizes are {words}.")
+            found.tensors[name] = torch.stack(there) if there else None
+        return found
+
+
+def _place(tensor: Tensor | None) -> int | None:
+    """Where a tensor lies, which `tensor.data = ...` changes."""
+    return tensor.untyped_storage()._cdata if tensor is not None and tensor.layout == torch.strided and is_plain(tensor) else None
 
 
 class _Call:
@@ -208,14 +304,11 @@ def ensemble(networks: Iterable[nn.Module]) -> Ensemble:
     return Ensemble(networks)
 
 
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
 def _stacked(modules: list[nn.Module]) -> dict[int, Tensor]:
     """By the ids of the first module's tensors, those of all."""
-    every = [_tensors(module) for module in modules]
-    return {id(old): _like(old, torch.stack([each[name].detach() for each in every])) for name, old in every[0].items()}
+    every = [tensors_of(module) for module in modules]
+    of_first = {id(old): name for name, old in every[0].items()}
+    return {key: _like(every[0][name], torch.stack([each[name].detach() for each in every])) for key, name in of_first.items()}
 
 
 def _like(old: Tensor, new: Tensor) -> Tensor:

@@ -1,0 +1,155 @@
+r"""What the networks of an ensemble share: all that a module keeps beside its parameters and buffers.
+
+One module that is run with the tensors of each network does what a loop over the networks does, if what they share is equal at
+the start and no call changes it. Both are looked at: the first by `alike`, the second before and after each call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from types import FunctionType, TracebackType
+from typing import Any
+
+from torch import Tensor, nn
+
+from discretize.compiler.attributes import HOOKS, LIBRARIES, PLAIN, Attributes, attributes_of
+
+__all__ = ["SharedState", "attributes", "buffers_of", "kept_in", "parameter_names", "tensors_of"]
+
+LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {"stats", "watch"}  # torch's, and what a module notes of its calls
+TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
+SIMPLE = frozenset({*PLAIN, bool})
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by all their names, those of a part that has two names by the first."""
+    return {
+        f"{name}.{key}".lstrip("."): tensor
+        for name, part in module.named_modules()
+        for table in (part._parameters, part._buffers)
+        for key, tensor in table.items()
+        if tensor is not None
+    }
+
+
+def parameter_names(module: nn.Module) -> set[str]:
+    return {name for name, _ in module.named_parameters(remove_duplicate=False)}
+
+
+def buffers_of(module: nn.Module, name: str) -> dict[str, Tensor | None]:
+    """The table that has a buffer of that name."""
+    return module.get_submodule(name.rpartition(".")[0])._buffers
+
+
+def attributes(module: nn.Module) -> Iterator[tuple[str, str, Any]]:
+    """What the parts keep beside parameters and buffers, hooks too: (part, key, value)."""
+    for name, part in module.named_modules():
+        kept = vars(part)
+        yield from [(name, key, kept[key]) for key in kept if key not in LEFT_OUT]
+        for key in HOOKS:
+            yield from ((name, f"{key}[{k}]", hook) for k, hook in enumerate(kept[key].values()))
+
+
+def kept_in(module: nn.Module, value: Any) -> Attributes | str:
+    """What an attribute of the module is made of, its parts and their tensors told by name; or why that cannot be told."""
+    names = {id(part): f"part {name}" for name, part in module.named_modules()}
+    names |= {id(tensor): name for name, tensor in tensors_of(module).items()}
+    return attributes_of([value], most=float("inf"), names=names)
+
+
+class SharedState:
+    """Compares what networks share before a call, in a `with`, and after it; what a call has put in its place is undone.
+
+    writes: whether a call that ends well may have written into parameters; changed: the name of what the call changed, None if
+    nothing; lasting: whether it could not be undone.
+    """
+
+    changed: str | None = None
+    lasting = False
+
+    def __init__(self, module: nn.Module, writes: bool) -> None:
+        self.module, self.writes = module, writes
+
+    def __enter__(self) -> SharedState:
+        self.held = list[Attributes]()  # so that no id is another's
+        self.before = _snapshot(self.module, self.held)
+        self.versions = _versions(self.module)
+        self.parts = [(part, {**vars(part)}, {key: {**vars(part)[key]} for key in TABLES}) for part in self.module.modules()]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        found = None if error else self._difference()  # after an error all is undone anyway
+        if error or found:
+            self._undo()
+        left = self._difference() if error or found else None
+        left = left or (self._written() if error or not self.writes else None)
+        self.changed, self.lasting = found or left, left is not None
+
+    def _difference(self) -> str | None:
+        now = _snapshot(self.module, self.held)
+        every = {**self.before, **now}
+        return next((".".join(filter(None, name)) for name in every if self.before.get(name, now) != now.get(name, now)), None)
+
+    def _written(self) -> str | None:
+        now = _versions(self.module)
+        return next((name for name, version in self.versions.items() if now.get(name) != version), None)
+
+    def _undo(self) -> None:
+        for part, before, tables in self.parts:
+            vars(part).clear()
+            vars(part).update(before)
+            for key, table in tables.items():
+                vars(part)[key].clear()
+                vars(part)[key].update(table)
+
+
+def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str], Any]:
+    """What tells the attributes from others, by name; equal where no code can see a difference."""
+    found: dict[tuple[str, str], Any] = {}
+    parts = dict(module.named_modules())
+    for name, part in parts.items():
+        found[name, "__class__"] = type(part)
+        found |= {(name, key): id(each) for table in (part._parameters, part._modules) for key, each in table.items()}
+    classes = {each: None for kind in dict.fromkeys(map(type, parts.values())) for each in kind.__mro__}
+    own = [each for each in classes if each.__module__.partition(".")[0] not in LIBRARIES]
+    of_classes = (
+        (kind.__name__, key, value)
+        for kind in own
+        for key, value in vars(kind).items()
+        if not (key.startswith("__") or isinstance(value, FunctionType))
+    )
+    names = {id(part): name for name, part in parts.items()}
+    for name, key, value in itertools.chain(attributes(module), of_classes):
+        found[name, key] = _copied(value) or _told(value, names, held)
+    return found
+
+
+def _told(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
+    try:
+        told = attributes_of([value], most=float("inf"), names=names)
+    except RuntimeError:  # a tensor that a transform has left behind
+        return object()  # equal to nothing
+    if isinstance(told, str):
+        return id(value)
+    held.append(told)
+    return told.values, [(id(each), None if each.is_inference() else each._version) for each in told.tensors]
+
+
+def _copied(value: Any) -> Any:
+    """A copy of numbers and words, and of lists, dicts and dataclasses of those, whatever their length; None of others."""
+    kind = type(value)
+    if kind in SIMPLE:
+        return kind, value
+    if kind in (list, tuple) and SIMPLE.issuperset(map(type, value)):
+        return kind, [*value]
+    table = value if kind is dict else vars(value) if is_dataclass(kind) and hasattr(value, "__dict__") else None
+    if table and SIMPLE.issuperset(map(type, table)) and SIMPLE.issuperset(map(type, table.values())):
+        return kind, [*table], [*table.values()]
+    return None
+
+
+def _versions(module: nn.Module) -> dict[str, int | None]:
+    """How often parameters have been written into."""
+    return {name: None if each.is_inference() else each._version for name, each in module.named_parameters()}

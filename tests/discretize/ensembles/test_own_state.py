@@ -1,0 +1,521 @@
+"""What a network keeps of its own calls, in an ensemble as in a loop over the networks, or refused by name."""
+
+import copy
+import random
+import threading
+
+import numpy as np
+import pytest
+import torch
+from cases import each
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from discretize import ensemble
+
+ROUNDING = {"rtol": 1e-9, "atol": 1e-10}  # sums in another order, through several batches of 5 that are normalized
+
+
+class Count(nn.Module):
+    """A buffer that is written in place, and read afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return x * self.count
+
+
+class Mean(nn.Module):
+    """A buffer in whose place another is put."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        self.mean = 0.5 * self.mean + x.detach().mean(0)
+        return x - self.mean
+
+
+class Last(nn.Module):
+    """A buffer that there is none of before the first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", None)
+
+    def forward(self, x):
+        before, self.last = self.last, x.detach().mean(0)
+        return x if before is None else x + before
+
+
+class Emptied(Last):
+    def forward(self, x):
+        if self.last is None:
+            self.last = x.detach().mean(0)
+            return x
+        before, self.last = self.last, None
+        return x * before
+
+
+class Reads(nn.Module):
+    """The value of a tensor decides, which keeps torch from doing all networks at once."""
+
+    def forward(self, x):
+        return x if float(x.detach().sum()) < 0 else x.tanh()
+
+
+class Twice(nn.Module):
+    """One part with two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = self.second = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+
+    def forward(self, x):
+        return self.second(self.first(x).tanh())
+
+
+class Tied(nn.Module):
+    """Two parts with one weight, and one buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.b.weight = self.a.weight
+        self.register_buffer("count", torch.zeros(()))
+        self.counting = Count()
+        self.counting.count = self.count
+
+    def forward(self, x):
+        return self.counting(self.b(self.a(x).tanh())) / self.count
+
+
+class Bounded(nn.Module):
+    """A weight that each call moves back between bounds."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.linear.weight.copy_(self.linear.weight.clamp(-0.3, 0.3))
+        return self.linear(x)
+
+
+class Method(nn.Module):
+    """An attribute that is a method of the module, and one that lists its parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.how, self.parts = self.twice, [self.linear]
+
+    def twice(self, x):
+        return self.parts[0](x) * 2
+
+    def forward(self, x):
+        return self.how(x)
+
+
+PARTS = {
+    "linear": lambda: nn.Linear(3, 3),
+    "normalized": lambda: nn.BatchNorm1d(3),
+    "spectral": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)),
+    "count": Count,
+    "mean": Mean,
+    "last": Last,
+    "emptied": Emptied,
+    "reads": Reads,
+    "twice": Twice,
+    "tied": Tied,
+    "bounded": Bounded,
+    "method": Method,
+}
+
+
+def networks_of(names, count=3):
+    torch.manual_seed(1)
+    return [nn.Sequential(nn.Linear(3, 3), *(PARTS[name]() for name in names)) for _ in range(count)]
+
+
+def assert_a_loop(networks, calls=3):
+    """An ensemble and the networks themselves: outputs, gradients, buffers and weights after each of some calls."""
+    many = ensemble(networks)
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (many, *networks)]
+    for call in range(calls):
+        xs = torch.randn(len(networks), 5, 3)
+        found, expected = many(xs, each="input"), torch.stack([one(x) for one, x in zip(networks, xs, strict=True)])
+        assert_close(found, expected, **ROUNDING)
+        for optimizer, output in zip(optimizers, (found, *expected), strict=True):
+            optimizer.zero_grad()
+            output.square().sum().backward(retain_graph=True)
+        assert_same_tensors(many, networks)
+        for optimizer in optimizers:
+            optimizer.step()
+        if call == 1:
+            for module in (many, *networks):
+                module.eval()
+    alone, x = many.separate(), torch.randn(5, 3)
+    assert_same_tensors(many, networks)
+    for mine, theirs in zip(alone, networks, strict=True):
+        assert_close(mine(x), theirs(x), **ROUNDING)
+    return many
+
+
+def assert_same_tensors(many, networks):
+    names = dict.fromkeys([*networks[0].state_dict(), *many.stacked.state_dict()])
+    for name in names:
+        mine, theirs = many.stacked.state_dict(keep_vars=True)[name], [one.state_dict(keep_vars=True)[name] for one in networks]
+        assert_close(mine, torch.stack(theirs), **ROUNDING)
+        if theirs[0].grad is not None:
+            assert_close(mine.grad, torch.stack([one.grad for one in theirs]), **ROUNDING)
+
+
+@each("name", [name for name in PARTS if name != "bounded"])
+@each("alone", [False, True])
+def test_a_network_s_own_state_is_that_of_a_loop(name, alone):
+    many = assert_a_loop(networks_of([name, *["reads"] * alone]))
+    assert not alone or "one after another" in many.stats["engine_why"]
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    names=st.lists(st.sampled_from([name for name in PARTS if name != "bounded"]), min_size=1, max_size=4),
+    count=st.integers(1, 3),
+)
+def test_networks_of_random_parts_are_a_loop(names, count):
+    assert_a_loop(networks_of(names, count))
+
+
+def test_a_network_that_falls_back_counts_each_batch_once():
+    networks = networks_of(["normalized", "reads"])
+    many = assert_a_loop(networks, calls=2)
+    assert many.stacked[1].num_batches_tracked.tolist() == [2, 2, 2]
+
+
+def test_a_call_that_fails_leaves_buffers_as_they_were():
+    networks = networks_of(["normalized", "mean", "last", "count"])
+    many, x = ensemble(networks), torch.randn(5, 3)
+    before = copy.deepcopy(many.state_dict())
+    many.stacked.append(nn.Linear(4, 4, device="meta"))  # whose weights have no axis of networks
+    with pytest.raises(ValueError, match=r"`stacked\.5\.weight` needs a first axis of 3 networks, got shape \(4, 4\)"):
+        many(x)
+    many.stacked[5] = Fails()
+    with pytest.raises(RuntimeError, match="at the end"):
+        many(x)
+    assert_close(dict(many.state_dict()), dict(before), rtol=0, atol=0)
+    del many.stacked[5]
+    assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("at the end")
+
+
+def test_buffers_keep_their_identity_and_weights_may_be_written_between_calls():
+    networks = networks_of(["normalized", "count"])
+    many, x = ensemble(networks), torch.randn(5, 3)
+    mean = many.stacked[1].running_mean
+    for k in range(4):
+        assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+        assert many.stacked[1].running_mean is mean
+        values = torch.randn(3, 3, 3)
+        if k == 0:
+            many.stacked[0].weight.data = values
+        elif k == 1:
+            with torch.no_grad():
+                many.stacked[0].weight.copy_(values)
+        else:
+            many.load_state_dict({**many.state_dict(), "stacked.0.weight": values}, assign=k == 2)
+            mean = many.stacked[1].running_mean
+        for one, value in zip(networks, values, strict=True):
+            with torch.no_grad():
+                one[0].weight.copy_(value)
+
+
+def test_outputs_before_stay_as_they_were_where_a_buffer_is_the_output():
+    networks = [KeepsOutput() for _ in range(2)]
+    many, x = ensemble(networks), torch.randn(5, 3)
+    first = many(x)
+    kept = first.clone()
+    many(x)
+    assert torch.equal(first, kept)
+
+
+class KeepsOutput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.register_buffer("last", torch.zeros(5, 3))
+
+    def forward(self, x):
+        self.last = (self.linear(x) + self.last).detach()
+        return self.last
+
+
+class Keeps(nn.Module):
+    """A module that keeps something, and does something with it at each call."""
+
+    def __init__(self, kept, at_each_call, reads=False):
+        super().__init__()
+        self.linear, self.kept, self.at_each_call = nn.Linear(3, 3), kept, at_each_call
+        self.reads = Reads() if reads else nn.Identity()
+
+    def forward(self, x):
+        x = self.reads(self.linear(x))
+        self.at_each_call(self, x)
+        return x
+
+
+class Tracker:
+    def __init__(self):
+        self.n = 0
+
+    def add(self):
+        self.n += 1
+
+
+def replaces(module, x):
+    module.kept = x
+
+
+def counts(module, x):
+    module.kept += 1
+
+
+def appends(module, x):
+    module.kept.append(x)
+
+
+def deletes(module, x):
+    vars(module).pop("kept", None)
+
+
+def writes(module, x):
+    module.kept[0] = float(x.detach().sum())
+
+
+def puts(module, x):
+    module.kept["last"] = len(module.kept)
+
+
+def tracks(module, x):
+    module.kept.add()
+
+
+def nexts(module, x):
+    next(module.kept)
+
+
+def draws(module, x):
+    x + torch.rand(3, generator=module.kept)
+
+
+def draws_by_python(module, x):
+    module.kept.random()
+
+
+def turns(module, x):
+    module.linear.train(not module.linear.training)
+
+
+def grows(module, x):
+    module.linear.more = nn.Linear(3, 3)
+
+
+def learns(module, x):
+    module.linear.more = nn.Parameter(torch.zeros(3))
+
+
+def counts_in_the_class(module, x):
+    type(module).calls = getattr(type(module), "calls", 0) + 1
+
+
+STATE = {
+    "a tensor": (lambda: None, replaces, "kept"),
+    "a counter": (lambda: 0, counts, "kept"),
+    "a list": (list, appends, "kept"),
+    "a list of much": (lambda: list(range(20_001)), appends, "kept"),
+    "an attribute that goes": (lambda: 3, deletes, "kept"),
+    "a tensor in place": (lambda: torch.zeros(3), writes, "kept"),
+    "an array": (lambda: np.zeros(3), writes, "kept"),
+    "a dict": (dict, puts, "kept"),
+    "an object": (Tracker, tracks, "kept"),
+    "an iterator": (lambda: iter([1, 2, 3, 4, 5, 6, 7, 8]), nexts, "kept"),
+    "torch's random numbers": (lambda: torch.Generator().manual_seed(1), draws, "kept"),
+    "Python's": (lambda: random.Random(1), draws_by_python, "kept"),
+    "numpy's": (lambda: np.random.default_rng(1), draws_by_python, "kept"),
+    "the mode": (lambda: None, turns, "linear.training"),
+    "a part": (lambda: None, grows, "linear.more"),
+    "a parameter": (lambda: None, learns, "linear.more"),
+    "a class": (lambda: None, counts_in_the_class, "Keeps.calls"),
+}
+
+
+@each("name", list(STATE))
+@each("alone", [False, True])
+def test_state_in_plain_attributes_is_refused_by_name(name, alone):
+    make, at_each_call, where = STATE[name]
+    networks = [Keeps(make(), at_each_call, alone) for _ in range(2)]
+    many, x = ensemble(networks), torch.randn(5, 3)
+    for _ in range(2):  # at each call
+        with pytest.raises(ValueError, match=rf"A call of the networks changes `{where}`.*register_buffer.*in a loop"):
+            many(x)
+    many.stacked.at_each_call = lambda module, x: None
+    if name in ("a tensor", "a counter", "an attribute that goes"):  # undone
+        many(x)
+
+
+def test_a_flag_that_is_set_once_is_refused_at_the_second_call_too():
+    many = ensemble([Keeps({"first": True}, lambda module, x: module.kept.update(first=False)) for _ in range(2)])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="changes `kept`"):
+            many(torch.randn(5, 3))
+
+
+def test_what_a_call_leaves_as_it_was_is_no_state():
+    def borrows(module, x):
+        module.kept = x
+        float(x.detach().sum())  # where torch stops, in the midst of it
+        module.kept = None
+
+    networks = [Keeps(None, borrows) for _ in range(2)]
+    many, x = ensemble(networks), torch.randn(5, 3)
+    assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+    assert "one after another" in many.stats["engine_why"]
+
+
+def test_hooks_that_note_activations_are_refused_by_name():
+    networks, noted = networks_of(["linear"]), []
+    many = ensemble(networks)
+    many.stacked[1].register_forward_hook(lambda module, given, output: noted.append(output))
+    with pytest.raises(ValueError, match=r"changes `1\._forward_hooks\[0\]`"):
+        many(torch.randn(5, 3))
+
+
+def views():
+    module = nn.Linear(3, 3)
+    module.register_buffer("diagonal", module.weight.detach().diagonal())
+    return module
+
+
+def views_of_buffers():
+    module = nn.Linear(3, 3)
+    module.register_buffer("all", torch.zeros(4))
+    module.register_buffer("one", module.all[1:2])
+    return module
+
+
+def shares_data():
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[1].weight = nn.Parameter(module[0].weight.data)
+    return module
+
+
+def keeping(make):
+    def made():
+        module = nn.Linear(3, 3)
+        module.kept = make(module)
+        return module
+
+    return made
+
+
+@each(
+    ("make", "words"),
+    [
+        (views, "`weight` and `diagonal` are views of the same memory"),
+        (views_of_buffers, "`all` and `one` are views of the same memory"),
+        (shares_data, r"`0\.weight` and `1\.weight` are views of the same memory"),
+        (keeping(lambda module: {"w": module.weight}), "`kept` keeps `weight`, or a view of it"),
+        (keeping(lambda module: [module.weight.detach().T]), "`kept` keeps `weight`, or a view of it"),
+        (keeping(lambda module: lambda x: x @ module.weight), "`kept` keeps `weight`, or a view of it"),
+        (keeping(lambda module: [nn.Linear(3, 3)]), "`kept` keeps a tensor with a gradient, which is no parameter"),
+        (keeping(lambda module: threading.Lock()), r"`kept`, a lock, cannot be copied \(cannot pickle"),
+        (keeping(lambda module: (k for k in range(3))), "`kept`, a generator, cannot be copied"),
+        (keeping(lambda module: module.weight * 2), "`kept`, a Tensor, cannot be copied"),
+        (lambda: nn.LazyLinear(3), "`weight` has no size yet; call the module once before"),
+        (lambda: nn.Sequential(nn.LSTM(3, 3)), "`0` is one of torch's, .*`discretize.from_torch` gives the same network"),
+    ],
+)
+@each("count", [1, 2])
+def test_what_cannot_be_stacked_is_refused_by_name(make, words, count):
+    with pytest.raises(ValueError, match=r"`networks\[0\]` cannot be in an ensemble: " + words):
+        ensemble([make() for _ in range(count)])
+
+
+def test_weights_in_one_block_of_memory_are_no_views_of_one_another():
+    def flat():
+        module, memory = nn.Linear(3, 3), torch.randn(12)
+        module.weight, module.bias = nn.Parameter(memory[:9].view(3, 3)), nn.Parameter(memory[9:])
+        return nn.Sequential(module)
+
+    assert_a_loop([flat() for _ in range(3)])
+
+
+@each("make", [lambda numbers: dict.fromkeys(numbers, 1), lambda numbers: [numbers, [[0]]]])
+def test_settings_of_any_length_are_compared(make):
+    numbers = [*range(20_001)]
+    networks = [Keeps(make(given), lambda module, x: None) for given in (numbers, numbers, [*numbers[:-1], -1])]
+    with pytest.raises(ValueError, match=r"`networks\[2\]` differs from `networks\[0\]` in `kept`"):  # and the second does not
+        ensemble(networks)
+
+
+def test_settings_of_one_content_and_two_classes_differ():
+    import dataclasses  # noqa: PLC0415
+
+    one, other = (dataclasses.make_dataclass(name, ["x"])(1) for name in ("One", "Other"))
+    with pytest.raises(ValueError, match=r"`kept\.__class__`: it is Other, and it is One there"):
+        ensemble([Keeps(one, replaces), Keeps(other, replaces)])
+
+
+def test_parameters_that_a_call_replaces_are_refused_by_name():
+    class Renormed(nn.Linear):
+        def forward(self, x):
+            self.weight.data = self.weight.data.clamp(-0.1, 0.1)
+            return super().forward(x)
+
+    many = ensemble([Renormed(3, 3) for _ in range(2)])
+    with pytest.raises(ValueError, match="puts another tensor in the place of the parameter `weight`; write into it instead"):
+        many(torch.randn(5, 3))
+
+
+def test_weights_that_a_call_writes_are_each_network_s_own_or_refused_by_name():
+    assert_a_loop(networks_of(["bounded"]))
+    many = ensemble(networks_of(["bounded", "reads"]))  # one by one
+    with pytest.raises(ValueError, match=r"writes into the parameter `1\.linear\.weight`, and they run one by one"):
+        many(torch.randn(5, 3))
+
+    class Shrinks(nn.Linear):
+        def forward(self, x):
+            with torch.no_grad():
+                self.weight.mul_(0.9)
+            return super().forward(x) * float(x.sum() + self.weight.detach().sum() > 1e9)
+
+    many = ensemble([Shrinks(3, 3) for _ in range(2)])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="writes into the parameter `weight`"):
+            many(torch.randn(5, 3))
+
+
+def test_buffers_that_no_longer_stack_are_refused_by_name():
+    class Grows(nn.Linear):
+        def forward(self, x):
+            self.kept = torch.zeros(int(x[0, 0]))
+            return super().forward(x)
+
+    networks = [Grows(3, 3) for _ in range(2)]
+    for one in networks:
+        one.register_buffer("kept", torch.zeros(2))
+    many = ensemble(networks)
+    with pytest.raises(ValueError, match=r"buffers `kept` cannot be stacked after a call, their sizes are \(1,\) .*, \(2,\) "):
+        many(torch.ones(2, 5, 3) * torch.tensor([1.0, 2.0])[:, None, None], each="x")
+    assert many.stacked.kept.shape == (2, 2)
