@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from discretize.compiler.attributes import PLAIN
-from discretize.ensembles.shared import attributes, kept_in, tensors_of
+from discretize.ensembles.shared import TensorBits, attributes, kept_in, overlap, tensors_of
 
 __all__ = ["checked_networks"]
 
@@ -50,7 +49,7 @@ def _reasons(module: nn.Module) -> Iterator[str]:
     tensors = tensors_of(module)
     yield from (f"`{name}` has no size yet; call the module once before" for name, one in tensors.items() if is_lazy(one))
     for name, other in itertools.combinations(tensors, 2):
-        if tensors[name] is not tensors[other] and _overlap(tensors[name], tensors[other]):
+        if tensors[name] is not tensors[other] and overlap(tensors[name], tensors[other]):
             yield (
                 f"`{name}` and `{other}` are views of the same memory, which stacked they would not be; compute one of the other "
                 "in `forward`, or register the same tensor under both names"
@@ -77,26 +76,10 @@ def _reasons_of(name: str, value: Any, module: nn.Module, own: dict[int, Any]) -
         return
     views = [each for each in (*kept.tensors, *kept.objects) if isinstance(each, Tensor)]
     for owner, tensor in tensors_of(module).items():
-        if ("named", owner) in kept.values or any(_overlap(each, tensor) for each in views):
+        if ("named", owner) in kept.values or any(overlap(each, tensor) for each in views):
             yield f"`{name}` keeps `{owner}`, or a view of it, which would be that of one network; read `{owner}` in `forward`"
     if any(each.requires_grad for each in kept.tensors):
         yield f"`{name}` keeps a tensor with a gradient, which is no parameter; register it, modules in an nn.ModuleList"
-
-
-def _overlap(one: Tensor, other: Tensor) -> bool:
-    """Whether both are in the same memory, as far as can be seen from where each begins and ends."""
-    if one.layout != torch.strided or other.layout != torch.strided or not one.numel() or not other.numel():
-        return False
-    if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
-        return False
-    (begin, end), (first, last) = _extent(one), _extent(other)
-    return begin < last and first < end
-
-
-def _extent(tensor: Tensor) -> tuple[Any, Any]:
-    begin = tensor.storage_offset()
-    far = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return begin * tensor.itemsize, (begin + far + 1) * tensor.itemsize
 
 
 def _facts(module: nn.Module) -> dict[str, Any]:
@@ -143,8 +126,4 @@ def _same(mine: Any, other: Any, module: nn.Module, first: nn.Module) -> bool:
     here, there = kept_in(module, mine), kept_in(first, other)
     if isinstance(here, str) or isinstance(there, str):
         return False  # what cannot be looked into
-    return here.values == there.values and all(map(_equal, here.tensors, there.tensors))
-
-
-def _equal(mine: Tensor, other: Tensor) -> bool:
-    return mine.is_meta or torch.equal(mine, other)
+    return here.values == there.values and [*map(TensorBits, here.tensors)] == [*map(TensorBits, there.tensors)]

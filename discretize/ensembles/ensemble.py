@@ -9,6 +9,7 @@ is one call for all networks and samples. Seeds, or settings that are tensors, m
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ctrnn import checks
 from discretize.compiler.recording import copied_with
 from discretize.ensembles.alike import checked_networks
-from discretize.ensembles.shared import SharedState, buffers_of, parameter_names, tensors_of
+from discretize.ensembles.shared import SharedState, buffers_of, overlap, parameter_names, tensors_of
 from discretize.fused.eligibility import is_plain, networks_mapped, transform_reason
 
 __all__ = ["Ensemble", "ensemble"]
@@ -81,7 +82,7 @@ class Ensemble(nn.Module):
         return output
 
     def _together(self, call: _Call) -> tuple[Any, _Buffers]:
-        after = _Buffers()
+        given, after = self._with_own_buffers(self._weights()), _Buffers()
 
         def one(weights: dict[str, Tensor], arguments: Any, keywords: Any) -> tuple[Any, dict[str, Tensor]]:
             with networks_mapped():
@@ -93,6 +94,7 @@ class Ensemble(nn.Module):
             self._with_own_buffers(self._weights()), call.arguments, call.keywords
         )
         after.tensors.update(filled)
+        after.refuse_views(given)
         return output, after
 
     def _one_by_one(self, call: _Call) -> tuple[Any, _Buffers]:
@@ -236,8 +238,20 @@ class _Buffers:
         for name, tensor in tensors_of(module).items():
             if name not in weights and name not in learned:  # there was none
                 self.tensors[name] = tensor
+                self.replaced.add(name)
                 buffers_of(module, name)[name.rpartition(".")[2]] = None
+        self.refuse_views(weights)
         return output
+
+    def refuse_views(self, weights: dict[str, Tensor]) -> None:
+        """Raises: ValueError where the call has made a buffer a view of another one or of a parameter."""
+        every = {**weights, **self.tensors}
+        for name, other in itertools.product(sorted(self.replaced), every):
+            mine, theirs = every[name], every[other]
+            if name != other and mine is not None and theirs is not None and overlap(mine, theirs):
+                raise ValueError(
+                    f"A call of the networks makes `{name}` and `{other}` views of the same memory; put a copy there, `.clone()`."
+                )
 
     @classmethod
     def stacked(cls, each: list[_Buffers]) -> _Buffers:

@@ -12,11 +12,13 @@ from dataclasses import is_dataclass
 from types import FunctionType, TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from discretize.compiler.attributes import HOOKS, LIBRARIES, PLAIN, Attributes, attributes_of
+from discretize.fused.eligibility import is_plain
 
-__all__ = ["SharedState", "attributes", "buffers_of", "kept_in", "parameter_names", "tensors_of"]
+__all__ = ["SharedState", "TensorBits", "attributes", "buffers_of", "kept_in", "overlap", "parameter_names", "tensors_of"]
 
 LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {"stats", "watch"}  # torch's, and what a module notes of its calls
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
@@ -57,6 +59,19 @@ def kept_in(module: nn.Module, value: Any) -> Attributes | str:
     names = {id(part): f"part {name}" for name, part in module.named_modules()}
     names |= {id(tensor): name for name, tensor in tensors_of(module).items()}
     return attributes_of([value], most=float("inf"), names=names)
+
+
+def overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have a number in memory in common."""
+    if not all(each.layout == torch.strided and each.numel() and is_plain(each) for each in (one, other)):
+        return False
+    if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
+        return False
+    if one.itemsize != other.itemsize:
+        return True  # views of two dtypes
+    places = torch.arange(one.untyped_storage().nbytes() // one.itemsize)
+    mine, theirs = (places.as_strided(each.shape, each.stride(), each.storage_offset()) for each in (one, other))
+    return bool(torch.isin(mine, theirs).any())
 
 
 class SharedState:
@@ -129,12 +144,26 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
 def _told(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
     try:
         told = attributes_of([value], most=float("inf"), names=names)
+        if isinstance(told, str):
+            return id(value)
+        found = [(id(each), None if each.is_inference() else each._version, TensorBits(each)) for each in told.tensors]
     except RuntimeError:  # a tensor that a transform has left behind
         return object()  # equal to nothing
-    if isinstance(told, str):
-        return id(value)
     held.append(told)
-    return told.values, [(id(each), None if each.is_inference() else each._version) for each in told.tensors]
+    return told.values, found
+
+
+class TensorBits:
+    """The bits of a tensor, which `tensor.data[0] = 1` changes and no version tells; nan is equal to itself."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        seen = is_plain(tensor) and tensor.layout == torch.strided and not tensor.is_meta
+        self.bits = tensor.detach().flatten().clone().view(torch.uint8) if seen else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorBits) and (self.bits is other.bits or torch.equal(self.bits, other.bits))  # type: ignore[arg-type]
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _copied(value: Any) -> Any:

@@ -96,6 +96,21 @@ class Tied(nn.Module):
         return self.counting(self.b(self.a(x).tanh())) / self.count
 
 
+class Halves(nn.Module):
+    """Two buffers whose numbers take turns in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.register_buffer("h", torch.zeros(5, 3))
+        self.register_buffer("c", torch.zeros(5, 3))
+
+    def forward(self, x):
+        self.h, self.c = self.linear(torch.cat([x, self.h], 1)).detach().chunk(2, 1)
+        self.c += 1
+        return x + self.h * self.c
+
+
 class Bounded(nn.Module):
     """A weight that each call moves back between bounds."""
 
@@ -135,6 +150,7 @@ PARTS = {
     "reads": Reads,
     "twice": Twice,
     "tied": Tied,
+    "halves": Halves,
     "bounded": Bounded,
     "method": Method,
 }
@@ -303,6 +319,10 @@ def writes(module, x):
     module.kept[0] = float(x.detach().sum())
 
 
+def writes_unseen(module, x):
+    module.kept.data[0] = 1
+
+
 def puts(module, x):
     module.kept["last"] = len(module.kept)
 
@@ -346,6 +366,7 @@ STATE = {
     "a list of much": (lambda: list(range(20_001)), appends, "kept"),
     "an attribute that goes": (lambda: 3, deletes, "kept"),
     "a tensor in place": (lambda: torch.zeros(3), writes, "kept"),
+    "a tensor's data": (lambda: torch.full((3,), torch.nan), writes_unseen, "kept"),
     "an array": (lambda: np.zeros(3), writes, "kept"),
     "a dict": (dict, puts, "kept"),
     "an object": (Tracker, tracks, "kept"),
@@ -504,6 +525,25 @@ def test_weights_that_a_call_writes_are_each_network_s_own_or_refused_by_name():
     for _ in range(2):
         with pytest.raises(ValueError, match="writes into the parameter `weight`"):
             many(torch.randn(5, 3))
+
+
+@each("reads", [False, True])
+def test_buffers_that_a_call_makes_views_are_refused_by_name(reads):
+    class Starts(nn.Linear):
+        def forward(self, x):
+            if self.state is None:
+                self.state = self.start[:2] if reads else self.start
+            self.start += 1  # and the state with it
+            if reads:
+                float(x.sum() + self.weight.detach().sum())
+            return super().forward(x) + self.state.sum()
+
+    networks = [Starts(3, 3) for _ in range(2)]
+    for one in networks:
+        one.register_buffer("start", torch.zeros(3))
+        one.register_buffer("state", None)
+    with pytest.raises(ValueError, match="A call of the networks makes `state` and `start` views of the same memory"):
+        ensemble(networks)(torch.randn(5, 3))
 
 
 def test_buffers_that_no_longer_stack_are_refused_by_name():
