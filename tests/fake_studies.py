@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import SCALES, Measured, Part, Sizes, Study, Verdict, grid
+from experiments.studies.study import SCALES, Measured, Sizes, Study, grid
+from experiments.studies.verdicts import Part, Verdict
 
 
 def records_of(study, scale, measured):

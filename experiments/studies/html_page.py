@@ -45,7 +45,7 @@ def write(folder: Path, study: Study | None = None) -> str:
 
 
 def _claim(found: Report) -> Section:
-    numbers = found.verdict.numbers if found.verdict else {}
+    numbers = found.verdict.numbers
     return Section.from_template(
         "studies/claim.html.jinja", "claim", found.figures, found=found, tables=as_html(found.tables),
         listed=[(name, number(value) if isinstance(value, float) else str(value)) for name, value in numbers.items()],

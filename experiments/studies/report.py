@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.folder import PROCESSOR_SECONDS, records_in
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
-from experiments.studies.study import WORDS, Study, Verdict
+from experiments.studies.study import SMOKE, Study
+from experiments.studies.verdicts import NoVerdict, Verdict
 
 __all__ = ["Report", "report_of"]
 
@@ -30,8 +31,7 @@ class Report:
     study: Study
     asked: Mapping[str, Any]
     results: Results
-    verdict: Verdict | None
-    undecided: str
+    verdict: Verdict | NoVerdict
     tables: str
     figures: Mapping[str, Figure]
 
@@ -44,14 +44,13 @@ class Report:
     @property
     def word(self) -> str:
         """The verdict in a word or two."""
-        return WORDS[self.verdict.word] if self.verdict else "Not decided yet"
+        return self.verdict.heading
 
     @property
     def sentence(self) -> str:
         """What was found, or what is missing; a part of the runs is always named as one."""
-        words = self.verdict.sentence if self.verdict else self.undecided
         partial = len(self.results.records) < len(self.asked["runs"])
-        return f"{words} This is from {self.runs}." if partial else words
+        return f"{self.verdict.sentence} This is from {self.runs}." if partial else self.verdict.sentence
 
     def markdown(self, place: Callable[[str], str]) -> str:
         """What was asked, claimed and found; `place` says where the picture of a figure is."""
@@ -117,14 +116,21 @@ def report_of(folder: Path, study: Study | None = None) -> Report:
     asked, records = records_in(folder)
     study = study_named(asked["study"]) if study is None else study
     results = Results(records)
+    verdict = _verdict(study, asked["scale"], results)
     if not records:
-        return Report(study, asked, results, None, "No run is done.", "", {})
-    verdict, undecided = None, ""
+        return Report(study, asked, results, verdict, "", {})
+    return Report(study, asked, results, verdict, _tables(study, results), _figures(study, results))
+
+
+def _verdict(study: Study, scale: str, results: Results) -> Verdict | NoVerdict:
+    if scale == SMOKE:
+        return NoVerdict("No verdict", "Nothing was trained to decide this.")
+    if not results.records:
+        return NoVerdict("Not decided yet", "No run is done.")
     try:
-        verdict = study.verdict(results)
+        return replace(study.verdict(results), another=study.another.get(scale, ""))
     except NotEnoughError as error:
-        undecided = f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}."
-    return Report(study, asked, results, verdict, undecided, _tables(study, results), _figures(study, results))
+        return NoVerdict("Not decided yet", f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}.")
 
 
 def _tables(study: Study, results: Results) -> str:

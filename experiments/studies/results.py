@@ -6,6 +6,7 @@ rows    a row a row that `Study.measure` gave, of all runs: key and axes of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ import pandas as pd
 
 from experiments.reports.spreads import Spread, spread
 
-__all__ = ["Results", "groups", "spreads", "where"]
+__all__ = ["Results", "best_settings", "groups", "spreads", "where"]
 
 
 class Results:
@@ -65,6 +66,17 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> dict[Any, pd.DataFra
 def spreads(frame: pd.DataFrame, by: str | Sequence[str], column: str) -> dict[Any, Spread]:
     """The spread of a column in each group."""
     return {key: spread(same[column]) for key, same in groups(frame, by).items()}
+
+
+def best_settings(frame: pd.DataFrame, by: Sequence[str], settings: Sequence[str], column: str) -> pd.DataFrame:
+    """Of each group the rows of the settings with the least mean of a column; of settings where one has no number, none."""
+    best = []
+    for same in groups(frame, by).values():
+        tried = groups(same, settings)
+        means = {key: rows[column].mean(skipna=False) for key, rows in tried.items()}
+        if known := {key: mean for key, mean in means.items() if math.isfinite(mean)}:
+            best.append(tried[min(known, key=known.__getitem__)])
+    return pd.concat(best) if best else frame.iloc[:0]
 
 
 def _plain(value: Any) -> Any:

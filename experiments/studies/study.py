@@ -13,7 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from discretize import SequenceModel
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
+    from experiments.studies.verdicts import Verdict
 
 __all__ = [
-    "KEY", "SCALES", "WORDS", "Measured", "Part", "Point", "Record", "Run", "Sizes", "Study", "Verdict", "grid",
+    "KEY", "SCALES", "SMOKE", "Measured", "Point", "Record", "Run", "Sizes", "Study", "grid",
     "summary_of", "words_beside",
 ]  # fmt: skip
 
 SCALES = ("smoke", "small", "paper")
-WORDS = {"reproduced": "Reproduced", "partly": "Partly reproduced", "not": "Not reproduced"}
+SMOKE = SCALES[0]  # at which nothing is trained to decide anything
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
 Record = Mapping[str, Any]  # of a run that is done, as in DIR/runs/KEY/rows.json, see folder.py
 Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
@@ -89,40 +90,6 @@ class Measured:
     diverged: int | None = None
 
 
-@dataclass(frozen=True)
-class Part:
-    """One part of a claim, whether it holds (None: it was not tried), and by which numbers."""
-
-    claim: str
-    holds: bool | None
-    evidence: str = ""
-
-    def __str__(self) -> str:
-        answer = {True: "yes", False: "no", None: "not tried"}[self.holds]
-        return f"{self.claim[0].upper()}{self.claim[1:]}: {answer} ({self.evidence})."
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """On a claim of several parts: reproduced if all of them hold, partly if some do.
-
-    Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other.
-    """
-
-    parts: Sequence[Part]
-    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
-    summary: str = ""
-
-    @property
-    def word(self) -> str:
-        held = [part.holds is True for part in self.parts]
-        return "reproduced" if held and all(held) else "partly" if any(held) else "not"
-
-    @property
-    def sentence(self) -> str:
-        return self.summary.strip() or " ".join(map(str, self.parts))
-
-
 class Study(ABC):
     r"""A claim and how to try it. A new study is a subclass in a file of its own in claims/, and a line in registry.py.
 
@@ -131,6 +98,7 @@ class Study(ABC):
     resolutions   what the paper leaves open or contradicts itself in, and what was taken here
     minutes       at each scale, on two cores, in all: measured where that was done, else estimated
     sizes         how much of everything, at each scale
+    another       for a scale, in what the experiment there is another one than that of the claim: a sentence, and no verdict
     may_diverge   whether a training whose loss is no longer finite is a result, not a failure
     tables, figures   of the results
     """
@@ -142,6 +110,7 @@ class Study(ABC):
     resolutions: ClassVar[Sequence[str]] = ()
     minutes: ClassVar[Mapping[str, float]]
     sizes: ClassVar[Mapping[str, Sizes]]
+    another: ClassVar[Mapping[str, str]] = {}
     may_diverge: ClassVar[bool] = False
     tables: ClassVar[Sequence[Table]] = ()
     figures: ClassVar[Mapping[str, FigureSpec]] = {}

@@ -27,7 +27,8 @@ from typing import ClassVar
 import torch
 import ctrnn
 from experiments.runs.configuration import configuration
-from experiments.studies.study import SCALES, Part, Sizes, Study, Verdict, grid
+from experiments.studies.study import SCALES, Sizes, Study, grid
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.task import Batch, ClassAtEverySample
 
 @dataclass(frozen=True)

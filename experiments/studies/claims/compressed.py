@@ -37,7 +37,8 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, summary_of, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, summary_of, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
 

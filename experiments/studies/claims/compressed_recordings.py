@@ -29,7 +29,8 @@ from experiments.studies.clocks.figures import accuracy_over_clocks, clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, is_right, roll_out, ways_of
 from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["DATA", "LEARNED", "SOURCES", "CompressedRecordings", "folders_found", "row_at"]

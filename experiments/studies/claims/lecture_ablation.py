@@ -32,7 +32,8 @@ from experiments.seeds import generator
 from experiments.studies.claims.tallec.fig7 import text_file
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.warps.repeated_text import RepeatText
 
@@ -43,7 +44,7 @@ TEXT = "tinyshakespeare/input.txt"
 MODELS = {"lstm": "LSTM", "gated": "gated"}
 BIASES = {"lstm": "*.field.gates.bias", "gated": "*.field.rate.bias"}  # by which time scales are set
 ARMS = {"learned": "learned", "frozen": "as they were set"}
-AGREES, SOMEWHAT = 0.7, 0.3  # rank correlations of set and measured times
+AGREES = 0.7  # rank correlation of set and measured times
 DIGITS = 4
 SEQUENCES, PLACES, APART = 32, 4, 50  # of the ablation; what is looked at is three times the largest T
 
@@ -113,6 +114,10 @@ class LectureAblation(Study):
             evaluation=256, seeds=5,
         ),
     }  # fmt: skip
+    another: ClassVar = dict.fromkeys(
+        ("small", "paper"),
+        "The slides are of a language model of words that is not given; tried was another experiment, models of characters.",
+    )
     tables = (
         Table(
             "Set and measured forgetting times, and those of the trained gates on data; medians over the units of a third. Mean "
@@ -184,24 +189,25 @@ class LectureAblation(Study):
         tasks = [task for task in TASKS if task == "repeats" or any(of == task for of, _ in found)]
         if absent := [f"{model}, {TASKS[task]}" for task in tasks for model in MODELS if (task, model) not in found]:
             raise NotEnoughError(f"no run of {'; '.join(absent)} is done yet")
-        every = agreements(learned)
-        least = min(every) if all(map(math.isfinite, every)) else -1.0  # no order at all agrees with none
-        parts = [Part(f"the rank correlation is at least {bound} in every run", least >= bound) for bound in (AGREES, SOMEWHAT)]
+        parts = [
+            Part(
+                f"{TASKS[task]}, {MODELS[model]}: after training units forget in the order that was set",
+                *_kept(results, task, model),
+            )
+            for task in tasks
+            for model in MODELS
+        ]
         numbers: dict[str, float | int | str] = {
             f"rank correlation, {TASKS[task]}, {MODELS[model]}": str(found[task, model]) for task in tasks for model in MODELS
         }
-        return Verdict(parts, numbers, " ".join(_sentence(task, where(results.rows, task=task)) for task in tasks))
+        return Verdict(parts, numbers)
 
 
-def _sentence(task: str, rows: pd.DataFrame) -> str:
-    learned, frozen = where(rows, biases="learned"), where(rows, biases="frozen")
-    words = [f"{TASKS[task][:1].upper()}{TASKS[task][1:]}: rank correlation of set and measured forgetting times after training"]
-    words[0] += f" {_each(learned)}"
-    words += [f"with biases that stay as they were set {_each(frozen)}"] if len(frozen) else []
-    words.append(f"of the trained gates on data and measured times {_each(learned, said='gates')}")
-    return "; ".join(words) + "."
-
-
-def _each(rows: pd.DataFrame, **which: str) -> str:
-    found = {model: spread(agreements(mine, **which)) for model, mine in groups(rows, "model").items()}
-    return ", ".join(f"{MODELS[model]} {found[model]}" for model in MODELS if model in found)
+def _kept(results: Results, task: str, model: str) -> tuple[bool, str]:
+    """Whether every run keeps the order, and the rank correlations; no order at all is none that was kept."""
+    learned, frozen = (where(results.rows, task=task, model=model, biases=arm) for arm in ("learned", "frozen"))
+    found = agreements(learned)
+    said = [f"rank correlation of set and measured times {spread(found)}"]
+    said += [f"with biases that stay as they were set {spread(agreements(frozen))}"] if len(frozen) else []
+    said.append(f"of the trained gates on data and measured times {spread(agreements(learned, said='gates'))}")
+    return all(one >= AGREES for one in found), "; ".join(said)

@@ -27,7 +27,8 @@ from experiments.studies.claims.compressed_recordings import folders_found
 from experiments.studies.claims.memory.laws import law_over, recordings_in_pieces, simplify
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Dots, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.har import HAR
 from experiments.tasks.two_sequence import TwoSequence
 

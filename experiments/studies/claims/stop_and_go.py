@@ -33,7 +33,8 @@ from experiments.studies.clocks.oracle_clocks import (
 )
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Drawing, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, summary_of, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, summary_of, words_beside
+from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["EXACT", "LEARNED", "StopAndGoStudy"]
 

@@ -11,7 +11,8 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Part, Point, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["Unwarped"]
 

@@ -284,10 +284,10 @@ def test_the_verdict_is_that_of_the_records():
     assert "0.99 to 1.00 where time is stretched and 0.10 at c = 16" in verdict.sentence
     found = list(verdict.numbers.values())
     assert found[:4] == [0.0, 1e-5, 0.5, 2.0]  # kept at c = 2, and lost at c = 8, where the pace is c / 4
-    assert verdict_of(recorded({"euler": KEEPS, EXACT: KEEPS}), exact).word == "not"
+    assert verdict_of(recorded({"euler": KEEPS, EXACT: KEEPS}), exact).word == "not reproduced"
     assert verdict_of(theirs, recorded({EXACT: BREAKS}, trained=EXACT)).word == "partly"
     never = recorded({"euler": [0.5, 0.5, *BREAKS[2:]], EXACT: BREAKS})
-    assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not"
+    assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not reproduced"
 
 
 def test_weights_that_fail_on_one_clock_run_exactly_say_nothing_of_where_taylor_steps_break():
@@ -422,9 +422,15 @@ def played_verdict(*records):
 
 
 def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have():
-    cases = [(0.5, 0.02, "reproduced"), (0.8, 0.4, "partly"), (0.5, 0.06, "partly"), (0.0, 0.0, "not"), (0.04, 0.0, "not")]
+    cases = [
+        (0.5, 0.02, "reproduced"),
+        (0.8, 0.4, "partly"),
+        (0.5, 0.06, "partly"),
+        (0.0, 0.0, "not reproduced"),
+        (0.04, 0.0, "not reproduced"),
+    ]
     for taylor, exact, word in cases:
-        worth = 0.0 if word == "not" else 0.2
+        worth = 0.0 if word == "not reproduced" else 0.2
         records = [played_record("har", "euler", taylor, worth=worth), played_record("har", EXACT, exact, worth=worth)]
         verdict = played_verdict(*records)
         assert verdict.word == word

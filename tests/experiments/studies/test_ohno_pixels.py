@@ -50,15 +50,27 @@ def test_without_the_images_nothing_is_run(study, monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "answers"),
     [
-        ({}, [True, True]),
-        ({("permuted", 2.0): 0.9072}, [False, True]),
-        ({("rows", 2.0): 0.9458}, [True, False]),
-        ({("permuted", 2.0): 0.89, ("rows", 2.0): 0.96}, [False, False]),
+        ({}, ["yes", "yes"]),
+        ({("permuted", 2.0): 0.9072}, ["no", "yes"]),
+        ({("rows", 2.0): 0.9458}, ["yes", "no"]),
+        ({("permuted", 2.0): 0.89, ("rows", 2.0): 0.96}, ["no", "no"]),
     ],
 )
 def test_each_part_is_answered_by_the_interval_of_its_difference(study, changed, answers):
     verdict = study.verdict(Results(records_of(study, "small", measured(AS_PRINTED | changed))))
-    assert [part.holds for part in verdict.parts] == answers, verdict.sentence
+    assert [part.answer for part in verdict.parts] == answers, verdict.sentence
+
+
+def test_an_interval_with_nothing_and_the_printed_effect_leaves_the_claim_undecided(study):
+    """Differences are known to 2.776 sqrt(2 / 3) 0.015 = 0.034 to both sides, and 0.010 and -0.022 are printed."""
+    records = records_of(study, "small", measured({("rows", 0.0): 0.846, ("rows", 2.0): 0.858, ("permuted", 0.0): 0.773,
+                                                   ("permuted", 2.0): 0.802}))  # fmt: skip
+    for one in records:
+        one["measures"]["accuracy"] += 0.014 * (one["point"]["seed"] - 1)
+    verdict = study.verdict(Results(records))
+    assert [part.answer for part in verdict.parts] == ["undecided", "undecided"]
+    assert verdict.word == "undecided"
+    assert "which holds both 0 and the 0.01 in print" in verdict.sentence
 
 
 def test_settings_are_chosen_by_validation_and_never_by_the_test(study):

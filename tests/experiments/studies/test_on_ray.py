@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import ClassVar
 from experiments.runs.configuration import configuration
 from experiments.studies.specs import Table
-from experiments.studies.study import SCALES, Part, Sizes, Study, Verdict, grid
+from experiments.studies.study import SCALES, Sizes, Study, grid
+from experiments.studies.verdicts import Part, Verdict
 
 class Many(Study):
     name, question, claim, source = "many", "How many?", "Many.", "Nobody."

@@ -43,15 +43,15 @@ def test_the_runs_are_those_printed(study):
 @pytest.mark.parametrize(
     ("changed", "answers"),
     [
-        ({}, [True, True]),
-        ({("permuted", "chrono"): 0.9542}, [True, False]),
-        ({("rows", "chrono"): 0.98}, [False, True]),
-        ({("rows", "chrono"): 0.96, ("permuted", "chrono"): 0.94}, [False, False]),
+        ({}, ["yes", "yes"]),
+        ({("permuted", "chrono"): 0.9542}, ["yes", "no"]),
+        ({("rows", "chrono"): 0.98}, ["no", "yes"]),
+        ({("rows", "chrono"): 0.96, ("permuted", "chrono"): 0.94}, ["no", "no"]),
     ],
 )
 def test_each_part_is_answered_by_the_interval_of_best_validation_accuracies(study, changed, answers):
     verdict = study.verdict(Results(records_of(study, "small", measured(AS_PRINTED | changed))))
-    assert [part.holds for part in verdict.parts] == answers, verdict.sentence
+    assert [part.answer for part in verdict.parts] == answers, verdict.sentence
 
 
 def test_a_verdict_waits_for_every_start_and_two_seeds(study, monkeypatch):

@@ -46,16 +46,16 @@ def test_the_runs_are_those_printed(study):
 @pytest.mark.parametrize(
     ("changed", "late", "answers"),
     [
-        ({}, 0, [True, True, True]),
-        ({}, -0.1, [False, True, True]),  # behind at the first evaluation
-        ({("lstm", "chrono"): 2.0}, 0, [False, True, True]),  # no small margin
-        ({("lstm", "chrono"): 2.1999}, 0, [True, False, True]),
-        ({("rhn", "chrono"): 2.45}, 0, [True, True, False]),
+        ({}, 0, ["yes", "yes", "yes"]),
+        ({}, -0.1, ["no", "yes", "yes"]),  # behind at the first evaluation
+        ({("lstm", "chrono"): 2.0}, 0, ["no", "yes", "yes"]),  # no small margin
+        ({("lstm", "chrono"): 2.1999}, 0, ["yes", "no", "yes"]),
+        ({("rhn", "chrono"): 2.45}, 0, ["yes", "yes", "no"]),
     ],
 )
 def test_each_part_is_answered_by_its_numbers(study, changed, late, answers):
     verdict = study.verdict(Results(records_of(study, "small", measured(BITS | changed, late))))
-    assert [part.holds for part in verdict.parts] == answers, verdict.sentence
+    assert [part.answer for part in verdict.parts] == answers, verdict.sentence
 
 
 def test_a_verdict_waits_for_every_model_and_two_seeds(study, monkeypatch):

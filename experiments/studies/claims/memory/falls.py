@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from experiments.reports.spreads import Spread
-from experiments.studies.claims.ohno.har import difference
 from experiments.studies.results import where
+from experiments.studies.verdicts import difference
 
 __all__ = ["HIDDEN", "at_the_fastest", "by_case", "gain", "with_falls"]
 

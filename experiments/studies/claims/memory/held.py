@@ -23,7 +23,8 @@ from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.claims.memory.steps import NAMES, MemoryAndSteps
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["DTS", "EQUATION", "LINES", "STEPPED", "HeldSymbols", "largest_exponents"]
 

@@ -28,7 +28,8 @@ from experiments.studies.claims.compressed_recordings import SOURCES, folders_fo
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall

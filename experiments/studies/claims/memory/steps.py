@@ -23,7 +23,8 @@ from experiments.studies.claims.memory.figures import accuracy_over_speed
 from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Drawing, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["CLOCKS", "NAMES", "SHOWN", "STRETCHED", "STRETCHES", "MemoryAndSteps"]

@@ -18,7 +18,8 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.ohno.har import EPOCH, T, har_folder
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["OhnoInstability"]

@@ -15,10 +15,11 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.compressed_recordings import DATA
-from experiments.studies.claims.ohno.har import chosen, difference, learning_curve
+from experiments.studies.claims.ohno.har import chosen, learning_curve
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Compared, Part, Verdict, difference
 
 __all__ = ["EPOCH", "ORDERS", "OhnoPixels", "mnist_folder"]
 
@@ -125,14 +126,13 @@ class OhnoPixels(Study):
         found = {same: rows["accuracy"].dropna() for same, rows in groups(best(results), SETTINGS).items()}
         if missing := [f"{order}, r = {r:g}" for order in ORDERS for r in EXPONENTS if (order, r) not in found]:
             raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
-        gains = {order: difference(found[order, 2.0], found[order, 0.0]) for order in ORDERS}
-        said = {
-            order: f"{number(found[order, 2.0].mean())} against {number(found[order, 0.0].mean())}, difference {gain.mean:.4f}, "
-            f"95 % {gain.low:.4f} to {gain.high:.4f}; in the paper {PRINTED[order, 2.0]} against {PRINTED[order, 0.0]}"
-            for order, gain in gains.items()
-        }
         parts = [
-            Part("of permuted pixels r = 2 classifies better than r = 0", gains["permuted"].low > 0, said["permuted"]),
-            Part("of rows r = 2 classifies worse than r = 0", gains["rows"].high < 0, said["rows"]),
+            Part(
+                f"of {pixels} r = 2 classifies {as_printed} than r = 0",
+                Compared(difference(found[order, 2.0], found[order, 0.0]), PRINTED[order, 2.0] - PRINTED[order, 0.0]),
+                f"{number(found[order, 2.0].mean())} against {number(found[order, 0.0].mean())}, in the paper "
+                f"{PRINTED[order, 2.0]} against {PRINTED[order, 0.0]}",
+            )
+            for order, pixels, as_printed in (("permuted", "permuted pixels", "better"), ("rows", "rows", "worse"))
         ]
         return Verdict(parts, {f"accuracy, {order}, r = {r:g}": str(spread(each)) for (order, r), each in found.items()})

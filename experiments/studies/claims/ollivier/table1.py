@@ -18,7 +18,8 @@ import pandas as pd
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Measured, Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Measured, Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.laws.insertions import Insertions

@@ -23,7 +23,8 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.tallec.training import learning_curve, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["TallecFigure3"]
 
@@ -105,6 +106,10 @@ class TallecFigure3(Study):
         "paper": Sizes(hidden=128, count=10, batch=128, tasks={"copy": [500, 2000], "variable-copy": [500, 1000]},
                        steps=20_000, every=100, held_out=1000, seeds=3),
     }  # fmt: skip
+    another: ClassVar = {
+        "small": "The printed claim is of 128 units, and of gaps of 2000 too; tried was another experiment, with 64 units, "
+        "copy at T = 500 alone.",
+    }
     tables = (
         Table(
             "{count} letters copied. The loss on held-out sequences at the end, mean (least–largest) over runs, and how many "

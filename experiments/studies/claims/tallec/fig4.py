@@ -25,7 +25,8 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.tallec.training import learning_curve, steps_in_words, steps_to, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["TallecFigure4"]
 

@@ -26,7 +26,8 @@ from experiments.runs.training import evaluate
 from experiments.studies.claims.tallec.training import MODELS, STEPS, TRAINING_SET, trained
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Part, Point, Run, Sizes, Study, Verdict, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.recall import AnyWarp
 
 __all__ = ["TallecFigure5", "slower_tests"]

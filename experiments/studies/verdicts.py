@@ -1,0 +1,154 @@
+r"""Verdicts: what the intervals that were measured say of a claim, part by part.
+
+effect             the difference in print, or the least one that counts        interval    95 %, of the difference measured
+
+claimed            yes          the interval is on the effect's side of 0
+                   no           it does not come as far as the effect
+                   undecided    it holds both 0 and the effect
+claimed absent     yes          the interval is within the effect on both sides of 0
+                   no           else, and it is on one side of 0
+                   undecided    it holds both 0 and an effect of that size
+
+verdict            reproduced        every part: yes
+                   not reproduced    every part: no
+                   partly            some yes, some no
+                   undecided         else: by what the undecided parts are, it would be one or the other
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from experiments.reports.spreads import Spread
+
+__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "difference"]
+
+Answer = Literal["yes", "no", "undecided"]
+Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
+
+
+def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
+    """Of the means, with its 95 % interval by Welch's t; an infinite one where a side has fewer than two numbers."""
+    from scipy.stats import ttest_ind  # noqa: PLC0415
+
+    a, b = list(one), list(other)
+    mean = sum(a) / len(a) - sum(b) / len(b)
+    if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
+        return Spread(mean, float("-inf"), float("inf"), len(a))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
+        interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    return Spread(mean, float(interval.low), float(interval.high), len(a))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measured difference beside the effect that it is asked for.
+
+    Args:    measured: the difference, from low to high its 95 % interval;  effect: its size in print, or the least that
+             counts, with the sign that is claimed;  absent: whether the claim is that there is none of that size;
+             printed: whether the effect is in print.
+    Raises:  ValueError for an effect of 0, which nothing could be told from.
+    """
+
+    measured: Spread
+    effect: float
+    absent: bool = False
+    printed: bool = True
+
+    def __post_init__(self) -> None:
+        if not abs(self.effect) > 0:
+            raise ValueError(
+                f"an effect of {self.effect} cannot be told from none; give its size in print, or the least one that counts."
+            )
+
+    @property
+    def answer(self) -> Answer:
+        # In units of the effect; whatever is not a number is in no interval, and decides nothing.
+        low, high = sorted((self.measured.low / self.effect, self.measured.high / self.effect))
+        if self.absent:
+            return "yes" if low > -1 and high < 1 else "no" if low > 0 or high < 0 else "undecided"
+        return "yes" if low > 0 else "no" if high < 1 else "undecided"
+
+    def __str__(self) -> str:
+        """ "0.0287, 95 % -0.0063 to 0.0637, which holds both 0 and the 0.01 in print"."""
+        low, high = self.measured.low, self.measured.high
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return f"{self.measured.mean:.4f}, without an interval, which needs two runs of each that are not all alike"
+        size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
+        why = {
+            (False, "yes"): "which does not hold 0", (True, "yes"): f"which is within the {size}",
+            (False, "no"): f"which does not come to the {size}", (True, "no"): "which does not hold 0",
+        }.get((self.absent, self.answer), f"which holds both 0 and the {size}")  # fmt: skip
+        return f"{self.measured.mean:.4f}, 95 % {low:.4f} to {high:.4f}, {why}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a claim, whether it holds, and by which numbers.
+
+    Args:    holds: yes or no; a comparison, which answers by its interval; None where nothing that was run decides.
+    """
+
+    claim: str
+    holds: bool | Compared | None
+    evidence: str = ""
+
+    @property
+    def answer(self) -> Answer:
+        if isinstance(self.holds, Compared):
+            return self.holds.answer
+        return "undecided" if self.holds is None else "yes" if self.holds else "no"
+
+    def __str__(self) -> str:
+        claim = self.claim[0].upper() + self.claim[1:] if self.claim[:2].isalpha() else self.claim  # never r = 2
+        compared = f"difference {self.holds}" if isinstance(self.holds, Compared) else ""
+        evidence = "; ".join(filter(None, (self.evidence, compared)))
+        return f"{claim}: {self.answer}{f' ({evidence})' if evidence else ''}."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On a claim of several parts, in a word that follows from their answers.
+
+    Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other;  another: in what
+             the experiment is another one than that of the claim, which it then leaves undecided, whatever was found.
+    """
+
+    parts: Sequence[Part]
+    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
+    summary: str = ""
+    another: str = ""
+
+    @property
+    def word(self) -> Word:
+        answers = {part.answer for part in self.parts}
+        if self.another or not answers:
+            return "undecided"
+        if {"yes", "no"} <= answers:
+            return "partly"
+        return "undecided" if "undecided" in answers else "reproduced" if "yes" in answers else "not reproduced"
+
+    @property
+    def heading(self) -> str:
+        """The word, as a page begins with it."""
+        return "Partly reproduced" if self.word == "partly" else self.word.capitalize()
+
+    @property
+    def sentence(self) -> str:
+        found = self.summary.strip() or " ".join(map(str, self.parts))
+        return f"{self.another} What was found in it: {found}" if self.another else found
+
+
+@dataclass(frozen=True)
+class NoVerdict:
+    """In place of a verdict where none can be given, and why."""
+
+    heading: str
+    sentence: str
+    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
+    word: Literal[""] = ""

@@ -1,0 +1,117 @@
+"""Verdicts: each answer is what the interval says, and the word is what the answers say."""
+
+import itertools
+import math
+
+import pytest
+from cases import each
+from scipy.stats import t
+
+from experiments.reports.spreads import Spread
+from experiments.studies.verdicts import Compared, Part, Verdict, difference
+
+YES, NO, UNDECIDED = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
+
+
+def interval(low, high):
+    return Spread((low + high) / 2, low, high, 3)
+
+
+def test_a_difference_has_welchs_interval():
+    found = difference([3.0, 4.0, 5.0], [1.0, 2.0, 2.0])
+    assert found.mean == pytest.approx(4 - 5 / 3)
+    variance, other = 1 / 3, (1 / 3) / 3
+    freedom = (variance + other) ** 2 / (variance**2 / 2 + other**2 / 2)
+
+    half = t.ppf(0.975, freedom) * math.sqrt(variance + other)
+    assert (found.low, found.high) == (pytest.approx(found.mean - half), pytest.approx(found.mean + half))
+    assert difference([1.0], [0.5]).low == -math.inf
+
+
+@each(
+    "low, high, effect, answer",
+    [
+        (0.001, 0.03, 0.01, "yes"),
+        (0.001, 0.002, 0.01, "yes"),  # there is one, if a smaller one
+        (-0.024, 0.025, 0.007, "undecided"),  # three seeds, and what the paper prints
+        (-0.001, 0.01, 0.01, "undecided"),  # just reached
+        (0.0, 0.02, 0.01, "undecided"),
+        (-0.024, 0.006, 0.007, "no"),
+        (-0.03, -0.01, 0.007, "no"),  # the other way about
+        (-0.03, -0.01, -0.007, "yes"),
+        (-0.03, 0.01, -0.02, "undecided"),
+        (-0.01, 0.03, -0.02, "no"),
+        (-math.inf, math.inf, 0.01, "undecided"),
+        (math.nan, math.nan, 0.01, "undecided"),
+    ],
+)
+def test_an_effect_is_undecided_where_the_interval_holds_both_nothing_and_what_is_printed(low, high, effect, answer):
+    assert Compared(interval(low, high), effect).answer == answer
+    assert Part("a", Compared(interval(low, high), effect)).answer == answer
+
+
+@each(
+    "low, high, answer",
+    [
+        (-0.07, 0.086, "yes"),
+        (0.01, 0.02, "yes"),  # clearly there, and smaller than what counts
+        (-0.07, 0.2, "undecided"),
+        (-0.2, 0.07, "undecided"),
+        (-0.1, 0.05, "undecided"),  # just as large
+        (0.01, 0.2, "no"),
+        (-0.2, -0.01, "no"),
+        (-math.inf, math.inf, "undecided"),
+        (math.nan, math.nan, "undecided"),
+    ],
+)
+def test_that_there_is_no_effect_is_undecided_where_the_interval_holds_nothing_and_one_that_counts(low, high, answer):
+    assert {Compared(interval(low, high), effect, absent=True).answer for effect in (0.1, -0.1)} == {answer}
+
+
+def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval():
+    for effect in (0.0, math.nan):
+        with pytest.raises(ValueError, match="cannot be told from none; give its size in print, or the least one that counts"):
+            Compared(interval(0.1, 0.2), effect)
+
+
+def test_the_word_is_the_one_that_undecided_parts_could_not_change():
+    for count in (1, 2, 3, 4):
+        for parts in itertools.product((YES, NO, UNDECIDED), repeat=count):
+            answers = itertools.product(*(("yes", "no") if part is UNDECIDED else (part.answer,) for part in parts))
+            words = {
+                "reproduced" if "no" not in one else "not reproduced" if "yes" not in one else "partly"
+                for one in map(set, answers)
+            }
+            assert Verdict(parts).word == (words.pop() if len(words) == 1 else "undecided"), parts
+    assert Verdict([]).word == "undecided"
+
+
+def test_a_verdict_on_another_experiment_is_undecided_whatever_its_parts_say():
+    for parts in ([YES], [NO], [YES, NO], [UNDECIDED]):
+        assert Verdict(parts, another="It is of more.").word == "undecided"
+    assert Verdict([NO], another="It is of more.").sentence == "It is of more. What was found in it: B: no (2)."
+
+
+def test_a_sentence_says_which_interval_holds_what():
+    assert Verdict([YES, NO, UNDECIDED]).sentence == "A: yes (1). B: no (2). C: undecided (3)."
+    assert Verdict([YES], summary="It holds. ").sentence == "It holds."
+    assert str(Part("r = 2 is better", True)) == "r = 2 is better: yes."  # not R
+    said = {
+        Compared(interval(-0.02, 0.03), 0.917 - 0.907): "-0.0200 to 0.0300, which holds both 0 and the 0.01 in print",
+        Compared(interval(0.02, 0.03), 0.01): "0.0200 to 0.0300, which does not hold 0",
+        Compared(interval(-0.02, 0.0), 0.007, printed=False): "-0.0200 to 0.0000, which does not come to the 0.007 that counts",
+        Compared(interval(-0.02, 0.03), 0.1, absent=True): "-0.0200 to 0.0300, which is within the 0.1 in print",
+        Compared(interval(0.02, 0.3), 0.1, absent=True): "0.0200 to 0.3000, which does not hold 0",
+    }
+    for compared, words in said.items():
+        mean = f"{compared.measured.mean:.4f}, 95 %"
+        assert str(Part("so", compared, "here")) == f"So: {compared.answer} (here; difference {mean} {words})."
+    alone = "0.5000, without an interval, which needs two runs of each that are not all alike"
+    assert str(Part("so", Compared(difference([1.0], [0.5]), 0.1))) == f"So: undecided (difference {alone})."
+
+
+def test_headings_are_the_words():
+    headings = {Verdict(parts).word: Verdict(parts).heading for parts in ([YES], [NO], [YES, NO], [UNDECIDED])}
+    assert headings == {
+        "reproduced": "Reproduced", "not reproduced": "Not reproduced", "partly": "Partly reproduced", "undecided": "Undecided",
+    }  # fmt: skip
