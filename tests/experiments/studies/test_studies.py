@@ -1,6 +1,7 @@
 """Studies: runs survive the death of their processes, nothing is done twice or mixed, and pages say no more than records do."""
 
 import base64
+import html
 import importlib.util
 import json
 import math
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases import each
 from fake_studies import Doubled, Fake, Settings, draws, records_of, tables_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,7 @@ from experiments.studies.registry import STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.study import SCALES, Measured, Run
+from experiments.studies.verdicts import Part, Verdict
 from experiments.usage import UsageError
 
 TESTS, ROOT = Path(__file__).resolve().parents[2], Path(__file__).resolve().parents[3]
@@ -591,6 +594,24 @@ def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
     ours = {4: 0.5, 32: 0.9}
     better = records_of(study, "smoke", lambda run: ({"accuracy": ours[run.point["units"]], "loss": 1.0}, []))
     assert study.verdict(Results(better)).word == "reproduced"
+
+
+SECTIONS = re.findall(
+    r"<!-- study: (\S+) -->\n(.*?)<!-- end -->", (ROOT / "docs" / "studies.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+@each("name, words", SECTIONS)
+def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(name, words):
+    (heading, sentence), *_ = re.findall(r"^\*\*(.+?)\.\*\* (.+)$", words, re.MULTILINE)
+    another = study_named(name).another.get("small", "")
+    assert sentence.startswith(f"{another} What was found in it: " if another else "")
+    holds = {"yes": True, "no": False, "undecided": None}
+    parts = [Part("a", holds[answer]) for answer in re.findall(r": (yes|no|undecided)(?: \(|\.)", sentence)]
+    if parts:  # else a summary stands there
+        assert Verdict(parts, another=another).heading == heading
+    for figure in re.findall(r"\]\(figures/([^)]+)\)", words):
+        assert f">{html.escape(sentence)}</desc>" in (ROOT / "docs" / "figures" / figure).read_text(encoding="utf-8"), figure
 
 
 # All of them -----------------------------------------------------------------------------------------------------------------
