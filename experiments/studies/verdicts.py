@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from experiments.reports.spreads import Spread
+from experiments.reports.spreads import NotEnoughError, Spread
 
 __all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "difference"]
 
@@ -32,10 +32,15 @@ Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
 
 
 def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
-    """Of the means, with its 95 % interval by Welch's t; an infinite one where a side has fewer than two numbers."""
+    """Of the means, with its 95 % interval by Welch's t; an infinite one where a side has fewer than two numbers.
+
+    Raises: NotEnoughError where a side has none.
+    """
     from scipy.stats import ttest_ind  # noqa: PLC0415
 
     a, b = list(one), list(other)
+    if not a or not b:
+        raise NotEnoughError("of one of two sides that are compared no run is done")
     mean = sum(a) / len(a) - sum(b) / len(b)
     if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
         return Spread(mean, float("-inf"), float("inf"), len(a))
@@ -91,12 +96,17 @@ class Compared:
 class Part:
     """One part of a claim, whether it holds, and by which numbers.
 
-    Args:    holds: yes or no; a comparison, which answers by its interval; None where nothing that was run decides.
+    Args:    holds: whether it does; or a comparison, which answers by its interval; or None where nothing that was run decides.
+    Raises:  TypeError for anything else, which would count as true.
     """
 
     claim: str
     holds: bool | Compared | None
     evidence: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.holds is None or isinstance(self.holds, Compared) or self.holds in (True, False)):
+            raise TypeError(f"`holds` of a part is True, False, None or a Compared; got {self.holds!r} for {self.claim!r}.")
 
     @property
     def answer(self) -> Answer:

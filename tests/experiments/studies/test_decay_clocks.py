@@ -139,6 +139,8 @@ def test_decays_are_not_judged_without_the_control_or_where_nothing_was_learned(
     for keep in (lambda one: one["point"]["exponent"], lambda one: one["point"]["trained"] != "splitting", lambda one: False):
         with pytest.raises(NotEnoughError, match="r = 0 and r = 2"):
             judged(keep)
+    with pytest.raises(NotEnoughError, match="no run is done"):  # of gated units r = 2 is still to come
+        judged(lambda one: one["point"]["cell"] == "leaky-power" or not one["point"]["exponent"])
     with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
         judged(lambda one: True, lower=0.5)
 

@@ -3,11 +3,12 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 from cases import each
 from scipy.stats import t
 
-from experiments.reports.spreads import Spread
+from experiments.reports.spreads import NotEnoughError, Spread
 from experiments.studies.verdicts import Compared, Part, Verdict, difference
 
 YES, NO, UNDECIDED = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
@@ -26,6 +27,8 @@ def test_a_difference_has_welchs_interval():
     half = t.ppf(0.975, freedom) * math.sqrt(variance + other)
     assert (found.low, found.high) == (pytest.approx(found.mean - half), pytest.approx(found.mean + half))
     assert difference([1.0], [0.5]).low == -math.inf
+    with pytest.raises(NotEnoughError, match="no run is done"):
+        difference([1.0, 2.0], [])
 
 
 @each(
@@ -72,6 +75,13 @@ def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval():
     for effect in (0.0, math.nan):
         with pytest.raises(ValueError, match="cannot be told from none; give its size in print, or the least one that counts"):
             Compared(interval(0.1, 0.2), effect)
+
+
+def test_what_is_neither_true_nor_false_is_no_answer():
+    for holds in ("no", math.nan, [], 0.5):
+        with pytest.raises(TypeError, match=r"is True, False, None or a Compared; got .* for 'a'"):
+            Part("a", holds)
+    assert [Part("a", np.bool_(holds)).answer for holds in (True, False)] == ["yes", "no"]  # as comparisons of pandas are
 
 
 def test_the_word_is_the_one_that_undecided_parts_could_not_change():
