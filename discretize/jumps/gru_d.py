@@ -42,22 +42,29 @@ class GRUDJump(Jump):
 
     The reset is after the product, as in torch.nn.GRU; the paper's is before it. What was never seen counts as 0.
 
-    Args:    input_size: values; hidden_size: units of h; mean: (input,), what values fade to, of the training set say; or 0.
+    w starts uniform on (0, 1/gap] and b at 0: after a gap a value has kept e^-1 or more of its distance from the mean. Where
+    w since + b is not above 0, max(0, .) has no gradient, and what starts there never learns. The authors' public code does, in
+    Keras and TensorFlow: all of w, b, W and b_h start at 0 (`decay_initializer='zeros'` of their `GRUDCell`). W and b_h start
+    here as in `torch.nn.Linear`, so that about half of the units begin by keeping all of h.
+
+    Args:    input_size: values; hidden_size: units of h; mean: (input,), what values fade to, of the training set say; or 0;
+             gap: mean time for which a value is missing, in the units of `ts`: by default 1, a sample where there is no `ts`.
     Source:  Che, Purushotham, Cho, Sontag and Liu 2018, "Recurrent neural networks for multivariate time series with missing
-             values", eqs. (10) to (17).
+             values", eqs. (10) to (17); how w and b start is this project's.
     """
 
     mean: Tensor
 
-    def __init__(self, input_size: int, hidden_size: int, mean: Tensor | None = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, mean: Tensor | None = None, gap: float = 1.0) -> None:
         super().__init__()
         self.input_size, self.hidden_size = (
             checks.positive_size("input_size", input_size),
             checks.positive_size("hidden_size", hidden_size),
         )
         self.state_size = hidden_size + 2 * input_size
-        self.fade_x = nn.Parameter(torch.zeros(2, input_size))  # w and b
+        self.gap = checks.positive_number("gap", gap)
         self.fade_h, self.cell = nn.Linear(input_size, hidden_size), nn.GRUCell(2 * input_size, hidden_size)
+        self.fade_x = nn.Parameter(torch.stack([(1 - torch.rand(input_size)) / gap, torch.zeros(input_size)]))  # w and b
         given = torch.zeros(input_size) if mean is None else checks.is_tensor("mean", mean)
         if given.shape != (input_size,) or given.is_complex():
             came = f"{given.dtype} of shape {tuple(given.shape)}"
@@ -73,11 +80,13 @@ class GRUDJump(Jump):
         return torch.cat([h, torch.where(observed > 0, x, last), torch.where(observed > 0, 0.0, since)], -1)
 
 
-def gru_d(input_size: int, hidden_size: int, mean: Tensor | None = None, *, batch_first: bool = False) -> JumpRNN:
+def gru_d(
+    input_size: int, hidden_size: int, mean: Tensor | None = None, gap: float = 1.0, *, batch_first: bool = False
+) -> JumpRNN:
     r"""GRU-D. Between observations only the time passes, which one step of Euler's counts exactly.
 
-    Args:    input_size, hidden_size, mean as for `GRUDJump`; batch_first as for `JumpRNN`.
+    Args:    input_size, hidden_size, mean, gap as for `GRUDJump`; batch_first as for `JumpRNN`.
     Source:  Che, Purushotham, Cho, Sontag and Liu 2018.
     """
-    jump = GRUDJump(input_size, hidden_size, mean)
+    jump = GRUDJump(input_size, hidden_size, mean, gap)
     return JumpRNN(Elapsed(input_size, hidden_size), jump, Euler(), batch_first=batch_first)

@@ -1,5 +1,6 @@
 """States that jump at observations: closed forms, the papers' algorithms written out, and nothing of the future."""
 
+import copy
 import math
 
 import pytest
@@ -18,6 +19,7 @@ from discretize import (
     CellJump,
     DiscreteCell,
     GRUBayes,
+    GRUDJump,
     Jump,
     JumpRNN,
     bayes_divergence,
@@ -216,6 +218,27 @@ def test_gru_d_is_the_papers_recursion_with_its_own_intervals():
         assert_close(output[-1], h)
 
 
+def test_the_input_decay_of_gru_d_starts_where_it_learns_at_the_pace_of_the_gaps_that_are_given():
+    torch.manual_seed(3)
+    starts = {gap: gru_d(200, 3, gap=gap).jump.fade_x.detach() for gap in (1.0, 50.0)}
+    for gap, (w, b) in starts.items():
+        assert 0 < w.min() < 0.05 / gap < 0.95 / gap < w.max() <= 1 / gap
+        assert not b.any()
+    teacher = GRUDJump(1, 4, mean=torch.tensor([0.5]))
+    learner = copy.deepcopy(teacher)
+    with torch.no_grad():
+        teacher.fade_x[0] = 0.3
+        learner.fade_x[0] = 0.9
+    optimizer, x, missing = torch.optim.Adam([learner.fade_x], 0.05), torch.zeros(64, 1), torch.zeros(64, 1)
+    for _ in range(150):
+        state = torch.cat([torch.zeros(64, 4), torch.randn(64, 1), 3 * torch.rand(64, 1)], -1)  # h, last, since
+        loss = (learner(x, missing, state) - teacher(x, missing, state)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert learner.fade_x[0].item() == pytest.approx(0.3, abs=0.05)
+
+
 def test_what_was_seen_has_its_likelihood_and_what_was_not_none():
     rnn, x = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2)
     observed = torch.rand(TIME, BATCH, 2) < 0.5
@@ -308,6 +331,7 @@ WRONG = {
     "a network of nothing": (lambda: ode_rnn(2, 3, units=0), ValueError, "`units` must be at least 1, got 0"),
     "less than no values": (lambda: gru_d(-2, 3), ValueError, "`input_size` must be at least 1, got -2"),
     "a mean that is none": (lambda: gru_d(2, 3, torch.tensor([0.0, torch.nan])), ValueError, "`mean` must be finite, got nan"),
+    "a gap of nothing": (lambda: gru_d(2, 3, gap=0.0), ValueError, "`gap` must be positive, got 0"),
     "a complex mean": (lambda: gru_d(2, 3, torch.zeros(2) * 1j), ValueError, r"must be \(2,\) numbers, .* got torch\.complex"),
     "units that are none": (lambda: discretize.Elapsed(2, None), TypeError, "`hidden_size` must be a whole number, got None"),
     "weights of whole numbers": (lambda: GRUBayes(2, 3, dtype=torch.int64), TypeError, "`dtype` must be a floating-point dtype"),

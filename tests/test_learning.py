@@ -1,0 +1,198 @@
+"""Nothing that is to learn stands still: each parameter of each public module has a gradient, and moves."""
+
+import inspect
+import re
+from dataclasses import dataclass
+
+import torch
+from cases import each
+from torch import nn
+
+import ctrnn
+import discretize
+from experiments.models.fields import FIELDS, FieldSettings
+from experiments.models.observed import CLASSES, OBSERVED
+from experiments.runs.configuration import Configuration
+from experiments.seeds import generator
+from experiments.tasks.task import Batch, ClassOfTheSequence
+
+TIME, BATCH, INPUTS, HIDDEN, STEPS = 4, 8, 3, 4, 2
+PUBLIC = {f"{package.__name__}.{name}": getattr(package, name) for package in (ctrnn, discretize) for name in package.__all__}
+# What constructors ask for, by name.
+ARGUMENTS = {
+    "input_size": lambda: INPUTS,
+    "hidden_size": lambda: HIDDEN,
+    "outputs": lambda: HIDDEN,
+    "output_size": lambda: 2,
+    "values": lambda: INPUTS,
+    "alpha": lambda: 0.3,
+    "p": lambda: 0.2,
+    "batch": lambda: BATCH,
+    "exponent": lambda: 1.5,
+    "part": lambda: ctrnn.Affine(INPUTS, HIDDEN, HIDDEN),
+    "drive": lambda: ctrnn.Affine(INPUTS, HIDDEN, HIDDEN),
+    "adaptation": lambda: ctrnn.ConstantRate(0.1),
+    "candidate": lambda: ctrnn.TanhCandidate(INPUTS, HIDDEN),
+    "rate": lambda: ctrnn.GateRate(INPUTS, HIDDEN),
+    "decay": lambda: ctrnn.PowerDecay(1.5, learnable=True),
+    "network": lambda: ctrnn.gru(INPUTS, HIDDEN),
+    "wiring": lambda: torch.ones(INPUTS, HIDDEN),
+    "from_inputs": lambda: ctrnn.Synapses(torch.ones(INPUTS, HIDDEN)),
+    "from_units": lambda: ctrnn.Synapses(-torch.ones(HIDDEN, HIDDEN)),
+    "net": lambda: nn.Linear(HIDDEN, HIDDEN),
+    "f": lambda: nn.Linear(HIDDEN, HIDDEN * INPUTS),
+    "field": lambda: ctrnn.gated(INPUTS, HIDDEN),
+    "fields": lambda: [ctrnn.gated(INPUTS, HIDDEN), ctrnn.gru(HIDDEN, HIDDEN)],
+    "step": discretize.Heun,
+    "cell": lambda: discretize.DiscreteCell(ctrnn.gru(2 * INPUTS, HIDDEN)),
+    "rnn": lambda: discretize.DiscreteRNN(ctrnn.gru(INPUTS, HIDDEN)),
+    "layers": lambda: [discretize.DiscreteRNN(ctrnn.gru(INPUTS, HIDDEN)), discretize.DiscreteRNN(ctrnn.mgu(HIDDEN, HIDDEN))],
+    "networks": lambda: [discretize.DiscreteRNN(ctrnn.lstm(INPUTS, HIDDEN)) for _ in range(2)],
+    "jump": lambda: discretize.GRUBayes(INPUTS, HIDDEN),
+}
+ALONE = {"field": lambda: ctrnn.gru(0, HIDDEN)}  # of what jumps
+GIVEN = {  # where a name means something else
+    "ctrnn.from_torch": {"module": lambda: nn.GRUCell(INPUTS, HIDDEN)},
+    "discretize.from_torch": {"module": lambda: nn.GRU(INPUTS, HIDDEN, num_layers=2)},
+    "discretize.JumpRNN": ALONE,
+    "discretize.HeldJumpRNN": ALONE,
+}
+NOT_MADE = {
+    "ctrnn.from_ncps": "copies what another package has started, as ctrnn.ltc and LTCField are",
+    "discretize.from_ncps": "the same, as discretize.cfc is",
+}
+VARIANTS = {
+    "plain relu": lambda: ctrnn.plain(INPUTS, HIDDEN, "relu"),
+    "leaky per unit": lambda: ctrnn.leaky(INPUTS, HIDDEN, per_unit=True),
+    "global gate": lambda: ctrnn.gated(INPUTS, HIDDEN, "global"),
+    "gate of a network": lambda: ctrnn.gated(INPUTS, HIDDEN, "network"),
+    "softplus rate": lambda: ctrnn.gated(INPUTS, HIDDEN, rate="softplus"),
+    "exponential rate": lambda: ctrnn.gated(INPUTS, HIDDEN, rate="exponential"),
+    "learned exponents": lambda: ctrnn.PowerDecay(1.5, learnable=True, hidden_size=HIDDEN),
+    "antisymmetric gate": lambda: ctrnn.antisymmetric(INPUTS, HIDDEN, gated=True),
+    "two layers": lambda: ctrnn.lstm(INPUTS, HIDDEN, num_layers=2),
+    "logistic edges": lambda: ctrnn.gnn(INPUTS, HIDDEN, activation="logistic"),
+    "pure curves": lambda: discretize.cfc(INPUTS, HIDDEN, "pure"),
+    "ungated curves": lambda: discretize.cfc(INPUTS, HIDDEN, "no_gate", activation="relu", layers=2),
+    "one symbol": lambda: discretize.SymbolModel(ctrnn.glnn(INPUTS, HIDDEN)),
+}
+
+
+def kinds(words):
+    return [thing for name, thing in PUBLIC.items() if name.rpartition(".")[2] in re.findall(r"\w+", words)]
+
+
+def makes_modules(thing):
+    """Whether a public thing is a class of modules, or a function whose signature promises one."""
+    if inspect.isclass(thing):
+        return issubclass(thing, nn.Module) and not inspect.isabstract(thing)
+    made = kinds(str(inspect.signature(thing).return_annotation)) if callable(thing) else []
+    return any(inspect.isclass(kind) and issubclass(kind, nn.Module) for kind in made)
+
+
+MAKERS = [name for name, thing in PUBLIC.items() if makes_modules(thing) and name not in NOT_MADE]
+
+
+def made(name):
+    needed = {key for key, p in inspect.signature(PUBLIC[name]).parameters.items() if p.default is p.empty and p.kind <= 1}
+    arguments = ARGUMENTS | GIVEN.get(name, {})
+    assert needed <= set(arguments), f"say in ARGUMENTS what `{name}` is made of: {needed - set(arguments)}"
+    return PUBLIC[name](**{key: arguments[key]() for key in needed})
+
+
+def answer(module):
+    """What a module makes of random numbers, some of which are missing where they may be."""
+    xs, x, h = torch.randn(TIME, BATCH, INPUTS), torch.randn(BATCH, INPUTS), torch.randn(BATCH, HIDDEN)
+    seen, call = (torch.rand(TIME, BATCH, INPUTS) < 0.7).to(x), module
+    match module:
+        case discretize.Jump():
+            state = torch.randn(BATCH, module.state_size)
+            state[:, HIDDEN:].abs_()  # of GRU-D the last ones are times
+            given = [x * seen[0], seen[0], state]
+        case discretize.JumpRNN(jump=discretize.CfCJump()):
+            given = [xs]
+        case discretize.JumpRNN():
+            given = [torch.cat([xs * seen, seen], -1)]
+        case discretize.SymbolModel():
+            given = [torch.randint(INPUTS, (TIME, BATCH))]
+        case ctrnn.VectorField(input_size=0):
+            given = [x[:, :0], torch.randn(BATCH, module.state_size)]
+        case ctrnn.VectorField():
+            call, given = discretize.DiscreteRNN(module, discretize.ExponentialEuler()), [xs]
+        case ctrnn.Decay():
+            given = [h]
+        case ctrnn.Synapses():
+            given = [x]
+        case ctrnn.Part() | discretize.DiscreteCell():
+            given = [x, h]
+        case _:
+            given = [xs]
+    found = call(*given)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def noise_predicted(module):
+    output = answer(module)
+    return (output - torch.randn_like(output)).square().mean()
+
+
+def stands_still(module, loss):
+    """Names of parameters that have no gradient, or do not move, in some steps of Adam."""
+    learned = {name: own for name, own in module.named_parameters() if own.requires_grad and own.numel()}
+    before, reached = {name: own.detach().clone() for name, own in learned.items()}, set()
+    optimizer = torch.optim.Adam(learned.values(), 1e-2) if learned else None
+    for _ in range(STEPS if learned else 0):
+        optimizer.zero_grad()
+        loss().backward()
+        reached |= {name for name, own in learned.items() if own.grad is not None and own.grad.any()}
+        optimizer.step()
+    return [name for name, own in learned.items() if name not in reached or torch.equal(own, before[name])]
+
+
+@each("name", MAKERS)
+def test_every_parameter_of_every_public_module_learns(name):
+    module = made(name)
+    assert stands_still(module, lambda: noise_predicted(module)) == []
+
+
+@each("name", VARIANTS)
+def test_every_parameter_learns_where_a_word_chooses_parts(name):
+    module = VARIANTS[name]()
+    assert stands_still(module, lambda: noise_predicted(module)) == []
+
+
+def test_no_name_is_left_out_in_vain():
+    assert set(NOT_MADE) <= {name for name, thing in PUBLIC.items() if makes_modules(thing)}
+    assert set(GIVEN) <= set(MAKERS)
+
+
+@dataclass(frozen=True)
+class SeenNowAndThen(ClassOfTheSequence):
+    """Random values at random times, some of them missing, and classes that mean nothing."""
+
+    input_size, output_size, masked = 2 * INPUTS, CLASSES, True
+
+    def drawn(self, size, generator, split):
+        draw = {"generator": generator}
+        seen = (torch.rand(TIME, size, INPUTS, **draw) < 0.7).to(torch.get_default_dtype())
+        values, ts = seen * torch.randn(seen.shape, **draw), torch.rand(TIME, size, **draw).cumsum(0)
+        return Batch(torch.cat([values, seen], -1), torch.randint(CLASSES, (size,), **draw), ts=ts)
+
+
+def trained_models():
+    """Each model that `ctrnn train` makes by its name, and each of `OBSERVED`."""
+    settings = FieldSettings(hidden=HIDDEN, exponents="learned")
+    for name in FIELDS:
+        yield name, Configuration(SeenNowAndThen(), name, "exponential-euler", settings).untrained_model().double()
+    for name, make in OBSERVED.items():
+        yield f"{name} of patients", discretize.SequenceModel(make(INPUTS, HIDDEN), CLASSES)
+
+
+def test_every_parameter_of_every_model_that_is_trained_learns():
+    task, still = SeenNowAndThen(), {}
+    for name, model in trained_models():
+        torch.manual_seed(0)
+        batch = task.batch(BATCH, generator(0, name))
+        found = stands_still(model, lambda: task.loss(model(batch.xs, batch.ts), batch))  # noqa: B023 - called at once
+        still |= {name: found} if found else {}
+    assert still == {}
