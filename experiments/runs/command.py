@@ -39,7 +39,9 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
         return True
     if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
-    print(_in_words(configuration, outcome))
+    print(_in_words(configuration, outcome), flush=True)
+    if outcome.far_worse:
+        print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)
     return True
 
 

@@ -26,6 +26,7 @@ from discretize import SequenceModel, SolverError, StepError
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
+from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.processes import ALONE, Processes, joined
 from experiments.runs.record import NoRecord, Record
@@ -45,7 +46,8 @@ class Outcome:
     r"""A completed run.
 
     Args:    measures: on the split "test"; seconds: that all steps took; steps: taken in all; already: whether the run was
-             completed before, so that nothing was left to do.
+             completed before, so that nothing was left to do; far_worse: in words, than a guess without memory, and what to
+             try; "" where it is not.
     """
 
     model: SequenceModel
@@ -54,6 +56,7 @@ class Outcome:
     steps: int
     already: bool = False
     status: Status = "completed"
+    far_worse: str = ""
 
 
 def train(configuration: Configuration, folder: Path, *, resume: bool = True, progress: Progress | None = None) -> Outcome:
@@ -110,8 +113,10 @@ def _carried_out(run: _Training, folder: Path, record: Record | NoRecord, progre
             "largest_g_dt": run.largest_g_dt(),
             **({"waited": run.waited.tolist()} if processes.size > 1 else {}),
         }
+        worse = far_worse(run.configuration.task, measures["loss"], run.answers("test"))
+        about |= {"far_worse": worse} if worse else {}
         record.write_result({"status": "completed", "split": "test", "measures": measures, **about})
-    return Outcome(run.model, measures, run.seconds, run.step)
+    return Outcome(run.model, measures, run.seconds, run.step, far_worse=worse)
 
 
 @torch.no_grad()
@@ -123,16 +128,23 @@ def evaluate(
     Args:    model: called model(xs, ts, lengths); split, sequences, seed, batch: as for `Task.evaluation`.
     """
     sums: dict[str, float] = {}
-    weights, parameter = 0.0, next(model.parameters())
-    with _torch_defaults(torch.get_num_threads(), parameter.dtype):
-        for examples in (drawn.to(parameter.device) for drawn in task.evaluation(split, sequences, batch, seed)):
+    weights = 0.0
+    with _torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
+        for examples, outputs in _answers(model, task, split, sequences, seed, batch):
             weight = task.weight(examples)
-            if not weight:  # a mean over nothing is no number
-                continue
             weights += weight
-            for name, value in task.measures(model(examples.xs, examples.ts, examples.lengths), examples).items():
+            for name, value in task.measures(outputs, examples).items():
                 sums[name] = sums.get(name, 0.0) + weight * value
     return {name: value / weights for name, value in sums.items()}
+
+
+@torch.no_grad()
+def _answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int, batch: int) -> Iterator[tuple[Batch, Tensor]]:
+    """The evaluation batches in which anything counts, a mean over nothing being no number, and what the model makes of each."""
+    device = next(model.parameters()).device
+    for examples in (drawn.to(device) for drawn in task.evaluation(split, sequences, batch, seed)):
+        if task.weight(examples):
+            yield examples, model(examples.xs, examples.ts, examples.lengths)
 
 
 class _Training:
@@ -247,6 +259,11 @@ class _Training:
         _refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
         return found
 
+    def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
+        """What is measured on a split, and what the model makes of it."""
+        settings = self.settings
+        return _answers(self.model, self.configuration.task, split, settings.evaluation, settings.seed, settings.batch)
+
     def state(self) -> State:
         return {
             "step": self.step,
@@ -335,7 +352,8 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
     run = _Training(replace(configuration, training=replace(configuration.training, device="cpu")))  # to be read anywhere
     run.load(state, folder)
     run.choose()
-    return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True)
+    worse = str(result.get("far_worse", ""))
+    return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True, far_worse=worse)
 
 
 @contextmanager
