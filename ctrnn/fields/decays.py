@@ -116,6 +116,8 @@ class PowerDecay(Decay):
     def after(self, h: Tensor, s: Tensor) -> Tensor:
         if self.is_linear:
             return h * torch.exp(-s)
+        if h.dtype == torch.float16:  # in which |h|^r overflows from 2^16 on, for h of no great size
+            return self.after(h.float(), s.float()).to(h.dtype)
         r = self.exponent
         h = _bounded(h, r)
         return h * torch.exp(-torch.log1p(r * s * self.leak(h)) / r)

@@ -192,3 +192,16 @@ def test_a_decay_of_ones_own_is_followed_with_the_leak_it_starts_with():
 
     h = torch.randn(5)
     assert_close(Stiff().after(h, torch.full((5,), 0.5)), h * torch.exp(-0.5 * (1 + h**2)))
+
+
+@pytest.mark.parametrize("learnable", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_is_left_in_half_precision_is_that_of_float64_to_its_rounding(dtype, learnable):
+    decay, h = ctrnn.PowerDecay(2.0, learnable), torch.tensor([-300.0, -2.0, 0.0, 0.03, 0.5, 1.0, 20.0, 255.0])
+    for s in (1e-3, 0.1, 3.0):
+        exact = decay.after(h, torch.full_like(h, s))
+        found = decay.to(dtype).after(h.to(dtype), torch.full_like(h, s, dtype=dtype))
+        assert found.dtype == dtype
+        # h, s and r are rounded before, and what is left after.
+        assert_close(found.double(), exact, rtol=4 * torch.finfo(dtype).eps, atol=0)
+        decay = decay.double()
