@@ -21,7 +21,7 @@ from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.fused.kernel_run import KernelRun, Solved, solved
 from discretize.fused.readable import projected_of, rows_of_pieces
-from discretize.gradients.detached import ParameterSnapshot, once_only, refuse_captured
+from discretize.gradients.detached import ParameterSnapshot, check_same_states, once_only, refuse_captured
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.segments import Chain
 
@@ -61,6 +61,7 @@ class _BlockedRun:
     blocks: list[_Block] = field(default_factory=list)
     failure: Failure | None = None
     reached: int = 0  # the last edge that all samples reached
+    last: Tensor | None = None  # the state at the end
 
     def __post_init__(self) -> None:
         self.edges = sorted(self.chain.wanted())
@@ -87,6 +88,7 @@ class _BlockedRun:
             self._take(block, run, found, hs)
             h, carried = run.end(found), run.following
             segments = max(1, int(0.8 * self.memory * (block.end - block.first) / (a_step * max(1, taken))))
+        self.last = h
         return hs
 
     def backward(self, tensors: Sequence[Any], grad: Tensor) -> list[Tensor | None]:
@@ -94,9 +96,12 @@ class _BlockedRun:
         projected, h0, *weights = tensors
         of_projected, of_h = torch.zeros_like(projected), torch.zeros_like(h0)
         totals: list[Tensor | None] = [None] * len(weights)
+        last = self.last
         for block in reversed(self.blocks):
             run, rows = self._run(block, keep=block.most), self._rows(block)
-            run.forward(projected[rows], block.h0, *weights)
+            assert last is not None
+            check_same_states(run.end(run.forward(projected[rows], block.h0, *weights)), last, "gradient=Checkpointed")
+            last = block.h0
             of_hs = torch.stack([grad[self.row_of[e]] if e in self.row_of else torch.zeros_like(of_h) for e in self._ends(block)])
             of_hs[-1] += of_h
             of_read, of_start, *found = run.backward(of_hs)

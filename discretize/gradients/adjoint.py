@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure, SolverError
-from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
+from discretize.gradients.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
 from discretize.solvers.engine import SegmentSlope, SolverState, column
@@ -27,6 +27,8 @@ from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
 
 __all__ = ["AdjointBackward", "EdgeLog"]
+
+CHECKED = 8  # segments of one step that are solved again to see whether the field is still that of the solve
 
 
 @dataclass
@@ -55,6 +57,7 @@ class AdjointBackward:
         self.engine, self.chain, self.log, self.stats = engine, chain, log, stats
         self.field, self.weights = ParameterSnapshot(chain.field), _weights(engine.control.method)
         self.parameters = self.field.learned
+        self.checked = set(np.linspace(0, len(chain) - 1, CHECKED).astype(int).tolist())
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
         """The states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
@@ -107,17 +110,17 @@ class AdjointBackward:
 
     @torch.no_grad()
     def _steps_of(self, j: int) -> list[StepRecord]:
-        """The steps of segment j, solved again from the state at its start where there were several."""
+        """The steps of segment j, solved again from the state at its start where there were several, or to check the field."""
         log, length = self.log, self.chain.lengths[j]
         accepted = log.accepted[j + 1] - log.accepted[j]
-        if np.array_equal(accepted, np.broadcast_to(length > 0, accepted.shape)):
+        if j not in self.checked and np.array_equal(accepted, np.broadcast_to(length > 0, accepted.shape)):
             whole = np.broadcast_to(length, accepted.shape).copy()
             return [StepRecord(whole, whole, log.hs[j + 1])]
         step = log.steps[j]
         state = SolverState(j, np.zeros(len(accepted)), None if step is None else step.copy())
         records: list[StepRecord] = []
         engine = AdaptiveEngine(self.engine.control, records.append)
-        self._run(engine, self.chain.segment(j), state, log.hs[j])
+        check_same_states(self._run(engine, self.chain.segment(j), state, log.hs[j]), log.hs[j + 1], "gradient=Adjoint")
         return records
 
     def _over_step(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
+from discretize.gradients.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
 from discretize.solvers.engine import Engine, SolverState, counting_apart
 from discretize.solvers.segments import Chain
 
@@ -115,25 +115,29 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, block: _Block, outputs: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.block, ctx.outputs = block, outputs
-        ctx.save_for_backward(*tensors[outputs:])
-        return tuple(tensor.clone() for tensor in tensors[:outputs])
+        states = tuple(tensor.clone() for tensor in tensors[:outputs])
+        ctx.save_for_backward(*tensors[outputs:], *states)
+        return states
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         block: _Block = ctx.block
+        given, states = ctx.saved_tensors[: -ctx.outputs], ctx.saved_tensors[-ctx.outputs :]
         with torch.enable_grad():
-            start = ctx.saved_tensors[0].detach().requires_grad_()
+            start = given[0].detach().requires_grad_()
             hs, read = block.blocks.field.run(lambda: block.recompute(start))
         if len(hs) != ctx.outputs:
             raise RuntimeError(
                 "A block of the solve took other steps when it was computed again: the field does not give the same twice. "
                 "Leave `gradient=Checkpointed` out, or make it (no dropout, no running statistics)."
             )
+        for again, before in zip(hs, states, strict=True):
+            check_same_states(again, before, "gradient=Checkpointed")
         targets = [start, *block.blocks.field.learned, *read]
         wanted = [target for target in targets if target.requires_grad]
         reached = [(h, cotangent) for h, cotangent in zip(hs, cotangents, strict=True) if h.requires_grad]
         outputs, pulled_by = ([pair[i] for pair in reached] for i in (0, 1))
         found = iter(torch.autograd.grad(outputs, wanted, pulled_by, allow_unused=True))
         gradients = [next(found) if target.requires_grad else None for target in targets]
-        gradients = once_only("gradient=Checkpointed", gradients, [*cotangents, *ctx.saved_tensors])
+        gradients = once_only("gradient=Checkpointed", gradients, [*cotangents, *given])
         return (None, None, *[None] * ctx.outputs, *gradients)

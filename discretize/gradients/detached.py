@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +20,10 @@ from ctrnn.inputs.path import Data
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
 
-__all__ = ["ParameterSnapshot", "DetachedInput", "detached_chain", "once_only", "refuse_captured"]
+__all__ = ["DetachedInput", "ParameterSnapshot", "check_same_states", "detached_chain", "once_only", "refuse_captured"]
+
+# Of the largest state of a sample: the same steps again are the same to the bit, but for another number of threads.
+ROUNDING = {torch.float64: 1e-9}
 
 
 class DetachedInput(SegmentInput):
@@ -49,10 +53,10 @@ Result = TypeVar("Result")
 
 
 class ParameterSnapshot:
-    r"""A field with the parameters and buffers it has now, for work to be done later.
+    r"""A field with the parameters and buffers it has now, and in its mode, for work to be done later.
 
-    By then a `functional_call` may have replaced them, which is undone, or an optimizer changed them in place: refused, or
-    undone too where the numbers were `copied`.
+    By then a `functional_call` may have replaced them, which is undone, as `eval()` is, or an optimizer changed them in place:
+    refused, or undone too where the numbers were `copied`. What else has changed is seen by the states: `check_same_states`.
     """
 
     def __init__(self, field: VectorField, copied: bool = False) -> None:
@@ -61,6 +65,7 @@ class ParameterSnapshot:
         self._versions = {name: _version(tensor) for name, tensor in self._tensors.items()}
         self._copies = {name: tensor.detach().clone() for name, tensor in self._tensors.items()} if copied else {}
         self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
+        self._modes = [(part, part.training) for part in field.modules()]
 
     def changed(self) -> str | None:
         """The name of a tensor that was written into since, None if there is none."""
@@ -82,8 +87,35 @@ class ParameterSnapshot:
         return self._run(work, self._copies if self.changed() else self._tensors)
 
     def _run(self, work: Callable[[], Result], tensors: dict[str, Tensor]) -> Result:
-        with without_autocast(next((tensor.device for tensor in tensors.values()), None)):
+        device = next((tensor.device for tensor in tensors.values()), None)
+        with without_autocast(device), _in_modes(self._modes):
             return torch.func.functional_call(self._caller, tensors, (work,))
+
+
+@contextmanager
+def _in_modes(modes: Sequence[tuple[nn.Module, bool]]) -> Iterator[None]:
+    """Each module in training or in evaluation mode."""
+    before = [(part, part.training) for part, _ in modes]
+    for part, training in modes:
+        part.training = training
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
+def check_same_states(again: Tensor, before: Tensor, setting: str) -> None:
+    """Raise RuntimeError where the backward pass has computed other states than the solve: what the field reads has changed."""
+    again, before = again.detach(), before.detach()
+    size = torch.maximum(again.abs(), before.abs()).nan_to_num(0, 0, 0).amax(-1, keepdim=True) if again.numel() else 1.0
+    off = (again - before).abs() > size * ROUNDING.get(before.dtype, 1e-4)
+    if bool(off.any()):
+        raise RuntimeError(
+            f"The field gives other states in the backward pass of `{setting}` than in the solve: an attribute, a global or what "
+            "else its code reads has changed, or it does not give the same twice (dropout, running statistics). Change it after, "
+            f"or leave `{setting.partition('=')[0]}` out."
+        )
 
 
 def _version(tensor: Tensor) -> int:

@@ -152,8 +152,9 @@ def test_one_sweep_serves_all_requested_times():
     loss.backward()
     solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, gradient=Adjoint())
     solved.hs.square().sum().backward()
-    # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again.
-    assert solved.stats["nfe_backward"] <= 20 * 7 + 60 < calls[0]
+    # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again, as 8 more
+    # are, to see whether the field is the same.
+    assert solved.stats["nfe_backward"] <= 20 * 7 + 60 + 8 * 6 < calls[0]
 
 
 def test_the_adjoint_keeps_no_graph_of_the_steps():
