@@ -7,20 +7,22 @@ size of the batch, whether gradients are on, how often it was called, and that i
 
 with other batches, another default type of numbers and number of threads, and in the other of training and evaluation mode, and
 its numbers are compared with those of the record at the same inputs. Code that asks for a number that it was given, or that
-depends on one, is refused whatever it does with it: it would go another way at others. Numbers only refute: code that asks for
-the device, or for the time by another library, is not found out, nor is code that sees that it is run and not recorded, and
+depends on one, is refused whatever it does with it: it would go another way at others. So is code that asks for what kernels
+cannot watch, the time, chance, modes of torch: `discretize/watched.py`. Numbers only refute: code that asks for the
+device, or for the time by an installed library, is not found out, nor is code that sees that it is run and not recorded, and
 asks for a size that it is not run at.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any, Self
 
 import torch
@@ -33,6 +35,7 @@ from derivations.tracing.keeping import kept, memory, tensors_read
 from derivations.tracing.program import Program, next_state
 from discretize.compiler.attributes import GlobalReads, attributes_of
 from discretize.compiler.recording import own_line, results_kept
+from discretize.watched import Unwatched
 
 __all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed", "same_numbers"]
 
@@ -128,27 +131,6 @@ def check_settings(
     return ""
 
 
-# Modules whose answers are not of the arguments.
-SURROUNDING_MODULES = (
-    "time",
-    "datetime",
-    "os",
-    "posix",
-    "random",
-    "secrets",
-    "threading",
-    "socket",
-    "platform",
-    "multiprocessing",
-)
-
-
-def _home(value: Any) -> str:
-    """The first part of the name of the module that a value is, or is from."""
-    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or type(value).__module__
-    return str(module).partition(".")[0]
-
-
 class _Outside:
     """What code reads that is not the module's own, which must be the same after each call: closures, defaults of arguments,
     classes, globals."""
@@ -160,15 +142,11 @@ class _Outside:
     def compared(self, module: nn.Module) -> Iterator[None]:
         """Raises: ValueError for what a call has changed."""
         codes, before = len(self.reads.reads), self._now(module)
-        with self.reads.noted():
-            yield
-        for read in self.reads.reads.values():
-            for name, value in ((name, read.globals.get(name)) for name in read.names):
-                if _home(value) in SURROUNDING_MODULES:
-                    raise ValueError(
-                        f"the code asks for its surroundings by `{name}`; it must be a function of its arguments and parameters "
-                        "alone."
-                    )
+        try:
+            with self.reads.noted(os.path.dirname(os.path.dirname(__file__))):
+                yield
+        except Unwatched as error:
+            raise ValueError(f"{error}; it must be a function of its arguments and parameters alone.") from None
         if len(self.reads.reads) == codes and self._now(module) != before:
             raise ValueError(
                 "the code changes what it reads outside of the module, in a closure, a default, a class or a global, when it is "

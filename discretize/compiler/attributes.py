@@ -4,11 +4,12 @@ r"""What code may read beside its samples: the tensors of its module, all else t
     values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
     globals    what the code that was recorded names outside of its module, also in modules that it imports, compared at each call
 
-Objects that do not tell what they are made of, by which `copy` copies them, are known by their ids.
+What code asks for beside these cannot be watched: `discretize/watched.py`. Libraries are taken to stay as they are.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import os
 import sys
@@ -17,18 +18,29 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import accumulate
-from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from operator import attrgetter, methodcaller
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from discretize.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
+
 __all__ = ["HOOKS", "LIBRARIES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
 
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-OF_TORCH = frozenset(vars(nn.Module())) - {"training", "_parameters", "_buffers", "_modules"}
+OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training", "_parameters", "_buffers", "_modules"}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+CALLED = ("forward", "flow", "project", "leak", "advance", "__call__")
+LruCache = type(lru_cache(lambda: None))
+# What classes have beside attributes of their own.
+OF_CLASSES = set(
+    "__abstractmethods__ __annotations__ __dataclass_fields__ __dataclass_params__ __dict__ __doc__ __module__ "  # noqa: SIM905
+    "__qualname__ __weakref__ _abc_impl".split()
+)
 MOST = 20_000  # values that are compared at each call
 UNCHANGING = {"torch", "numpy", "builtins"}  # whose functions are known by their ids
 LIBRARIES = {"torch", "numpy", "ctrnn", "discretize", *sys.stdlib_module_names}  # whose classes and code stay as they are
@@ -81,13 +93,12 @@ class _Reads:
 
     def _of_module(self, given: ModuleType, seen: set[int]) -> Iterator[Any]:
         seen.add(id(given))
-        installed = "site-packages" in str(getattr(given, "__file__", ""))
-        stays = installed or given.__name__.partition(".")[0] in LIBRARIES
+        stays = _stays(given.__name__)
         for value in map(vars(given).get, self.attributes):
             if isinstance(value, ModuleType):
                 yield from self._of_module(value, seen) if id(value) not in seen else ()
-            elif isinstance(value, PLAIN) or not stays:
-                yield value
+            else:
+                yield value if isinstance(value, (*PLAIN, type)) or not stays else id(value)
 
 
 class GlobalReads:
@@ -97,12 +108,25 @@ class GlobalReads:
         self.reads: dict[CodeType, _Reads] = {}
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Of all code that runs meanwhile in this thread."""
+    def noted(self, *others: str) -> Iterator[None]:
+        r"""Of all code that runs meanwhile in this thread.
 
-        def look(frame: Any, event: str, argument: Any) -> None:
-            if event == "call":
-                self._note(frame.f_code, frame.f_globals)
+        Args:    others: the beginnings of paths of files whose code is not looked at.
+        Raises:  Unwatched before code does what cannot be watched.
+        """
+        found, libraries = list[str](), (*PLACES, *others)
+
+        def look(frame: FrameType, event: str, argument: Any) -> None:
+            why, file = None, frame.f_code.co_filename
+            if event == "call" and not file.startswith(libraries) and "site-packages" not in file:
+                why = self._note(frame)
+            elif event == "c_call" and frame.f_code in self.reads:
+                why = asked_by_call(frame, argument)
+            elif event == "call" and frame.f_back is not None and frame.f_back.f_code in self.reads:
+                why = asked_by_call(frame)
+            if why is not None:
+                found.append(why)
+                raise Unwatched(why)
 
         before = sys.getprofile()
         sys.setprofile(look)
@@ -110,10 +134,16 @@ class GlobalReads:
             yield
         finally:
             sys.setprofile(before)
+        if found:  # and the code has caught that
+            raise Unwatched(found[0])
 
-    def _note(self, code: CodeType, names: dict[str, Any]) -> None:
-        if code not in self.reads and not code.co_filename.startswith(PLACES) and "site-packages" not in code.co_filename:
-            self.reads[code] = _Reads.of(code, names)
+    def _note(self, frame: FrameType) -> str | None:
+        """Why what the code of a frame reads cannot be watched."""
+        code = frame.f_code
+        if code in self.reads:
+            return None
+        self.reads[code] = _Reads.of(code, frame.f_globals)
+        return asked_in(code, frame.f_globals, frame.f_locals)
 
     def now(self) -> Attributes | str:
         """Their values, other ones where one has changed; or why that cannot be told."""
@@ -150,7 +180,7 @@ class _Walk:
     def visit(self, given: Any, copied: bool = True) -> None:
         if len(self.values) > self.most:
             raise _Hidden(f"it keeps more than {self.most:,} values, too many to compare at each call")
-        if isinstance(given, PLAIN):
+        if type(given) in PLAIN or (isinstance(given, PLAIN) and _is_of_a_library(type(given))):
             # repr: nan is not equal to itself, and 0.0 is to -0.0
             self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
         elif (id(given), copied) in self.seen:
@@ -165,9 +195,11 @@ class _Walk:
         kind = type(given)
         if isinstance(given, Tensor):
             self._tensor(given, copied)
-        elif kind in (list, tuple, dict):
+        elif isinstance(given, BuiltinFunctionType) and (asked := refused(given)):
+            raise _Hidden(unwatched(asked))
+        elif kind in (list, tuple, dict, MappingProxyType):
             self.values.append((kind, len(given)))
-            for each in given.items() if kind is dict else given:
+            for each in given if kind in (list, tuple) else given.items():
                 self.visit(each, copied)
         elif isinstance(given, FunctionType):
             self._by_id(given.__code__)
@@ -179,11 +211,11 @@ class _Walk:
         elif isinstance(given, ContextVar):
             self._by_id(given)
             self.visit(given.get(None), False)
-        elif isinstance(given, type | property | staticmethod | classmethod):
+        elif isinstance(given, type | property | staticmethod | classmethod | cached_property):
             self._class(given, copied)
         elif isinstance(given, nn.Module):
             self._module(given, copied)
-        elif isinstance(given, BuiltinMethodType) and not isinstance(given.__self__, ModuleType | type | None):
+        elif isinstance(given, BuiltinFunctionType) and not isinstance(given.__self__, ModuleType | type | None):
             self.visit([given.__name__, given.__self__], False)  # of a list, say, or of an iterator
         elif callable(given) and _is_of_a_library(type(given), UNCHANGING):
             self._by_id(given)
@@ -197,7 +229,7 @@ class _Walk:
             self.values.append((type(given), given.shape, strides, given.dtype, given.device, given.requires_grad))
         else:
             self._by_id(given)
-            self.values.append(None if given.is_inference() else given._version)
+            self.values.append(_numbers(given))
 
     def _module(self, given: nn.Module, copied: bool) -> None:
         if any(vars(given)[name] for name in HOOKS):
@@ -209,26 +241,38 @@ class _Walk:
 
     def _class(self, given: Any, copied: bool) -> None:
         if not isinstance(given, type):
-            return self.visit([getattr(given, name, None) for name in ("fget", "__func__")], copied)
+            return self.visit([getattr(given, name, None) for name in ("fget", "__func__", "func")], copied)
         for each in given.__mro__:
             self._by_id(each)
-            if not _is_of_a_library(each):
-                told = {n: v for n, v in vars(each).items() if isinstance(v, FunctionType) or not n.startswith(("__", "_abc_"))}
-                self.visit(told, False)
+            if _is_of_a_library(each):  # whose methods may have been exchanged
+                own = vars(each)
+                self.values.append(tuple(id(own[name]) for name in CALLED if name in own))
+            else:
+                self.visit({name: value for name, value in vars(each).items() if name not in OF_CLASSES}, False)
+        if not _is_of_a_library(type(given)):
+            self.visit(type(given))
 
     def _object(self, given: Any, copied: bool) -> None:
         if isinstance(given, torch.Generator):
             return self.visit(given.get_state().numpy().tobytes())
+        kind = type(given)
+        if isinstance(given, ModuleType) and not _stays(given.__name__):
+            raise _Hidden(f"it reaches the module `{given.__name__}` by no name, which cannot be compared from call to call")
+        if kind in (attrgetter, methodcaller) or (kind is LruCache and not _stays(given.__module__)):
+            raise _Hidden(unwatched(getattr(given, "__qualname__", kind.__name__)))
         try:
             made = given.__reduce_ex__(4)
         except Exception as error:
-            if copied and not callable(given):
-                raise _Hidden(f"it keeps a {type(given).__name__}, of which no copy can be made") from error
+            is_of_a_package = callable(given) and kind.__module__ not in sys.stdlib_module_names
+            if copied or not (is_of_a_package or kind.__module__ == "_thread"):  # locks hold nothing
+                raise _Hidden(f"it keeps a {kind.__name__}, of which no copy can be made") from error
             made = ""
         if isinstance(given, ModuleType) or isinstance(made, str):
             return self._by_id(given)
-        self.visit(type(given))
+        self.visit(kind)
         self.visit([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
+        if not _is_of_a_library(kind) and hasattr(given, "__dict__"):
+            self.visit(vars(given), copied)  # of which copies need know nothing
 
     def _by_id(self, given: Any) -> None:
         self.objects.append(given)
@@ -237,6 +281,19 @@ class _Walk:
 
 def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
     return kind.__module__.partition(".")[0] in libraries
+
+
+def _stays(module: str) -> bool:
+    """Whether a module of that name is of a library, or of a package that is installed."""
+    return module.partition(".")[0] in LIBRARIES or "site-packages" in str(getattr(sys.modules.get(module), "__file__", ""))
+
+
+def _numbers(given: Tensor) -> Any:
+    """Of a tensor that is a constant of the code; by `.data` and as an array it may be written into uncounted."""
+    if given.device.type == "cpu" and given.layout == torch.strided and type(given) in (Tensor, nn.Parameter):
+        memory = given.untyped_storage()
+        return ctypes.string_at(memory.data_ptr(), memory.nbytes())
+    return None if given.is_inference() else given._version
 
 
 def _is_filled(cell: Any) -> bool:

@@ -17,15 +17,17 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.random import fork_rng
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from discretize.compiler.attributes import Attributes, GlobalReads
+from discretize.compiler.attributes import Attributes, GlobalReads, attributes_of
 from discretize.compiler.cpp.rows import written
 from discretize.compiler.program import FlowModule, Program, StepModule, Writer, program_of, weights_of, with_weights
 from discretize.compiler.zones import Unknown
 from discretize.fused.build import Source, Unavailable, library
 from discretize.fused.eligibility import warn_once
 from discretize.fused.libraries import KERNELS, REALS
+from discretize.watched import Unwatched
 
 __all__ = [
     "DRIVERS",
@@ -147,17 +149,30 @@ def _attempt(
 ) -> _Made:
     reads = GlobalReads()
 
+    def seen() -> list[Any]:
+        return [found if isinstance(found, str) else found.values for found in (reads.now(), attributes_of(module))]
+
     def made() -> Kernel | str:
         with torch.autograd.set_detect_anomaly(False):
+            with reads.noted():  # before the recording, which would be of what cannot be watched, and takes three times as long
+                same = _is_the_same_alone(module, dtype)
+            before = seen()
             program = program_of(module, wanted, dtype, write)
-            with reads.noted():  # not of the recording, which would take three times as long
-                _check_batch_of_one(module, dtype)
-        return make(program)
+            if not same:
+                raise Unknown("its code treats a sample alone otherwise than among others")
+            kernel = make(program)
+            if seen() != before:
+                raise Unknown("its code changes what it reads outside of the field, in a closure, a default, a class or a global")
+        return kernel
 
     try:
         # In a thread of its own: in no mode of torch that is on in this one, and under no profiler. Context variables come along.
-        with ThreadPoolExecutor(1) as thread:
+        # What is drawn there is drawn again by the steps.
+        devices = [device] if (device := module.field.device) is not None and device.type == "cuda" else []
+        with fork_rng(devices), ThreadPoolExecutor(1) as thread:
             kernel = thread.submit(copy_context().run, made).result()
+    except Unwatched as error:
+        kernel = str(error)
     except (Unknown, ValueError) as error:
         kernel = str(error)
     except Unavailable as error:
@@ -168,8 +183,8 @@ def _attempt(
     return _Made(now if isinstance(now, str) else kernel, reads, now, attributes.objects)
 
 
-def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> None:
-    """Code is recorded for batches of two or more. Raises `Unknown` where it gives a sample other numbers when it is alone."""
+def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> bool:
+    """Whether code, which is recorded for batches of two or more, gives a sample the same numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
     device = module.field.device
     samples = [torch.rand((3, width), generator=dice, dtype=dtype).to(device) + 0.1 for width in module.samples.values()]
@@ -180,8 +195,7 @@ def _check_batch_of_one(module: StepModule | FlowModule, dtype: torch.dtype) -> 
         torch.autograd.grad(together.sum(), samples, allow_unused=True)
     with torch.no_grad():
         alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
-    if not torch.allclose(together, alone, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True):
-        raise Unknown("its code treats a sample alone otherwise than among others")
+    return torch.allclose(together, alone, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True)
 
 
 def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:

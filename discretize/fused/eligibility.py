@@ -13,6 +13,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 from torch.autograd.forward_ad import unpack_dual
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from discretize.errors import KernelWarning, warn_user
 
@@ -57,7 +59,7 @@ def device_reason(like: Tensor) -> str | None:
 
 
 def tracing_reason(networks: bool = False) -> str | None:
-    """Why single operations must be seen: tracing, functorch, or a dispatch mode; `networks`: those of an ensemble need not."""
+    """Why single operations must be seen: tracing, functorch, or a mode of torch; `networks`: those of an ensemble need not."""
     if torch.compiler.is_compiling():
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
@@ -66,6 +68,10 @@ def tracing_reason(networks: bool = False) -> str | None:
         return why
     if getattr(torch._C, "_len_torch_dispatch_stack", int)():
         return "a dispatch mode looks at each operation"
+    # That of `torch.set_default_device` changes none.
+    count = getattr(torch._C, "_len_torch_function_stack", int)()
+    if count and any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack()):
+        return "a function mode looks at each operation"
     return None
 
 
