@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
-__all__ = ["answered", "answered_class", "handed_on", "torch_name"]
+__all__ = ["ORDERS", "answered", "answered_class", "handed_on", "torch_name"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -52,6 +52,9 @@ HABITS = {
     "device": "It runs where the field's parameters are: move those, `.to(device)`.",
     "dtype": "It computes in the dtype of the field's parameters: convert those, `.to(dtype)`.",
 }
+
+# The order of arguments where other libraries have another one.
+ORDERS = {"integrate": "It is called as integrate(field, path, h0, ts), a function f(t, h) as integrate(f, None, h0, ts)."}
 
 
 def answered(function: Callable[Given, Result], name: str | None = None) -> Callable[Given, Result]:
@@ -98,7 +101,7 @@ def _misuse(function: Callable, name: str | None, args: tuple[Any, ...], keyword
         return f"`{called}` was given `{twice[0]}` twice, by position and by name."
     there = {*placed[:given], *keywords}
     missing = [f"`{p.name}`" for p in shown if p.name in known and p.default is p.empty and p.name not in there]
-    return f"`{called}` needs {' and '.join(missing)}." if missing else None
+    return " ".join([f"`{called}` needs {' and '.join(missing)}.", *filter(None, [ORDERS.get(called)])]) if missing else None
 
 
 def handed_on(function: Callable) -> list[str] | None:

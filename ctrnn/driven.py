@@ -76,8 +76,7 @@ class Driven:
         allow `draws`, before it runs; t () or (batch,)."""
 
         def slope() -> Tensor:
-            projected = self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
-            return self.field.flow(projected, h)
+            return self.field.flow(self.read_at(t), h)
 
         found, drew = drawn(slope, h.device)
         if found.dtype != h.dtype:
@@ -86,6 +85,10 @@ class Driven:
         if drew and not draws and drawn(slope, h.device)[1]:
             raise ValueError(f"The field draws random numbers each time it is called, so that a solve has no answer. {DRAW_ONCE}")
         return found
+
+    def read_at(self, t: Tensor) -> Tensor:
+        """The projected input, (batch, projected), at t () or (batch,)."""
+        return self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
 
     def __call__(self, t: float | Tensor, h: Tensor) -> Tensor:
         time = checks.within("t", checks.evaluation_times("t", t), *self.interval)

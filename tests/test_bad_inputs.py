@@ -37,6 +37,16 @@ class InPlace(ctrnn.VectorField):
         return h.mul_(-1.0)
 
 
+class Unprojected(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return projected - h
+
+
+class WithTime(ctrnn.VectorField):
+    def flow(self, t, x, h):
+        return x - h
+
+
 FIELD = gated(2, 3, generator=torch.Generator().manual_seed(0))
 X = torch.linspace(-1, 1, 40).reshape(5, 4, 2)  # (time, batch, input)
 PATH, H, TS = HeldPath(X), FIELD.initial_state(4), torch.arange(6.0)
@@ -91,6 +101,20 @@ IN_PYTHON = [
     (lambda: integrate(FIELD, PATH, H, TS[[0, 2, 1]]), ValueError, "`ts` must increase strictly, but goes back at index 2"),
     (lambda: integrate(FIELD, PATH, H, TS + 1), ValueError, "`ts` = 6.0 lies outside the interval [0.0, 5.0]"),
     (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
+    # Fields of one's own, and functions of time and state.
+    (lambda: DiscreteRNN(Unprojected(2, 3))(X), ValueError, "It gets `project(x)`, here (4, 2): Unprojected has no `project`"),
+    (lambda: WithTime(2, 3)(X[0], H), TypeError, "`flow` takes (t, x, h); it must take (projected, h), what `project` makes of"),
+    (lambda: integrate(lambda t, h: -h, None, H.long(), TS), TypeError, "`h0` must be floating point, got torch.int64; convert"),
+    (lambda: integrate(nn.Identity(), None, H, TS), TypeError, "`field` is a function of (input), and is called as f(t, h)"),
+    (lambda: integrate(lambda h, t: -h, None, H, TS), TypeError, "the time first; give `lambda t, h: f(h, t)`."),
+    (lambda: integrate(lambda t, h, w: -h, None, H, TS), TypeError, "a function of (t, h, w), and is called as f(t, h)"),
+    (lambda: integrate(lambda a, b: -a, None, H, TS), ValueError, "called as f(t, h), the time first, t of shape (4, 1)"),
+    (lambda: integrate(lambda t, h: h if t < 1 else -h, None, H, TS), TypeError, "write torch.where(t < 0.5, a, b)"),
+    (lambda: integrate(lambda t, h: h if t < 1 else -h, None, H[:1], TS), TypeError, "write torch.where(t < 0.5, a, b)"),
+    (lambda: integrate(lambda t, h: math.sin(t) * h, None, H[:1], TS), TypeError, "torch.sin(t)"),
+    (lambda: integrate(lambda t, h: h.mean() - h, None, H + TS[:4, None], TS), ValueError, "whose samples step on their own"),
+    (lambda: integrate(lambda t, h: -h, H, TS), TypeError, "`ts`. It is called as integrate(field, path, h0, ts)"),
+    (lambda: integrate(lambda t, h: -h, H, TS, None), TypeError, "a function f(t, h) as integrate(f, None, h0, ts)."),
     # Misspelt, missing and superfluous arguments, of functions, classes and modules.
     (lambda: plain(2), TypeError, "`plain` needs `hidden_size`."),
     (lambda: plain(2, units=3), TypeError, "`plain` takes no `units`; it takes input_size, hidden_size, "),

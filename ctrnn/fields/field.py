@@ -10,6 +10,7 @@ methods. The state is one tensor, the visible units first: cat([h, rest], -1). C
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -170,13 +171,13 @@ def _checked(flow: Flow) -> Flow:
     @functools.wraps(flow)
     def checked(self: VectorField, projected: Tensor, h: Tensor) -> Tensor:
         before = _writes(projected, h)
-        slope = flow(self, projected, h)
+        slope = flow(self, projected, h) if torch.compiler.is_compiling() else _answered(flow, self, projected, h)
         if not isinstance(slope, Tensor):
             raise TypeError(f"The field's `flow` gives {type(slope).__name__}, not a tensor; it must return dh/dt.")
         if slope.shape != h.shape:
             raise ValueError(
                 f"The field's `flow` gives shape {tuple(slope.shape)} for a state of shape {tuple(h.shape)}; dh/dt must be like "
-                "h, a derivative for each unit of each sample."
+                f"h, a derivative for each unit of each sample.{_without_project(self, projected)}"
             )
         if before != _writes(projected, h):
             raise ValueError(
@@ -186,6 +187,45 @@ def _checked(flow: Flow) -> Flow:
         return slope
 
     return checked
+
+
+def _answered(flow: Flow, field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
+    """dh/dt; a `flow` with other arguments, or without a projection that it needs, is refused in words."""
+    try:
+        return flow(field, projected, h)
+    except TypeError:
+        if (words := _other_arguments(flow)) is None:
+            raise
+    except RuntimeError as error:
+        # As torch tells of sizes; what has a class of its own, memory that ran out for one, is something else.
+        if type(error) is not RuntimeError or not (hint := _without_project(field, projected)):
+            raise
+        raise ValueError(f"The field's `flow` fails with h of shape {tuple(h.shape)}: {str(error).rstrip('.')}.{hint}") from error
+    raise TypeError(words)
+
+
+def _other_arguments(flow: Flow) -> str | None:
+    signature = inspect.signature(flow)
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        return (
+            f"The field's `flow` takes ({', '.join([*signature.parameters][1:])}); it must take (projected, h), what `project` "
+            "makes of the input and the state, and give dh/dt. Time enters as a feature of the input; a bare f(t, h) is solved "
+            "by `discretize.integrate(f, None, h0, ts)`."
+        )
+    return None
+
+
+def _without_project(field: VectorField, projected: Tensor) -> str:
+    """What may be missing where the input comes as it is, of another width than the state."""
+    if type(field).project is not VectorField.project or projected.shape[-1] == field.state_size:
+        return ""
+    return (
+        f" It gets `project(x)`, here {tuple(projected.shape)}: {type(field).__name__} has no `project`, so that is x itself, "
+        f"whose features are not the {field.state_size} units. Map it there, `def project(self, x): return self.weight_x(x)` "
+        f"say, with `self.weight_x = torch.nn.Linear({field.input_size}, {field.state_size})`."
+    )
 
 
 def _writes(projected: Tensor, h: Tensor) -> int:

@@ -24,6 +24,7 @@ from ctrnn.storage.files import open_file, write_atomically
 
 __all__ = ["TensorFile", "write_tensors"]
 
+TORCHS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # how files of torch.save begin: a zip, or pickles
 MOST_HEADER = 1 << 24  # bytes
 ALIGNED = 8
 DTYPES = {
@@ -62,13 +63,22 @@ class TensorFile:
         self._file: BinaryIO = open_file(path)
         try:
             size = os.fstat(self._file.fileno()).st_size
-            length = int.from_bytes(self._file.read(8), "little")
+            begin = self._file.read(8)
+            if begin.startswith(TORCHS):
+                raise ValueError(
+                    "it is an archive or a pickle, as torch.save writes them, which may hold code. Make the model, give it the "
+                    "weights, `model.load_state_dict(torch.load(path, weights_only=True))`, and write it by `ctrnn.save`"
+                )
+            length = int.from_bytes(begin, "little")
             if not 0 < length <= min(MOST_HEADER, size - 8):
                 raise ValueError("it is no file of tensors")
             header = _parsed(self._file.read(length))
             metadata = header.pop("__metadata__", None)
             if not isinstance(metadata, dict) or not all(isinstance(metadata.get(key), str) for key in ("ctrnn", "sha256")):
-                raise ValueError("it is a file of tensors, and not one that `ctrnn.save` has written")
+                raise ValueError(
+                    "it is a file of tensors, and not one that `ctrnn.save` has written: it does not say of which model. Make "
+                    "that, and give it what `safetensors.torch.load_file` reads, by `load_state_dict`"
+                )
             self.text, self._sha256 = metadata["ctrnn"], metadata["sha256"]
             self._entries = header
             self.shapes = _checked(header, size - 8 - length)

@@ -8,22 +8,27 @@ Both are then solved as any field is.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ctrnn import HeldPath, TimePath, VectorField, checks
-from ctrnn.fields.field import check_field
+from ctrnn.autocast import cast_for
+from ctrnn.fields.field import check_field, check_like_field
 from ctrnn.fields.parts import affine
 from discretize.integration.events import Event
 from discretize.trajectory import Trajectory
 
-__all__ = ["BackwardField", "Equation", "as_driven_field", "joined", "of_parts"]
+__all__ = ["BackwardField", "Equation", "NumbersRefused", "as_driven_field", "joined", "of_parts"]
 
 Shapes = tuple[torch.Size, ...]
+TIMES = ("t", "time", "ts", "times")
+READ_AS_NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__int__, Tensor.__index__, Tensor.item)
 
 
 class Equation(VectorField):
@@ -39,9 +44,19 @@ class Equation(VectorField):
         super().__init__(1, width)
         self.f, self.shapes = f, shapes
 
+    @affine
+    def project(self, x: Tensor) -> Tensor:
+        return x  # the time, which no units are made of
+
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         if self.shapes is None:
-            return self._checked(self.f(projected, h))
+            found = self._checked(self.f(projected, h))
+            if found.shape != h.shape:
+                raise ValueError(
+                    f"The equation gives {tuple(found.shape)} for h of shape {tuple(h.shape)}; dh/dt must be like h. It is "
+                    f"called as f(t, h), the time first, t of shape {tuple(projected.shape)}, a time for each sample."
+                )
+            return found
         found = self.f(projected, _split(h, self.shapes))
         if not isinstance(found, tuple | list) or len(found) != len(self.shapes):
             came = f"{len(found)} of them" if isinstance(found, tuple | list) else type(found).__name__
@@ -104,10 +119,48 @@ def as_driven_field(
     if not isinstance(h0, Tensor) or h0.dim() != 2:
         came = str(tuple(h0.shape)) if isinstance(h0, Tensor) else type(h0).__name__
         raise ValueError(f"`h0` must be (batch, state), or several tensors (batch, ...), got {came}; one state is a batch of 1.")
+    _check_arguments(field)
+    equation = Equation(field, h0.shape[-1], shapes)
+    check_like_field("h0", cast_for(equation, h0), equation)
     ends = _ends(times)
     # One interval for all, as they may ask at times of their own.
     whole = ends if ends.dim() == 1 else torch.stack([ends[0].min(), ends[1].max()])
-    return Equation(field, h0.shape[-1], shapes), TimePath(whole, len(h0), h0.dtype, h0.device)
+    return equation, TimePath(whole, len(h0), h0.dtype, h0.device)
+
+
+def _check_arguments(f: Callable[..., Any]) -> None:
+    """Refuse a function that takes other arguments than the time and the state, in this order, as far as it can be told."""
+    try:
+        signature = inspect.signature(f.forward if isinstance(f, nn.Module) else f)
+    except (TypeError, ValueError):  # written in C
+        return
+    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes = f"`field` is a function of ({', '.join(signature.parameters)})"
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise TypeError(
+            f"{takes}, and is called as f(t, h), with the time and the state; bind what else it needs, "
+            "`lambda t, h: f(t, h, ...)`."
+        ) from None
+    if len(names) > 1 and names[1] in TIMES and names[0] not in TIMES:
+        raise TypeError(f"{takes}, and is called as f(t, h), the time first; give `lambda t, h: f(h, t)`.")
+
+
+class NumbersRefused(TorchFunctionMode):
+    """Within it no tensor that has an axis for samples is read as one number.
+
+    `if t < 0.5` would go well for a batch of one, until states between the steps are asked for, all times of them at once.
+    """
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in READ_AS_NUMBERS and args[0].dim():
+            raise TypeError(
+                f"The equation reads a tensor of shape {tuple(args[0].shape)} as one number, by {function.__name__}: t is "
+                "(batch, 1), a time for each sample, also for a batch of one. In place of `if t < 0.5` write "
+                "torch.where(t < 0.5, a, b), and torch's functions for those of numbers, torch.sin(t)."
+            )
+        return function(*args, **(kwargs or {}))
 
 
 def joined(h0: object) -> tuple[Any, Shapes | None]:

@@ -5,23 +5,28 @@ Every knot of the input and of its clock and every requested time is the end of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
+from ctrnn.calls import ORDERS
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.coupling import COUPLED, couples_samples, moved
 from ctrnn.fields.field import check_batched_state
 from ctrnn.inputs.derived import ReversedPath
 from ctrnn.inputs.splines import as_path
+from discretize.errors import warn_user
 from discretize.gradients.choice import Adjoint, Gradient
 from discretize.graphs import check_values, whole
-from discretize.integration.equation import BackwardField, as_driven_field, joined, of_parts
+from discretize.integration.equation import BackwardField, NumbersRefused, as_driven_field, joined, of_parts
 from discretize.integration.events import Event, EventSolve, checked_events
 from discretize.integration.half import in_float32, rounded, stored_dtype
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
@@ -101,8 +106,11 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
+    if isinstance(path, Tensor):
+        got = f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
+        raise TypeError(f"{got} {ORDERS['integrate']}")
     times, direction = _times(ts)
-    state, shapes = joined(h0)
+    given, (state, shapes) = field, joined(h0)
     if happens := tuple(of_parts(event, shapes) for event in checked_events(events)):
         _check_event_solve(settings, direction)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
@@ -117,7 +125,9 @@ def integrate(
         times = _inside(times, driven)
         check_batched_state(field, state, driven.batch)
         checks.is_finite("h0", state)
-        slope = driven.check_flow(times[0], state, settings.may_draw)
+        with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
+            slope = driven.check_flow(times[0], state, settings.may_draw)
+            _check_samples(given, driven, times, state, slope, settings)
         if settings.adaptive or settings.of_torchdiffeq:
             check_values(slope, f"{method} looks at the states to choose its steps", VMAPPED)
         settings.check_reach(state)
@@ -133,6 +143,29 @@ def integrate(
             solve = Solve(driven, state, times, settings, stored) if driven.batch else None
             solved = solve.run() if solve else rounded(_of_nobody(driven, state, times, settings), stored)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: Tensor, settings: Settings) -> None:
+    """Look once whether samples act on one another, which each step on their own where steps are adaptive."""
+    if len(h) < 2:
+        return
+    training, told = bool(getattr(given, "training", False)), True
+    try:
+        found = _couples.setdefault(given, {})
+    except TypeError:  # what cannot be kept track of
+        found = {}
+    if training not in found:
+        projected, told = driven.read_at(times[0]), False
+        # A function of time is asked at times of the solve only.
+        other = moved(projected) if isinstance(given, VectorField) else driven.read_at((times[0] + times[-1]) / 2)
+        found[training] = couples_samples(driven.field, projected, h, other, slope)
+    if found[training] and settings.steps_alone:
+        raise ValueError(f"`field` cannot be solved by {settings.method}, whose samples step on their own: {COUPLED}")
+    if found[training] and not told:
+        warn_user(f"In this solve {COUPLED}", UserWarning)
+
+
+_couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fields and functions: in training or not, its samples
 
 
 def _solved_on(field: VectorField, path: Path, settings: dict[str, Any], h: Tensor, times: Tensor) -> Trajectory:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.coupling import COUPLED, couples_samples, moved
 from discretize.errors import StepWarning, warn_user
 from discretize.fused.eligibility import tracing_reason
 from discretize.steps.step import Step
@@ -35,6 +36,7 @@ class OvershootWatch:
     longest, size = 0.0, 0.0
     step: str | None = None
     weights: list[tuple[int, int]] | None = None
+    modes: list[bool] = []  # noqa: RUF012 - replaced, never changed: in training or not, where samples were looked at together
 
     def __init__(self, allow_overshoot: bool) -> None:
         self.allowed = checks.is_flag("allow_overshoot", allow_overshoot)
@@ -55,6 +57,7 @@ class OvershootWatch:
             or longest > self.longest * (1 + ROUNDING)
             or size > self.size * FURTHER
             or named != (self.step or named)
+            or (last.dim() == 2 and len(last) > 1 and field.training not in self.modes)
         )
         if not (all_of_it or often):
             return 0
@@ -77,6 +80,7 @@ class OvershootWatch:
     @torch.no_grad()
     def look_at(self, step: Step, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> None:
         """At steps from the states h (..., state) with these inputs."""
+        self._look_at_samples(field, projected, h)
         self.size = max(self.size, _largest(h))
         g_dt = _largest((dt * field.leak(projected, h)).nan_to_num(nan=0.0, posinf=math.inf))
         self.largest = g_dt if self.largest is None else max(self.largest, g_dt)
@@ -90,6 +94,15 @@ class OvershootWatch:
             "silences this.",
             StepWarning,
         )
+
+    def _look_at_samples(self, field: VectorField, projected: Tensor, h: Tensor) -> None:
+        """Whether they act on one another, at the first step, once in training and once not."""
+        projected, h = (x[0] if x.dim() == 3 else x for x in (projected, h))
+        if field.training in self.modes or h.dim() != 2 or len(h) < 2:
+            return
+        self.modes = [*self.modes, field.training]
+        if couples_samples(field, projected, h, moved(projected)):
+            warn_user(f"In this module {COUPLED}", UserWarning)
 
 
 def _largest(numbers: float | Tensor) -> float:

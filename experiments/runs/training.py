@@ -147,6 +147,9 @@ def _answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int
             yield examples, model(examples.xs, examples.ts, examples.lengths)
 
 
+LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where to look again
+
+
 class _Training:
     """All that changes in training: weights, averages of the optimizer, rate, step; `state` is the whole of it."""
 
@@ -275,7 +278,7 @@ class _Training:
             "best": self.best,
             "engines": self.engines,
             "largest_g_dt": self.largest_g_dt(),
-            **({} if self.watch is None else {"looked_at": {"longest": self.watch.longest, "size": self.watch.size}}),
+            **({} if self.watch is None else {"looked_at": {name: getattr(self.watch, name) for name in LOOKED_AT}}),
         }
 
     def load(self, state: State | None, folder: Path) -> None:
@@ -290,8 +293,8 @@ class _Training:
             self.rate = state["schedule"]["rate"]
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
-            for name, value in state.get("looked_at", {}).items():  # not there in the first checkpoints of all
-                setattr(self.watch, name, value)
+            for name in LOOKED_AT & state.get("looked_at", {}).keys():  # not there in the first checkpoints of all
+                setattr(self.watch, name, state["looked_at"][name])
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
 
 

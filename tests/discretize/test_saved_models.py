@@ -364,8 +364,30 @@ def test_only_files_are_read(path, tmp_path):
         ctrnn.load(tmp_path / "lost")
     for content in (b"", b"\x00" * 7, b"\xff" * 64, pickle.dumps(print), b"\x02" + b"\x00" * 7 + b"[]"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="it is no file of tensors"):
+        with pytest.raises(ValueError, match=r"it is no file of tensors|as torch\.save writes"):
             ctrnn.load(path)
+
+
+def test_a_file_of_torch_save_is_told_from_a_damaged_one(tmp_path):
+    path = tmp_path / "model.pt"  # torch.load goes by the name
+    field = ctrnn.gated(3, 4)
+    weights = field.state_dict()
+    for kept in (weights, field, {"model": weights, "step": 3}):
+        for zipped in (True, False):
+            torch.save(kept, path, _use_new_zipfile_serialization=zipped)
+            with pytest.raises(ValueError, match=r"as torch\.save writes.*load_state_dict\(torch\.load\(path, weights_only=True"):
+                ctrnn.load(path)
+    torch.save(weights, path)
+    again = ctrnn.gated(3, 4)
+    again.load_state_dict(torch.load(path, weights_only=True))  # as the words say
+    ctrnn.save(path, again)
+    assert_same(ctrnn.load(path), field)
+
+
+def test_tensors_that_do_not_say_of_which_model_are_refused_with_the_way_out(path):
+    pytest.importorskip("safetensors.torch").save_file(ctrnn.gated(3, 4).state_dict(), path)
+    with pytest.raises(ValueError, match=r"does not say of which model.*safetensors\.torch\.load_file.*load_state_dict"):
+        ctrnn.load(path)
 
 
 def test_what_was_there_stays_where_writing_fails(path, monkeypatch):

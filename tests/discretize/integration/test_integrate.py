@@ -395,7 +395,7 @@ def test_statistics_count_what_the_field_saw():
         calls.clear()
         solved = integrate(field, ctrnn.HeldPath(recording()), torch.zeros(3, 2), torch.arange(9.0), **settings)
         stats = solved.stats
-        assert stats["nfe"] == len(calls) - 1  # one more checks at the entrance what `flow` returns
+        assert stats["nfe"] == len(calls) - 2  # two more check at the entrance what `flow` returns, and that samples are apart
         assert stats["num_steps"] == stats["num_accepted_steps"] + stats["num_rejected_steps"]
         assert 0 < stats["smallest_step"] <= 1
         assert 0 <= stats["smallest_step_at"] < 8

@@ -1,0 +1,73 @@
+"""Samples that act on one another, by a mean over the batch for one: each would have another answer in another batch."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn.fields.field import VectorField
+from ctrnn.fields.random.draws import drawn
+
+__all__ = ["COUPLED", "couples_samples", "moved"]
+
+LEAST = 1e-3  # of the largest dh/dt: rounding is less, and what an iteration inside of a field leaves that ends for all at once
+COUPLED = (
+    "dh/dt of a sample changes with the other samples of the batch, as by a mean over all of them, or by BatchNorm in training. "
+    "If they belong together make them one sample, their units side by side in one state; else reduce along the last axis only, "
+    "and call `eval()` for BatchNorm."
+)
+
+
+def moved(x: Tensor) -> Tensor:
+    """Other numbers of about that size for each sample, (batch, ..); none below 0 where none was."""
+    shares = torch.arange(1, len(x) + 1, device=x.device)[:, None] * torch.tensor([0.618034, 0.414214], device=x.device) % 1
+    factor, offset = shares.to(x.dtype).unbind(1)  # no two alike, so that no mean stays what it was by chance
+    return factor[:, None] * x + 0.5 * offset[:, None]
+
+
+@torch.no_grad()
+def couples_samples(field: VectorField, projected: Tensor, h: Tensor, other: Tensor, found: Tensor | None = None) -> bool:
+    r"""Whether dh/dt of the last sample changes where all others do; no where that cannot be told, as of a field that draws.
+
+    The field stays as it is, buffers and torch's random numbers too: copies are asked that share its parameters.
+
+    Args:    found: dh/dt, where it is known.
+    Shape:   projected and other, which the others read then, (batch, projected), h and found (batch, state).
+    """
+    if len(h) < 2 or _has_generator(field):
+        return False
+    last = torch.arange(len(h), device=h.device)[:, None] == len(h) - 1
+
+    def slope(projected: Tensor, h: Tensor) -> Tensor:
+        twin: Any = _twin(field, {})
+        answer: Tensor = twin.flow(projected, h)
+        return answer
+
+    try:
+        with torch.random.fork_rng([h.device] if h.device.type == "cuda" else []):
+            found = slope(projected, h) if found is None else found
+            there, drew = drawn(lambda: slope(torch.where(last, projected, other), torch.where(last, h, moved(h))), h.device)
+            least = max(LEAST, 8 * torch.finfo(h.dtype).eps) * torch.maximum(found.abs(), there.abs()).max()
+            if drew or not bool(((there - found)[-1].abs() > least).any()):
+                return False
+            # A field with random numbers of its own has another answer the second time too.
+            return torch.equal(slope(projected, h)[-1], found[-1])
+    except Exception:  # numbers that cannot be read, and code that takes no others than it was given
+        return False
+
+
+def _has_generator(field: VectorField) -> bool:
+    return any(isinstance(value, torch.Generator) for value in chain.from_iterable(vars(m).values() for m in field.modules()))
+
+
+def _twin(module: nn.Module, twins: dict[int, nn.Module]) -> nn.Module:
+    """A copy on the same parameters, with buffers and attributes of its own."""
+    if id(module) not in twins:
+        twins[id(module)] = twin = object.__new__(type(module))
+        twin.__dict__ = dict(module.__dict__)
+        twin._buffers = {name: None if x is None else x.clone() for name, x in module._buffers.items()}
+        twin._modules = {name: None if part is None else _twin(part, twins) for name, part in module._modules.items()}
+    return twins[id(module)]
