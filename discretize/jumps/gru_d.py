@@ -1,9 +1,9 @@
 r"""GRU-D: what was last seen of each value fades to its mean, and the state fades too, by how long ago each was seen.
 
-    state  [h, last, since]        between observations  dh/dt = 0, d last/dt = 0, d since/dt = 1
+    state  [h, away, since]        between observations  dh/dt = 0, d away/dt = 0, d since/dt = 1
     at one, with m = 1 where a value is seen:
-        fade_x = exp(-max(0, w since + b))        x' = m x + (1 - m) (fade_x last + (1 - fade_x) mean)
-        fade_h = exp(-max(0, W since + b_h))      h <- GRU([x', m], fade_h h)        last, since <- x, 0 where seen
+        fade_x = exp(-max(0, w since + b))        x' = m x + (1 - m) (mean + fade_x away)
+        fade_h = exp(-max(0, W since + b_h))      h <- GRU([x', m], fade_h h)        away, since <- x - mean, 0 where seen
 
 So the field counts the time, and the jump does the rest.
 """
@@ -22,7 +22,7 @@ __all__ = ["Elapsed", "GRUDJump", "gru_d"]
 
 
 class Elapsed(VectorField):
-    r"""The state [h, last, since], of which the last part counts the time.
+    r"""The state [h, away, since], of which the last part counts the time.
 
     Args:    values: how many there are to be seen; hidden_size: units of h, which are the visible ones.
     Source:  this project.
@@ -38,9 +38,10 @@ class Elapsed(VectorField):
 
 
 class GRUDJump(Jump):
-    r"""The update of GRU-D on [h, last, since].
+    r"""The update of GRU-D on [h, away, since], where away is what was last seen less its mean.
 
-    The reset is after the product, as in torch.nn.GRU; the paper's is before it. What was never seen counts as 0.
+    The reset is after the product, as in torch.nn.GRU; the paper's is before it. From a state of 0, what was never seen counts
+    as its mean.
 
     w starts uniform on (0, 1/gap] and b at 0: after a gap a value has kept e^-1 or more of its distance from the mean. Where
     w since + b is not above 0, max(0, .) has no gradient, and what starts there never learns. The authors' public code does, in
@@ -73,11 +74,11 @@ class GRUDJump(Jump):
         self.register_buffer("mean", given.detach().to(self.fade_x, copy=True))
 
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
-        h, last, since = h.split([self.hidden_size, self.input_size, self.input_size], -1)
+        h, away, since = h.split([self.hidden_size, self.input_size, self.input_size], -1)
         kept = torch.exp(-torch.relu(self.fade_x[0] * since + self.fade_x[1]))
-        faded = observed * x + (1 - observed) * (kept * last + (1 - kept) * self.mean)
+        faded = observed * x + (1 - observed) * (self.mean + kept * away)
         h = self.cell(torch.cat([faded, observed], -1), torch.exp(-torch.relu(self.fade_h(since))) * h)
-        return torch.cat([h, torch.where(observed > 0, x, last), torch.where(observed > 0, 0.0, since)], -1)
+        return torch.cat([h, torch.where(observed > 0, x - self.mean, away), torch.where(observed > 0, 0.0, since)], -1)
 
 
 def gru_d(

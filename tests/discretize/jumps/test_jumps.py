@@ -204,7 +204,7 @@ def test_gru_d_is_the_papers_recursion_with_its_own_intervals():
     observed[..., 0] |= ~observed.any(-1)
     with torch.no_grad():
         jump.fade_x.uniform_(-1, 1)
-    m, h, last = observed.to(x), torch.zeros(BATCH, 3), torch.zeros(BATCH, 2)
+    m, h, last = observed.to(x), torch.zeros(BATCH, 3), mean.expand(BATCH, 2)
     since = torch.zeros(BATCH, 2)
     for k in range(TIME):
         if k:  # eq. (2) of the paper
@@ -216,6 +216,14 @@ def test_gru_d_is_the_papers_recursion_with_its_own_intervals():
         output = rnn(x[: k + 1], ts=ts[: k + 1], observed=observed[: k + 1])[0]
         assert output.shape == (k + 1, BATCH, 3)
         assert_close(output[-1], h)
+
+
+def test_what_gru_d_has_never_seen_is_its_mean_and_not_zero():
+    mean, x, observed = torch.tensor([37.0, 120.0]), torch.randn(1, 1, 2), torch.tensor([[[True, False]]])
+    rnn = gru_d(2, 3, mean)
+    output = rnn(x, observed=observed)[0]
+    read = torch.stack([x[0, 0, 0], mean[1]])
+    assert_close(output[0], rnn.jump.cell(torch.cat([read, torch.tensor([1.0, 0.0])])[None]))
 
 
 def test_the_input_decay_of_gru_d_starts_where_it_learns_at_the_pace_of_the_gaps_that_are_given():
@@ -231,7 +239,7 @@ def test_the_input_decay_of_gru_d_starts_where_it_learns_at_the_pace_of_the_gaps
         learner.fade_x[0] = 0.9
     optimizer, x, missing = torch.optim.Adam([learner.fade_x], 0.05), torch.zeros(64, 1), torch.zeros(64, 1)
     for _ in range(150):
-        state = torch.cat([torch.zeros(64, 4), torch.randn(64, 1), 3 * torch.rand(64, 1)], -1)  # h, last, since
+        state = torch.cat([torch.zeros(64, 4), torch.randn(64, 1), 3 * torch.rand(64, 1)], -1)  # h, away, since
         loss = (learner(x, missing, state) - teacher(x, missing, state)).square().mean()
         optimizer.zero_grad()
         loss.backward()
