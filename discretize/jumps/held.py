@@ -31,6 +31,8 @@ class HeldJumpRNN(JumpRNN):
     Source:  this project.
     """
 
+    reads_at_the_end = False
+
     def __init__(
         self,
         field: VectorField,

@@ -58,7 +58,8 @@ class JumpRNN(SequenceModule):
     Args:    field: F, a `VectorField` of `input_size=0`, solved exactly, or by steps; jump: a `Jump` on its state; method, rtol,
              atol, max_step, gradient as for `integrate`; batch_first: axes of x, output, observed and ts, as in torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, observed=None), as for `DiscreteRNN`. ts: the times of the
-             observations, the first of them that of h_0; or one more, in front, for h_0. Without ts they are 0, 1, ....
+             observations, the first of them that of h_0; or one more, in front, for h_0. Without ts they are 0, 1, .... An
+             observation that is `reset` is the first one of its own sequence.
              observed: booleans like x, False where a value is missing, which then may be nan; all by default, or x has twice as
              many features, [values, 1 where seen, else 0], as cells without jumps read them.
              rnn.jumps(...) gives the states before and after; `rnn.stats` counts all solves of the last call.
@@ -66,6 +67,8 @@ class JumpRNN(SequenceModule):
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
     Source:  Rubanova, Chen and Duvenaud 2019; De Brouwer, Simm, Arany and Moreau 2019.
     """
+
+    reads_at_the_end = True
 
     def __init__(
         self,

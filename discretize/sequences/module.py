@@ -43,6 +43,7 @@ class SequenceModule(nn.Module, ABC):
 
     num_layers, bidirectional = 1, False
     num_states = 1  # num_layers * num_directions
+    reads_at_the_end = False  # of a sample's interval, and not all the while
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class SequenceModule(nn.Module, ABC):
             return self._run(*given)
         pieces = Pieces(reset, xs, ragged, batched, self.batch_first)
         cut = pieces.samples(xs)
-        output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges), pieces.ragged(cut))
+        output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges, self.reads_at_the_end), pieces.ragged(cut))
         return pieces.joined(output), pieces.ends(h_n)
 
     def _run_packed(

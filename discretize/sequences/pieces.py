@@ -35,6 +35,7 @@ class Pieces:
         self.keeps_start = ~begins[0]  # (batch,)
         begins[0] = True
         self.sequence, self.start = begins.mT.nonzero().unbind(1)  # of each piece
+        self.goes_on = self.keeps_start[self.sequence] & (self.start == 0)  # from h_0
         self.last = torch.cat([self.sequence.diff() > 0, torch.ones(1, dtype=torch.bool)])
         self.lengths = torch.where(self.last, lengths[self.sequence], self.start.roll(-1)) - self.start
         self.number = begins.cumsum(0) + begins.sum(0).cumsum(0) - begins.sum(0) - 1  # (time, batch): the piece of each sample
@@ -50,19 +51,22 @@ class Pieces:
         """The pieces' lengths; None if they are all the same."""
         return None if bool((self.lengths == self.lengths[0]).all()) else Ragged.of(self.lengths, xs)
 
-    def edges(self, edges: Tensor | None) -> Tensor | None:
-        """Edges (time + 1,) or (time + 1, batch) -> (longest + 1, pieces); stamps (time, ..) -> (longest, pieces)."""
+    def edges(self, edges: Tensor | None, at_the_end: bool = False) -> Tensor | None:
+        """Edges (time + 1,) or (time + 1, batch) -> (longest + 1, pieces); stamps (time, ..) -> (longest, pieces).
+
+        at_the_end: whether a sample is read at the end of its interval; then one that begins anew has none before it.
+        """
         if edges is None:
             return None
         more = len(edges) - len(self.number)
         at = self._at(int(self.lengths.max()) + more, self.lengths - 1 + more)
-        return edges[at] if edges.dim() == 1 else edges[at, self.sequence]
+        cut = edges[at] if edges.dim() == 1 else edges[at, self.sequence]
+        return torch.cat([torch.where(self.goes_on, cut[:1], cut[1:2]), cut[1:]]) if at_the_end else cut
 
     def starts(self, h0: Tensor) -> Tensor:
         """(states, batch, width) -> (states, pieces, width)."""
-        goes_on = self.keeps_start[self.sequence] & (self.start == 0)
         there = h0.index_select(1, self.sequence.to(h0.device))
-        return torch.where(goes_on.to(h0.device)[:, None], there, there.new_zeros(()))
+        return torch.where(self.goes_on.to(h0.device)[:, None], there, there.new_zeros(()))
 
     def joined(self, output: Tensor) -> Tensor:
         """(longest, pieces, features) -> (time, batch, features)."""

@@ -135,6 +135,24 @@ def test_episodes_begin_anew():
     assert_close(output[3:, 1], rnn(x[3:, 1], ts=ts[3:, 1])[0], **NEAR)
 
 
+@each("make", [lambda: ode_rnn(2, 3, method="rk4"), lambda: gru_ode_bayes(2, 3, method=discretize.Euler()), lambda: gru_d(2, 3)])
+@each("edges, shared, lengths", [(False, False, None), (True, True, [5, 4, 3]), (True, False, None), (False, True, None)])
+def test_no_time_goes_by_before_an_episode_that_begins_anew(make, edges, shared, lengths):
+    """A state of 0 moves too: what goes by since the last observation before a reset is no part of the episode."""
+    rnn, x, ts, reset = make(), torch.randn(TIME, BATCH, 2), stamps(), torch.zeros(TIME, BATCH, dtype=torch.bool)
+    ts = ts[:, :1].expand(-1, BATCH) if shared else ts
+    given = torch.cat([ts[:1] - 0.7, ts]) if edges else ts
+    h_0, observed = torch.rand(BATCH, rnn.field.state_size), torch.rand(TIME, BATCH, 2) < 0.7
+    reset[2, 0] = reset[3, 1] = reset[0, 2] = True
+    output = rnn(x, h_0, given[:, 0] if shared else given, lengths, reset, observed)[0]
+    for i, (k, end) in enumerate(zip((2, 3, 0), lengths or [TIME] * BATCH, strict=True)):
+        episode = rnn(x[k:end, i], ts=ts[k:end, i], observed=observed[k:end, i])[0]
+        assert_close(output[k:end, i], episode)
+        if k:
+            first = rnn(x[:k, i], h_0[i], given[: k + edges, i], observed=observed[:k, i])[0]
+            assert_close(output[:k, i], first)
+
+
 def test_a_jump_that_gives_another_state_is_refused():
     class Half(Added):
         def forward(self, x, observed, h):
