@@ -8,6 +8,7 @@ theta is the state at which the unit turns: with theta = 0 the map is odd, and i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -34,7 +35,13 @@ THETA, START = 0.8, 0.1
 G_DT = torch.logspace(-1, 1, 40, dtype=torch.float64)
 W = torch.linspace(-30, 2, 33, dtype=torch.float64)
 SETTLE, LONGEST, AVERAGED = 400, 64, 300  # steps before a period is looked for, the longest one, steps of an exponent
+# The largest exponent is that of the points that are largest by `AVERAGED` steps, each from so many starts, for so many steps:
+# by 32,000 in all its second digit stands.
+CANDIDATES, STARTS, LONG = 8, 32, 1000
+WEIGHTS = (-10.0, -30.0, -100.0, -1000.0, -10_000.0)
+GATES_LOOKED_AT = np.arange(4.0, 8.5, 0.01)  # times |w|
 FAR, NEAR, CHAOTIC = 1e3, 1e-5, 0.01
+BLOCKS, TINY = 16, 1e-300  # of a run, for the standard error of its exponent; a derivative that is exactly 0
 COARSE = 4  # every so many points of the grid are counted by brute force
 AGREEING = 0.95  # of them; near a bifurcation 400 steps need not settle what 20,000 do
 COUNTED = ("Euler", "ExponentialEuler", "FrozenBackwardEuler", "FrozenTrapezoid")
@@ -67,8 +74,8 @@ def stepped(step: Step, g_dt: Tensor, w: Tensor) -> discretize.Map:
 
 
 @torch.no_grad()
-def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """An index into `FATES` for each point, and the exponent a step where no period was found, nan elsewhere: (n,), (n,)."""
+def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """An index into `FATES` for each point; where no period was found the exponent a step and its standard error, else nan."""
     system, point = stepped(step, g_dt, w), torch.arange(len(w), dtype=torch.float64)
     h = torch.full((len(w), 1), START, dtype=torch.float64)
     for _ in range(SETTLE):
@@ -76,16 +83,50 @@ def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     lost = ~(h.abs() < FAR)[:, 0]
     period = settled_periods(system, h, LONGEST, point, tolerance=NEAR)
     found = torch.where(period == 1, REST, torch.where(period == 2, TWO, LONGER))
-    exponent, open_ = torch.full_like(w, torch.nan), ((period == 0) & ~lost).nonzero()[:, 0]
+    exponent, error = torch.full_like(w, torch.nan), torch.full_like(w, torch.nan)
+    open_ = ((period == 0) & ~lost).nonzero()[:, 0]
     if len(open_):
         run = discretize.lyapunov(system, h[open_], point[open_], intervals=AVERAGED, transient=0)
-        exponent[open_] = run.exponents[:, 0]
+        exponent[open_], error[open_] = run.exponents[:, 0], run.errors[:, 0]
         lost[open_] = torch.isnan(exponent[open_])
         found[open_] = torch.where(exponent[open_] > CHAOTIC, CHAOS, LONGER)
         # What a slow rest or 2-cycle has not reached in `SETTLE` steps it has nearly.
         slow = settled_periods(system, run.h, 2, point[open_], tolerance=1e-2)
         found[open_] = torch.where((slow > 0) & (exponent[open_] <= CHAOTIC), slow - 1, found[open_])
-    return found.masked_fill(lost, DIVERGENCE), exponent
+    return found.masked_fill(lost, DIVERGENCE), exponent, error
+
+
+@torch.no_grad()
+def largest_exponent(step: Step, g_dt: Tensor, w: Tensor, exponent: Tensor) -> tuple[float, float]:
+    """The largest exponent a step of these points, and its standard error; `exponent`: of short runs, nan for none."""
+    first = exponent.nan_to_num(-torch.inf).topk(min(CANDIDATES, len(w))).indices
+    first = first[exponent[first] > CHAOTIC]
+    if not len(first):
+        return math.nan, math.nan
+    system = stepped(step, g_dt[first], w[first])
+    point = torch.arange(len(first), dtype=torch.float64).repeat(STARTS)
+    h = (START + 1e-3 * torch.arange(STARTS, dtype=torch.float64)).repeat_interleave(len(first))[:, None]
+    run = discretize.lyapunov(system, h, point, intervals=LONG, transient=SETTLE)
+    found = run.exponents[:, 0].unflatten(0, (STARTS, -1))
+    best = int(found.mean(0).argmax())
+    return float(found.mean(0)[best]), float(found.std(0)[best]) / math.sqrt(STARTS)
+
+
+def least_chaotic(w: float, gates: np.ndarray = GATES_LOOKED_AT, steps: int = 16_000) -> float:
+    """The least G |w|, of those in `gates`, at which Euler's step is chaotic; nan where none is.
+
+    Not chaotic at any G |w| <= 1 - G: the map is monotone there, as its derivative is at least 1 - G - G |w|.
+    """
+    G = gates / abs(w)
+    h, rates = np.full_like(G, START), np.zeros((BLOCKS, len(G)))
+    for k in range(-steps // 4, steps):
+        turned = np.tanh(w * (h - THETA))
+        if k >= 0:
+            rates[k * BLOCKS // steps] += np.log(np.abs(1 - G + G * w * (1 - turned**2)) + TINY)
+        h = h + G * (turned - h)
+    rates *= BLOCKS / steps
+    chaotic = (rates.mean(0) > CHAOTIC) & (rates.mean(0) > 4 * rates.std(0, ddof=1) / math.sqrt(BLOCKS)) & (G < 1)
+    return float(gates[chaotic][0]) if chaotic.any() else math.nan
 
 
 def _kept_in_sight(h: Tensor) -> Tensor:
@@ -116,32 +157,35 @@ def expected(values: np.ndarray) -> np.ndarray:
 def chart_section(recording: Recording, say: Callable[[str], None]) -> Section:
     """The plane of g dt and w for every map, and its check by counting."""
     g_dt, w = G_DT.repeat(len(W)), W.repeat_interleave(len(G_DT))
-    found, rates = {}, {}
-    say(f"  map, share of the plane: {', '.join(FATES)}; largest exponent a step, at G < 1 or g dt < 1")
+    found, rates, errors, largest = {}, {}, {}, {}
+    say(f"  map, share of the plane: {', '.join(FATES)}; largest exponent a step, at G < 1 or g dt < 1, ± two standard errors")
     for name, step in MAPS.items():
         checkpoint()
-        found[name], rates[name] = fates(step, g_dt, w)
+        found[name], rates[name], errors[name] = fates(step, g_dt, w)
         shares = [float((found[name] == k).double().mean()) for k in range(len(FATES))]
-        below = rates[name][(g_dt < 1) | torch.tensor(name == "ExponentialEuler")]
-        say(f"  {name:<22}" + "".join(f"{share:>7.1%}" for share in shares) + f"{float(below.nan_to_num(-9).max()):>9.3f}")
+        below = (g_dt < 1) | torch.tensor(name == "ExponentialEuler")
+        largest[name] = largest_exponent(step, g_dt[below], w[below], rates[name][below])
+        said = "      none" if math.isnan(largest[name][0]) else f"{largest[name][0]:>6.2f} ± {2 * largest[name][1]:.3f}"
+        say(f"  {name:<22}" + "".join(f"{share:>7.1%}" for share in shares) + said)
     agreement = {name: _agreement(name, found[name]) for name in COUNTED}
     say(f"  counted by brute force, the share that agrees: {', '.join(f'{k} {v:.1%}' for k, v in agreement.items())}")
-    chaotic = (found["Euler"] == CHAOS) & (g_dt < 1)
+    least = {w: least_chaotic(w) for w in WEIGHTS}
+    say(f"  Euler is chaotic from G |w| = {', '.join(f'{v:.1f} at w = {w:g}' for w, v in least.items())}")
     pictures = {"the equation": np.zeros((len(W), len(G_DT)), dtype=int)}
     pictures |= {name: fate.reshape(len(W), -1).numpy() for name, fate in found.items()}
     return Section.from_template(
         "breakdown/chart.html.jinja",
         "chart",
         figures={"chart": figures.chart(pictures, G_DT.numpy(), W.numpy(), FATES)},
-        numbers={"rows": _rows(found, rates, g_dt, w)},
-        failures=list(_failures(found, agreement, chaotic)),
+        numbers={"rows": _rows(found, {"exponent a step": rates, "its standard error": errors}, g_dt, w)},
+        failures=list(_failures(found, agreement, g_dt, least)),
         shares=[
             [name, *(f"{float((fate == k).double().mean()):.1%}" for k in range(len(FATES)))] for name, fate in found.items()
         ],
         fates=FATES, theta=THETA, agreement=min(agreement.values()),
         counted=len(W[::COARSE]) * len(G_DT[::COARSE]) * len(COUNTED),
-        largest=float(rates["Euler"][chaotic].max()) if chaotic.any() else 0.0,
-        least_g=float(g_dt[chaotic].min()) if chaotic.any() else 1.0,
+        largest=largest["Euler"][0], uncertain=2 * largest["Euler"][1],
+        least=[(f"{abs(w):g}", f"{value:.1f}", f"{value / abs(w):.2g}") for w, value in least.items()],
     )  # fmt: skip
 
 
@@ -151,16 +195,18 @@ def _agreement(name: str, found: Tensor) -> float:
     return float((expected(count_values(GATES[name](g), w)) == ours).mean())
 
 
-def _failures(found: dict[str, Tensor], agreement: dict[str, float], chaotic: Tensor) -> list[str]:
+def _failures(found: dict[str, Tensor], agreement: dict[str, float], g_dt: Tensor, least: dict[float, float]) -> list[str]:
     failures = [f"{name}: {v:.1%} of points agree with a count of periods." for name, v in agreement.items() if v < AGREEING]
-    if not chaotic.any():
+    if not ((found["Euler"] == CHAOS) & (g_dt < 1)).any():
         failures.append("Euler shows no chaos for g dt < 1, where the ledger's flips lead to it.")
+    failures += [f"Euler shows no chaos at w = {w:g}, for any gate." for w, value in least.items() if math.isnan(value)]
     return failures
 
 
-def _rows(found: dict[str, Tensor], rates: dict[str, Tensor], g_dt: Tensor, w: Tensor) -> pd.DataFrame:
+def _rows(found: dict[str, Tensor], values: dict[str, dict[str, Tensor]], g_dt: Tensor, w: Tensor) -> pd.DataFrame:
     fields = [f"w = {value:g}" for value in w.tolist()]
     return pd.concat(
-        frame("one unit, chart", fields, name, g_dt.numpy(), "exponent a step", rates[name].numpy(), [FATES[k] for k in fate])
+        frame("one unit, chart", fields, name, g_dt.numpy(), quantity, each[name].numpy(), [FATES[k] for k in fate])
+        for quantity, each in values.items()
         for name, fate in found.items()
     )

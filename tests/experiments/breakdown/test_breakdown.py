@@ -156,7 +156,7 @@ def test_a_line_of_the_csv_keeps_every_digit():
 @pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenTrapezoid"])
 def test_fates_on_the_chart_are_those_of_counted_values(name):
     g, w = np.meshgrid([0.2, 0.4, 0.6, 0.9, 1.3, 2.5], [-28.0, -16.0, -8.0, -2.0, 0.5])
-    found, exponent = chart.fates(maps.MAPS[name], torch.tensor(g.ravel()), torch.tensor(w.ravel()))
+    found, exponent, _ = chart.fates(maps.MAPS[name], torch.tensor(g.ravel()), torch.tensor(w.ravel()))
     counted = chart.expected(chart.count_values(chart.GATES[name](g.ravel()), w.ravel()))
     # One may be a cycle that takes longer to die out than the chart waits.
     assert (found.numpy() == counted).sum() >= len(counted) - 1
@@ -180,10 +180,42 @@ def test_a_cycle_longer_than_what_is_looked_for_is_not_called_chaos(monkeypatch)
     g, w = torch.linspace(0.2, 2.5, 60).repeat(3), torch.tensor([-28.0, -16.0, -8.0]).repeat_interleave(60)
     cycles = chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.FATES.index("longer cycle")
     monkeypatch.setattr(chart, "LONGEST", 2)
-    found, exponent = chart.fates(maps.MAPS["Euler"], g[cycles], w[cycles])
+    found, exponent, _ = chart.fates(maps.MAPS["Euler"], g[cycles], w[cycles])
     unseen = exponent < -0.05  # of a cycle, and not near where it turns into chaos
     assert unseen.any()
     assert (found[unseen] != chart.CHAOS).all()
+
+
+def long_exponent(G, w, steps):
+    """Of h + G (tanh(w (h - theta)) - h), by its derivative, for many gates at once."""
+    h, total = np.full_like(G, chart.START), 0.0
+    for k in range(steps + 2000):
+        turned = np.tanh(w * (h - chart.THETA))
+        total = total + np.log(np.abs(1 - G + G * w * (1 - turned**2))) if k >= 2000 else 0.0
+        h = h + G * (turned - h)
+    return total / steps
+
+
+def test_the_largest_exponent_is_that_of_a_long_run_and_not_of_the_luckiest_short_one(monkeypatch):
+    monkeypatch.setattr(chart, "LONG", 200)  # 6400 steps in all
+    monkeypatch.setattr(chart, "SETTLE", 100)
+    monkeypatch.setattr(chart, "LONGEST", 8)
+    G = torch.linspace(0.3, 0.35, 12)
+    w = torch.full_like(G, -30.0)
+    _, short, error = chart.fates(maps.MAPS["Euler"], G, w)
+    found, uncertain = chart.largest_exponent(maps.MAPS["Euler"], G, w, short)
+    longer = long_exponent(G.numpy(), -30.0, 20_000)
+    assert found == pytest.approx(longer.max(), abs=0.02)
+    assert 0 < uncertain < 0.01 < error[short.argmax()]
+    assert math.isnan(chart.largest_exponent(maps.MAPS["Euler"], G[:1], torch.tensor([-1.0]), torch.tensor([torch.nan]))[0])
+
+
+def test_the_least_chaotic_gate_falls_as_one_over_the_weight_and_is_not_the_edge_of_a_grid():
+    gates = np.arange(4.9, 7.7, 0.1)
+    found = [chart.least_chaotic(w, gates, steps=3200) for w in (-10.0, -1000.0)]
+    assert found == pytest.approx([5.1, 7.6], abs=0.11)  # 5.04 and 7.52 by runs of 100,000 steps
+    monotone = np.linspace(0.1, 0.99, 50) * 1000 / 1001  # G |w| <= 1 - G
+    assert math.isnan(chart.least_chaotic(-1000.0, monotone, steps=800))
 
 
 @pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenBackwardEuler"])
