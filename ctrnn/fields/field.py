@@ -197,11 +197,20 @@ def _answered(flow: Flow, field: VectorField, projected: Tensor, h: Tensor) -> T
         if (words := _other_arguments(flow)) is None:
             raise
     except RuntimeError as error:
-        # As torch tells of sizes; what has a class of its own, memory that ran out for one, is something else.
-        if type(error) is not RuntimeError or not (hint := _without_project(field, projected)):
+        hint = _without_project(field, projected)
+        if not hint or not _runs(flow, field, h.new_zeros(*projected.shape[:-1], field.state_size), h):
             raise
         raise ValueError(f"The field's `flow` fails with h of shape {tuple(h.shape)}: {str(error).rstrip('.')}.{hint}") from error
     raise TypeError(words)
+
+
+@torch.no_grad()
+def _runs(flow: Flow, field: VectorField, projected: Tensor, h: Tensor) -> bool:
+    try:
+        flow(field, projected, h)
+    except Exception:
+        return False
+    return True
 
 
 def _other_arguments(flow: Flow) -> str | None:
