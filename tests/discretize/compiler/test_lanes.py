@@ -5,9 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 from own_fields import Constant, Lorenz, Own
-from random_fields import INSTRUCTIONS, Random
 from torch.testing import assert_close
 
 import ctrnn
@@ -174,27 +172,3 @@ def test_code_that_is_too_long_goes_row_by_row(monkeypatch, written):
     path = ctrnn.HeldPath(normal(3, 5, 3))
     both(Own(3, 3), path, normal(5, 6).requires_grad_(), path.knots)
     assert len(written) == 2
-
-
-def compare_random(instructions):
-    written_kernels._uses.clear()  # a new field at each call would be given up
-    torch.manual_seed(0)
-    field, path = Random(instructions).double(), ctrnn.LinearPath(normal(3, 11, 2))
-    # Steps of one length: rounding decides none.
-    both(field, path, normal(11, 6).requires_grad_(), path.knots, max_step=0.5, first_step=0.5, rtol=1e3, atol=1e3)
-
-
-RANDOM = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@settings(RANDOM, max_examples=3, derandomize=True)
-@given(INSTRUCTIONS)
-def test_random_fields(instructions):
-    compare_random(instructions)
-
-
-@pytest.mark.slow
-@settings(RANDOM, max_examples=150)
-@given(INSTRUCTIONS)
-def test_a_hundred_and_fifty_random_fields(instructions):
-    compare_random(instructions)

@@ -9,9 +9,7 @@ from dataclasses import replace
 import cases
 import pytest
 import torch
-from hypothesis import given, settings
 from own_fields import Axes, Lorenz, Many, Own, Powers
-from random_fields import INSTRUCTIONS, Random
 from torch import nn
 from torch.nn.functional import leaky_relu, silu, softplus
 from torch.nn.utils import parametrizations
@@ -466,17 +464,3 @@ def test_without_a_compiler_the_steps_are_taken_one_by_one(monkeypatch):
     rnn = DiscreteRNN(Bent(), allow_overshoot=True)
     rnn(torch.randn(2, 2, 3))
     assert (rnn.stats["engine"], "No C++ compiler" in rnn.stats["engine_why"]) == ("steps", True)
-
-
-def check_random_field(instructions):
-    torch.manual_seed(0)
-    x = torch.randn(3, 3, 2)
-    for mine, theirs in both(Random(instructions), Euler(), x, torch.randn(3, 6)):
-        assert_close(mine, theirs, **EXACT)
-
-
-@pytest.mark.slow
-@settings(max_examples=200)
-@given(INSTRUCTIONS)
-def test_two_hundred_random_fields(instructions):
-    check_random_field(instructions)

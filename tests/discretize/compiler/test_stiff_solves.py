@@ -6,9 +6,7 @@ import cases
 import pytest
 import scipy.integrate
 import torch
-from hypothesis import given, settings
 from own_fields import Axes, Lorenz
-from random_fields import INSTRUCTIONS, Random
 from torch import nn
 from torch.testing import assert_close
 
@@ -238,22 +236,3 @@ def test_short_solves_are_not_worth_a_kernel(monkeypatch):
     monkeypatch.undo()
     stats = integrate(Equation(pulled), None, torch.ones(2, 1, dtype=torch.float64), [0.0, 1.0], **STIFF).stats
     assert "for solves of 100 intervals or more, of all samples together" in stats["engine_why"]
-
-
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(INSTRUCTIONS)
-def test_thirty_random_fields(instructions):
-    torch.manual_seed(0)
-    field, path = Random(instructions).double(), ctrnn.LinearPath(normal(3, 3, 2))
-    h0, answers = normal(3, 6).requires_grad_(), []
-    for fused in (True, False):
-        # Steps of one length: where torch's own second derivatives are rounding apart, so would steps be.
-        solved = integrate(field, path, h0, path.knots, fused=fused, max_step=0.5, first_step=0.5, rtol=1e3, atol=1e3, **STIFF)
-        if fused and solved.stats["engine"] == "steps":
-            return  # its second derivatives have no kernel
-        sources = [h0, *field.parameters()]
-        gradients = torch.autograd.grad(solved.hs.sin().sum(), sources, allow_unused=True, materialize_grads=True)
-        answers.append([solved.hs, *gradients])
-    for mine, theirs in zip(*answers, strict=True):
-        assert_close(mine, theirs, **SAME)

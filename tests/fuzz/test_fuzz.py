@@ -1,0 +1,95 @@
+r"""Random cases of everything that gives numbers, each from one integer, against a second reading of the mathematics.
+
+pytest -m slow -s tests/fuzz                                                     seeds from 0 on, for a minute, and counts by area
+CTRNN_FUZZ_SEED=7000 CTRNN_FUZZ_SECONDS=3600 pytest -m slow -s tests/fuzz        from 7000 on, for an hour
+CTRNN_FUZZ_SEED=7042 CTRNN_FUZZ_SECONDS=0 pytest -m slow -s tests/fuzz -k layers  one case of one area again
+"""
+
+import os
+import time
+from collections import Counter
+
+import pytest
+import torch
+from fuzz import others, sequences, solves
+from fuzz.dice import Dice, NoAnswer
+
+pytestmark = [
+    pytest.mark.kernels,
+    # Of torch's compiler and exporter about themselves; and warnings are looked at where they are promised.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:torch.*"),
+]
+
+# The areas, and which share of the time each has.
+AREAS = {
+    solves.states_of_solves: 4,
+    solves.gradients_of_solves: 3,
+    solves.engines_of_solves: 4,
+    solves.fixed_steps: 2,
+    solves.solved_sequences: 3,
+    sequences.sequences_by_engines: 5,
+    sequences.sequences_with_writes: 4,
+    sequences.sequences_in_parallel: 2,
+    others.half_precision: 1,
+    others.ensembles: 2,
+    others.layers: 2,
+    others.programs_of_torch: 2,
+    others.triton_kernels: 2 if os.environ.get("TRITON_INTERPRET") == "1" else 0,
+}
+# Of a tenth of a second each. Engines of solves, programs of torch and Triton take longer to build than that.
+FIXED = {
+    solves.states_of_solves: (2, 3, 5),
+    solves.gradients_of_solves: (3, 7),
+    solves.fixed_steps: (0, 1, 2, 5),
+    solves.solved_sequences: (1, 3),
+    sequences.sequences_by_engines: (3, 5),
+    sequences.sequences_with_writes: (2, 3, 6),
+    sequences.sequences_in_parallel: (3, 5),
+    others.half_precision: (0, 1, 8),
+    others.ensembles: (3,),
+    others.layers: (0,),
+}
+MOST_TOLD = 20
+
+
+def check(area, seed):
+    """What a case compared; an AssertionError tells its seed and what was drawn."""
+    torch.manual_seed(seed)
+    dice = Dice(seed)
+    try:
+        found = area(dice)
+    except NoAnswer:
+        return []
+    except Exception as error:
+        error.add_note(f"{area.__name__}, CTRNN_FUZZ_SEED={seed}: {dice.words}")
+        raise
+    off = [f"{each.what} off by {each.off:.2g}, allowed {each.allowed:.2g}" for each in found if not each.is_small]
+    assert not off, f"{area.__name__}, CTRNN_FUZZ_SEED={seed}: {dice.words}: {'; '.join(off)}"
+    return found
+
+
+@pytest.mark.parametrize("area", FIXED, ids=lambda area: area.__name__)
+def test_fixed_cases(area):
+    for seed in FIXED[area]:
+        assert check(area, seed), f"{area.__name__}, {seed} compares nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)  # CTRNN_FUZZ_SECONDS says how long
+@pytest.mark.parametrize("area", [area for area, share in AREAS.items() if share], ids=lambda area: area.__name__)
+def test_random_cases(area, capsys):
+    first = seed = int(os.environ.get("CTRNN_FUZZ_SEED", "0"))
+    end = time.monotonic() + float(os.environ.get("CTRNN_FUZZ_SECONDS", "60")) * AREAS[area] / sum(AREAS.values())
+    counts, wrong = Counter(), []
+    while seed == first or (time.monotonic() < end and len(wrong) < MOST_TOLD):
+        try:
+            found = check(area, seed)
+            counts["cases"] += 1
+            counts["numbers"] += len(found)
+            counts["without an answer"] += not found
+        except Exception as error:  # what a case raises is as wrong as a number, and the next may be another
+            wrong.append("\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]))
+        seed += 1
+    with capsys.disabled():
+        print(f"\n{area.__name__}, seeds {first} to {seed - 1}: {dict(counts)}, {len(wrong)} wrong")
+    assert not wrong, "\n\n".join(wrong)
