@@ -14,6 +14,7 @@ __all__ = ["STUDIES", "check_name", "loaded", "study_named"]
 OWN = {
     "unwarped": "experiments.studies.claims.unwarped:Unwarped",
     "compressed": "experiments.studies.claims.compressed:Compressed",
+    "moving-symbols": "experiments.studies.claims.moving:MovingSymbols",
     "compressed-recordings": "experiments.studies.claims.compressed_recordings:CompressedRecordings",
     "tallec-fig1": "experiments.studies.claims.tallec.fig1:TallecFigure1",
     "tallec-fig5": "experiments.studies.claims.tallec.fig5:TallecFigure5",
@@ -22,6 +23,7 @@ OWN = {
     "tallec-fig6": "experiments.studies.claims.tallec.fig6:TallecFigure6",
     "tallec-fig7": "experiments.studies.claims.tallec.fig7:TallecFigure7",
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
+    "learned-clocks": "experiments.studies.claims.learned_clocks:LearnedClocks",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",
     "ohno-pixels": "experiments.studies.claims.ohno.pixels:OhnoPixels",

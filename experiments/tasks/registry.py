@@ -22,6 +22,7 @@ OWN = {
     "adding": "experiments.tasks.adding:Adding",
     "two-sequence": "experiments.tasks.two_sequence:TwoSequence",
     "clocked-recall": "experiments.tasks.warps.clocked:ClockedRecall",
+    "moving-recall": "experiments.tasks.warps.clocked:MovingRecall",
     "har": "experiments.tasks.recorded.har:HAR",
     "vowels": "experiments.tasks.recorded.vowels:Vowels",
     "pixels": "experiments.tasks.recorded.pixels:Pixels",

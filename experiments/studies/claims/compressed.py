@@ -150,7 +150,9 @@ class Compressed(Study):
         breaks = fastest["accuracy"].max() <= LOST
         keeps = exact["accuracy"].min() >= KEPT and change <= 0.02
         parts = [
-            Part("Taylor steps break where time is compressed, the exact model does not", bool(breaks and keeps)),
+            Part(
+                "Taylor steps break where time is compressed, the exact model, by the theorem, does not", bool(breaks and keeps)
+            ),
             Part("Taylor steps break there, not where it is stretched", bool(breaks and stretched["accuracy"].min() >= KEPT)),
         ]
         held, lost = held_and_lost(rows, KEPT, LOST)

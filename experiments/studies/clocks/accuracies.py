@@ -104,7 +104,7 @@ def accuracy_figure(results: Results, clock_given: bool, rate: str, clocks: Mapp
     rows = rows.assign(row="trained " + rows["trained"].map(WAYS), column="on " + rows["on"] + " clocks")
     diverged = where(results.runs[results.runs["key"].isin(results.diverged)], clock_given=clock_given, rate=rate)
     empty = {(f"trained {WAYS[trained]}", f"on {on} clocks") for trained, on in groups(diverged, ["trained", "on"])}
-    label = "speed c of the clock: a symbol is held for 16 / c samples"
+    label = "speed c of the clock: a symbol takes 16 / c samples"
     shaded = {f"on {on} clocks": trained for on, trained in clocks.items()}
     return accuracy_over_clocks(rows.iloc[order.argsort(kind="stable")], label, shaded, 1 / 9, empty)
 

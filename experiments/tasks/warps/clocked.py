@@ -1,19 +1,22 @@
-r"""Recall on clocks that run slower and faster: at clock c a symbol is held for `repeats` / c samples.
+r"""Recall on clocks that run slower and faster: at clock c a symbol takes `repeats` / c samples.
 
-    repeats = 16, one row a clock
-    c = 4      A A A A B B B B C C C C
-    c = 8      A A B B C C
-    c = 16     A B C                      no clock is faster: each symbol is a single sample
+repeats = 16, one row a clock
+c = 4      A A A A B B B B C C C C
+c = 8      A A B B C C
+c = 16     A B C                      no clock is faster: each symbol is a single sample
 
-    clock given      a sample takes tau c / repeats units of own time, so that a symbol takes tau on every clock
-    not given        every sample takes one unit, whatever the clock: that time passes faster has to be noticed
+clock given      a sample takes tau c / repeats units of own time, so that a symbol takes tau on every clock
+not given        every sample takes one unit, whatever the clock: that time passes faster has to be noticed
 
-    counted    last   at the last sample of each symbol: the same moments of own time on every clock
-               all    at every sample
-    said       before   the symbol before, which has to be kept
-               now      the symbol that is seen, which needs no memory: to compare with
+counted    last   at the last sample of each symbol: the same moments of own time on every clock
+           all    at every sample
+said       before   the symbol before, which has to be kept
+           now      the symbol that is seen, which needs no memory: to compare with
 
-On a given clock the exact model's state at the end of a symbol, and with `last` its loss, does not depend on c.
+held       a symbol is all that is seen while it lasts: samples of every clock are of one function of own time, so that the
+           exact model's state at the end of a symbol, and with `last` its loss, does not depend on c
+moving     it rises and falls, 2 sin^2(pi v) at v from 0 to 1 of its time, and a sample is the mean of what passes while it
+           lasts: faster clocks see less of it, the fastest two a held symbol, and the exact model is another on each
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from experiments.tasks.task import Batch, ClassAtEverySample
 from experiments.tasks.warps.recall import Recall
 from experiments.tasks.warps.warped import DUMMY
 
-__all__ = ["ClockedRecall"]
+__all__ = ["ClockedRecall", "MovingRecall"]
 
 SHORTEST = 2.0**-1022  # below it numbers lose digits, and edges of samples may fall together
 
@@ -95,6 +98,10 @@ class ClockedRecall(ClassAtEverySample):
         """Units that a sample takes: c'."""
         return self.tau / self.held(clock) if self.clock_given else 1.0
 
+    def sizes(self, held: int) -> Tensor:
+        """The size of a symbol in each of the `held` samples that it takes."""
+        return torch.ones(held, dtype=torch.float64)
+
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         # Before the clock is drawn, so that they do not depend on it.
         symbols = Recall(alphabet=self.alphabet).symbols(self.characters, size, generator)
@@ -103,6 +110,7 @@ class ClockedRecall(ClassAtEverySample):
         targets = before if self.said == "before" else symbols
         held, dtype = self.held(clock), torch.get_default_dtype()
         xs = nn.functional.one_hot(symbols, self.alphabet).to(dtype).repeat_interleave(held, 0)
+        xs = xs * self.sizes(held).to(dtype).repeat(self.characters)[:, None, None]
         counts: Tensor | None = None
         if self.counted == "last":
             counts = torch.zeros(len(xs), size, dtype=dtype)
@@ -116,3 +124,13 @@ class ClockedRecall(ClassAtEverySample):
         # As of `Recall`: the target is the dummy during the first symbol, which is one of `characters` on every clock.
         p, others = 1 / self.characters, self.alphabet - 2
         return {"memoryless": [[p, *[(1 - p) / others] * others]]}
+
+
+@dataclass(frozen=True)
+class MovingRecall(ClockedRecall):
+    r"""The same of symbols that rise and fall while they last; a sample is the mean of what passes meanwhile."""
+
+    def sizes(self, held: int) -> Tensor:
+        # The integral of 2 sin^2(pi v) is v - sin(2 pi v) / (2 pi).
+        edges = torch.arange(held + 1, dtype=torch.float64) / held
+        return held * (edges - (2 * math.pi * edges).sin() / (2 * math.pi)).diff()

@@ -1,6 +1,7 @@
 """Clocks that compress time: the task keeps its symbols, the exact model its answers, and the studies say what records say."""
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -20,13 +21,14 @@ from experiments.runs.stopping import StoppedError
 from experiments.seeds import generator
 from experiments.studies.claims.compressed import CLOCKS, Compressed
 from experiments.studies.claims.compressed_recordings import DATA, SOURCES, CompressedRecordings
+from experiments.studies.claims.moving import MovingSymbols
 from experiments.studies.clocks.figures import accuracy_over_clocks, accuracy_over_g_dt, clock_words
 from experiments.studies.clocks.rollout import RATES, is_right, roll_out, ways_of
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import Run
 from experiments.tasks.registry import TASKS, task_named
-from experiments.tasks.warps.clocked import ClockedRecall
+from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
 
 
 def task(*clocks, **settings):
@@ -118,6 +120,69 @@ def test_the_task_has_a_name_and_its_settings_come_back_from_json():
     assert "clocked-recall" in TASKS
     before = Configuration(task(0.5, 1.0, clock_given=False), "gated", "euler")
     assert Configuration.from_json(json.loads(json.dumps(before.to_json()))) == before
+
+
+# ---- symbols that move
+
+
+def test_a_sample_of_a_moving_symbol_is_the_mean_of_what_passes_while_it_lasts():
+    v = (torch.arange(64 * 500) + 0.5) / (64 * 500)  # midpoints
+    course = 2 * (math.pi * v).sin() ** 2
+    for held in (64, 16, 4, 2, 1):
+        assert_close(MovingRecall().sizes(held), course.unflatten(0, (held, -1)).mean(1), rtol=0, atol=1e-7)
+    held, moving = (drawn(kind((4.0,), characters=5)) for kind in (ClockedRecall, MovingRecall))
+    sizes = [1 - 2 / math.pi, 1 + 2 / math.pi, 1 + 2 / math.pi, 1 - 2 / math.pi] * 5
+    assert_close(moving.xs, held.xs * torch.tensor(sizes)[:, None, None])
+    assert torch.equal(moving.targets, held.targets)
+
+
+def test_of_moving_symbols_the_exact_model_is_another_one_on_faster_clocks_and_tends_to_one_on_slow_ones():
+    model = ways_of(under(model_of(chosen=MovingRecall(CLOCKS, characters=5)), EXACT))[EXACT]
+    with torch.no_grad():
+        model.field.rate.bias.add_(1.0)
+    ends = []
+    for clock in CLOCKS:
+        chosen = MovingRecall((clock,), characters=5)
+        ends.append(roll_out(model, drawn(chosen), chosen.own_time(clock)).states[int(16 / clock) - 1 :: int(16 / clock)])
+    apart = [float((one - other).abs().max()) for one, other in itertools.pairwise(ends)]
+    assert apart[-1] < 1e-4  # c = 8 and 16 see a held symbol both
+    assert apart[-2] > 1e-2
+    assert apart[0] / apart[1] == pytest.approx(1 / 4, abs=0.05)  # means of halves: of second order
+
+
+def moving_record(trained, on, accuracies, states=0.5):
+    record = recorded(accuracies, trained, on)
+    for row in record["rows"]:
+        row["states"] = states
+    return record
+
+
+def test_the_verdict_on_moving_symbols_tells_the_step_from_the_samples():
+    def answers(*records):
+        return [part.answer for part in MovingSymbols().verdict(Results(records)).parts]
+
+    exact = moving_record(EXACT, "slow", {"euler": BREAKS, EXACT: KEEPS})
+    taylor = moving_record("euler", "slow", {"euler": BREAKS, EXACT: KEEPS})
+    assert answers(exact, taylor) == ["yes"] * 4
+    blurred = [1.0] * 5 + [0.6, 0.6]  # what the samples no longer show
+    lost = moving_record(EXACT, "slow", {"euler": BREAKS, EXACT: blurred})
+    assert answers(lost, taylor) == ["no", "no", "yes", "yes"]
+    assert answers(exact, moving_record("euler", "slow", {"euler": BREAKS, EXACT: blurred})) == ["yes", "no", "yes", "no"]
+    with pytest.raises(NotEnoughError, match="trained on slow clocks is needed"):
+        answers(exact)
+    assert "states differ from those at c = 1 by up to 0.50" in MovingSymbols().verdict(Results([exact, taylor])).sentence
+    for figure in MovingSymbols().figures.values():
+        assert draws(figure, Results([exact, taylor]))
+    assert "| exact | slow | exact | 1.00 |" in tables_of(MovingSymbols(), Results([exact, taylor]))
+
+
+def test_moving_symbols_are_trained_as_held_ones_are():
+    held = {run.key: run.configuration for run in Compressed().runs("small")}
+    for run in MovingSymbols().runs("small"):
+        assert type(run.configuration.task) is MovingRecall
+        theirs = dataclasses.replace(held[run.key].training, threads=1)
+        same = dataclasses.replace(run.configuration, task=held[run.key].task)
+        assert same == dataclasses.replace(held[run.key], training=theirs)
 
 
 # ---- the theorem, and what breaks it

@@ -16,7 +16,8 @@ from experiments.models.no_output_recurrence import remove_output_recurrence
 from experiments.reports.bands import log_dots
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration
-from experiments.studies.claims.stop_and_go import EXACT, LEARNED, StopAndGoStudy
+from experiments.studies.claims.learned_clocks import CELLS, LearnedClocks
+from experiments.studies.claims.stop_and_go import EXACT, StopAndGoStudy
 from experiments.studies.clocks.learned_clocks import at_change, elapsed_time, gate_values, on_held_symbols
 from experiments.studies.clocks.oracle import OracleCell, StopAndGo, played
 from experiments.studies.clocks.oracle_clocks import NO_ORACLE, differences_from_unwarped, symbols_of
@@ -210,12 +211,10 @@ def made_records(**instead):
 
     def measured(run):
         cell, exact = run.point["cell"], EXACT[run.point["cell"]]
-        if run.point["training"] != "unwarped":
-            return None
         clocks = ("first", "last", NO_ORACLE) if cell not in ("plain", "leaky") else (NO_ORACLE,)
         off = {clock: 0.0 if clock in exact else 0.5 for clock in clocks}
         off[clocks[0]] = instead.get(cell.replace("-", "_"), off[clocks[0]])
-        shared = {"kind": "oracle", "differing": 0.0, "accuracy": 0.9, "unwarped_accuracy": 0.9}
+        shared = {"differing": 0.0, "accuracy": 0.9, "unwarped_accuracy": 0.9}
         return {"accuracy": 0.9}, [
             {**shared, "clock": clock, "dtype": dtype, "largest": off[clock]}
             for clock in clocks
@@ -241,32 +240,65 @@ def test_the_verdict_is_that_of_the_differences():
     assert study.verdict(Results(records)).word == "reproduced"
 
 
-def test_cells_learn_on_the_task_of_their_point():
-    runs = {run.key: run.configuration for run in StopAndGoStudy().runs("small")}
-    assert (runs["unwarped-gated-0"].task.warp, runs["repeated-gated-0"].task.warp) == (1, 8)
-    assert {runs[f"unwarped-{cell}-2"].field for cell in EXACT} == set(EXACT)
-    assert {runs[f"repeated-{cell}-2"].field for cell in LEARNED} == set(LEARNED)
+def learned_records(elapsed, accuracy=0.999, constant=0.9966):
+    """As trained gates have it that take `elapsed` times as long for the most repetitions as for one."""
+
+    def measured(run):
+        cell = run.point["cell"]
+        rows = [{"kind": "held", "repeats": n, "elapsed": elapsed if n == 3 else 1.0, "most": 3} for n in (1, 3)]
+        return {"accuracy": constant if cell == "leaky" else accuracy}, [*rows, {"kind": "gate", "correlation": 0.1, "most": 3}]
+
+    return records_of(LearnedClocks(), "smoke", measured)
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """A record of each kind from untrained models of the smoke scale."""
-    study = StopAndGoStudy()
+def test_gates_that_take_as_long_as_there_are_repetitions_have_not_become_the_clock():
+    study = LearnedClocks()
+    answers = [part.answer for part in study.verdict(Results(learned_records(2.9))).parts]
+    assert answers == ["no"] * 6  # five cells with gates, and that the task asks for a clock
+    assert study.verdict(Results(learned_records(2.9))).word == "not reproduced"
+    assert study.verdict(Results(learned_records(1.2, constant=0.5))).word == "reproduced"
+    assert study.verdict(Results(learned_records(1.2))).word == "partly"
+    with pytest.raises(NotEnoughError, match="leaky"):
+        study.verdict(Results(learned_records(1.2)[:-1]))
+
+
+def test_that_cells_wait_exactly_says_nothing_of_the_clock_that_gates_learn():
+    assert StopAndGoStudy().verdict(Results(made_records())).word == "reproduced"
+    assert not {"learned", "learnt"} & set(StopAndGoStudy().verdict(Results(made_records())).sentence.lower().split())
+
+
+def test_cells_learn_on_the_task_of_their_study():
+    for study, warp, cells in ((StopAndGoStudy(), 1, EXACT), (LearnedClocks(), 8, CELLS)):
+        runs = [run.configuration for run in study.runs("small")]
+        assert {one.task.warp for one in runs} == {warp}
+        assert {one.field for one in runs} == set(cells)
+
+
+def measured_by(study, folder, *wanted):
+    """Records of untrained models of the smoke scale."""
     torch.set_num_threads(1)  # before `_same_start`, which is each test's
-    wanted = ("unwarped-gated-0", "unwarped-lstm-blind-output-0", "unwarped-plain-0", "repeated-gru-0", "repeated-leaky-0")
 
     def measured(run):
         if run.key not in wanted:
             return None
-        rows = study.measure(run, run.configuration.untrained_model(), tmp_path_factory.getbasetemp())
+        rows = study.measure(run, run.configuration.untrained_model(), folder)
         return {"accuracy": 0.5}, json.loads(json.dumps(rows, allow_nan=False))
 
     return records_of(study, "smoke", measured)
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    return measured_by(StopAndGoStudy(), tmp_path_factory.getbasetemp(), "gated-0", "lstm-blind-output-0", "plain-0")
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    return measured_by(LearnedClocks(), tmp_path_factory.getbasetemp(), "gru-0", "leaky-0")
+
+
 def test_what_is_measured_of_a_model_is_exact_in_both_dtypes_where_the_theorem_says_so(measured):
-    found = {(r["point"]["cell"], row["clock"], row["dtype"]): row
-             for r in measured for row in r["rows"] if row["kind"] == "oracle"}  # fmt: skip
+    found = {(r["point"]["cell"], row["clock"], row["dtype"]): row for r in measured for row in r["rows"]}
     for dtype in ("float32", "float64"):
         for at in (("gated", "first"), ("gated", "last"), ("lstm-blind-output", "first")):
             assert found[*at, dtype]["largest"] == found[*at, dtype]["differing"] == 0
@@ -277,19 +309,18 @@ def test_what_is_measured_of_a_model_is_exact_in_both_dtypes_where_the_theorem_s
     assert ("plain", "first", "float64") not in found
 
 
-def test_tables_and_figures_come_from_any_part_of_the_records(measured):
-    study = StopAndGoStudy()
-    for part in (measured, measured[:1], measured[-1:]):
-        assert tables_of(study, Results(part)).count("|") > 20
-        assert any(draws(figure, Results(part)) for figure in study.figures.values())
-        assert all(study.headline(record) for record in part)
-    table = tables_of(study, Results(measured))
-    assert "| gated | first | exact | 0, every bit |" in table
+def test_tables_and_figures_come_from_any_part_of_the_records(measured, learned):
+    for study, records in ((StopAndGoStudy(), measured), (LearnedClocks(), learned)):
+        for part in (records, records[:1], records[-1:]):
+            assert tables_of(study, Results(part)).count("|") > 20
+            assert all(draws(figure, Results(part)) for figure in study.figures.values())
+            assert all(study.headline(record) for record in part)
+    assert "| gated | first | exact | 0, every bit |" in tables_of(StopAndGoStudy(), Results(measured))
+    table = tables_of(LearnedClocks(), Results(learned))
     assert "| cell | accuracy | g, first | g, others | correlation | elapsed at 3 |" in table
-    held = {row["repeats"]: row for row in measured[-1]["rows"] if row["kind"] == "held"}
+    held = {row["repeats"]: row for row in learned[-1]["rows"] if row["kind"] == "held"}
     assert "| leaky | 0.500 | 0.500 | 0.500 | 0 | 3" in table
     assert held[3]["elapsed"] == pytest.approx(3)
-    assert all(draws(figure, Results(measured)) for figure in study.figures.values())
 
 
 def test_the_unwarped_trajectory_is_played_at_the_ends_when_nothing_is_told():

@@ -62,12 +62,13 @@ class HeldSymbols(Study):
     }
     tables = (
         Table(
-            "Trained networks: how many runs, of all symbols and seeds, are chaotic, and how many are lost, at each dt.",
+            "Trained networks: how many runs, of every symbol in every network, are chaotic, and how many are lost, at each dt. "
+            "Runs of one network are not independent of one another.",
             by={"step": "map"}, columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates), words=WORDS,
             data=lambda results: where(results.rows, weights="trained"),
         ),
         Table(
-            "Their largest exponents a step, from the least to the largest over symbols and seeds.",
+            "Their largest exponents a step, from the least to the largest over symbols and networks.",
             by={"step": "map"}, columns=across("dt", {f"dt = {dt:g}": dt for dt in (0.5, 1.0, 2.0, 3.0, 4.0, 10.0)}, exponents),
             words=WORDS, data=lambda results: where(results.rows, weights="trained"),
         ),
@@ -113,18 +114,22 @@ class HeldSymbols(Study):
 
         rest, euler, beyond, fresh = at(EQUATION), at("euler", dt=2.0), at("euler", dt=2.5), at("euler", "untrained", dt=2.0)
         exponential = at("exponential-euler")
+        networks = f"in {rest['key'].nunique()} networks"
         steady = [name for name in STEPPED if not at(name)[["chaotic", "lost"]].to_numpy().any()]
         parts = [
             Part("under the equation every symbol comes to rest", not rest["chaotic"].any(),
-                 f"exponents a unit of time {exponents(where(rest, dt=1.0))}"),
+                 f"{networks}, exponents a unit of time {exponents(where(rest, dt=1.0))}"),
             Part("at dt = 2 Euler's step is chaotic for every symbol, and bounded",
-                 int(euler["chaotic"].sum()) == int(euler["symbols"].sum()), f"{fates(euler)}, exponents {exponents(euler)}"),
-            Part("from dt = 2.5 on it diverges", bool((beyond["lost"] == beyond["symbols"]).all()), fates(beyond)),
+                 int(euler["chaotic"].sum()) == int(euler["symbols"].sum()),
+                 f"{fates(euler)}, {networks}, exponents {exponents(euler)}"),
+            Part("from dt = 2.5 on it diverges", bool((beyond["lost"] == beyond["symbols"]).all()),
+                 f"{fates(beyond)}, {networks}"),
             Part("exponential Euler stays near 0 up to dt = 10",
                  not exponential["lost"].any() and max(exponential["high"].max(), -exponential["low"].min()) <= NEAR,
-                 f"exponents {exponents(exponential)}, {fates(exponential)} above two standard errors"),
+                 f"exponents {exponents(exponential)}, {fates(exponential)} at all dt above two standard errors, "
+                 f"{networks}"),
             Part("it is the training: with untrained weights Euler's step rests at dt = 2", not fresh["chaotic"].any(),
-                 f"{fates(fresh)}, exponents {exponents(fresh)}"),
+                 f"{fates(fresh)}, {networks}, exponents {exponents(fresh)}"),
         ]  # fmt: skip
         most = spread(euler["high"].dropna()) if euler["high"].notna().any() else "lost"
         never = ", ".join(NAMES[name] for name in steady) or "none"
