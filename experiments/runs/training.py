@@ -105,7 +105,7 @@ def _carried_out(run: _Training, folder: Path, record: Record | NoRecord, progre
             )
         run.choose()
         measures = run.measured("test")
-        about = {
+        about: dict[str, Any] = {
             "seconds": run.seconds,
             "steps": run.step,
             "best": run.best,
