@@ -10,7 +10,8 @@ Softplus and exponential have no upper bound, so that a step of rate times dt ca
 
     sigma(z) = 1 - e^-softplus(z)
 
-makes h + sigma(z) (f - h), the Euler step of the rate sigma(z), the exponential Euler step of the rate softplus(z).
+makes h + sigma(z) (f - h), the Euler step of the rate sigma(z), the exponential Euler step of the rate softplus(z), of one unit;
+see `softplus_clock` for longer ones.
 """
 
 from __future__ import annotations

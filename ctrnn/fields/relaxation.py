@@ -111,8 +111,10 @@ def relaxation_formula(candidate: Part, rate: Part, decay: Decay, read: str = "h
 def softplus_clock(field: Relaxation) -> Relaxation:
     r"""The same weights, shared, with every gate sigma(z) read as the rate softplus(z).
 
-    Its unit exponential Euler step is the unit Euler step of `field`: what is known of the familiar cell holds of an ODE
-    with rates of any size. Training the one trains the other.
+    Its unit exponential Euler step is the unit Euler step of `field`, and exact while the candidate stands still. A step of s
+    units leaves (1 - sigma)^s of the way to a candidate that is held, as s unit steps do; where recurrence keeps the way it moves
+    by 1 - (1 - sigma)^s of it, they by s sigma: so to run a trained cell at another sampling rate take unit steps,
+    `DiscreteRNN(field, dt=s, substeps=s)`, and this clock only where nothing is timed. Training the one trains the other.
 
     Args:    field: a `Relaxation` with a sigmoid rate and the decay h, such as `plain`'s gated relatives and the GRU.
     Shape:   a field as `field`, whose parameters it shares.

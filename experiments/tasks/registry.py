@@ -21,6 +21,7 @@ OWN = {
     "variable-copy": "experiments.tasks.copying:VariableCopy",
     "adding": "experiments.tasks.adding:Adding",
     "two-sequence": "experiments.tasks.two_sequence:TwoSequence",
+    "tones": "experiments.tasks.tones:Tones",
     "clocked-recall": "experiments.tasks.warps.clocked:ClockedRecall",
     "moving-recall": "experiments.tasks.warps.clocked:MovingRecall",
     "har": "experiments.tasks.recorded.har:HAR",

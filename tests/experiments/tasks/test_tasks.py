@@ -30,6 +30,7 @@ from experiments.tasks.recorded.recordings import played
 from experiments.tasks.recorded.vowels import Vowels
 from experiments.tasks.registry import TASKS, task_named
 from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence, NumbersAtTheEnd
+from experiments.tasks.tones import Tones
 from experiments.tasks.two_sequence import TwoSequence
 from experiments.tasks.warps.clocked import ClockedRecall
 from experiments.tasks.warps.recall import Recall
@@ -45,6 +46,7 @@ SYNTHETIC = [
     VariableCopy(T=20),
     Adding(T=20),
     TwoSequence(T=20, signal=3),
+    Tones(T=20),
     Forecast(length=20),
     NextCharacter(length=20),
 ]
@@ -203,6 +205,12 @@ def test_settings_that_make_no_task_are_refused():
         (Recall, {"warp": 2**31}, "`warp` must be at most 2147483647"),
         (NextCharacter, {"length": 0}, "`length` must be at least 1"),
         (Adding, {"T": 10**21}, "`T` must be at most 2147483647"),
+        (Tones, {"periods": (10.0,)}, "`periods` must be at least two, each above 2 samples"),
+        (Tones, {"periods": (10.0, 2.0)}, "`periods` must be at least two, each above 2 samples"),
+        (Tones, {"speed": 1.5}, "`speed` must be a whole number up to `T` = 48"),
+        (Tones, {"speed": 49.0}, "`speed` must be a whole number up to `T` = 48"),
+        (Tones, {"speed": 1e-320}, "`speed` must be a whole number up to `T` = 48, or one over one up to 1000"),
+        (Tones, {"deviation": -1.0}, "`deviation` must be from 0"),
         (ClockedRecall, {"clocks": (1e-320,)}, "`clocks` must hold symbols for at most 2147483647 samples"),
         (ClockedRecall, {"clocks": (1e300,)}, "`clocks` must hold symbols for whole numbers of samples"),
         (ClockedRecall, {"tau": 1e-320}, "`tau` must be a time"),

@@ -1,15 +1,21 @@
 r"""Sampling rates: a GRU and an LSTM trained as usual, run on samples that last s times as long.
 
-as trained       h + sigma(z) (f - h)                        a sample is one step, whatever it lasts
-Euler            h + s sigma(z) (f - h)
+as trained       h + g (f - h), g = sigma(z)                 a sample is one step, whatever it lasts
 read s times     the cell itself, s times on every sample; at s = 1/2 as Euler
+Euler            h + s g (f - h)
 softplus clock   h + (1 - e^(-s softplus(z))) (f - h)        the GRU itself at s = 1; the LSTM has none
 trained anew     as usual, at the new rate
+
+                 what is left of f - h, f held       how far h moves along f - h that recurrence keeps
+read s times     (1 - g)^s                           s g
+Euler            1 - s g                             s g
+softplus clock   (1 - g)^s                           1 - (1 - g)^s, less: 0.75 for 1 at g = 1/2, s = 2
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +27,7 @@ import torch
 from ctrnn import Relaxation
 from discretize import SequenceModel, StepWarning
 from experiments.models.integrators import IntegratorSettings, under
-from experiments.reports.spreads import NotEnoughError, spread
+from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
 from experiments.studies.claims.compressed_recordings import SOURCES, folders_found
@@ -29,9 +35,10 @@ from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 from experiments.tasks.task import Batch
+from experiments.tasks.tones import Tones
 from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["CELLS", "LENGTHS", "SamplingRates", "played"]
@@ -41,19 +48,23 @@ SAMPLES = 4  # of a symbol, at s = 1
 FALL, LEARNED = 0.1, 0.85
 CELLS = ("gru", "lstm")
 RECORDINGS = {"vowels": "JapaneseVowels", "har": "UCI HAR"}
+MADE = {"recall": "recall", "tones": "tones"}  # in which time is what is learned
+NO_WORSE = 0.02  # of accuracy
+Played = ClockedRecall | Tones | Recorded
 WAYS = {
-    SOFTPLUS_CLOCK: "softplus clock, given s", "euler": "Euler steps, given s", "repeated": "each sample read s times",
+    "repeated": "each sample read s times", "euler": "Euler steps, given s", SOFTPLUS_CLOCK: "softplus clock, given s",
     "as trained": "as it is, not given s",
     "anew": "trained anew",
 }  # fmt: skip
+GIVEN = ("repeated", "euler", SOFTPLUS_CLOCK)
 
 
 class SamplingRates(Study):
-    """A GRU and an LSTM trained at one rate and run at others, on recordings and on a task that is about timing."""
+    """A GRU and an LSTM trained at one rate and run at others, on recordings and on two tasks that are about time."""
 
     name = "sampling-rates"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 10, "paper": 240}
+    minutes: ClassVar = {"smoke": 0.3, "small": 12, "paper": 300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, characters=4, steps=6, rate=4e-3, sequences=32, recordings=32, seeds=1),
         "small": Sizes(hidden=48, characters=10, steps=400, rate=4e-3, sequences=512, recordings=3000, seeds=5),
@@ -72,25 +83,27 @@ class SamplingRates(Study):
             "The GRU's test accuracy over the length s of a sample, 1 in training: the mean over seeds, and a band from the "
             "least to the largest.",
             x="length", y="accuracy", lines=("way", WAYS), x_label="length s of a sample", y_label="accuracy", x_log=True,
-            y_limits=(-0.03, 1.05), panels=("source", {**RECORDINGS, "recall": "recall"}),
+            y_limits=(-0.03, 1.05), panels=("source", RECORDINGS | MADE),
             data=lambda results: where(results.rows, cell="gru"),
         )
     }  # fmt: skip
 
     def points(self, sizes: Sizes) -> list[Point]:
-        sources = ["recall", *(name for name in RECORDINGS if name in folders_found())]
+        sources = [*MADE, *(name for name in RECORDINGS if name in folders_found())]
         return grid(seed=range(sizes.seeds), cell=CELLS, source=sources, on=LENGTHS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         s, source = point["on"], point["source"]
-        played: dict[str, Any] = {"task": source, "data": str(folders_found().get(source)), "speed": s, "clock_given": False}
+        played: dict[str, Any] = {"task": source, "speed": s, "clock_given": False}
+        if source in RECORDINGS:
+            played["data"] = str(folders_found().get(source))
         if source == "recall":
             played = {"task": "clocked-recall", "clocks": (16 / SAMPLES * s,), "clock_given": False, "counted": "last",
                       "characters": sizes.characters}  # fmt: skip
         return configuration(
             **played, field=point["cell"], integrator="euler", hidden=sizes.hidden, steps=sizes.steps, rate=sizes.rate,
             seed=point["seed"], optimizer="adam", clip=1.0, evaluate_every=sizes.steps,
-            evaluation=sizes.sequences if source == "recall" else sizes.recordings,
+            evaluation=sizes.recordings if source in RECORDINGS else sizes.sequences,
             checkpoint_every=sizes.steps, threads=1,
         )  # fmt: skip
 
@@ -100,7 +113,7 @@ class SamplingRates(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
-        assert isinstance(task, ClockedRecall | Recorded)
+        assert isinstance(task, Played)
 
         def row(way: str, s: float, network: SequenceModel, given: bool) -> dict[str, Any]:
             batches = played(task, s, training.evaluation, training.seed)
@@ -110,7 +123,7 @@ class SamplingRates(Study):
         if run.point["on"] != 1:
             return [row("anew", run.point["on"], model, False)]
         ways = ways_of(model) if isinstance(model.field, Relaxation) else {"euler": model}
-        given = [way for way in (SOFTPLUS_CLOCK, "euler", "repeated") if way in ways or way == "repeated"]
+        given = [way for way in GIVEN if way in ways or way == "repeated"]
         rows = [row("anew", 1.0, model, False)]
         for s in LENGTHS:
             ways["repeated"] = under(model, "euler", IntegratorSettings(substeps=max(1, round(s))))
@@ -125,40 +138,65 @@ class SamplingRates(Study):
             return found
 
         recorded = [name for name in RECORDINGS if name == "vowels" or not where(results.rows, source=name).empty]
-        learned = {source: spread(at(source, "anew", 1.0)) for source in (*recorded, "recall")}
+        learned = {source: spread(at(source, "anew", 1.0)) for source in (*recorded, *MADE)}
         if min(found.mean for found in learned.values()) < LEARNED:
             raise NotEnoughError("the tasks have not been learned; a larger scale decides.")
-        parts = []
-        for name in recorded:
-            moved = {way: spread(at(name, way, 4.0)) for way in WAYS}
-            softplus, hidden, kept = moved[SOFTPLUS_CLOCK], moved["as trained"], learned[name].mean - FALL
-            others = ", ".join(f"{WAYS[way]} {found}" for way, found in moved.items() if way != SOFTPLUS_CLOCK)
-            parts += [
-                Part(f"{RECORDINGS[name]} keeps its accuracy on the softplus clock at s = 4", softplus.mean > kept,
-                     f"{softplus}, at s = 1 {learned[name]}"),
-                Part("it loses it by Euler steps and as the cell is", max(moved["euler"].mean, hidden.mean) <= kept, others),
-                Part("to be given s helps: the softplus clock is better than the cell as it is", softplus.low > hidden.high,
-                     f"{softplus} against {hidden}; trained anew {moved['anew']}"),
-            ]  # fmt: skip
-        timed = {way: spread(at("recall", way, 2.0)) for way in WAYS}
-        repeated = [*((name, 4.0) for name in recorded), ("recall", 2.0)]
-        counted = {(cell, source, s): spread(at(source, "repeated", s, cell)) for cell in CELLS for source, s in repeated}
-        return Verdict([
-            *parts,
-            Part("recall is lost on it at s = 2, and not where it is trained anew",
-                 timed[SOFTPLUS_CLOCK].mean <= learned["recall"].mean - FALL < timed["anew"].mean,
-                 f"{timed[SOFTPLUS_CLOCK]} against {timed['anew']}, at s = 1 {learned['recall']}"),
-            Part("of both cells, unit steps as many as the length says keep all tasks within 0.1",
-                 all(found.mean > at(source, "anew", 1.0, cell).mean() - FALL for (cell, source, _), found in counted.items()),
-                 "; ".join(f"{cell}, {RECORDINGS.get(source, source)} at s = {s:g} {found}"
-                           for (cell, source, s), found in counted.items())),
-        ])  # fmt: skip
+        names = RECORDINGS | MADE
+        lost = {(cell, source): spread(_falls(results, cell, source)) for cell in CELLS for source in (*recorded, *MADE)}
+        parts = [
+            Part("of both cells, two unit steps on samples twice as long lose less than 0.1 on every task",
+                 max(fall.mean for fall in lost.values()) < FALL,
+                 "; ".join(f"{cell}, {names[source]} {fall}" for (cell, source), fall in lost.items())),
+        ]  # fmt: skip
+        for source, before in learned.items():
+            ahead = _ahead(results, source, 2.0, "euler", SOFTPLUS_CLOCK)
+            said = f"{spread(at(source, 'euler', 2.0))} against {spread(at(source, SOFTPLUS_CLOCK, 2.0))}, at s = 1 {before}"
+            if source in MADE:
+                claim = f"{names[source]}, where time counts: at s = 2 Euler steps of the GRU are ahead of its softplus clock"
+                parts.append(Part(claim, Compared(ahead, FALL, printed=False), said))
+            else:
+                claim = f"{names[source]}: at s = 2 Euler steps of the GRU are no worse than its softplus clock, by {NO_WORSE}"
+                no_worse = True if ahead.low > -NO_WORSE else False if ahead.high < -NO_WORSE else None
+                parts.append(
+                    Part(claim, no_worse, f"{said}; difference {ahead.mean:.4f}, 95 % {ahead.low:.4f} to {ahead.high:.4f}")
+                )
+        for source in recorded:
+            shown = (SOFTPLUS_CLOCK, "euler", "repeated", "as trained", "anew")
+            clock, euler, repeated, hidden, anew = (spread(at(source, way, 4.0)) for way in shown)
+            parts.append(
+                Part(f"{names[source]}: at s = 4, where Euler steps overshoot, the clock is ahead of them",
+                     Compared(_ahead(results, source, 4.0, SOFTPLUS_CLOCK, "euler"), FALL, printed=False),
+                     f"{clock} against {euler}; each sample read s times {repeated}, as it is {hidden}, trained anew {anew}")
+            )  # fmt: skip
+        return Verdict(parts)
 
 
-def played(task: ClockedRecall | Recorded, s: float, sequences: int, seed: int) -> Iterator[Batch]:
+def _falls(results: Results, cell: str, source: str) -> pd.Series:
+    """What each run loses by unit steps, at s = 2."""
+    rows = where(results.rows, cell=cell, source=source, on=1.0)
+    before, after = (where(rows, way=way, length=s).set_index("key")["accuracy"] for way, s in (("anew", 1.0), ("repeated", 2.0)))
+    if not len(falls := before - after):
+        raise NotEnoughError(f"runs of the {cell} on {source} are needed, trained at s = 1.")
+    return falls
+
+
+def _ahead(results: Results, source: str, s: float, way: str, other: str) -> Spread:
+    """By how much the same weights of a GRU are more accurate in one way than in the other, with its 95 % interval (t)."""
+    from scipy.stats import t  # noqa: PLC0415
+
+    rows = where(results.rows, cell="gru", source=source, length=s)
+    one, two = (where(rows, way=name).set_index("key")["accuracy"] for name in (way, other))
+    gains = one - two
+    half = t.ppf(0.975, len(gains) - 1) * gains.sem() if len(gains) > 1 else math.inf
+    return Spread(float(gains.mean()), float(gains.mean() - half), float(gains.mean() + half), len(gains))
+
+
+def played(task: Played, s: float, sequences: int, seed: int) -> Iterator[Batch]:
     """The test sequences on samples s times as long, that length being given."""
     if isinstance(task, Recorded):
         return dataclasses.replace(task, speed=s, clock_given=True).evaluation("test", sequences, sequences, seed)
+    if isinstance(task, Tones):
+        return iter([dataclasses.replace(task, speed=s, clock_given=True).batch(sequences, generator(seed, "rates"), "test")])
     timed = dataclasses.replace(task, tau=float(SAMPLES), clock_given=True).at(16 / SAMPLES * s)
     return iter([timed.batch(sequences, generator(seed, "rates"), "test")])
 
@@ -172,8 +210,8 @@ def answers(model: SequenceModel, batch: Batch, given: bool) -> torch.Tensor:
     return outputs
 
 
-def _right(task: ClockedRecall | Recorded, s: float, batch: Batch, outputs: torch.Tensor) -> torch.Tensor:
-    if isinstance(task, Recorded):
+def _right(task: Played, s: float, batch: Batch, outputs: torch.Tensor) -> torch.Tensor:
+    if isinstance(task, Recorded | Tones):
         return is_right(batch.last(outputs), batch.targets)
     held = round(SAMPLES / s)
     return is_right(outputs, batch.targets)[2 * held - 1 :: held].flatten()
