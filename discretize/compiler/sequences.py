@@ -47,6 +47,7 @@ from discretize.fused.eligibility import (
     whole,
 )
 from discretize.fused.libraries import REALS, address
+from discretize.gradients.detached import ModuleSettings
 from discretize.steps.step import Step
 
 __all__ = ["LEAST_STEPS", "run", "run_triton", "run_written"]
@@ -280,7 +281,7 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.settings = inputs[:4]
+        ctx.settings, ctx.as_called = inputs[:4], ModuleSettings(inputs[1])
         ctx.set_materialize_grads(False)  # what is kept would get gradients full of zeros
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(*inputs[4:], output[1])
@@ -293,7 +294,8 @@ class _Steps(torch.autograd.Function):
         *inputs, kept = ctx.saved_tensors
         found: Any
         if reference.needs_graph(grad):
-            found = reference.gradients(partial(_states_by_steps, module, substeps, number), inputs, needed, grad)
+            with ctx.as_called.restored():
+                found = reference.gradients(partial(_states_by_steps, module, substeps, number), inputs, needed, grad)
         else:
             xs, h0, dt, *weights = inputs
             with torch.autocast(grad.device.type, enabled=False):

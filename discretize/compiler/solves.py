@@ -46,6 +46,7 @@ from discretize.fused.kernel_run import (
 )
 from discretize.fused.libraries import KERNELS, REALS, made_solves_library
 from discretize.fused.readable import projected_of, readable, reads_samples
+from discretize.gradients.detached import ModuleSettings
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
@@ -117,10 +118,11 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _Model:
-    """A field as a kernel knows it; its weights are those of `module`, each once."""
+    """A field as a kernel knows it; its weights are those of `module`, each once, and its `settings` as they were at the call."""
 
     kernel: _Kernel
     module: FlowModule
+    settings: ModuleSettings
 
     @property
     def library(self) -> ctypes.CDLL:
@@ -137,7 +139,8 @@ class _Model:
         return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
     def field(self, *weights: Any) -> VectorField:
-        return WrittenField(self.module, weights)
+        with self.settings.restored():
+            return WrittenField(self.module, weights)
 
 
 class SolveEngine(NamedTuple):
@@ -190,7 +193,7 @@ def solve_by(
 
 
 def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
-    return solved_within(KernelRun, _Model(kernel, module), *call)
+    return solved_within(KernelRun, _Model(kernel, module, ModuleSettings(module)), *call)
 
 
 def _not_worth_it(chain: Chain, batch: int, implicit: bool, needed: bool) -> str | None:
@@ -212,7 +215,7 @@ def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [program_of(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
     kernel = _Kernel([program, *derivatives], dtype, needs)
-    return disagreement(partial(KernelRun, _Model(kernel, module)), module, dtype, needs) or kernel
+    return disagreement(partial(KernelRun, _Model(kernel, module, ModuleSettings(module))), module, dtype, needs) or kernel
 
 
 def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torch.dtype, needs: Needs) -> str | None:

@@ -20,10 +20,19 @@ from ctrnn.inputs.path import Data
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
 
-__all__ = ["DetachedInput", "ParameterSnapshot", "check_same_states", "detached_chain", "once_only", "refuse_captured"]
+__all__ = [
+    "DetachedInput",
+    "ModuleSettings",
+    "ParameterSnapshot",
+    "check_same_states",
+    "detached_chain",
+    "once_only",
+    "refuse_captured",
+]
 
 # Of the largest state of a sample: the same steps again are the same to the bit, but for another number of threads.
 ROUNDING = {torch.float64: 1e-9}
+SETTINGS = (bool, int, float, str)
 
 
 class DetachedInput(SegmentInput):
@@ -52,20 +61,43 @@ def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
 Result = TypeVar("Result")
 
 
-class ParameterSnapshot:
-    r"""A field with the parameters and buffers it has now, and in its mode, for work to be done later.
+class ModuleSettings:
+    """Keeps the numbers, flags and words that a module's parts have as attributes now, modes too, for work to be done later."""
 
-    By then a `functional_call` may have replaced them, which is undone, as `eval()` is, or an optimizer changed them in place:
-    refused, or undone too where the numbers were `copied`. What else has changed is seen by the states: `check_same_states`.
+    def __init__(self, module: nn.Module) -> None:
+        self._kept = [(vars(part), {k: v for k, v in vars(part).items() if type(v) in SETTINGS}) for part in module.modules()]
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        changed = [
+            (own, name, own[name], old) for own, kept in self._kept for name, old in kept.items() if own.get(name, old) != old
+        ]
+        for own, name, _, old in changed:
+            own[name] = old
+        try:
+            yield
+        finally:
+            for own, name, now, old in changed:
+                if own[name] == old:
+                    own[name] = now
+                elif type(old) is int and type(now) is int:
+                    own[name] += now - old  # the code counts its calls
+
+
+class ParameterSnapshot:
+    r"""A field with the parameters, buffers and settings it has now, for work to be done later.
+
+    By then a `functional_call` may have replaced tensors, which is undone, as are other settings and `eval()`, or an optimizer
+    changed them in place: refused, or undone too where the numbers were `copied`. What else has changed is seen by the states:
+    `check_same_states`.
     """
 
     def __init__(self, field: VectorField, copied: bool = False) -> None:
-        self._caller = _Caller(field)
+        self._caller, self._settings = _Caller(field), ModuleSettings(field)
         self._tensors = dict([*self._caller.named_parameters(), *self._caller.named_buffers()])
         self._versions = {name: _version(tensor) for name, tensor in self._tensors.items()}
         self._copies = {name: tensor.detach().clone() for name, tensor in self._tensors.items()} if copied else {}
         self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
-        self._modes = [(part, part.training) for part in field.modules()]
 
     def changed(self) -> str | None:
         """The name of a tensor that was written into since, None if there is none."""
@@ -87,22 +119,8 @@ class ParameterSnapshot:
         return self._run(work, self._copies if self.changed() else self._tensors)
 
     def _run(self, work: Callable[[], Result], tensors: dict[str, Tensor]) -> Result:
-        device = next((tensor.device for tensor in tensors.values()), None)
-        with without_autocast(device), _in_modes(self._modes):
+        with without_autocast(next((tensor.device for tensor in tensors.values()), None)), self._settings.restored():
             return torch.func.functional_call(self._caller, tensors, (work,))
-
-
-@contextmanager
-def _in_modes(modes: Sequence[tuple[nn.Module, bool]]) -> Iterator[None]:
-    """Each module in training or in evaluation mode."""
-    before = [(part, part.training) for part, _ in modes]
-    for part, training in modes:
-        part.training = training
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
 
 
 def check_same_states(again: Tensor, before: Tensor, setting: str) -> None:

@@ -89,11 +89,11 @@ class TorchdiffeqEngine:
     ) -> None:
         self.method, self.rtol, self.atol, self.options = method, rtol, atol, dict(options)
         self.adjoint, self.stats, self.counts = adjoint, stats, SolverStats()
-        self.learned: list[Tensor] | None = None
+        self.field: ParameterSnapshot | None = None
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Before the first step; counts anew."""
-        self.counts, self.learned = SolverStats(), None
+        self.counts, self.field = SolverStats(), None
         return SolverState(0, np.zeros(batch if chain.own else 1))
 
     def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
@@ -118,16 +118,17 @@ class TorchdiffeqEngine:
     def _by_adjoint(self, segment: Segment, h: Tensor) -> Tensor:
         from torchdiffeq import odeint_adjoint  # noqa: PLC0415
 
-        if self.learned is None:
-            self.learned = ParameterSnapshot(segment.chain.field).learned
-            refuse_captured(segment.chain, self.learned, h, "gradient=Adjoint")
+        if self.field is None:
+            self.field = ParameterSnapshot(segment.chain.field)
+            refuse_captured(segment.chain, self.field.learned, h, "gradient=Adjoint")
+        learned = self.field.learned
         # Detached: projected samples depend on weights that the flow may read too, which would be counted twice.
         chain, path = detached_chain(segment.chain)
         path.data(segment.number)
-        detached = (*self.learned, *path.leaves[segment.number])
+        detached = (*learned, *path.leaves[segment.number])
         solve = partial(self._end, odeint_adjoint, chain.segment(segment.number), adjoint_params=detached)
-        read = (*self.learned, *segment.chain.path.learned(segment.number))
-        end: Tensor = _FirstDerivatives.apply(solve, detached, h, *read)
+        read = (*learned, *segment.chain.path.learned(segment.number))
+        end: Tensor = _FirstDerivatives.apply(self.field, solve, detached, h, *read)
         return end
 
     def _end(self, solve: Callable[..., Any], segment: Segment, h: Tensor, **how: Any) -> Tensor:
@@ -227,19 +228,25 @@ class _FirstDerivatives(torch.autograd.Function):
     """A state with gradients by `odeint_adjoint`, which would give wrong second ones without a word."""
 
     @staticmethod
-    def forward(ctx: Any, solve: Callable[..., Tensor], detached: Sequence[Tensor], h: Tensor, *read: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, field: ParameterSnapshot, solve: Callable[..., Tensor], detached: Sequence[Tensor], h: Tensor, *read: Tensor
+    ) -> Tensor:
         with torch.enable_grad():
             start = h.detach().requires_grad_()
             end = solve(h=start)
-        ctx.solved = end, [start, *detached]
+        ctx.solved = field, end, [start, *detached]
         ctx.save_for_backward(h, *read)
         return end.detach()
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        end, targets = ctx.solved
-        found: Sequence[Tensor | None] = torch.autograd.grad(end, targets, cotangents, retain_graph=True, allow_unused=True)
-        return None, None, *once_only("gradient=Adjoint", found, [*cotangents, *ctx.saved_tensors])
+        field, end, targets = ctx.solved
+
+        def gradients() -> Sequence[Tensor | None]:
+            return torch.autograd.grad(end, targets, cotangents, retain_graph=True, allow_unused=True)
+
+        found = field.run(gradients)
+        return None, None, None, *once_only("gradient=Adjoint", found, [*cotangents, *ctx.saved_tensors])
 
 
 def _zero(h: Tensor) -> Tensor:

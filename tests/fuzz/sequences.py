@@ -312,6 +312,8 @@ def sequences_with_writes(dice: Dice) -> list[Difference]:
             if dice.chance("written before backward", 0.3):
                 before = replace(sequence, field=copy.deepcopy(sequence.field), step=copy.deepcopy(sequence.step))
                 expected = before.by_hand
+                if dice.chance("an attribute", 0.5):
+                    _change_an_attribute(dice, sequence.field)
                 with torch.no_grad():
                     _write_in_place(dice, [*given.values(), output, h_n, *sequence.field.parameters()])
                 output, h_n = output.clone(), h_n.clone()

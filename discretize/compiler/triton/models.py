@@ -14,6 +14,7 @@ from discretize.compiler.program import FlowModule, Program
 from discretize.compiler.solves import WrittenField, total
 from discretize.compiler.triton.lines import WEIGHTS
 from discretize.compiler.triton.solving.writing import SolveText
+from discretize.gradients.detached import ModuleSettings
 
 __all__ = ["SolveKernel", "TritonModel"]
 
@@ -51,10 +52,12 @@ class SolveKernel:
 
 @dataclass(frozen=True)
 class TritonModel:
-    """A kernel, its weights those of `module`."""
+    """A kernel, its weights those of `module`, whose `settings` are as they were at the call."""
 
     kernel: SolveKernel
     module: FlowModule
+    settings: ModuleSettings
 
     def field(self, *weights: Any) -> VectorField:
-        return WrittenField(self.module, weights)
+        with self.settings.restored():
+            return WrittenField(self.module, weights)

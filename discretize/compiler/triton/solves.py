@@ -18,6 +18,7 @@ from discretize.compiler.triton.solving.stiff_run import StiffRun, recorder, sti
 from discretize.compiler.triton.solving.writing import solve_writer
 from discretize.fused.blocked_run import solved_within
 from discretize.fused.kernel_run import Solved
+from discretize.gradients.detached import ModuleSettings
 from discretize.solvers.segments import Chain
 
 __all__ = ["solve_triton"]
@@ -29,7 +30,7 @@ def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program
     if isinstance(kernel, str):
         return kernel
     for each in dict.fromkeys((needs, replace(needs, stored=None))):  # the second to finer rounding
-        run = partial(_kind(kernel), TritonModel(replace(kernel, stored=each.stored), module))
+        run = partial(_kind(kernel), TritonModel(replace(kernel, stored=each.stored), module, ModuleSettings(module)))
         if why := disagreement(run, module, dtype, each):
             return why
     return kernel
@@ -40,7 +41,7 @@ def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]
 
 
 def _solved(kernel: SolveKernel, module: FlowModule, *call: Any) -> Solved | str:
-    return solved_within(_kind(kernel), TritonModel(kernel, module), *call)
+    return solved_within(_kind(kernel), TritonModel(kernel, module, ModuleSettings(module)), *call)
 
 
 def _kind(kernel: SolveKernel) -> type[TritonRun]:

@@ -91,7 +91,7 @@ CHANGES = {
     "its code": lambda field: setattr(field, "flow", lambda projected, h: -3 * h),
     "its numbers loaded": lambda field: field.load_state_dict({name: 2 * value for name, value in field.state_dict().items()}),
 }
-UNDONE = {"its mode", "another weight", "another buffer"}
+UNDONE = {"an attribute", "its mode", "another weight", "another buffer"}
 UNCOUNTED = {"a weight's data"}  # by torch, too: what a graph keeps of it is changed with it
 REFUSED = "written into between|gives other states|other steps|modified by an inplace"
 
@@ -144,9 +144,9 @@ def test_kernels_are_of_the_field_that_was_solved_or_refused(way):
 
 
 @each("way", AGAIN)
-def test_an_attribute_that_changes_the_states_is_refused(way):
+def test_a_global_that_changes_the_states_is_refused(way):
     with pytest.raises(RuntimeError, match=r"gives other states|other steps"):
-        gradients(AGAIN[way], CHANGES["an attribute"])
+        gradients(AGAIN[way], CHANGES["a global"])
 
 
 class Counting(Field):
