@@ -50,7 +50,7 @@ class LearnedClocks(Study):
 
     name = "learned-clocks"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 2, "paper": 500}
+    minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 450}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=24, steps=30, most=3, held_out=32, seeds=1, learning=ADAM),
         "small": Sizes(hidden=32, length=120, steps=600, most=8, held_out=256, seeds=3, learning=ADAM),

@@ -80,7 +80,7 @@ class StopAndGoStudy(Study):
 
     name = "stop-and-go"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 2, "paper": 900}
+    minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 450}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=12, steps=30, held_out=32, seeds=1, learning=ADAM),
         "small": Sizes(hidden=32, length=40, steps=300, held_out=256, seeds=3, learning=ADAM),
