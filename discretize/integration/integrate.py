@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
@@ -129,7 +130,7 @@ def integrate(
             slope = driven.check_flow(times[0], state, settings.may_draw)
             _check_samples(given, driven, times, state, slope, settings)
         if settings.adaptive or settings.of_torchdiffeq:
-            check_values(slope, f"{method} looks at the states to choose its steps", VMAPPED)
+            check_values(slope, f"{method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
         settings.check_reach(state)
         moves = [driven.path.knots, *([times] if isinstance(gradient, Adjoint) or not settings.adaptive else [])]
         if gradient is not None and any(t.requires_grad for t in moves):
@@ -145,6 +146,7 @@ def integrate(
     return solved if shapes is None else replace(solved, shapes=shapes)
 
 
+@torch.no_grad()
 def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: Tensor, settings: Settings) -> None:
     """Look once whether samples act on one another, which each step on their own where steps are adaptive."""
     if len(h) < 2:

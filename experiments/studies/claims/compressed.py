@@ -42,7 +42,7 @@ from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
 
-__all__ = ["CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed"]
+__all__ = ["AT_CLOCKS", "CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed"]
 
 CLOCKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 TRAINED = {"slow": (0.5, 1.0), "unit": (4.0,), "fast": (8.0, 16.0)}

@@ -33,7 +33,7 @@ from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
-__all__ = ["ADAM", "EXACT", "NAMES", "StopAndGoStudy", "configuration_of"]
+__all__ = ["ADAM", "EXACT", "NAMES", "PAPERS", "StopAndGoStudy", "configuration_of"]
 
 # Cell -> clocks on which it is exactly invariant, by result 10; the others have no gate or read their state where it waits.
 EXACT: dict[str, tuple[str, ...]] = {

@@ -28,7 +28,7 @@ from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
 from experiments.usage import UsageError
 
-__all__ = ["Recorded", "Sequences", "played", "scale_of", "thinned"]
+__all__ = ["MOST_REPEATS", "Recorded", "Sequences", "played", "scale_of", "thinned"]
 
 MOST_REPEATS = 1000
 
