@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from discretize.fused.cells import graph_kind
+from discretize.kernels.named.cells import graph_kind
 
 __all__ = ["run_uncompiled", "kind_in_graph"]
 

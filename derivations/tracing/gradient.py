@@ -28,7 +28,7 @@ from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
 from derivations.tracing.symbolic import check_distinct, system_of
 from derivations.tracing.widths.arguments import Widths, checked_widths
-from discretize.compiler.recording import as_function, decompositions, record, unknown_size, without_values
+from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["verify_gradient"]
 

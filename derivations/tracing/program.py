@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import Width, Widths, checked_widths
-from discretize.compiler.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
+from discretize.kernels.record.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
 
 __all__ = ["Program", "next_state", "trace"]
 

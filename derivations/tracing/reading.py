@@ -16,7 +16,7 @@ from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import ARRAYS, LAYOUT, MADE, has_reading
 from derivations.tracing.readings.values import Entries, Value, exact, is_truth, number
 from derivations.tracing.samples import check_samples
-from discretize.compiler.recording import operation_name, source_line
+from discretize.kernels.record.recording import operation_name, source_line
 
 __all__ = ["UnknownOperation", "read"]
 

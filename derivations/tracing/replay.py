@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from derivations.tracing.program import Program, next_state
 from derivations.twins.fields import SymbolicField, SymbolicStep
-from discretize.compiler.recording import call_with
+from discretize.kernels.record.recording import call_with
 
 __all__ = ["Replay", "Replayed"]
 

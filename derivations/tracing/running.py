@@ -33,9 +33,9 @@ from torch.utils._pytree import tree_leaves
 
 from derivations.tracing.keeping import kept, memory, tensors_read
 from derivations.tracing.program import Program, next_state
-from discretize.compiler.attributes import GlobalReads, attributes_of
-from discretize.compiler.recording import own_line, results_kept
-from discretize.watched import Unwatched
+from discretize.kernels.record.attributes import GlobalReads, attributes_of
+from discretize.kernels.record.recording import own_line, results_kept
+from discretize.kernels.record.watched import Unwatched
 
 __all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed", "same_numbers"]
 

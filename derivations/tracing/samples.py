@@ -25,7 +25,7 @@ from torch.fx import Node
 from derivations.tracing.program import Program
 from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import LAYOUT, MADE
-from discretize.compiler.recording import operation_name, source_line
+from discretize.kernels.record.recording import operation_name, source_line
 
 __all__ = ["check_samples"]
 

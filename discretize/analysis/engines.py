@@ -23,11 +23,11 @@ from ctrnn import HeldPath, VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.inputs.samples import checked_samples
-from discretize.compiler.sequences import run_triton, run_written
-from discretize.compiler.triton.kernels import is_asked
-from discretize.fused.cells import run as run_named
-from discretize.fused.cells import torch_states
 from discretize.integration.integrate import integrate
+from discretize.kernels.named.cells import run as run_named
+from discretize.kernels.named.cells import torch_states
+from discretize.kernels.sequences import run_triton, run_written
+from discretize.kernels.triton.kernels import is_asked
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import unroll
 from discretize.steps.euler import Euler

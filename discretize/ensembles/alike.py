@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from discretize.compiler.attributes import PLAIN
 from discretize.ensembles.shared import TensorBits, attributes, kept_in, overlap, tensors_of
+from discretize.kernels.record.attributes import PLAIN
 
 __all__ = ["checked_networks"]
 

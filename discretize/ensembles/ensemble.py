@@ -20,10 +20,10 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_flatten, tree_map
 
 from ctrnn import checks
-from discretize.compiler.recording import copied_with
 from discretize.ensembles.alike import checked_networks
 from discretize.ensembles.shared import SharedState, buffers_of, overlap, parameter_names, tensors_of
-from discretize.fused.eligibility import is_plain, networks_mapped, transform_reason
+from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
+from discretize.kernels.record.recording import copied_with
 
 __all__ = ["Ensemble", "ensemble"]
 

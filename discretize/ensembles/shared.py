@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discretize.compiler.attributes import HOOKS, LIBRARIES, PLAIN, Attributes, attributes_of
-from discretize.fused.eligibility import is_plain
+from discretize.kernels.eligibility import is_plain
+from discretize.kernels.record.attributes import HOOKS, LIBRARIES, PLAIN, Attributes, attributes_of
 
 __all__ = ["SharedState", "TensorBits", "attributes", "buffers_of", "kept_in", "overlap", "parameter_names", "tensors_of"]
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ctrnn import Path, TimePath, VectorField
 from ctrnn.fields.field import check_input, check_state
-from discretize.compiler.program import weights_of, with_weights
-from discretize.compiler.triton.kernels import is_asked
-from discretize.fused.eligibility import HALF
 from discretize.integration.settings import Settings
+from discretize.kernels.eligibility import HALF
+from discretize.kernels.record.program import weights_of, with_weights
+from discretize.kernels.triton.kernels import is_asked
 from discretize.trajectory import Trajectory
 
 __all__ = ["in_float32", "rounded", "stored_dtype"]

@@ -14,18 +14,18 @@ from tqdm import tqdm
 
 from ctrnn import Driven, VectorField
 from ctrnn.autocast import without_autocast
-from discretize.compiler.solves import solve as solve_written
-from discretize.compiler.triton.kernels import is_asked
-from discretize.compiler.triton.solves import solve_triton
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
-from discretize.fused.kernel_run import Solved
-from discretize.fused.solves import solve
 from discretize.gradients.adjoint import AdjointBackward, EdgeLog
 from discretize.gradients.checkpointing import Blocks
 from discretize.gradients.choice import Adjoint, Checkpointed
 from discretize.integration.between import StatesBetween
 from discretize.integration.half import rounded
 from discretize.integration.settings import Settings
+from discretize.kernels.cpp.solves import solve as solve_written
+from discretize.kernels.cpp.solving import Solved
+from discretize.kernels.named.solves import solve
+from discretize.kernels.triton.kernels import is_asked
+from discretize.kernels.triton.solves import solve_triton
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import Continuation, StepLog
 from discretize.solvers.diagnosis import slow_hint

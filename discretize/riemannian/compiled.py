@@ -9,22 +9,23 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from ctypes import Structure, c_double, c_int, c_size_t, c_void_p
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ctrnn.cells.edges import Sigmoidal
-from discretize.fused.build import Source, Unavailable, library
-from discretize.fused.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
-from discretize.fused.libraries import KERNELS, REALS, address
+from discretize.kernels.build import Source, Unavailable, library
+from discretize.kernels.cpp.libraries import KERNELS, REALS, address
+from discretize.kernels.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.riemannian.rows import Centred, Moments
 
 __all__ = ["LEAST_SAMPLES", "Edges", "activities", "backpropagated", "engine", "sums"]
 
 LEAST_SAMPLES = 100  # of all sequences together: from here on they are worth a kernel, which is built once for all networks
 
-SYMBOLS = Source(KERNELS / "symbols.cpp", (KERNELS / "parallel.h", KERNELS / "simd.h"))
+SYMBOLS = Source(Path(__file__).parent / "symbols.cpp", (KERNELS / "parallel.h", KERNELS / "simd.h"))
 NAMES = ("units", "edges", "symbols")
 
 

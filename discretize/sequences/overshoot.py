@@ -18,7 +18,7 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.fields.coupling import COUPLED, couples_samples, moved
 from discretize.errors import StepWarning, warn_user
-from discretize.fused.eligibility import tracing_reason
+from discretize.kernels.eligibility import tracing_reason
 from discretize.steps.step import Step
 
 __all__ = ["OvershootWatch"]

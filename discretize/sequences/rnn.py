@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
-from discretize.compiler.sequences import run
-from discretize.fused.cells import run_in_graph
-from discretize.fused.kernel_spec import Kind
 from discretize.graphs import scanned
+from discretize.kernels.named.cells import run_in_graph
+from discretize.kernels.named.kernel_spec import Kind
+from discretize.kernels.sequences import run
 from discretize.sequences.cell import checked_step
 from discretize.sequences.module import FieldModule
 from discretize.sequences.overshoot import OvershootWatch

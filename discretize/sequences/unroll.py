@@ -11,8 +11,8 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.fields.random.dropout import masked
 from ctrnn.inputs.samples import checked_samples
-from discretize.compiler.sequences import run
 from discretize.graphs import whole
+from discretize.kernels.sequences import run
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory

@@ -36,7 +36,7 @@ class Chain:
     def __init__(self, driven: Driven, edges: Tensor, places: Tensor, requested: Tensor | None = None) -> None:
         self.driven, self.field, self.path = driven, driven.field, _by_segment(driven.projected, edges)
         self.speed = None if driven.speed is None else _by_segment(driven.speed, edges)
-        self.speeds: np.ndarray | None = None  # for kernels: discretize/fused/readable.py
+        self.speeds: np.ndarray | None = None  # for kernels: discretize/kernels/pieces.py
         self.steady = self.path.steady and self.speed is None
         self.own_times = self.path.own_times and (self.speed is None or self.speed.own_times)
         self.edges, self.places, self.requested = edges, places, requested

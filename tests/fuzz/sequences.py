@@ -20,8 +20,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import ctrnn
 import discretize
 from discretize import DiscreteCell, DiscreteRNN, StepError
-from discretize.compiler import sequences, solves, written_kernels
-from discretize.fused.cells import torch_states
+from discretize.kernels import sequences
+from discretize.kernels.cpp import programs as written_kernels
+from discretize.kernels.cpp import solves
+from discretize.kernels.named.cells import torch_states
 
 __all__ = [
     "FOR_KERNELS",

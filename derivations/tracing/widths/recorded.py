@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from derivations.tracing.program import Program, next_state
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
-from discretize.compiler.recording import as_function, decompositions, record, unknown_size, without_values
+from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["evaluated", "lengths", "record_wide", "resized"]
 

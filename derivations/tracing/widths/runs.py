@@ -17,7 +17,7 @@ from torch import nn
 from derivations.tracing.program import Program, next_state
 from derivations.tracing.running import packed, same_numbers
 from derivations.tracing.widths.recorded import evaluated, lengths, resized
-from discretize.compiler.recording import as_function
+from discretize.kernels.record.recording import as_function
 
 __all__ = ["check_widths"]
 

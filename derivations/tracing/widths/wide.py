@@ -36,7 +36,7 @@ from derivations.tracing.widths.recorded import record_wide
 from derivations.tracing.widths.runs import check_widths
 from derivations.tracing.widths.sizes import matrices
 from derivations.twins.cells import UnitEquations
-from discretize.compiler.recording import operation_name
+from discretize.kernels.record.recording import operation_name
 
 __all__ = ["certificates_for_every_width"]
 

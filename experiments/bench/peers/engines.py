@@ -15,7 +15,7 @@ from torch import Tensor
 
 import ctrnn
 import discretize
-from discretize.fused import cells, kernel_spec
+from discretize.kernels.named import cells, kernel_spec
 
 __all__ = ["COMPILED", "ENGINES", "STEPS", "TORCH", "cell_engine", "wrong_engine"]
 

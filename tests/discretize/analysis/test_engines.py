@@ -8,8 +8,8 @@ import torch
 import ctrnn
 import discretize
 from discretize.analysis import engines
-from discretize.compiler.triton.kernels import is_asked
-from discretize.fused import cells
+from discretize.kernels.named import cells
+from discretize.kernels.triton.kernels import is_asked
 
 XS = torch.randn(100, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import DiscreteRNN, integrate
-from discretize.compiler import sequences, solves
+from discretize.kernels import sequences
+from discretize.kernels.cpp import solves
 
 FACTOR = {"number": 1.0}
 

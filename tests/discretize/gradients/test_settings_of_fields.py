@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, Checkpointed, DiscreteRNN, Heun, RungeKutta4, integrate
-from discretize.compiler import sequences
+from discretize.kernels import sequences
 
 X = torch.linspace(-1, 1, 48, dtype=torch.float64).reshape(12, 2, 2)
 SAME = {"rtol": 1e-12, "atol": 1e-12}  # the same steps, perhaps by a kernel

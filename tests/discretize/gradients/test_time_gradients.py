@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Checkpointed, ContinuousRNN, Euler, integrate
-from discretize.compiler import solves
+from discretize.kernels.cpp import solves
 from discretize.solvers import adaptive
 
 EXACT = {"method": "dopri8", "rtol": 1e-10, "atol": 1e-12}

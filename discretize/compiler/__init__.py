@@ -1,1 +1,0 @@
-"""Fields' code as kernels: recorded, differentiated by torch, written out in C++."""

@@ -1,1 +1,0 @@
-"""Whole sequences and whole solves of the named fields in one call, the same as step by step, and faster."""

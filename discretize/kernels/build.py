@@ -1,0 +1,246 @@
+r"""C++ to a shared library with a plain C interface: compiled at first use, kept by `cache`, loaded by ctypes.
+
+    key     SHA-256 of source and headers, flags with the definitions, the compiler, the processor
+
+The compiler is the one that CXX names, perhaps with arguments, else the first of c++, g++, clang++. CTRNN_CXXFLAGS adds flags
+after ours, where the last of a kind counts: -march=x86-64 for the baseline instead of this processor, sanitizers and the like.
+The compiler runs in a private folder, on a copy of what the key was made of: a header that was forgotten in
+`Source.includes` is missing at once, not stale later. So paths in either variable are absolute ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from discretize.kernels.cache import Cache, loaded, private_folder
+
+__all__ = ["Source", "Unavailable", "library"]
+
+COMPILERS = ("c++", "g++", "clang++")
+# No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
+# for every function that takes vectors, on an interface between versions of gcc that no two of our libraries share.
+FLAGS = (
+    *("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-Wno-psabi"),
+)
+# In the order of trying. Compilers for ARM may know no -march=native, and old assemblers not what it leads to.
+TUNINGS: tuple[tuple[str, ...], ...] = (("-march=native",), ())
+ENVIRONMENT = ("CXX", "CTRNN_CXXFLAGS", "PATH")  # what a library is made with
+TIMEOUT = 120.0  # seconds for one call of the compiler
+OUTPUT = "library.so"
+# Lines of /proc/cpuinfo that say what code can run and what it is tuned for; the others change from moment to moment.
+PROCESSOR = frozenset(
+    {"vendor_id", "cpu family", "model", "model name", "stepping", "flags"}
+    | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features", "features"}
+    | {"cpu", "isa", "uarch"}
+)
+SLOWER = "Everything works without compiled kernels, slower."
+INSTALL = f"Install one (Debian: `apt install g++`; macOS: `xcode-select --install`) or name one in CXX. {SLOWER}"
+
+
+class Unavailable(RuntimeError):  # noqa: N818, it is an answer, and callers go on without
+    """Compiled kernels cannot be had here: why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A file of C++ and what it includes besides the system's headers.
+
+    Args:    path: the .cpp; includes: headers, all of them, which it includes by their names; written: names and texts of
+             headers that are in no file; flags: for the compiler, after those of all sources.
+    Raises:  ValueError if two files have the same name.
+    """
+
+    path: Path
+    includes: tuple[Path, ...] = ()
+    written: tuple[tuple[str, str], ...] = ()
+    flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [*(path.name for path in (self.path, *self.includes)), *(name for name, _ in self.written)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"`includes` and `path` have {sorted(twice)} more than once; headers lie beside the source.")
+
+    def texts(self) -> dict[str, bytes]:
+        """All that the compiler is to see, by name."""
+        files = {path.name: path.read_bytes() for path in (self.path, *self.includes)}
+        return files | {name: text.encode() for name, text in self.written}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """What is called, and what tells it from another one: where it really lies, and what it says of itself."""
+
+    command: tuple[str, ...]
+    resolved: str
+    version: str
+
+
+# Libraries, or why there is none. The locks are for threads (not filelock's: processes need none, see above); they carry the
+# process in their key, because a child forked during a build must not wait for a thread that it has not got.
+_made: dict[tuple[object, ...], ctypes.CDLL | str] = {}
+_locks: dict[tuple[int, tuple[object, ...]], threading.Lock] = {}
+
+
+def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+    r"""The library of a source for one set of definitions, made where there is none yet.
+
+    A process remembers its libraries, and failures too, until one of the variables CXX, CTRNN_CXXFLAGS and PATH changes; files
+    are not read again. On a terminal a line on stderr says when one is compiled.
+
+    Args:    definitions: macros by name, as in {"REAL": "double", "WIDTH": 4}.
+    Raises:  Unavailable.
+    """
+    if sys.platform == "win32":
+        raise Unavailable(f"Kernels are not compiled on Windows: they use vector types of gcc and clang. {SLOWER}")
+    defined = tuple(sorted(f"-D{name}={int(v) if isinstance(v, int) else v}" for name, v in definitions.items()))
+    request = (source, defined, *map(os.environ.get, ENVIRONMENT))
+    made = _made.get(request)
+    if made is None:
+        with _locks.setdefault((os.getpid(), request), threading.Lock()):
+            made = _made.get(request)
+            if made is None:
+                made = _made[request] = _attempt(source, defined)
+    if isinstance(made, str):
+        raise Unavailable(made)
+    return made
+
+
+def _attempt(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL | str:
+    try:
+        return _found_or_built(source, defined)
+    except Unavailable as error:
+        return str(error)
+    except OSError as error:  # sources that cannot be read, no place for temporary files, a compiler that cannot be started
+        return f"The kernels of {source.path.name} cannot be built: {error}. {SLOWER}"
+
+
+def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
+    texts, compiler, cache = source.texts(), _compiler(), Cache()
+    extra = _words("CTRNN_CXXFLAGS")
+    flags_of = {}
+    for tuning in TUNINGS:
+        flags = (*FLAGS, *tuning, *source.flags, *defined, *extra)
+        flags_of[_key(texts, flags, compiler)] = flags
+    for key in flags_of:
+        if found := cache.library(key):
+            return found
+    with private_folder(cache.folder) as place:
+        for name, text in texts.items():
+            (place / name).write_bytes(text)
+        _announce(source, cache)
+        for key, flags in flags_of.items():
+            code, said = _run([*compiler.command, *flags, f"./{source.path.name}", "-o", OUTPUT], place)
+            if code == 0 and (place / OUTPUT).is_file():
+                content = (place / OUTPUT).read_bytes()
+                found = _loaded(content, compiler)
+                cache.keep(content, key)
+                return found
+    raise Unavailable(
+        f"{_called(compiler)} made no library of {source.path.name} (exit code {code}){_quoted(said)}\n"
+        f"Another compiler can be named in CXX. {SLOWER}"
+    )
+
+
+def _loaded(content: bytes, compiler: Compiler) -> ctypes.CDLL:
+    try:
+        return loaded(content)
+    except OSError as error:
+        raise Unavailable(f"What {_called(compiler)} made cannot be loaded:{_quoted(str(error))}\n{SLOWER}") from None
+
+
+def _announce(source: Source, cache: Cache) -> None:
+    """Say on stderr, if that is a terminal, why a first call takes seconds."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        kept = f"kept in {cache.folder}" if cache.folder else f"for this process only: {cache.why}"
+        print(f"ctrnn: compiling {source.path.name} for this processor, 2 to 20 s, {kept}", file=sys.stderr, flush=True)
+
+
+def _key(texts: Mapping[str, bytes], flags: tuple[str, ...], compiler: Compiler) -> str:
+    return _digest(ascii((sorted(texts.items()), flags, compiler, _processor())).encode())[:32]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+# The compiler
+
+
+def _compiler() -> Compiler:
+    words = _words("CXX")
+    for name in words[:1] or COMPILERS:
+        if path := shutil.which(name):
+            # Called by its own name, not by that of the file behind: ccache, say, behaves by the name it is called.
+            command = (os.path.abspath(path), *words[1:])
+            return Compiler(command, os.path.realpath(path), _version(command))
+    looked = f"CXX names {words[0]!r}, which is" if words else f"{', '.join(COMPILERS[:-1])} and {COMPILERS[-1]} are"
+    raise Unavailable(f"No C++ compiler: {looked} not on PATH. {INSTALL}")
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> str:
+    with private_folder() as place:
+        return _run([*command, "--version"], place)[1]
+
+
+def _words(variable: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(os.environ.get(variable, "")))
+    except ValueError as error:
+        raise Unavailable(f"{variable} is not a line of shell words ({error}): {os.environ[variable]!r}. {SLOWER}") from None
+
+
+def _run(command: list[str], place: Path) -> tuple[int, str]:
+    """Exit code and words of a compiler, which is stopped with all that it has started if we do not wait for its end."""
+    environment = dict(os.environ, LC_ALL="C", TMPDIR=str(place))  # English, and its own temporary files go with ours
+    output, error = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=error, cwd=place, env=environment, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=TIMEOUT)
+        except BaseException as reason:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()  # which the end of `with` leaves out after an interrupt
+            if isinstance(reason, subprocess.TimeoutExpired):
+                words = _quoted((reason.output or b"").decode(errors="replace"))
+                raise Unavailable(f"{shlex.join(command)} did not end within {TIMEOUT:g} s{words}\n{SLOWER}") from None
+            raise
+    return process.returncode, said.decode(errors="replace")
+
+
+def _called(compiler: Compiler) -> str:
+    return f"{shlex.join(compiler.command)} ({(compiler.version.splitlines() or ['of no version'])[0][:80]})"
+
+
+def _quoted(said: str) -> str:
+    """The first lines of what a compiler said."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    return "".join(f"\n    {line[:200]}" for line in lines[:12]) if lines else " and said nothing."
+
+
+@functools.cache
+def _processor() -> tuple[str, ...]:
+    """What tells this processor from those which may not run its code."""
+    lines: set[str] = set()  # of all cores, for they may differ, and which one asks must not matter
+    if sys.platform == "linux":
+        with suppress(OSError):
+            text = Path("/proc/cpuinfo").read_text(errors="replace")
+            lines = {line for line in text.splitlines() if line.partition(":")[0].strip() in PROCESSOR}
+    return platform.machine(), *(sorted(lines) or [platform.processor()])

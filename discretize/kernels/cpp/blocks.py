@@ -1,0 +1,214 @@
+r"""A compiled solve whose steps are kept within so many bytes: block after block of segments, each solved again on the way back.
+
+    forwards    a block keeps nothing but the state, the next step and the count of steps of each sample at its end
+    backwards   from there it takes the very same steps again, keeps them, and goes back through them
+
+So states are those of the solve in one piece to the bit, and gradients up to the order in which blocks are added.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn.inputs.pieces.segment_input import SegmentInput
+from discretize.errors import Failure
+from discretize.gradients.detached import ParameterSnapshot, check_same_states, once_only, refuse_captured
+from discretize.kernels.cpp.solving import KernelRun, Solved, solved
+from discretize.kernels.pieces import projected_of, rows_of_pieces
+from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.segments import Chain
+
+__all__ = ["solved_within"]
+
+GUESS = 4  # steps a segment, for the first block
+BYTES_OF_A_STEP = 24  # beside its state
+ROOM = 2  # times what is kept: room grows by doubling
+
+
+class _TooLong(Exception):  # noqa: N818 - an answer
+    """The steps of one segment alone are more than may be kept."""
+
+
+@dataclass
+class _Block:
+    """Segments from `first` on to `end`, and what their solve began with."""
+
+    first: int
+    end: int
+    h0: Tensor
+    carried: tuple[np.ndarray, np.ndarray]
+    most: int = 0  # steps of a sample
+
+
+@dataclass(eq=False)
+class _BlockedRun:
+    """A solve in blocks: what was given, the blocks, and why it failed."""
+
+    kind: type[KernelRun]
+    model: Any  # of that kind
+    chain: Chain
+    engine: AdaptiveEngine
+    show: Callable[[int], None]
+    stats: dict[str, Any]
+    memory: float
+    blocks: list[_Block] = field(default_factory=list)
+    failure: Failure | None = None
+    reached: int = 0  # the last edge that all samples reached
+    last: Tensor | None = None  # the state at the end
+
+    def __post_init__(self) -> None:
+        self.edges = sorted(self.chain.wanted())
+        self.row_of = {edge: row for row, edge in enumerate(self.edges)}
+
+    def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
+        """(wanted edges, batch, state); those that were not reached are 0."""
+        hs = h0.new_zeros(len(self.edges), *h0.shape)
+        if 0 in self.row_of:
+            hs[0] = h0.detach()
+        batch, h = len(h0), h0.detach()
+        carried, a_step = (np.zeros(batch), np.zeros(batch, np.int64)), self._bytes_of_a_step(h0)
+        segments = max(1, int(self.memory / (a_step * GUESS * batch)))
+        while self.reached < len(self.chain) and self.failure is None:
+            block = _Block(self.reached, min(self.reached + segments, len(self.chain)), h, carried)
+            run = self._run(block, keep=0)
+            found = run.forward(self._read(projected, block), h, *weights)
+            taken = run.rows_of_steps
+            if taken * a_step > self.memory and not run.failed.cause:
+                if block.end - block.first == 1:
+                    raise _TooLong
+                segments = max(1, (block.end - block.first) // 2)
+                continue
+            self._take(block, run, found, hs)
+            h, carried = run.end(found), run.following
+            segments = max(1, int(0.8 * self.memory * (block.end - block.first) / (a_step * max(1, taken))))
+        self.last = h
+        return hs
+
+    def backward(self, tensors: Sequence[Any], grad: Tensor) -> list[Tensor | None]:
+        """The gradients to the inputs."""
+        projected, h0, *weights = tensors
+        of_projected, of_h = torch.zeros_like(projected), torch.zeros_like(h0)
+        totals: list[Tensor | None] = [None] * len(weights)
+        last = self.last
+        for block in reversed(self.blocks):
+            run, rows = self._run(block, keep=block.most), self._rows(block)
+            assert last is not None
+            check_same_states(run.end(run.forward(projected[rows], block.h0, *weights)), last, "gradient=Checkpointed")
+            last = block.h0
+            of_hs = torch.stack([grad[self.row_of[e]] if e in self.row_of else torch.zeros_like(of_h) for e in self._ends(block)])
+            of_hs[-1] += of_h
+            of_read, of_start, *found = run.backward(of_hs)
+            assert of_read is not None
+            assert of_start is not None
+            of_projected[rows] += of_read
+            of_h = of_start
+            totals = [_sum(one, other) for one, other in zip(totals, found, strict=True)]
+            self.stats["nfe_backward"] += run.engine.counts.evaluations
+        return [of_projected, of_h + grad[0] if 0 in self.row_of else of_h, *totals]
+
+    def _bytes_of_a_step(self, h0: Tensor) -> int:
+        return ROOM * (h0.shape[1] * h0.element_size() + BYTES_OF_A_STEP)
+
+    def _take(self, block: _Block, run: KernelRun, found: Tensor, hs: Tensor) -> None:
+        """What a block came to."""
+        block.most = int(run.engine.counts.accepted.max())
+        self.blocks.append(block)
+        last = block.end if not run.failed.cause else block.first + int(run.failed.segment)
+        for edge, h in zip(self._ends(block), found, strict=True):
+            if edge in self.row_of and edge <= last:
+                hs[self.row_of[edge]] = h
+        self.engine.counts.add(run.engine.counts)
+        self.failure, self.reached = run.failure(), last
+
+    def _ends(self, block: _Block) -> list[int]:
+        """The edges of a block whose states are wanted, and its last."""
+        return sorted({edge for edge in self.edges if block.first < edge <= block.end} | {block.end})
+
+    def _rows(self, block: _Block) -> slice:
+        """The samples of the input that a block reads."""
+        rows, apart = rows_of_pieces(projected_of(self.chain))
+        first, last = self._pieces(block)
+        return slice(first * apart, last * apart + rows)
+
+    def _pieces(self, block: _Block) -> tuple[int, int]:
+        """The first and the last piece that a block reads."""
+        pieces = self.chain.path.pieces[block.first : block.end]
+        return int(pieces.min()), int(pieces.max())
+
+    def _read(self, projected: Tensor, block: _Block) -> Tensor:
+        return projected.detach()[self._rows(block)]
+
+    def _run(self, block: _Block, keep: int) -> KernelRun:
+        """The solve of a block alone."""
+        chain, rows, path = copy.copy(self.chain), self._rows(block), projected_of(self.chain)
+        first, last = self._pieces(block)
+        chain.edges = self.chain.edges[block.first : block.end + 1]
+        chain.lengths = self.chain.lengths[block.first : block.end]
+        chain._edges = {}
+        chain.places = torch.tensor(self._ends(block)) - block.first
+        pieces = self.chain.path.pieces[block.first : block.end] - first
+        chain.path = SegmentInput(path.unchecked(path.xs.detach()[rows], path.knots[first : last + 2]), pieces)
+        chain.speeds = None if self.chain.speeds is None else self.chain.speeds[block.first : block.end]
+        engine = AdaptiveEngine(self.engine.control)
+        engine.start(chain, len(block.h0))
+        most = self.engine.control.most_steps(len(self.chain))
+        return self.kind(self.model, chain, engine, self._show_from(block), {"nfe_backward": 0}, keep, block.carried, most)
+
+    def _show_from(self, block: _Block) -> Callable[[int], None]:
+        return lambda done: self.show(block.first + done)
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None else one if other is None else one + other
+
+
+class _Blocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: _BlockedRun, *tensors: Any) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(*tensors)
+        return run.forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        tensors = ctx.saved_tensors
+        with torch.no_grad():
+            found = ctx.run.backward([None if t is None else t.detach() for t in tensors], grad)
+        wanted = [gradient if need else None for gradient, need in zip(found, ctx.needs_input_grad[1:], strict=True)]
+        inputs = [grad, *(tensor for tensor in tensors if tensor is not None)]
+        return None, *once_only("gradient=Checkpointed", wanted, inputs)
+
+
+def solved_within(
+    kind: type[KernelRun],
+    model: Any,
+    chain: Chain,
+    tensors: Sequence[Any],
+    engine: AdaptiveEngine,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+    memory: float | None,
+) -> Solved | str:
+    r"""As `solved`, with the steps that gradients need kept in `memory` bytes, None for as many as there are; or why not.
+
+    Raises:  ValueError for tensors that require a gradient and would not get one.
+    """
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if memory is None or not wanted:
+        return solved(kind, model, chain, tensors, engine, show, stats)
+    refuse_captured(chain, ParameterSnapshot(chain.field).learned, tensors[1], "gradient=Checkpointed")
+    run = _BlockedRun(kind, model, chain, engine, show, stats, memory)
+    try:
+        hs = _Blocks.apply(run, *tensors)
+    except _TooLong:
+        engine.start(chain, len(tensors[1]))
+        return f"the steps of one interval alone take more than {memory:,.0f} bytes"
+    edges = [edge for edge in run.edges if edge <= run.reached]
+    return Solved(edges, hs[: len(edges)], run.failure, chain, lambda: None, kind.name)

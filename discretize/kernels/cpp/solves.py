@@ -1,0 +1,265 @@
+r"""Exact solves of any field by a kernel that is written for its `flow`: kernels/solves.cpp with kernels/written_model.h.
+
+For the stiff method the derivatives of `flow` along a direction are written as well: kernels/rosenbrock.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, Structure, c_size_t
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ctrnn import Driven, HeldPath, LinearPath, VectorField
+from discretize.gradients.detached import ModuleSettings
+from discretize.kernels.build import Source
+from discretize.kernels.cpp.blocks import solved_within
+from discretize.kernels.cpp.lanes import lane_written
+from discretize.kernels.cpp.libraries import KERNELS, REALS, made_solves_library
+from discretize.kernels.cpp.programs import (
+    DRIVERS,
+    HERE,
+    ROUNDING,
+    ROWS,
+    GivenProgram,
+    ProgramStructure,
+    Sums,
+    SumsStructure,
+    functions_of,
+    kernel_of,
+)
+from discretize.kernels.cpp.rows import written
+from discretize.kernels.cpp.solving import (
+    ALL_STEPS,
+    EXPLICIT_METHODS,
+    GivenModel,
+    KernelRun,
+    Solved,
+    no_kernel,
+    states_by_engine,
+)
+from discretize.kernels.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason
+from discretize.kernels.pieces import projected_of, readable, reads_samples
+from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.program import (
+    FlowModule,
+    InputJVP,
+    Program,
+    StateJVP,
+    Writer,
+    program_of,
+    weights_of,
+    with_weights,
+)
+from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.control import StepControl
+from discretize.solvers.segments import Chain, chain_of
+from discretize.steps.algebra.jacobian import declares_jacobian
+
+__all__ = ["LEAST_SEGMENTS", "METHODS", "Needs", "SolveEngine", "WrittenField", "disagreement", "solve", "solve_by", "total"]
+
+MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
+LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
+LEAST_STIFF_SEGMENTS = 100  # by an implicit method, whose steps take torch some ten times as long
+METHODS = (*EXPLICIT_METHODS, "rodas5p")
+HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("row_stages.h", "solve.h", "tableau.h")))
+SOLVES = Source(KERNELS / "solves.cpp", HEADERS)
+LANE_HEADERS = (KERNELS / "parallel.h", KERNELS / "solve.h", KERNELS / "tableau.h", HERE / "lane_model.h", HERE / "lane_stages.h")
+LANE_SOLVES = Source(KERNELS / "solves.cpp", (*ROWS, *LANE_HEADERS))
+STIFF_SOLVES = Source(
+    KERNELS / "solves.cpp", (*HEADERS, *(HERE / name for name in ("lu.h", "rosenbrock.h", "rosenbrock_return.h")))
+)
+
+
+class ModelStructure(Structure):
+    """`CtrnnModel` of kernels/written_model.h, field by field."""
+
+    _fields_ = [
+        *((name, c_size_t) for name in ("state", "columns")),
+        *((name, POINTER(ProgramStructure)) for name in ("program", "by_state", "by_input")),
+    ]
+
+
+class WrittenField(VectorField):
+    """A module's `flow` at any weights, a function of the projected input."""
+
+    def __init__(self, module: FlowModule, weights: Sequence[Tensor]) -> None:
+        super().__init__(module.columns, module.field.state_size)
+        self.code = with_weights(module, weights).forward  # not its tensors, which are the caller's
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.code(projected, h)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
+    `stored`: in which dtype what is kept lies, None for that of the solve."""
+
+    x: bool
+    implicit: bool
+    drift: bool
+    device: torch.device
+    stored: torch.dtype | None = None
+
+    @classmethod
+    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> Needs:
+        implicit = engine.control.method.implicit
+        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored)
+
+
+class _Kernel:
+    """The programs of `flow` and of its derivatives that a solve needs, and their library."""
+
+    def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: Needs) -> None:
+        self.programs, self.dtype, self.needs = programs, dtype, needs
+        self.functions = [functions_of(program, dtype) for program in programs]
+        lanes = programs[0].written.lanes
+        definitions: dict[str, str | int] = {"REAL": REALS[dtype], "WRITTEN": 1, "IMPLICIT": int(needs.implicit)}
+        source = LANE_SOLVES if lanes else STIFF_SOLVES if needs.implicit else SOLVES
+        self.library = made_solves_library(source, definitions | {"LANEWISE": int(lanes)})
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A field as a kernel knows it; its weights are those of `module`, each once, and its `settings` as they were at the call."""
+
+    kernel: _Kernel
+    module: FlowModule
+    settings: ModuleSettings
+
+    @property
+    def library(self) -> ctypes.CDLL:
+        return self.kernel.library
+
+    def given(self, weights: Sequence[Any]) -> GivenModel:
+        given = [GivenProgram(*each, weights) for each in zip(self.kernel.programs, self.kernel.functions, strict=True)]
+        programs = [ctypes.pointer(each.structure) for each in given]
+        return GivenModel(ModelStructure(self.module.field.state_size, self.module.columns, *programs), given)
+
+    def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
+        sums = [Sums(program, torch.empty(0, dtype=self.kernel.dtype)) for program in self.kernel.programs]
+        write((SumsStructure * len(sums))(*(each.structure for each in sums)))
+        return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
+
+    def field(self, *weights: Any) -> VectorField:
+        with self.settings.restored():
+            return WrittenField(self.module, weights)
+
+
+class SolveEngine(NamedTuple):
+    """A way to run written kernels: for which methods, `reason` why it has none for tensors like this one, what writes a program
+    down, the best first, what makes a kernel of it, and `solved`: a kernel, as `discretize.kernels.cpp.blocks.solved_within`."""
+
+    methods: Sequence[str]
+    reason: Callable[[Tensor], str | None]
+    writers: Callable[[Chain, Needs, torch.dtype], Sequence[Writer]]
+    made: Callable[..., Any]
+    solved: Callable[..., Solved | str]
+
+
+def solve_by(
+    how: SolveEngine,
+    chain: Chain,
+    h0: Tensor,
+    engine: AdaptiveEngine,
+    fused: bool,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+    memory: float | None = None,
+    stored: torch.dtype | None = None,
+) -> Solved | str:
+    """As `discretize.kernels.named.solves.solve`, for any field whose code can be recorded; stored: as in `Needs`."""
+    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
+    if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit, stored is not None):
+        return why
+    read = readable(chain, engine, any_flow=True)
+    if isinstance(read, str):
+        return read
+    chain, projected = read, projected_of(read).xs
+    module = FlowModule(chain.field, projected.shape[-1])
+    attributes = attributes_of(module)
+    if isinstance(attributes, str):
+        return attributes
+    weights = attributes.tensors
+    if why := tensor_reason([h0, projected, *weights]):
+        return why
+    projected = projected.to(stored) if stored and reads_samples(chain) else projected
+    needs = Needs.of(chain, engine, projected, stored)
+    make = partial(how.made, module, h0.dtype, needs)
+    for write in how.writers(chain, needs, h0.dtype):
+        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make, write)
+        if not isinstance(kernel, str):
+            break
+    if isinstance(kernel, str):
+        return kernel
+    return how.solved(kernel, module, chain, [projected, h0, *weights], engine, show, stats, memory)
+
+
+def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
+    return solved_within(KernelRun, _Model(kernel, module, ModuleSettings(module)), *call)
+
+
+def _not_worth_it(chain: Chain, batch: int, implicit: bool, needed: bool) -> str | None:
+    """needed: there is no other engine."""
+    least = min(LEAST_SEGMENTS, LEAST_STIFF_SEGMENTS) if implicit else LEAST_SEGMENTS
+    if len(chain) * batch < least and not needed:
+        return f"kernels are written for solves of {least} intervals or more, of all samples together"
+    if implicit and declares_jacobian(chain.field):
+        return "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
+    return None
+
+
+def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
+    found = [gradient for gradient in gradients if gradient is not None]
+    return sum(found[1:], found[0]) if found else None
+
+
+def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program) -> _Kernel | str:
+    along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
+    derivatives = [program_of(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
+    kernel = _Kernel([program, *derivatives], dtype, needs)
+    return disagreement(partial(KernelRun, _Model(kernel, module, ModuleSettings(module))), module, dtype, needs) or kernel
+
+
+def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torch.dtype, needs: Needs) -> str | None:
+    """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
+    dice = torch.Generator().manual_seed(0)
+    sizes = ((2, 3, module.columns), (3, module.field.state_size))
+    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype).to(needs.device) - 0.5 for size in sizes)
+    uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
+    with torch.inference_mode(False), torch.autocast(needs.device.type, enabled=False), uncounted:
+        weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
+        tensors = [projected.to(needs.stored or dtype).requires_grad_(needs.x), h0.requires_grad_(), *weights]
+        kind = LinearPath if needs.drift else HeldPath
+        path = kind.unchecked(projected.detach(), torch.arange(2 if needs.drift else 3, dtype=torch.float64) / 4)
+        chain = chain_of(Driven(WrittenField(module, weights), path), path.knots)
+        method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
+        engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))
+        run = make(chain, engine, lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS)
+        engine.start(chain, len(h0))
+        hs = run.forward(*tensors)
+        if run.failed.cause:
+            return None  # nor has the engine an answer
+        back = zip(tensors, run.backward(torch.ones_like(hs)), strict=True)
+        mine = [hs, *(torch.zeros_like(t) if g is None else g for t, g in back if t.requires_grad)]
+        sought = [tensor for tensor in tensors if tensor.requires_grad]
+        with torch.enable_grad():
+            again = states_by_engine(run, *tensors)
+            gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
+    pairs = [(one, other) for one, other in zip(mine, (again, *gradients), strict=True) if one.numel()]
+    worst = max(float((one - other).detach().abs().max() / (1 + other.detach().abs().max())) for one, other in pairs)
+    return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
+
+
+def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+    small = chain.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
+    return (lane_written, written) if small else (written,)
+
+
+solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _solved))

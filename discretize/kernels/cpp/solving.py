@@ -1,0 +1,385 @@
+r"""An exact solve along an input in polynomial pieces by a compiled kernel, whatever the field: kernels/solves.cpp.
+
+Every sample takes the steps that the engine in adaptive.py would take, without waiting for its neighbours; gradients are
+those of the steps. What second derivatives need is solved again by that engine.
+
+From the projected input on, a sample's states and gradients have the same bits in any batch and with any number of threads;
+the projection is a product of torch's, and the same to rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from ctrnn.inputs.pieces.polynomial import PolynomialPath
+from ctrnn.inputs.pieces.segment_input import SegmentInput
+from discretize.errors import Failure
+from discretize.gradients.checkpointing import Blocks
+from discretize.kernels.cpp.libraries import Problem, Report, address
+from discretize.kernels.named import reference
+from discretize.kernels.pieces import projected_of, rows_of_pieces
+from discretize.solvers import rodas
+from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.continuation import MOST_BYTES, KeptSteps
+from discretize.solvers.diagnosis import diagnosis
+from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta
+from discretize.solvers.rodas import Rodas5P
+from discretize.solvers.segments import Chain
+
+__all__ = [
+    "ALL_STEPS",
+    "EXPLICIT_METHODS",
+    "GivenModel",
+    "KernelModel",
+    "KernelRun",
+    "Solved",
+    "no_kernel",
+    "solved",
+    "states_by_engine",
+]
+
+EXPLICIT_METHODS = ("dopri5", "tsit5", "dopri8")
+ALL_STEPS = 2**62
+SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
+
+
+@dataclass
+class GivenModel:
+    """What a kernel reads of a field, and what must stay alive while it does."""
+
+    structure: ctypes.Structure
+    alive: Any
+
+
+class KernelModel(Protocol):
+    """A field as a kernel knows it."""
+
+    @property
+    def library(self) -> ctypes.CDLL: ...
+
+    def given(self, weights: Sequence[Tensor | None]) -> GivenModel:
+        """`CtrnnModel` for these weights, contiguous."""
+
+    def gradients(self, write: Callable[[Any], None], weights: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Those to the weights, from the sums that `write` writes into a `CtrnnSums`."""
+
+    def field(self, *weights: Any) -> VectorField:
+        """The same in torch, of the projected input."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
+    `chain`: as the kernel read it; `steps`: those taken on it, None if they were not kept; `engine`: what solved."""
+
+    edges: list[int]
+    hs: Tensor
+    failure: Failure | None
+    chain: Chain
+    steps: Callable[[], KeptSteps | None]
+    engine: str = "compiled"
+
+
+def solved(
+    kind: type[KernelRun],
+    model: Any,
+    chain: Chain,
+    tensors: Sequence[Any],
+    engine: AdaptiveEngine,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+) -> Solved:
+    """The solve by that model's kernel; tensors: the projected input, h0, and the weights that the model takes."""
+    h0 = tensors[1]
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
+    run = kind(model, chain, engine, show, stats, keep)
+    hs = _Solve.apply(run, *tensors)
+    failure = run.failure()
+    edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
+    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, chain, run.steps, run.name)
+
+
+def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:
+    """What keeps a solve from a kernel for these methods, whatever its field."""
+    if engine.control.method.name not in methods:
+        return f"{engine.control.method.name} has no kernel; {', '.join(methods)} have"
+    if isinstance(engine.control.atol, Tensor):
+        return "an `atol` for each unit has no kernel"
+    return None if len(chain) else "there is nothing to solve"
+
+
+@dataclass(eq=False)
+class KernelRun:
+    """One solve by the kernel: its arguments, the memory that the kernel keeps of it, and its report."""
+
+    name: ClassVar[str] = "compiled"
+
+    model: Any  # a KernelModel
+    chain: Chain
+    engine: AdaptiveEngine
+    show: Callable[[int], None]
+    stats: dict[str, Any]
+    keep: int  # steps of each sample, for gradients and states between
+    carried: tuple[np.ndarray, np.ndarray] | None = None  # of a solve that goes on: next steps, 0 for a guess, and steps taken
+    most: int | None = None  # steps of a sample, if the chain is not all of the solve
+
+    def __post_init__(self) -> None:
+        self.edges = sorted(self.chain.wanted())
+        self.arrays: dict[str, np.ndarray] = {}
+        self.failed, self.row = Report(), 0
+
+    def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
+        """(wanted edges, batch, state)."""
+        self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
+        self.weights = [None if t is None else t.detach().contiguous() for t in weights]
+        hs = self.h0.new_empty(len(self.edges), *h0.shape)
+        self.library, self.given = self.model.library, self.model.given(self.weights)
+        problem = self._problem(hs)
+        self.task = _Task(self.library, self.library.ctrnn_solve_open(ctypes.byref(problem)))
+        self.task.run(self._progress)
+        self._count(len(h0))
+        return hs
+
+    def backward(self, grad: Tensor) -> list[Tensor | None]:
+        """The gradients to the inputs."""
+        grad = grad.contiguous()
+        of_projected, of_h0 = torch.zeros_like(self.projected), torch.empty_like(self.h0)
+        pointers = map(address, (grad, of_projected, of_h0))
+        way = _Task(self.library, self.library.ctrnn_return_open(self.task.pointer, *pointers))
+        way.run()
+        of_weights = self.model.gradients(partial(self.library.ctrnn_return_sums, way.pointer), self.weights)
+        self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
+        return [of_projected, of_h0, *of_weights]
+
+    def steps(self) -> KeptSteps | None:
+        """The steps that every sample took, None where they were more than were kept."""
+        counts, width = self.engine.counts.accepted, self.chain.field.state_size
+        if not 0 < counts.max() <= self.keep:
+            return None
+        total = int(counts.sum())
+        segment, tau, sample = np.empty(total, np.int64), np.empty(total), np.repeat(np.arange(len(counts)), counts)
+        h, first = self.h0.new_empty(total, width), 0
+        for row, count in enumerate(counts):
+            mine = slice(first, first := first + int(count))
+            to = (array[mine].ctypes.data for array in (segment, tau))
+            self.library.ctrnn_solve_steps(self.task.pointer, row, *to, h[mine].data_ptr())
+        return KeptSteps(sample, segment, tau, np.stack([np.zeros(total, np.int64), np.arange(total)], 1), [h])
+
+    def end(self, hs: Tensor) -> Tensor:
+        """The states from which another solve goes on, of one that reached its end; hs: what `forward` gave."""
+        return hs[-1]
+
+    @property
+    def rows_of_steps(self) -> int:
+        """How many steps of samples there would be to keep."""
+        return int(self.engine.counts.accepted.sum())
+
+    def failure(self) -> Failure | None:
+        """Why the solve ended early, as the engine would say it."""
+        if not self.failed.cause:
+            return None
+        said, row = self.failed, self.row
+        h, error = self._end_of(row)
+        last = Attempt(h, error, None) if said.rejected_last else None
+        control = self.engine.control
+        too_many = {
+            1: f"{control.max_num_steps} steps were not enough",
+            3: f"{self.following[1][row]} steps on the whole way were not enough",
+        }.get(said.cause)
+        segment = self.chain.segment(int(said.segment), torch.tensor([row], device=self.h0.device))
+        return diagnosis(control, segment, h, last, 0, said.tau, said.step, too_many)
+
+    def _end_of(self, row: int) -> tuple[Tensor, Tensor]:
+        """Where a sample failed: its state, and the error of its last try."""
+        h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.h0.dtype) for _ in range(2))
+        self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
+        return h, error
+
+    def _reports(self, batch: int) -> ctypes.Array[Report]:
+        found = (Report * batch)()
+        self.library.ctrnn_solve_reports(self.task.pointer, found)
+        return found
+
+    def _problem(self, hs: Tensor) -> Problem:
+        control = self.engine.control
+        method = control.method
+        self._segment_arrays()
+        numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
+        if self.carried is not None:
+            self.arrays |= dict(zip(("steps", "taken"), self.carried, strict=True))
+        arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
+        return Problem(
+            batch=len(self.h0),
+            segments=len(self.chain),
+            own=int(self.arrays["lengths"].ndim > 1),
+            terms=self.terms,
+            chebyshev=int(isinstance(projected_of(self.chain), PolynomialPath)),
+            speed_terms=0 if self.chain.speeds is None else self.chain.speeds.shape[-1],
+            threads=torch.get_num_threads(),
+            keep=self.keep,
+            model=ctypes.addressof(self.given.structure),
+            projected=address(self.projected),
+            h0=address(self.h0),
+            **numbers,
+            order=method.order,
+            rtol=control.rtol,
+            atol=float(control.atol),
+            min_step=control.min_step,
+            max_step=control.max_step,
+            first_step=control.given_first_step or 0.0,
+            max_num_steps=min(control.max_num_steps, ALL_STEPS),
+            most_steps=min(self.most or control.most_steps(len(self.chain)), ALL_STEPS),
+            hs=address(hs),
+            **arrays,
+        )
+
+    def _segment_arrays(self) -> None:
+        """How long each segment is, and which piece of the input is read there."""
+        chain, path = self.chain, projected_of(self.chain)
+        edges, knots, pieces, batch = chain.edges.detach(), path.knots.detach(), chain.path.pieces, path.batch
+        own = chain.own or pieces.dim() > 1
+        if own:
+            edges = edges if edges.dim() > 1 else edges[:, None].expand(-1, batch)
+            pieces = pieces if pieces.dim() > 1 else pieces[:, None].expand(-1, batch)
+            knots = knots if knots.dim() > 1 else knots[:, None].expand(-1, batch)
+        self.terms, apart = rows_of_pieces(path)
+        self.arrays = {"lengths": _array(edges.diff(dim=0), np.float64), "pieces": _array(pieces * apart, np.int64)}
+        if chain.speeds is not None:
+            self.arrays["speeds"] = np.ascontiguousarray(chain.speeds)
+        if self.terms > 1:
+            starts, ends = (knots.gather(0, pieces + i) if own else knots[pieces + i] for i in (0, 1))
+            # A sequence that is over stands in a piece of no width.
+            width = torch.where(ends > starts, ends - starts, 1.0)
+            self.arrays["share"] = _array((edges[:-1] - starts) / width, np.float64)
+            self.arrays["share_rate"] = _array(1 / width, np.float64)
+        places = np.full(len(chain) + 1, -1, dtype=np.int64)
+        places[self.edges] = np.arange(len(self.edges))
+        self.arrays["places"] = places
+
+    def _tableau_arrays(self, method: EmbeddedMethod) -> dict[str, Any]:
+        """The Butcher tableau, padded with zeros; and the numbers of `Problem` that go with it."""
+        assert isinstance(method, EmbeddedRungeKutta)
+        stages = len(method.c)
+        a = _padded(method.a, stages)
+        weights = np.zeros((2, stages + 1))
+        for to, values in zip(weights, (method.b or (), method.e), strict=True):
+            to[: len(values)] = values
+        self.used = stages + (method.b is not None)  # slopes that the end of a step depends on
+        self.arrays |= {"c": np.array(method.c, dtype=np.float64), "a": a, "e": weights[1]}
+        if method.b is not None:
+            self.arrays["b"] = weights[0]
+        return {"stages": stages}
+
+    def _rosenbrock_arrays(self, method: Rodas5P) -> dict[str, Any]:
+        stages = len(rodas.NODES)
+        self.arrays |= {"c": np.array(rodas.NODES), "e": np.array(rodas.FROM_TIME)}
+        self.arrays |= {"a": _padded(rodas.STAGES, stages), "b": _padded(rodas.COUPLINGS, stages)}
+        cost = method.cost(self.chain.segment(0), self.chain.field.state_size)
+        self.used = cost + 1 + stages  # all of a step again, and a derivative along what each stage was solved for
+        return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - method.evaluations}
+
+    def _progress(self) -> None:
+        self.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))
+
+    def _count(self, batch: int) -> None:
+        """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
+        counts = self.engine.counts
+        reports = self._reports(batch)
+        said = np.ctypeslib.as_array(reports)
+        counts.accepted[:], counts.rejected[:] = said["accepted"], said["rejected"]
+        taken = counts.attempted + (0 if self.carried is None else self.carried[1])
+        self.following = said["step"].copy(), taken
+        counts.evaluations += int(said["evaluations"].max())
+        counts.work += int(said["evaluations"].sum())
+        stepped = np.flatnonzero(said["accepted"])
+        if len(stepped):
+            row = int(stepped[said["smallest"][stepped].argmin()])
+            at = reports[row]
+            counts.smaller(at.smallest, self.chain.segment(at.smallest_segment).when(at.smallest_tau, row))
+        forced = np.flatnonzero(said["forced"])
+        if len(forced):
+            row = int(forced[said["forced_segment"][forced].argmin()])
+            at = reports[row]
+            counts.forced = int(said["forced"].sum())
+            counts.forced_at = self.chain.segment(at.forced_segment).when(at.forced_tau, row), at.forced_error
+        failed = np.flatnonzero(said["cause"])
+        if len(failed):
+            self.row = int(failed[said["segment"][failed].argmin()])
+            self.failed = reports[self.row]
+
+
+class _Task:
+    """Work of the kernel's, freed with the last reference to this."""
+
+    def __init__(self, library: ctypes.CDLL, pointer: int | None) -> None:
+        if not pointer:
+            raise _no_memory()
+        self.library, self.pointer = library, pointer
+        weakref.finalize(self, library.ctrnn_close, pointer)
+
+    def run(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        while state := self.library.ctrnn_run(self.pointer, SLICE):
+            if state == 2:
+                raise _no_memory()
+            meanwhile()
+
+
+class _Solve(torch.autograd.Function):
+    """A run of the kernel and its inputs -> the states at the wanted edges."""
+
+    @staticmethod
+    def forward(ctx: Any, run: KernelRun, *tensors: Any) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(*tensors)
+        return run.forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        needed, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
+        if reference.needs_graph(grad):
+            found = reference.gradients(partial(states_by_engine, ctx.run), tensors, needed, grad)
+        else:
+            found = ctx.run.backward(grad)
+        return None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
+
+
+def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: Any) -> Tensor:
+    """The same states by the engine that is written in torch, which autograd differentiates."""
+    path, chain = projected_of(run.chain), copy.copy(run.chain)
+    chain.field = run.model.field(*weights)
+    chain.path = SegmentInput(path.unchecked(projected.to(h0.dtype), path.knots), run.chain.path.pieces)
+    anew = AdaptiveEngine(run.engine.control)
+    kept = {0: h0}
+    Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)
+    return torch.stack([kept[edge] for edge in run.edges])
+
+
+def _padded(rows: Sequence[Sequence[float]], size: int) -> np.ndarray:
+    square = np.zeros((size, size))
+    for to, row in zip(square, rows, strict=True):
+        to[: len(row)] = row
+    return square
+
+
+def _array(tensor: Tensor, dtype: type) -> np.ndarray:
+    return np.array(tensor.numpy(), dtype=dtype, order="C")
+
+
+def _no_memory() -> MemoryError:
+    return MemoryError(
+        "There is no memory for the steps of this solve; set `gradient=discretize.Checkpointed(bytes)`, or take shorter pieces "
+        "or smaller batches."
+    )

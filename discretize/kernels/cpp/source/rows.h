@@ -1,0 +1,209 @@
+// What passes that are written out by discretize/kernels/cpp are made of: what all samples share, and functions of rows. It is
+// compiled anew with every field, so what drivers alone need is in driver.h.
+#pragma once
+
+#include "packed.h"
+#include "scratch.h"
+
+constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leave the nearer caches
+
+// Of shared_products.cpp.
+using Multiply = void (*)(std::size_t, const Packed*, const real* const*, real* const*);
+using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::size_t, const real*, std::size_t, real*, std::size_t);
+
+struct Shared;
+
+// The passes of a program over rows, which it makes for drivers: steps.cpp, solves.cpp. Written out, in a library of its own.
+struct Forward {
+    virtual ~Forward() = default;
+    virtual void run(std::size_t rows, const real* const* x, const real* const* h, const real* dt, real* const* kept,
+                     real* const* next) = 0;
+};
+
+struct Backward {
+    std::vector<Numbers> sums;  // over samples, so far
+
+    virtual ~Backward() = default;
+    // What is to be summed over samples is collected from row `place` on, until it is summed up to a depth of so many rows.
+    virtual void run(std::size_t rows, std::size_t place, const real* const* x, const real* const* h, const real* dt,
+                     const real* const* kept, const real* const* cotangent, real* const* to_h, real* const* to_x,
+                     real* to_dt) = 0;
+    virtual void sum_up(std::size_t depth) = 0;
+};
+
+// Derivatives of one sample along each unit from `first` on, a row of h for each.
+struct Columns {
+    virtual ~Columns() = default;
+    virtual void run(std::size_t rows, std::size_t first, const real* const* x, const real* const* h, real* const* next) = 0;
+};
+
+extern "C" {
+
+struct CtrnnProgram;
+
+// A field of a few units over samples side by side: of `slots` of them number i is at [i * slots + s]. Its slopes; and their cotangents
+// back to the state and the input, sums over samples added lane by lane.
+typedef void LaneFlow(const CtrnnProgram*, std::size_t slots, const real* x, const real* h, real* slope);
+typedef void LaneReturn(const CtrnnProgram*, std::size_t slots, const real* x, const real* h, const real* cotangent, real* to_h,
+                        real* to_x, real* sums);
+
+// Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
+struct CtrnnProgram {
+    std::size_t sizes, kept_values, vectors, matrices;
+    const std::size_t *size, *kept_widths, *vector_widths, *depths, *widths;
+    const real *const *vector, *const *matrix;
+    Multiply multiply;
+    Outer outer;
+    Forward* (*forward)(const Shared&, std::size_t rows);
+    Backward* (*backward)(const Shared&, std::size_t rows, std::size_t together);
+    Columns* (*columns)(const Shared&, std::size_t rows);  // null where a program has none
+    // In place of all these for a field of a few units, and how many numbers its sums have.
+    LaneFlow* lane_flow;
+    LaneReturn* lane_return;
+    std::size_t lane_sums;
+};
+
+// Where sums over samples go, (height, width) each.
+struct CtrnnSums {
+    std::size_t sums;
+    const std::size_t *heights, *widths;
+    real* const* sum;
+
+    // From sums whose rows are padded.
+    void write(const std::vector<Numbers>& from) const {
+        for (std::size_t k = 0; k < sums; ++k)
+            for (std::size_t row = 0; row < heights[k]; ++row)
+                std::memcpy(sum[k] + row * widths[k], from[k].data() + row * padded(widths[k]), widths[k] * sizeof(real));
+    }
+};
+}
+
+// Numbers of a row with room for what is read and written beyond its width.
+inline std::size_t roomy(std::size_t width) { return padded(width) + LANES; }
+
+struct Shared {
+    const CtrnnProgram program;
+    std::vector<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
+    std::size_t total;                    // numbers that are kept of a row
+    std::vector<Numbers> vectors;         // padded
+    std::vector<Packed> matrices;
+
+    // `first`: numbers before those that are kept.
+    Shared(const CtrnnProgram& p, std::size_t first);  // of driver.h
+};
+
+inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }
+inline vec positive_part(vec a) { return a <= real(0) ? splat(0) : a; }
+inline vec sign_of(vec a) { return a > real(0) ? splat(1) : a < real(0) ? splat(-1) : splat(0); }  // of nan too
+inline vec larger(vec a, vec b) { return (a > b) | (a != a) ? a : b; }
+inline vec smaller(vec a, vec b) { return (a < b) | (a != a) ? a : b; }
+
+inline vec natural_exponential(vec a) { return a < LEAST ? splat(0) : unbounded_exponential(a); }
+
+inline vec logistic(vec a) { return real(1) / (real(1) + natural_exponential(-a)); }
+
+inline vec natural_exponential_less_1(vec a) {
+    return a > MOST ? splat(std::numeric_limits<real>::infinity()) : exponential_less_1(a);
+}
+
+inline vec natural_logarithm(vec a) {
+    const vec beyond = a == real(0) ? splat(-std::numeric_limits<real>::infinity())
+                                    : a > real(0) ? a : splat(std::numeric_limits<real>::quiet_NaN());
+    return (a > real(0)) & (a < std::numeric_limits<real>::infinity()) ? logarithm(a) : beyond;
+}
+
+// log(1 + a): the rounding of 1 + a is taken back
+inline vec natural_logarithm_of_1_and(vec a) {
+    const vec whole = real(1) + a, over = whole - real(1);
+    const vec found = natural_logarithm(whole);
+    return (over == real(0)) ? a : whole < std::numeric_limits<real>::infinity() ? found * (a / over) : found;
+}
+
+template <class Function, class... Vectors> inline vec by_lane(Function f, Vectors... v) {
+    vec out;
+    for (int lane = 0; lane < LANES; ++lane) out[lane] = f(v[lane]...);
+    return out;
+}
+
+// of the sign of b
+inline vec remainder_of(vec a, vec b) {
+    // Without <cmath>, which takes as long to read as all of this; of two floats, too, what remains is a float.
+    const vec rest = by_lane([](real v, real w) { return real(__builtin_fmod(v, w)); }, a, b);
+    return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
+}
+
+// n numbers, without a look beyond what is written
+inline void copy(const real* from, real* to, std::size_t n) { std::memmove(to, from, n * sizeof(real)); }
+
+inline void add_units(real* to, const real* from, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(to + i) + load(from + i));
+}
+
+inline real sum_of(const real* from, std::size_t n) {
+    vec total = {};
+    std::size_t i = 0;
+    for (; i + LANES <= n; i += LANES) total += load(from + i);
+    if (i < n) total += load(from + i, n - i);
+    return sum(total);
+}
+
+inline real largest_of(const real* from, std::size_t n, std::size_t stride) {
+    real found = from[0];
+    for (std::size_t i = 1; i < n; ++i) {
+        const real next = from[i * stride];
+        found = next > found || next != next ? next : found;
+    }
+    return found;
+}
+
+// Over the middle one of three axes.
+inline void sums_over(const real* from, real* to, std::size_t outer, std::size_t size, std::size_t inner) {
+    for (std::size_t o = 0; o < outer; ++o, from += size * inner, to += inner) {
+        if (inner == 1) to[0] = sum_of(from, size);
+        else
+            for (std::size_t i = 0; i < inner; i += LANES) {
+                vec total = {};
+                for (std::size_t k = 0; k < size; ++k) total += load(from + k * inner + i, inner - i);
+                store(to + i, total, inner - i);
+            }
+    }
+}
+
+inline void largest_over(const real* from, real* to, std::size_t outer, std::size_t size, std::size_t inner) {
+    for (std::size_t o = 0; o < outer; ++o)
+        for (std::size_t i = 0; i < inner; ++i) to[o * inner + i] = largest_of(from + o * size * inner + i, size, inner);
+}
+
+struct Axis {
+    std::size_t size;
+    std::ptrdiff_t stride;
+};
+
+// Numbers by steps along axes, the last one fastest, are written one after the other. Returns the place after them.
+inline real* strided(const real* from, real* to, const Axis* axis, std::size_t axes) {
+    const auto [size, stride] = *axis;
+    if (axes == 1 && stride == 1) copy(from, to, size);
+    else if (axes == 1 && stride == 0) for (std::size_t i = 0; i < size; i += LANES) store(to + i, splat(*from), size - i);
+    else if (axes == 1) for (std::size_t i = 0; i < size; ++i) to[i] = from[std::ptrdiff_t(i) * stride];
+    else for (std::size_t i = 0; i < size; ++i) to = strided(from + std::ptrdiff_t(i) * stride, to, axis + 1, axes - 1);
+    return axes == 1 ? to + size : to;
+}
+
+// y_m += W a_m
+template <class From, class To> inline void product(const Shared& shared, std::size_t matrix, std::size_t rows, From from, To to) {
+    const real* a[MOST_ROWS];
+    real* y[MOST_ROWS];
+    for (std::size_t m = 0; m < rows; ++m) a[m] = from(m), y[m] = to(m);
+    shared.program.multiply(rows, &shared.matrices[matrix], a, y);
+}
+
+// The same for vectors a_m that are 1 at their number first + m - offset and 0 elsewhere: a row of what lies there by depth.
+template <class To>
+inline void column_of_each(const Shared& shared, std::size_t matrix, std::size_t rows, std::size_t first, std::size_t offset, To to) {
+    const std::size_t depth = shared.program.depths[matrix], width = shared.program.widths[matrix];
+    for (std::size_t m = offset > first ? offset - first : 0; m < rows && first + m < offset + depth; ++m) {
+        const real* from = shared.program.matrix[matrix] + (first + m - offset) * width;
+        real* y = to(m);
+        for (std::size_t i = 0; i < width; i += LANES) store(y + i, load(y + i) + load(from + i, width - i));
+    }
+}

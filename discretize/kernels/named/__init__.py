@@ -1,0 +1,1 @@
+"""Kernels that were written by hand, for named fields."""

@@ -1,0 +1,303 @@
+r"""What code may read beside its samples: the tensors of its module, all else that the module keeps, and globals.
+
+    tensors    wherever the module keeps them: given to kernels anew at each call
+    values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
+    globals    what the code that was recorded names outside of its module, also in modules that it imports, compared at each call
+
+What code asks for beside these cannot be watched: `discretize/watched.py`. Libraries are taken to stay as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dis
+import os
+import sys
+import sysconfig
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from operator import attrgetter, methodcaller
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import ctrnn
+import discretize
+from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
+
+__all__ = ["HOOKS", "LIBRARIES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
+
+PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training", "_parameters", "_buffers", "_modules"}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+CALLED = ("forward", "flow", "project", "leak", "advance", "__call__")
+LruCache = type(lru_cache(lambda: None))
+# What classes have beside attributes of their own.
+OF_CLASSES = set(
+    "__abstractmethods__ __annotations__ __dataclass_fields__ __dataclass_params__ __dict__ __doc__ __module__ "  # noqa: SIM905
+    "__qualname__ __weakref__ _abc_impl".split()
+)
+MOST = 20_000  # values that are compared at each call
+UNCHANGING = {"torch", "numpy", "builtins"}  # whose functions are known by their ids
+LIBRARIES = {"torch", "numpy", "ctrnn", "discretize", *sys.stdlib_module_names}  # whose classes and code stay as they are
+OURS = tuple(os.path.join(os.path.dirname(str(package.__file__)), "") for package in (ctrnn, discretize))
+PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
+
+
+class Attributes(NamedTuple):
+    """`tensors`: each once; `values`: equal where code has the same before it; `objects`: those that are known by their ids."""
+
+    tensors: tuple[Tensor, ...]
+    values: tuple[Any, ...]
+    objects: tuple[Any, ...]
+
+
+def attributes_of(given: Any, most: float = MOST, names: Mapping[int, str] | None = None) -> Attributes | str:
+    """What a module, or anything else, keeps; or why that cannot be told.
+
+    Args:    most: values that are told; names: of objects that are told by those and not looked into, by their ids.
+    """
+    return _told(_Walk(most=most, names=names or {}), given, copied=True)
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """What code reads of globals: their names, and the modules that it imports itself; of modules, attributes of these names."""
+
+    globals: dict[str, Any]
+    names: tuple[str, ...]
+    imported: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, code: CodeType, given: dict[str, Any]) -> _Reads:
+        # Words too, for getattr(module, "name") and globals()["name"].
+        words = [word for word in code.co_consts if isinstance(word, str)]
+        told = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+        names = {name for how, name in told if how in ("LOAD_GLOBAL", "LOAD_NAME")}
+        packages = ["", *accumulate(str(given.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
+        imported = [f"{package}.{name}".strip(".") for how, name in told if how == "IMPORT_NAME" for package in packages]
+        names |= {*words} if "globals" in names else set()
+        return cls(given, tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
+
+    def now(self) -> Iterator[Any]:
+        seen = set[int]()
+        for each in (*map(self.globals.get, self.names), *map(sys.modules.get, self.imported)):
+            yield from self._of_module(each, seen) if isinstance(each, ModuleType) else [each]
+
+    def _of_module(self, given: ModuleType, seen: set[int]) -> Iterator[Any]:
+        seen.add(id(given))
+        stays = _stays(given.__name__)
+        for value in map(vars(given).get, self.attributes):
+            if isinstance(value, ModuleType):
+                yield from self._of_module(value, seen) if id(value) not in seen else ()
+            else:
+                yield value if isinstance(value, (*PLAIN, type)) or not stays else id(value)
+
+
+class GlobalReads:
+    """Which globals code names, and those of modules by their attributes."""
+
+    def __init__(self) -> None:
+        self.reads: dict[CodeType, _Reads] = {}
+
+    @contextmanager
+    def noted(self, *others: str) -> Iterator[None]:
+        r"""Of all code that runs meanwhile in this thread.
+
+        Args:    others: the beginnings of paths of files whose code is not looked at.
+        Raises:  Unwatched before code does what cannot be watched.
+        """
+        found, libraries = list[str](), (*PLACES, *others)
+
+        def look(frame: FrameType, event: str, argument: Any) -> None:
+            why, file = None, frame.f_code.co_filename
+            if event == "call" and not file.startswith(libraries) and "site-packages" not in file:
+                why = self._note(frame)
+            elif event == "c_call" and frame.f_code in self.reads:
+                why = asked_by_call(frame, argument)
+            elif event == "call" and frame.f_back is not None and frame.f_back.f_code in self.reads:
+                why = asked_by_call(frame)
+            if why is not None:
+                found.append(why)
+                raise Unwatched(why)
+
+        before = sys.getprofile()
+        sys.setprofile(look)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+        if found:  # and the code has caught that
+            raise Unwatched(found[0])
+
+    def _note(self, frame: FrameType) -> str | None:
+        """Why what the code of a frame reads cannot be watched."""
+        code = frame.f_code
+        if code in self.reads:
+            return None
+        self.reads[code] = _Reads.of(code, frame.f_globals)
+        return asked_in(code, frame.f_globals, frame.f_locals)
+
+    def now(self) -> Attributes | str:
+        """Their values, other ones where one has changed; or why that cannot be told."""
+        return _told(_Walk(), [value for each in self.reads.values() for value in each.now()], copied=False)
+
+
+def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:
+    try:
+        walk.visit(given, copied)
+    except _Hidden as error:
+        return str(error)
+    return Attributes(tuple(walk.tensors), tuple(walk.values), tuple(walk.objects))
+
+
+class _Hidden(Exception):  # noqa: N818 - an answer, and nothing went wrong
+    """What cannot be told, and of what."""
+
+
+@dataclass
+class _Walk:
+    """Everything that can be reached from an object, once.
+
+    What is `copied` with a module has its tensors exchanged for those of a call; closures, classes and globals are no part of
+    a copy, so tensors in them are constants, known by their ids.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+    seen: dict[tuple[int, bool], tuple[int, Any]] = field(default_factory=dict)  # objects too: an id is one's own while it lives
+    most: float = MOST
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    def visit(self, given: Any, copied: bool = True) -> None:
+        if len(self.values) > self.most:
+            raise _Hidden(f"it keeps more than {self.most:,} values, too many to compare at each call")
+        if type(given) in PLAIN or (isinstance(given, PLAIN) and _is_of_a_library(type(given))):
+            # repr: nan is not equal to itself, and 0.0 is to -0.0
+            self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
+        elif (id(given), copied) in self.seen:
+            self.values.append(("again", self.seen[id(given), copied][0]))
+        elif copied and id(given) in self.names:
+            self.values.append(("named", self.names[id(given)]))
+        else:
+            self.seen[id(given), copied] = len(self.seen), given
+            self._inside(given, copied)
+
+    def _inside(self, given: Any, copied: bool) -> None:
+        kind = type(given)
+        if isinstance(given, Tensor):
+            self._tensor(given, copied)
+        elif isinstance(given, BuiltinFunctionType) and (asked := refused(given)):
+            raise _Hidden(unwatched(asked))
+        elif kind in (list, tuple, dict, MappingProxyType):
+            self.values.append((kind, len(given)))
+            for each in given if kind in (list, tuple) else given.items():
+                self.visit(each, copied)
+        elif isinstance(given, FunctionType):
+            self._by_id(given.__code__)
+            cells = [cell.cell_contents for cell in given.__closure__ or () if _is_filled(cell)]
+            self.visit([given.__defaults__, given.__kwdefaults__, vars(given), *cells], False)
+        elif isinstance(given, MethodType):
+            self.visit(given.__func__, copied)
+            self.visit(given.__self__, copied)
+        elif isinstance(given, ContextVar):
+            self._by_id(given)
+            self.visit(given.get(None), False)
+        elif isinstance(given, type | property | staticmethod | classmethod | cached_property):
+            self._class(given, copied)
+        elif isinstance(given, nn.Module):
+            self._module(given, copied)
+        elif isinstance(given, BuiltinFunctionType) and not isinstance(given.__self__, ModuleType | type | None):
+            self.visit([given.__name__, given.__self__], False)  # of a list, say, or of an iterator
+        elif callable(given) and _is_of_a_library(type(given), UNCHANGING):
+            self._by_id(given)
+        else:
+            self._object(given, copied)
+
+    def _tensor(self, given: Tensor, copied: bool) -> None:
+        if copied:
+            self.tensors.append(given)
+            strides = given.stride() if given.layout == torch.strided else given.layout
+            self.values.append((type(given), given.shape, strides, given.dtype, given.device, given.requires_grad))
+        else:
+            self._by_id(given)
+            self.values.append(_numbers(given))
+
+    def _module(self, given: nn.Module, copied: bool) -> None:
+        if any(vars(given)[name] for name in HOOKS):
+            raise _Hidden(f"its {type(given).__name__} has hooks")
+        if any(getattr(nn.modules.module, f"_global{name}", None) for name in HOOKS):
+            raise _Hidden("there are hooks on all modules")
+        self.visit(type(given))
+        self.visit({name: value for name, value in vars(given).items() if name not in OF_TORCH}, copied)
+
+    def _class(self, given: Any, copied: bool) -> None:
+        if not isinstance(given, type):
+            return self.visit([getattr(given, name, None) for name in ("fget", "__func__", "func")], copied)
+        for each in given.__mro__:
+            self._by_id(each)
+            if _is_of_a_library(each):  # whose methods may have been exchanged
+                own = vars(each)
+                self.values.append(tuple(id(own[name]) for name in CALLED if name in own))
+            else:
+                self.visit({name: value for name, value in vars(each).items() if name not in OF_CLASSES}, False)
+        if not _is_of_a_library(type(given)):
+            self.visit(type(given))
+
+    def _object(self, given: Any, copied: bool) -> None:
+        if isinstance(given, torch.Generator):
+            return self.visit(given.get_state().numpy().tobytes())
+        kind = type(given)
+        if isinstance(given, ModuleType) and not _stays(given.__name__):
+            raise _Hidden(f"it reaches the module `{given.__name__}` by no name, which cannot be compared from call to call")
+        if kind in (attrgetter, methodcaller) or (kind is LruCache and not _stays(given.__module__)):
+            raise _Hidden(unwatched(getattr(given, "__qualname__", kind.__name__)))
+        try:
+            made = given.__reduce_ex__(4)
+        except Exception as error:
+            is_of_a_package = callable(given) and kind.__module__ not in sys.stdlib_module_names
+            if copied or not (is_of_a_package or kind.__module__ == "_thread"):  # locks hold nothing
+                raise _Hidden(f"it keeps a {kind.__name__}, of which no copy can be made") from error
+            made = ""
+        if isinstance(given, ModuleType) or isinstance(made, str):
+            return self._by_id(given)
+        self.visit(kind)
+        self.visit([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
+        if not _is_of_a_library(kind) and hasattr(given, "__dict__"):
+            self.visit(vars(given), copied)  # of which copies need know nothing
+
+    def _by_id(self, given: Any) -> None:
+        self.objects.append(given)
+        self.values.append(("id", id(given)))
+
+
+def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
+    return kind.__module__.partition(".")[0] in libraries
+
+
+def _stays(module: str) -> bool:
+    """Whether a module of that name is of a library, or of a package that is installed."""
+    return module.partition(".")[0] in LIBRARIES or "site-packages" in str(getattr(sys.modules.get(module), "__file__", ""))
+
+
+def _numbers(given: Tensor) -> Any:
+    """Of a tensor that is a constant of the code; by `.data` and as an array it may be written into uncounted."""
+    if given.device.type == "cpu" and given.layout == torch.strided and type(given) in (Tensor, nn.Parameter):
+        memory = given.untyped_storage()
+        return ctypes.string_at(memory.data_ptr(), memory.nbytes())
+    return None if given.is_inference() else given._version
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

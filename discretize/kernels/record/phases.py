@@ -1,0 +1,97 @@
+r"""A sample's values in an order of phases, each done for all samples at hand before the next begins.
+
+    loop      functions of each unit, of one width: from memory to memory by way of registers
+    affine    products with matrices, for many samples together
+    others    slices that are read where they lie, values one after the other or in another order, sums
+
+What several loops need, or a product, lies in memory; what the derivative needs of a step, in what is kept of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from discretize.kernels.record.functions import CHEAP
+from discretize.kernels.record.values import GIVEN, LAYOUTS, READY, Value, ancestors
+
+__all__ = ["Phase", "kept_values", "phases"]
+
+WIDE = 8  # times what a sample is given
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`values` of one loop, in order, or one value of another kind; `stored`: those of a loop that go to memory."""
+
+    values: tuple[Value, ...]
+    stored: frozenset[Value] = frozenset()
+
+    @property
+    def is_loop(self) -> bool:
+        return self.values[0].by_unit
+
+
+def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Value]:
+    """What to keep of a step forwards for the way back: what is not quickly computed again, nor given anyway.
+
+    And of what the largest was taken: computed again with another rounding, it would be equal to none of the units. Functions of
+    far more numbers than a sample is given are computed again, for they would take more room than time.
+    """
+    order = list(forward)
+    most = WIDE * max((value.width for value in order if value.operation in GIVEN), default=1)
+    done, found, seen = set(order), set[Value](), set[Value]()
+    compared = {_read(value.of[0]) for value in order if value.operation == "amax"}
+    waiting = list(backward)
+    while waiting:
+        value = waiting.pop()
+        if value in seen or value.operation in READY:
+            continue
+        seen.add(value)
+        again = value.operation in (*CHEAP, *LAYOUTS) or (value.by_unit and value.width > most)
+        if value in done and (value in compared or not again):
+            found.add(value)
+        else:
+            waiting += value.of
+    return [value for value in order if value in found]
+
+
+def _read(value: Value) -> Value:
+    return _read(value.of[0]) if value.operation in ("slice", "strided") else value
+
+
+def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), stored: frozenset[Value] = frozenset()) -> list[Phase]:
+    r"""The phases that compute the wanted values, which come to lie in memory.
+
+    Args:    known: in memory already, beside what is given; stored: further values that go to memory where they are computed.
+    """
+    wanted = list(wanted)
+    order = [value for value in ancestors(wanted, known) if value not in known]
+    ready = {value for value in order if value.operation in READY} | set(known)
+    left = [value for value in order if value not in ready]
+    readers: dict[Value, list[Value]] = {}
+    for value in order:
+        for part in value.of:
+            readers.setdefault(part, []).append(value)
+    found: list[Phase] = []
+    while left:
+        loop = _largest_loop(left, ready)
+        for group in [loop] if loop else [[value] for value in left if not value.by_unit and ready.issuperset(value.of)]:
+            inside = set(group)
+            outward = {value for value in group if any(reader not in inside for reader in readers.get(value, []))}
+            found.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
+            ready |= inside
+        left = [value for value in left if value not in ready]
+    return found
+
+
+def _largest_loop(left: list[Value], ready: set[Value]) -> list[Value]:
+    """The functions of each unit that can be computed now in one loop, narrow ones first, for wide ones may need them."""
+    by_width: dict[int, list[Value]] = {}
+    for width in sorted({value.width for value in left if value.by_unit}):
+        inside: set[Value] = set()
+        for value in left:
+            if value.by_unit and value.width == width and all(part in ready or part in inside for part in value.of):
+                inside.add(value)
+                by_width.setdefault(width, []).append(value)
+    return next(iter(by_width.values()), [])

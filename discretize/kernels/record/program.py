@@ -1,0 +1,219 @@
+r"""A field's code, or a step of it, as a program for kernels: recorded, differentiated by torch, read.
+
+    y = step.advance(field, field.project(x), h, dt)    or    y = field.flow(x, h), x the projected input, or its derivative
+    and, by torch's own derivatives, for a cotangent q of y:
+    q dy/dh, q dy/dx, q dy/ddt, and for every weight w the sum over samples of q dy/dw
+
+Sizes of the batch are unknown when it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+from ctrnn import VectorField
+from ctrnn.rewriting import Rewritten
+from discretize.kernels.cpp.rows import written
+from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.lowering import is_known, zones_of
+from discretize.kernels.record.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
+from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
+from discretize.kernels.record.values import Value
+from discretize.kernels.record.zones import Unknown, Zones
+from discretize.steps.step import Step
+
+__all__ = [
+    "FlowModule",
+    "InputJVP",
+    "Program",
+    "StateJVP",
+    "StepModule",
+    "Writer",
+    "program_of",
+    "weights_of",
+    "with_weights",
+]
+
+Module = TypeVar("Module", bound=nn.Module)
+Writer = Callable[[Value, dict[str, Value], Sequence[tuple[Value, Value | None]], int | None], Any]  # `written`, or another
+
+
+class StepModule(nn.Module):
+    """A step of a field, from the sample on."""
+
+    def __init__(self, field: VectorField, step: Step) -> None:
+        super().__init__()
+        self.field, self.step = field, step
+
+    @property
+    def samples(self) -> dict[str, int]:
+        """What each sample gives, and of which width."""
+        return {"x": self.field.input_size, "h": self.field.state_size, "dt": 1}
+
+    def forward(self, x: Tensor, h: Tensor, dt: Tensor) -> Tensor:
+        return self.step.advance(self.field, self.field.project(x), h, dt)
+
+
+class FlowModule(nn.Module):
+    """A field's `flow`, from the projected input on."""
+
+    def __init__(self, field: VectorField, columns: int) -> None:
+        super().__init__()
+        self.field, self.columns = field, columns
+
+    @property
+    def samples(self) -> dict[str, int]:
+        return {"x": self.columns, "h": self.field.state_size}
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.field.flow(projected, h)
+
+
+class StateJVP(FlowModule):
+    """The Jacobian-vector product (dF/dh) v, of the projected input and [h, v]."""
+
+    @property
+    def samples(self) -> dict[str, int]:
+        return {"x": self.columns, "h": 2 * self.field.state_size}
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        h, direction = h.chunk(2, -1)
+        return _jvp(lambda u: self.field.flow(projected, u), h, direction)
+
+
+class InputJVP(FlowModule):
+    """The Jacobian-vector product (dF/dx) v, of [x, v] and the state."""
+
+    @property
+    def samples(self) -> dict[str, int]:
+        return {"x": 2 * self.columns, "h": self.field.state_size}
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        projected, direction = projected.chunk(2, -1)
+        return _jvp(lambda u: self.field.flow(u, h), projected, direction)
+
+
+@dataclass(frozen=True)
+class Program:
+    r"""What a kernel is made of.
+
+    before: weights and constants -> vectors and matrices; written: the kernel's text; sums: the sizes of sums over samples;
+    after: weights, constants and sums -> the weights' gradients, None for those that are 0; constants: tensors that the code
+    makes; nobody: in the places of what each sample has of its own, before the constants.
+    """
+
+    before: GraphModule
+    written: Any
+    sums: tuple[tuple[int, ...], ...]
+    after: GraphModule
+    constants: tuple[Tensor, ...]
+    nobody: tuple[None, ...]
+
+
+def weights_of(module: nn.Module) -> list[Tensor]:
+    """All tensors that a module keeps, parameters or not, each once; none where that cannot be told."""
+    found = attributes_of(module)
+    return [] if isinstance(found, str) else [*found.tensors]
+
+
+def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
+    """A copy of a module with those in place of `weights_of` it."""
+    return copied_with(module, {id(old): new for old, new in zip(weights_of(module), weights, strict=True)})
+
+
+def program_of(
+    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer = written
+) -> Program:
+    r"""Record and read a module.
+
+    Args:    wanted: whether gradients to "x" and to "dt" are wanted; those to h and to weights that require them always are;
+             dtype: of samples; write: what makes a text of the values.
+    Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
+    """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: PLC0415 - loads SymPy
+
+    field, weights = module.field, weights_of(module)
+    widths = module.samples | {"cotangent": field.state_size}
+    environment = ShapeEnv()
+    batch: Any = unknown_size(environment, "batch", 3)
+    plain = [weight.detach() for weight in weights]
+    with without_values(environment):
+        like = [torch.empty_like(weight) for weight in plain]
+        given = [torch.empty(batch, width, dtype=dtype, device=field.device) for width in widths.values()]
+    moved = ("h", *(name for name in ("x", "dt") if wanted.get(name)))
+    learned = [weight.requires_grad for weight in weights]
+    has_gradient, keeps_all = list[bool](), list[bool]()
+
+    def joint(weights: list[Tensor], *given: Tensor) -> list[Tensor]:
+        cotangent = given[-1]
+        weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
+        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=False)}
+        code = with_weights(module, weights)
+        before = _values(code)
+        with torch.enable_grad(), Rewritten(RULES):
+            following = code(*samples.values())
+        keeps_all.append(_values(code) == before)
+        sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
+        gradients: Any = [None] * len(sources)
+        if following.requires_grad:
+            gradients = torch.autograd.grad(following, sources, cotangent, allow_unused=True)
+        has_gradient.extend(gradient is not None for gradient in gradients)
+        return [following, *(gradient for gradient in gradients if gradient is not None)]
+
+    graph, _, constants = record(decompositions(is_known, all_of_torch=True), joint, like, *given)
+    if environment.guards or environment.replacements:
+        raise Unknown("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
+    if any(constant.requires_grad for constant in constants.values()):
+        raise Unknown("its code reads a tensor with a gradient that is no parameter")
+    if not all(keeps_all) or any(map(is_in_place, graph.nodes)):
+        raise Unknown("its code changes what the field keeps")
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    samples = placeholders[len(weights) : len(weights) + len(widths)]
+    read = zones_of(graph, {node.name: name for node, name in zip(samples, widths, strict=True)}, dtype)
+    outputs: Any = graph.output_node().args[0]
+    following, *found = outputs
+    answers = iter(found)
+    nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
+    gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
+    after = read.after_graph([next(nodes) if moves else None for moves in learned])
+    units = field.state_size if isinstance(module, StateJVP) else None
+    text = write(_row(read, following, field.state_size), gradients, read.pairs, units)
+    return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
+
+
+def _row(read: Zones, node: Any, width: int) -> Value:
+    """What a node of the graph is for each sample."""
+    if node is None:
+        return read.values.make("spread", [read.values.number(0.0)], width)
+    value = read.rows.get(node)
+    if not isinstance(value, Value):
+        raise Unknown("its code mixes samples")
+    return value if value.width == width else read.values.make("spread", [value], width)
+
+
+def _jvp(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
+    """By two derivatives in reverse, (d/dq) (q df/dh) . v: forward mode torch does not record at a batch of unknown size."""
+    with torch.enable_grad():
+        at = at if at.requires_grad else at.detach().requires_grad_()
+        with Rewritten(RULES | OF_DERIVATIVES):
+            value = f(at)
+        if not value.requires_grad:
+            return torch.zeros_like(value)
+        cotangent = torch.ones_like(value).requires_grad_()
+        made: dict[str, bool] = {"create_graph": True, "allow_unused": True, "materialize_grads": True}
+        (turned,) = torch.autograd.grad(value, at, cotangent, **made)
+        if not turned.requires_grad:
+            return torch.zeros_like(value)
+        (found,) = torch.autograd.grad(turned, cotangent, direction, **made)
+    return found
+
+
+def _values(module: nn.Module) -> Any:
+    found = attributes_of(module)
+    return found if isinstance(found, str) else found.values

@@ -1,0 +1,118 @@
+r"""A recorded graph of torch's operations as three programs: what is the same for all samples, each sample's, and sums over them.
+
+    before     made of weights alone: computed by torch, once a call
+    rows       a sample's own values, `discretize.kernels.record.values`: what the kernel computes at each step
+    after      made of sums over samples, by which weights have their gradients: by torch, once a call
+
+What is made of sums over samples is linear in them, as every derivative is in the cotangent; so sums over time may come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from discretize.kernels.record.values import Value, Values
+
+__all__ = ["SumOverSamples", "Unknown", "Zones"]
+
+
+class Unknown(NotImplementedError):  # noqa: N818 - said of the operation, and callers go on without
+    """The code uses what no kernel is written for: which operation, on which line."""
+
+
+@dataclass(frozen=True)
+class SumOverSamples:
+    r"""Of a value; or of the products of each unit of one with each of another, for several pairs.
+
+    shape: of the value, or of one pair's sum; how: what the pairs' sums make, their "sum" or a "stack" of them.
+    """
+
+    pairs: tuple[tuple[Value, Value | None], ...]
+    shape: tuple[int, ...]
+    how: str = ""
+
+
+@dataclass
+class Zones:
+    r"""The three programs of a graph.
+
+    dtype: of samples; rows: what a node is for each sample; vectors: nodes made before, and the shape in which they are read,
+    () as they are; matrices: likewise, whether they are read turned, and their place in a stack; sums: nodes that stand for
+    sums over samples; after: those and what is made of them; inside: where numbers of a sample lie along the batch's axis, how
+    many of them are further apart than the samples.
+    """
+
+    graph: Graph
+    dtype: torch.dtype
+    rows: dict[Node, Any] = field(default_factory=dict)
+    values: Values = field(default_factory=Values)
+    vectors: list[tuple[Node, tuple[int, ...]]] = field(default_factory=list)
+    matrices: list[tuple[Node, bool, int | None]] = field(default_factory=list)
+    sums: dict[Node, SumOverSamples] = field(default_factory=dict)
+    after: set[Node] = field(default_factory=set)
+    inside: dict[Node, int] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> list[tuple[Value, Value | None]]:
+        """Of all sums."""
+        return [pair for each in self.sums.values() for pair in each.pairs]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(each.shape for each in self.sums.values() for _ in each.pairs)
+
+    def before_graph(self) -> torch.fx.GraphModule:
+        """All placeholders -> the vectors, flat, and the matrices (depth, width)."""
+        made = Graph()
+        kept = _copier(made, self._placeholders(made))
+        vectors = [made.call_method("expand", (kept(node), shape)) if shape else kept(node) for node, shape in self.vectors]
+        matrices = [_matrix(made, kept(node), turned, place) for node, turned, place in self.matrices]
+        flat = [made.call_method("to", (made.call_method("reshape", (vector, -1)), self.dtype)) for vector in vectors]
+        # Vectors too: a column, a diagonal or one number for all units is as flat where it lies.
+        made.output(tuple([made.call_method("contiguous", (each,)) for each in some] for some in (flat, matrices)))
+        return torch.fx.GraphModule(torch.nn.Module(), made)
+
+    def after_graph(self, wanted: Sequence[Node | None]) -> torch.fx.GraphModule:
+        """All placeholders, and the pairs' sums in their order -> the wanted nodes, None for those that are 0."""
+        made = Graph()
+        known = self._placeholders(made)
+        found = iter([made.placeholder(f"sum_over_samples_{place}") for place in range(len(self.pairs))])
+        for node, each in self.sums.items():
+            one, *others = [next(found) for _ in each.pairs]
+            if not each.how:  # the sum over a batch of one, for what else it does
+                one = made.call_method("reshape", (one, each.shape))
+                known[node] = made.create_node("call_function", node.target, (one, *node.args[1:]), dict(node.kwargs))
+            elif each.how == "stack" or others:
+                stack = made.call_function(torch.stack, ([one, *others],))
+                known[node] = stack if each.how == "stack" else made.call_method("sum", (stack, 0))
+            else:
+                known[node] = one
+        kept = _copier(made, known)
+        made.output([None if node is None else kept(node) for node in wanted])
+        return torch.fx.GraphModule(torch.nn.Module(), made)
+
+    def _placeholders(self, made: Graph) -> dict[Node, Node]:
+        return {node: made.node_copy(node) for node in self.graph.nodes if node.op == "placeholder"}
+
+
+def _copier(made: Graph, known: dict[Node, Node]) -> Callable[[Node], Node]:
+    """Copies a node and what it is made of, once each."""
+
+    def kept(node: Node) -> Node:
+        if node not in known:
+            for other in node.all_input_nodes:
+                kept(other)
+            known[node] = made.node_copy(node, known.__getitem__)
+        return known[node]
+
+    return kept
+
+
+def _matrix(graph: Graph, node: Node, turned: bool, place: int | None) -> Node:
+    one = node if place is None else graph.call_method("select", (node, 0, place))
+    return graph.call_method("t", (one,)) if turned else one

@@ -1,0 +1,213 @@
+r"""Written Triton text as functions, run over sequences on a GPU, or under Triton's interpreter (TRITON_INTERPRET=1) anywhere.
+
+A program of the grid takes a tile of samples through all times. Sums over samples and steps, by which weights have their
+gradients, are products of torch's afterwards, of what the way back left.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import itertools
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discretize.kernels.named.compiled_cells import strides
+from discretize.kernels.record.program import Program, Writer
+from discretize.kernels.triton.writing import Place, TritonText, written
+
+__all__ = ["STORED", "TritonKernel", "TritonNetworks", "is_asked", "launch", "triton_reason", "writer"]
+
+ROWS = 16  # samples of a tile: the fewest that a product takes
+WARPS, MANY_WARPS, WIDE = 4, 8, 128
+# tf32x3: on tensor cores, to about the rounding of float32
+PRECISION = {"highest": "tf32x3", "high": "tf32x3", "medium": "tf32"}  # by torch.get_float32_matmul_precision()
+STORED = (torch.bfloat16,)  # in which samples, states and matrices may lie; sums are float32
+
+
+def is_asked(device: torch.device) -> bool:
+    """Whether kernels in Triton come before others: on a GPU, and anywhere under Triton's interpreter."""
+    return device.type == "cuda" or _is_interpreted()
+
+
+def triton_reason(like: Tensor, stored: Sequence[torch.dtype] = ()) -> str | None:
+    """Why there is no kernel in Triton for tensors of this dtype and device; stored: dtypes that are taken for storage."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed; pip install 'ctrnn-ode[gpu]'"
+    if like.dtype not in (torch.float32, torch.float64, *stored):
+        return f"these kernels for GPUs are for float32 and float64, and this is {like.dtype}"
+    return None if is_asked(like.device) else f"kernels for GPUs do not run on {like.device} but under TRITON_INTERPRET=1"
+
+
+@cache
+def writer(dtype: torch.dtype) -> Writer:
+    return partial(written, dtype=dtype)
+
+
+class TritonKernel:
+    """A program's two passes. Samples, states after them, matrices and what is kept have the dtype of xs, all else h0's."""
+
+    def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+        self.program, self.moves = program, moves
+        self.text: TritonText = program.written
+
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> _Call:
+        weights = [weight.detach() for weight in weights]
+        with torch.no_grad():
+            vectors, matrices = self.program.before(*weights, *self.program.nobody, *self.program.constants)
+            matrices = [matrix.to(xs.dtype) for matrix in matrices]
+        lengths = dt.detach() if isinstance(dt, Tensor) else h0.new_full((), dt)
+        rests = rests and lengths.dim() > 0
+        return _Call(xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests)
+
+    def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The states after samples, (time, batch, state), and what the backward pass reads."""
+        (time, batch, _), text, xs = call.xs.shape, self.text, call.xs
+        states = xs.new_empty(time, batch, call.h0.shape[-1])
+        kept = xs.new_empty(time * call.substeps + 1 if keep else 1, batch, text.kept)
+        scratch = call.h0.new_empty(batch, text.forward.scratch)
+        given = (xs, call.h0, call.dt, states, kept, scratch, *call.weights_of(text.forward))
+        self._launch("forward", call, given, batch * text.kept if keep else 0)
+        return states, kept if keep else None
+
+    def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """The gradients to x, h0, dt and the weights."""
+        (time, batch, inputs), text, xs = call.xs.shape, self.text, call.xs
+        of_x, of_dt = (like.new_empty(time, call.substeps, batch, width) for like, width in ((xs, inputs), (call.h0, 1)))
+        operands = xs.new_empty(time, call.substeps, batch, text.operands)
+        of_h0, scratch = torch.empty_like(call.h0), call.h0.new_empty(batch, text.backward.scratch)
+        given = (xs, call.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *call.weights_of(text.backward))
+        self._launch("backward", call, given, batch * text.kept)
+        rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, call.substeps)), "operands": operands}
+        sums = [_sum(call, rows, *pair).reshape(shape) for pair, shape in zip(text.sums, self.program.sums, strict=True)]
+        with torch.no_grad():
+            of_weights = self.program.after(*call.weights, *self.program.nobody, *self.program.constants, *sums)
+        return [
+            of_x.sum(1) if needed[0] else None,
+            of_h0,
+            (of_dt.sum(1) / call.substeps).sum_to_size(call.dt.shape) if needed[2] else None,
+            *of_weights,
+        ]
+
+    def _launch(self, name: str, call: _Call, given: tuple[Tensor, ...], kept_step: int) -> None:
+        time, batch, inputs = call.xs.shape
+        _, _, dt_time, dt_batch = strides(call.dt)
+        sizes = (time, batch, call.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
+        width = max(inputs, call.h0.shape[-1])
+        # bfloat16 has fewer digits than TF32.
+        how = {"RESTS": call.rests} | ({"PRECISION": "tf32"} if call.xs.dtype in STORED else {})
+        launch(self.text.text, name, call.h0, width, (*given, *sizes), how)
+
+
+class TritonNetworks:
+    """A program's two passes, of one network, or of an ensemble's by a launch each: h0 and weights, and xs and dt if they differ,
+    then have a first axis for networks."""
+
+    def __init__(self, *given: Any) -> None:
+        self.one = TritonKernel(*given)
+        self.moves = self.one.moves
+
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Sequence[Tensor]) -> Any:
+        if h0.dim() == 2:
+            return self.one.call(substeps, rests, xs, h0, dt, weights)
+        axes = xs.dim() > 3, isinstance(dt, Tensor) and dt.dim() > 3
+        each = [
+            self.one.call(
+                substeps, rests, xs[k] if axes[0] else xs, h0[k], dt[k] if axes[1] else dt, [weight[k] for weight in weights]
+            )
+            for k in range(len(h0))
+        ]
+        return each, axes
+
+    def forward(self, call: Any, keep: bool) -> tuple[Tensor, Tensor | None]:
+        if isinstance(call, _Call):
+            return self.one.forward(call, keep)
+        states, kept = zip(*(self.one.forward(each, keep) for each in call[0]), strict=True)
+        return torch.stack(states), torch.stack(kept) if keep else None
+
+    def backward(self, call: Any, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        if isinstance(call, _Call):
+            return self.one.backward(call, kept, grad, needed)
+        calls, (own_xs, own_dt) = call
+        found = [self.one.backward(each, mine, of_hs, needed) for each, mine, of_hs in zip(calls, kept, grad, strict=True)]
+        stacked = (None if parts[0] is None else torch.stack(parts) for parts in zip(*found, strict=True))
+        of_xs, of_h0, of_dt, *of_weights = stacked
+        of_xs = of_xs if own_xs or of_xs is None else of_xs.sum(0)
+        return [of_xs, of_h0, of_dt if own_dt or of_dt is None else of_dt.sum(0), *of_weights]
+
+
+def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[Any], how: Mapping[str, Any]) -> None:
+    """A kernel of a text for all samples of h0; width: the largest of its vectors."""
+    how = {"ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how)
+    warps = MANY_WARPS if width > WIDE else WARPS
+    with torch.cuda.device_of(h0):
+        # One stage: loads of what this pass itself stores must not be brought forward.
+        getattr(_loaded(text), name)[(-(-len(h0) // ROWS),)](*given, **how, num_warps=warps, num_stages=1)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The numbers of a call."""
+
+    xs: Tensor
+    h0: Tensor
+    dt: Tensor
+    weights: list[Tensor]
+    vectors: list[Tensor]
+    matrices: list[Tensor]
+    substeps: int
+    rests: bool
+
+    def weights_of(self, needs: Any) -> list[Tensor]:
+        return [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
+
+
+def _sum(call: _Call, rows: Mapping[str, Tensor], left: Place, right: Place | None) -> Tensor:
+    """Over samples and steps, of numbers or of products of each with each."""
+    found = []
+    for place in (left, right):
+        if place is not None:
+            numbers = rows[place.buffer][..., place.first : place.first + place.width]
+            if call.rests:  # nothing of samples at rest, nan neither
+                numbers = numbers.where(call.dt[:, None] != 0, 0.0)
+            found.append(numbers.flatten(0, -2))
+    one, *others = found
+    return (one.mT @ others[0]).to(call.h0.dtype) if others else one.sum(0, dtype=call.h0.dtype)
+
+
+def _is_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
+
+
+_count = itertools.count()
+
+
+class _Text(importlib.abc.SourceLoader):
+    """A module of written text, which Triton can look at as at a file's."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.encode()
+
+    def get_data(self, path: Any) -> bytes:
+        return self.text
+
+    def get_filename(self, fullname: str) -> str:
+        return f"{fullname}.py"
+
+
+@cache
+def _loaded(text: str) -> ModuleType:
+    name = f"discretize.kernels.triton.written_{next(_count)}"
+    spec = importlib.util.spec_from_loader(name, loader := _Text(text))
+    assert spec is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

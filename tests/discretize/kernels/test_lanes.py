@@ -1,0 +1,175 @@
+"""Solves of fields of a few units, for which kernels take samples side by side: against the engine in torch."""
+
+from collections import OrderedDict
+from contextlib import nullcontext
+
+import pytest
+import torch
+from own_fields import Constant, Lorenz, Own
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import Checkpointed, SolverError, SolverWarning, integrate
+from discretize.kernels.cpp import lanes, solves
+from discretize.kernels.cpp import programs as written_kernels
+from discretize.kernels.record import program
+
+SAME = {"rtol": 1e-9, "atol": 1e-10}  # the same steps, other sums
+TIGHT = {"rtol": 1e-6, "atol": 1e-6}
+
+
+@pytest.fixture(autouse=True)
+def written(monkeypatch):
+    """The kernels that are made, each by its writer."""
+    made = []
+
+    def noted(module, wanted, dtype, write):
+        made.append(write)
+        return program.program_of(module, wanted, dtype, write)
+
+    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr(written_kernels, "program_of", noted)
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    monkeypatch.setattr(written_kernels, "_uses", {})
+    return made
+
+
+def both(field, path, h0, ts, **given):
+    answers = []
+    for fused in (True, False):
+        solved = integrate(field, path, h0, ts, fused=fused, **{**TIGHT, **given})
+        assert solved.stats["engine"] == ("compiled" if fused else "steps"), solved.stats["engine_why"]
+        sources = [h0, *field.parameters(), *(xs for xs in [getattr(path, "xs", None)] if xs is not None and xs.requires_grad)]
+        found = torch.autograd.grad(solved.hs.sin().sum(), sources, allow_unused=True, materialize_grads=True, retain_graph=True)
+        answers.append([solved.hs, *found, torch.tensor(solved.stats["num_steps"])])
+    for mine, theirs in zip(*answers, strict=True):
+        assert_close(mine, theirs, **SAME)
+
+
+def normal(*sizes, seed=0):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+INPUTS = {
+    "held": ctrnn.HeldPath,
+    "linear": ctrnn.LinearPath,
+    "hermite": ctrnn.HermitePath,
+    "own times": lambda x: ctrnn.HeldPath(x, torch.rand(6, 21, generator=torch.Generator().manual_seed(5)).cumsum(0).double()),
+}
+
+
+@pytest.mark.parametrize("how", [pytest.param(how, marks=[] if how == "linear" else pytest.mark.slow) for how in INPUTS])
+def test_along_every_input(how, written):
+    torch.manual_seed(0)
+    path = INPUTS[how](normal(5, 21, 3).requires_grad_())
+    method = {"hermite": "dopri8", "own times": "dopri5"}.get(how, "tsit5")
+    both(Own(3, 3), path, (0.3 * normal(21, 6)).requires_grad_(), path.knots, method=method)
+    assert written == [lanes.lane_written]
+
+
+@pytest.mark.parametrize("batch", [1, pytest.param(70, marks=pytest.mark.slow)])
+def test_fields_without_input_or_weights(batch):
+    both(Lorenz(), ctrnn.HeldPath(torch.zeros(2, batch, 1)), normal(batch, 3).requires_grad_(), torch.arange(3.0))
+    both(Constant(), ctrnn.HeldPath(torch.zeros(2, batch, 1)), normal(batch, 3).requires_grad_(), torch.arange(3.0))
+
+
+def test_single_precision():
+    h0, ts = normal(19, 3).float(), torch.arange(3.0)
+    path = ctrnn.HeldPath(torch.zeros(2, 19, 1, dtype=torch.float32))
+    found = [integrate(Lorenz(), path, h0, ts, rtol=1e-4, atol=1e-4, fused=fused) for fused in (True, False)]
+    assert found[0].stats["engine"] == "compiled", found[0].stats["engine_why"]
+    assert_close(found[0].hs, found[1].hs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_told_is_what_rows_tell(seed, monkeypatch):
+    """Of a sample that is stiff, that needs steps forced at their least, and that is cut short, among others."""
+    torch.manual_seed(seed)
+    field, path = Own(3, 3), ctrnn.HeldPath(3 * normal(4, 17, 3, seed=seed))
+    h0, told = 5 * normal(17, 6, seed=seed), []
+    for most in (6, 0):
+        monkeypatch.setattr(solves, "MOST_UNITS_IN_LANES", most)
+        with pytest.warns(SolverWarning) if seed == 1 else nullcontext():
+            solved = integrate(field, path, h0, path.knots, **TIGHT, **([{}, {"min_step": 0.2}, {"max_step": 0.3}][seed]))
+        told.append(solved.stats)
+    keys = set(told[0]) - {"engine_why", "smallest_step"}
+    assert {key: str(told[0][key]) for key in keys} == {key: str(told[1][key]) for key in keys}
+
+
+@pytest.mark.slow
+def test_a_smooth_clock_and_its_speed():
+    torch.manual_seed(0)
+    ts = torch.arange(5.0)
+    clock = ctrnn.SmoothWarp(4.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+    path = ctrnn.WarpedPath(ctrnn.LinearPath(normal(5, 21, 3), ts), clock)
+    both(Own(3, 3), path, normal(21, 6).requires_grad_(), ts, speed=clock.speed)
+
+
+def test_neighbours_and_threads_change_no_bit_of_a_sample():
+    torch.manual_seed(2)
+    field, ts, threads = Own(3, 3), torch.arange(4.0, dtype=torch.float64), torch.get_num_threads()
+    x, h0 = normal(4, 90, 3), normal(90, 6)
+    field.project = lambda x: torch.cat([x, x.flip(-1)], -1)  # a product is torch's, and may sum otherwise in another batch
+    found = []
+
+    def solved(part):
+        path = ctrnn.LinearPath(x[:, part], ts)
+        return integrate(field, path, h0[part], ts, **TIGHT).hs
+
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            found.append(solved(slice(None)))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*found)
+    for part in ([7], [89, 3, 40], list(range(89, 40, -1))):
+        assert torch.equal(solved(part), found[0][:, part])
+
+
+def test_a_sample_that_fails_is_found_among_others(written):
+    class Growing(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return h * h
+
+    h0 = torch.full((40, 1), 0.1, dtype=torch.float64)
+    h0[23] = 1.0
+    path = ctrnn.HeldPath(torch.zeros(4, 40, 1, dtype=torch.float64), torch.arange(5.0, dtype=torch.float64) / 2)
+    with pytest.raises(SolverError, match=r"t = (0\.9|1)") as raised:
+        integrate(Growing(1, 1), path, h0, path.knots, **TIGHT)
+    assert raised.value.trajectory.stats["engine"] == "compiled"
+    assert written == [lanes.lane_written]
+    others = [k for k in range(40) if k != 23]
+    assert_close(raised.value.trajectory.hs[1, others], 1 / (1 / h0[others] - 0.5), rtol=1e-6, atol=0)  # dh/dt = h^2
+
+
+def test_a_sample_that_is_not_finite_spoils_no_other():
+    class Root(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return -(h.sqrt())
+
+    h0 = torch.linspace(1.0, 3.0, 20, dtype=torch.float64)[:, None].requires_grad_()
+    solved = integrate(Root(0, 1), None, h0, [0.0, 0.5], **TIGHT)
+    exact = (h0.detach().sqrt() - 0.25) ** 2
+    assert_close(solved.hs[-1].detach(), exact, rtol=1e-6, atol=0)
+    (found,) = torch.autograd.grad(solved.hs[-1].sum(), h0)
+    assert_close(found, exact.sqrt() / h0.detach().sqrt(), rtol=1e-5, atol=0)  # nobody's lanes begin at 0, where 1 / sqrt is not
+
+
+def test_checkpointed_steps_are_the_same():
+    torch.manual_seed(0)
+    field, path, h0 = Own(3, 3), ctrnn.HeldPath(normal(6, 18, 3)), normal(18, 6).requires_grad_()
+    found = []
+    for more in ({}, {"gradient": Checkpointed(20_000)}):
+        hs = integrate(field, path, h0, path.knots, **TIGHT, **more).hs
+        found.append(torch.autograd.grad(hs.square().sum(), [h0, field.of_state.weight]))
+    for mine, theirs in zip(*found, strict=True):
+        assert_close(mine, theirs, **SAME)
+
+
+def test_code_that_is_too_long_goes_row_by_row(monkeypatch, written):
+    monkeypatch.setattr(lanes, "MOST_OPERATIONS", 20)
+    torch.manual_seed(0)
+    path = ctrnn.HeldPath(normal(3, 5, 3))
+    both(Own(3, 3), path, normal(5, 6).requires_grad_(), path.knots)
+    assert len(written) == 2

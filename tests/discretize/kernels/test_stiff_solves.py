@@ -1,0 +1,239 @@
+"""The stiff method by kernels that are written for a field's code: against the engine in torch, SciPy, and what it promises."""
+
+import math
+
+import cases
+import pytest
+import scipy.integrate
+import torch
+from own_fields import Axes, Lorenz
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import SolverError, integrate
+from discretize.kernels.cpp import programs as written_kernels
+from discretize.kernels.cpp import solves
+
+each = pytest.mark.parametrize
+SAME = {"rtol": 1e-10, "atol": 1e-10}  # the same steps, other sums
+TIGHT = {"rtol": 1e-6, "atol": 1e-6}
+STIFF = {"method": "rodas5p"}
+
+
+@pytest.fixture(autouse=True)
+def short_solves(monkeypatch):
+    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
+
+
+class Stiff(ctrnn.VectorField):
+    """Gates, a reset, and rates from 1 to 300."""
+
+    def __init__(self, inputs=3, hidden=5, dtype=torch.float64):
+        super().__init__(inputs, hidden)
+        self.to_gates, self.of_state = nn.Linear(inputs, 2 * hidden), nn.Linear(hidden, 2 * hidden, bias=False)
+        self.speed = nn.Parameter(torch.linspace(0, math.log(300), hidden))
+        self.to(dtype)
+
+    def project(self, x):
+        return self.to_gates(x)
+
+    def flow(self, projected, h):
+        a, b = projected.chunk(2, -1)
+        w, v = self.of_state.weight.chunk(2)
+        reset = torch.sigmoid(a + h @ w.t())
+        return self.speed.exp() * (torch.tanh(b + (reset * h) @ v.t()) - h**3 - h)
+
+
+class Equation(nn.Module):
+    """dh/dt of the time and the state."""
+
+    def __init__(self, of):
+        super().__init__()
+        self.of = of
+
+    def forward(self, t, h):
+        return self.of(t, h)
+
+
+def both(field, path, h0, ts, weights=None, same=SAME, **settings):
+    """States, gradients and steps by the kernel, and by the engine in torch."""
+    answers = []
+    for fused in (True, False):
+        solved = integrate(field, path, h0, ts, fused=fused, **STIFF, **{**TIGHT, **settings})
+        assert solved.stats["engine"] == ("compiled" if fused else "steps"), solved.stats["engine_why"]
+        sources = [h0, *(field.parameters() if weights is None else weights)]
+        sources += [path.xs] if path is not None and path.xs.requires_grad else []
+        gradients = torch.autograd.grad(solved.hs.sin().sum(), sources, allow_unused=True, materialize_grads=True)
+        counts = [torch.tensor(solved.stats[f"{kind}steps_of_samples"]) for kind in ("", "accepted_", "rejected_")]
+        answers.append([solved.hs, *gradients, *counts])
+    for mine, theirs in zip(*answers, strict=True):
+        assert_close(mine, theirs, **same)
+
+
+def normal(*sizes, **how):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(sum(sizes)), **{"dtype": torch.float64, **how})
+
+
+@each("kind", [ctrnn.LinearPath, pytest.param(ctrnn.HeldPath, marks=pytest.mark.slow)])
+def test_states_gradients_and_steps_are_those_of_the_engine_in_torch(kind):
+    torch.manual_seed(0)
+    x, h0 = normal(5, 11, 3).requires_grad_(), (0.3 * normal(11, 5)).requires_grad_()
+    ts = torch.arange(5 if kind is ctrnn.LinearPath else 6, dtype=torch.float64) / 2
+    both(Stiff(), kind(x, ts), h0, ts)
+
+
+@pytest.mark.slow
+@each("dtype", [torch.float64, torch.float32])
+@each("name", ["gru", "gated", "lstm", "ltc", "Lorenz", "Axes"])
+def test_every_kind_of_field(name, dtype):
+    torch.manual_seed(1)
+    own = {"Lorenz": Lorenz, "Axes": Axes}
+    field = own[name]().to(dtype) if name in own else getattr(ctrnn, name)(2, 4, dtype=dtype)
+    x = normal(4, 3, field.input_size, dtype=dtype).requires_grad_()
+    h0 = (0.2 * normal(3, field.state_size, dtype=dtype)).requires_grad_()
+    ts = torch.arange(4, dtype=dtype)
+    if dtype == torch.float64:
+        both(field, ctrnn.LinearPath(x, ts), h0, ts)
+    else:  # rounding may make another step of one that is just accepted, and then the tolerance is what they share
+        found = [integrate(field, ctrnn.LinearPath(x, ts), h0, ts, fused=f, rtol=1e-3, atol=1e-3, **STIFF) for f in (True, False)]
+        assert [one.stats["engine"] for one in found] == ["compiled", "steps"], found[0].stats["engine_why"]
+        assert_close(found[0].hs, found[1].hs, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.slow
+def test_every_sample_may_have_times_of_its_own():
+    torch.manual_seed(2)
+    ts = torch.rand(6, 4, dtype=torch.float64).cumsum(0)
+    for kind, count in ((ctrnn.HeldPath, 5), (ctrnn.LinearPath, 6)):
+        both(Stiff(), kind(normal(count, 4, 3).requires_grad_(), ts), torch.zeros(4, 5, dtype=torch.float64).requires_grad_(), ts)
+
+
+def van_der_pol(t, h):
+    y, z = h[..., :1], h[..., 1:]
+    return torch.cat([z, 1000 * (1 - y * y) * z - y], -1)
+
+
+def robertson(t, h):
+    a, b, c = h[..., :1], h[..., 1:2], h[..., 2:]
+    first, second, third = 0.04 * a, 1e4 * b * c, 3e7 * b * b
+    return torch.cat([second - first, first - second - third, third], -1)
+
+
+def pulled(t, h):
+    """Prothero and Robinson's: h = cos t."""
+    return -1e4 * (h - torch.cos(t)) - torch.sin(t)
+
+
+@pytest.mark.slow
+@each(
+    "f, h0, ts, scale",
+    [
+        (van_der_pol, [2.0, 0.0], [0.0, 200.0, 900.0], [1.0, 1e-3]),
+        (robertson, [1.0, 0.0, 0.0], [0.0, 1.0, 100.0, 4000.0], [1.0, 1e-5, 1.0]),
+    ],
+)
+def test_stiff_systems_are_solved_as_radau_solves_them(f, h0, ts, scale):
+    start = torch.tensor([h0], dtype=torch.float64)
+    solved = integrate(Equation(f), None, start, ts, rtol=1e-8, atol=1e-12, **STIFF)
+    assert solved.stats["engine"] == "compiled", solved.stats["engine_why"]
+
+    def rate(t, h):
+        return f(torch.tensor([[t]], dtype=torch.float64), torch.from_numpy(h)[None])[0].numpy()
+
+    theirs = scipy.integrate.solve_ivp(rate, (ts[0], ts[-1]), h0, "Radau", ts, rtol=1e-10, atol=1e-14)
+    # The global error of 1e-8 a step, over some hundred steps; each unit relative to what it is like.
+    error = (solved.hs[:, 0] - torch.from_numpy(theirs.y.T)) / torch.tensor(scale, dtype=torch.float64)
+    assert error.abs().max() < 1e-5
+
+
+def test_the_order_is_five():
+    mild = Equation(lambda t, h: torch.cos(3 * t) * h - h**3)
+    h0, errors = torch.tensor([[0.7]], dtype=torch.float64), []
+    exact = integrate(mild, None, h0, [0.0, 2.0], rtol=1e-12, atol=1e-13, method="dopri8", fused=False).hs[-1]
+    for steps in (16, 32, 64):
+        how = {"max_step": 2 / steps, "first_step": 2 / steps, "rtol": 1.0, "atol": 1e3}
+        solved = integrate(mild, None, h0, [0.0, 2.0], **how, **STIFF)
+        assert (solved.stats["engine"], solved.stats["num_steps"]) == ("compiled", steps)
+        errors.append(float((solved.hs[-1] - exact).abs().max()))
+    orders = [math.log2(errors[k] / errors[k + 1]) for k in (0, 1)]
+    assert min(orders) > 4.7, orders  # 5 in the limit
+
+
+@pytest.mark.slow
+def test_a_moving_equilibrium_costs_no_accuracy():
+    # h = cos t however stiff: explicit methods and many implicit ones lose their order here.
+    errors = []
+    for steps in (8, 16, 32):
+        how = {"max_step": 2 / steps, "first_step": 2 / steps, "rtol": 1.0, "atol": 1e3}
+        solved = integrate(Equation(pulled), None, torch.ones(1, 1, dtype=torch.float64), [0.0, 2.0], **how, **STIFF)
+        errors.append(float((solved.hs[-1] - math.cos(2)).abs().max()))
+    assert solved.stats["engine"] == "compiled"
+    assert errors[-1] < 1e-9
+
+
+def test_gradients_are_those_of_the_states_and_second_ones_are_too():
+    field = Equation(lambda t, h: torch.sin(t + h.roll(1, -1)) - 20 * h)
+    h0 = normal(2, 2).requires_grad_()
+    fixed = {"rtol": 1.0, "atol": 1e3, "max_step": 0.25, "first_step": 0.25}  # differences see the same steps
+
+    def end(h0):
+        solved = integrate(field, None, h0, [0.0, 0.5], **fixed, **STIFF)
+        assert solved.stats["engine"] == "compiled"
+        return solved.hs[-1]
+
+    assert torch.autograd.gradcheck(end, h0)
+    assert torch.autograd.gradgradcheck(end, h0)
+
+
+@pytest.mark.slow
+def test_neighbours_and_threads_change_no_bit_of_a_sample():
+    torch.manual_seed(3)
+    field, ts, threads = Stiff(10, 5), torch.arange(3, dtype=torch.float64), torch.get_num_threads()
+    x, h0, found = normal(3, 40, 10), normal(40, 5), []
+    field.project = lambda x: x  # from the projected input on, which is here the input
+    try:
+        for count, rows in ((1, slice(0, 40)), (3, slice(0, 40)), (1, slice(5, 6))):
+            torch.set_num_threads(count)
+            solved = integrate(field, ctrnn.LinearPath(x[:, rows], ts), h0[rows], ts, **STIFF, **TIGHT)
+            assert solved.stats["engine"] == "compiled"
+            found.append(solved.hs)
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0][:, 5:6], found[2])
+
+
+def test_a_solve_that_fails_says_what_the_engine_says():
+    field, said = Equation(lambda t, h: h * h), []
+    for fused in (True, False):
+        with pytest.raises(SolverError) as raised:
+            integrate(field, None, torch.ones(2, 1, dtype=torch.float64), [0.0, 0.5, 2.0], fused=fused, **STIFF, **TIGHT)
+        said.append(str(raised.value))
+        assert raised.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
+    assert "t = 1" in said[0]
+    # Where exactly it ends depends on rounding, so the words are compared without their numbers.
+    assert len({"".join(c for c in text if c.isalpha() and c != "e") for text in said}) == 1, said
+
+
+@cases.each("how", ["jacobian", "bandwidths"])
+def test_a_field_that_declares_its_jacobian_is_solved_in_torch(how):
+    class Declared(Stiff):
+        if how == "jacobian":
+
+            def jacobian(self, projected, h):
+                return super().jacobian(projected, h)
+
+        else:
+            bandwidths = (4, 4)
+
+    path = ctrnn.HeldPath(normal(2, 2, 3))
+    stats = integrate(Declared(), path, torch.zeros(2, 5, dtype=torch.float64), path.knots, **STIFF).stats
+    assert "`jacobian`, or its `bandwidths`, are for steps in torch" in stats["engine_why"]
+
+
+def test_short_solves_are_not_worth_a_kernel(monkeypatch):
+    monkeypatch.undo()
+    stats = integrate(Equation(pulled), None, torch.ones(2, 1, dtype=torch.float64), [0.0, 1.0], **STIFF).stats
+    assert "for solves of 100 intervals or more, of all samples together" in stats["engine_why"]

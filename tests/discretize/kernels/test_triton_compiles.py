@@ -1,0 +1,79 @@
+"""Kernels for GPUs compile for one without one: Triton has no names out of inner blocks, as its interpreter has in Python."""
+
+import os
+
+import pytest
+import torch
+from own_fields import Lorenz
+
+import ctrnn
+from discretize import Euler
+from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
+from discretize.kernels.triton import kernels
+from discretize.kernels.triton.solving.stiff_run import recorder
+from discretize.kernels.triton.solving.stiff_writing import stiff_text
+from discretize.kernels.triton.solving.writing import solve_writer
+
+each = pytest.mark.parametrize
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]
+DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "columns", "steps", "numbers", "first_steps")
+COUNTS = ("pieces", "places", "limits", "counts", "edges", "steps_before")
+STORED = ("projected", "x", "hs", "kept", "of_hs")  # and matrices: what may lie in half precision
+HELD = {"TERMS": 1, "CHEBYSHEV": False, "SPEEDS": 0}
+STRAIGHT = {"TERMS": 2, "CHEBYSHEV": False, "SPEEDS": 0}
+CURVED = {"TERMS": 5, "CHEBYSHEV": True, "SPEEDS": 3}  # and on a clock
+
+
+@pytest.fixture(autouse=True)
+def compiler():
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("TRITON_INTERPRET=1 asks for the interpreter, which compiles nothing")
+
+
+def compiles(text, real, stored, constants, whole):
+    """Both kernels, for compute capability 9.0; whole: the arguments that are no tensors."""
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - where there is one
+    from triton.compiler import ASTSource, compile  # noqa: PLC0415
+
+    given = {"ROWS": kernels.ROWS, "PRECISION": "tf32x3", "LAST_IS_NEXT": True, "RESTS": True} | constants
+    for name in ("forward", "backward"):
+        kernel = getattr(kernels._loaded(text), name)
+        kinds = dict.fromkeys(DOUBLES, "*fp64") | dict.fromkeys(COUNTS, "*i64") | dict.fromkeys(STORED, f"*{stored}")
+        kinds |= dict.fromkeys(whole, "i32") | dict.fromkeys(given, "constexpr")
+        kinds |= {a: f"*{stored}" for a in kernel.arg_names if a.startswith("matrix_")}
+        signature = {argument: kinds.get(argument, f"*{real}") for argument in kernel.arg_names}
+        source = ASTSource(kernel, signature, {a: given[a] for a in kernel.arg_names if a in given})
+        compiled = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8, "num_stages": 1})
+        assert "cubin" in compiled.asm
+        assert compiled.metadata.shared <= 227 * 1024  # of a program, at most
+
+
+NUMBERS = ("batch", "segments", "stages", "room", "of_segment", "of_sample", "width", "used", "table_width", "first", "many")
+TYPES = [(torch.float32, "fp32", "fp32"), (torch.float32, "fp32", "bf16"), (torch.float64, "fp64", "fp64")]
+
+
+@each("dtype, real, stored", TYPES)
+def test_solves_compile(dtype, real, stored):
+    gated = ctrnn.gated(3, 5, dtype=dtype), 10
+    for (field, columns), how in ((gated, HELD), (gated, CURVED), ((Lorenz().to(dtype), 1), HELD)):
+        program = program_of(FlowModule(field, columns), {"x": True}, dtype, solve_writer(dtype))
+        compiles(program.written.text, real, stored, how, NUMBERS)
+
+
+@each("units", [1, 5, 32])
+@each("dtype, real, stored", TYPES)
+def test_stiff_solves_compile(dtype, real, stored, units):
+    field = ctrnn.gated(3, units, dtype=dtype)
+    for how in (HELD, STRAIGHT, CURVED) if units < 32 else (STRAIGHT,):
+        kinds = [FlowModule, StateJVP, InputJVP][: 2 if how is HELD else 3]
+        read = [program_of(kind(field, 2 * units), {"x": True}, dtype, recorder(k)).written for k, kind in enumerate(kinds)]
+        compiles(stiff_text(read, dtype).text, real, stored, how | {"LAST_IS_NEXT": False}, NUMBERS)
+
+
+@each("dtype, real, stored", TYPES)
+def test_sequences_compile(dtype, real, stored):
+    module = StepModule(ctrnn.lstm(3, 20, dtype=dtype), Euler())
+    program = program_of(module, {"x": True, "dt": True}, dtype, kernels.writer(dtype))
+    whole = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
+    compiles(program.written.text, real, stored, {}, whole)

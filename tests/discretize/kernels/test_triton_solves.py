@@ -1,0 +1,463 @@
+"""Adaptive solves by kernels in Triton, under its interpreter: against the engine in torch, the kernels of the CPU and SciPy."""
+
+import copy
+import math
+import os
+
+import numpy as np
+import pytest
+import scipy.integrate
+import torch
+from own_fields import Constant, Lorenz, Many, Own
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import Checkpointed, SolverError, integrate
+from discretize.kernels.cpp import programs as written_kernels
+from discretize.kernels.cpp import solves
+from discretize.kernels.triton import kernels
+from discretize.kernels.triton.functions import preamble
+from discretize.kernels.triton.solves import solve_triton
+from discretize.kernels.triton.solving import run as solve_run
+from discretize.kernels.triton.solving.elimination import ELIMINATION, units_of
+
+each = pytest.mark.parametrize
+SAME = {"rtol": 1e-9, "atol": 1e-9}  # the same steps, sums in another order; tanh and powers by other formulas
+TIGHT = {"rtol": 1e-6, "atol": 1e-6}
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of numpy, at numbers that `where` leaves out
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
+    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
+
+
+class Attractor(ctrnn.VectorField):
+    """Lorenz's equations with three numbers to learn, and no input."""
+
+    def __init__(self):
+        super().__init__(0, 3)
+        self.numbers = nn.Parameter(torch.tensor([10.0, 28.0, 8 / 3]))
+
+    def flow(self, projected, h):
+        (x, y, z), (s, r, b) = h.unbind(-1), self.numbers
+        return torch.stack([s * (y - x), x * (r - z) - y, x * y - b * z], -1)
+
+
+def normal(*sizes, dtype=torch.float64):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=dtype)
+
+
+def both(field, path, h0, ts, x=None, other="steps", **settings):
+    """States, gradients and steps by the kernel, and by the engine in torch or, for `other` "compiled", by the CPU's kernel."""
+    answers, h0 = [], h0.detach().requires_grad_()
+    for engine in ("triton", other):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("discretize.integration.solve.is_asked", lambda device, engine=engine: engine == "triton")
+            solved = integrate(field, path, h0, ts, fused=engine != "steps", **TIGHT | settings)
+        assert solved.stats["engine"] == engine, solved.stats["engine_why"]
+        sources = [h0, *field.parameters(), *([] if x is None else [x])]
+        weight = torch.linspace(-1, 1, solved.hs.numel()).reshape(solved.hs.shape)
+        how = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}  # the path's is used twice
+        gradients = torch.autograd.grad((solved.hs * weight).sum(), sources, **how)
+        counts = [torch.tensor(solved.stats[f"{kind}steps_of_samples"]) for kind in ("", "accepted_", "rejected_")]
+        smallest = torch.tensor([solved.stats[name] for name in ("smallest_step", "smallest_step_at")])
+        answers.append([solved.hs, *gradients, *counts, smallest])
+    for mine, theirs in zip(*answers, strict=True):
+        assert_close(mine, theirs, **SAME)
+
+
+FIELDS = {
+    "gated": lambda: ctrnn.gated(3, 5),
+    "own": Own,
+    "many operations": Many,
+    "constant": Constant,
+    **{
+        name: lambda name=name: getattr(ctrnn, name)(3, 4)
+        for name in ("gru", "lstm", "lem", "cornn", "unicornn", "fitzhugh_nagumo", "ltc")
+    },
+}
+
+
+@each("method", ["dopri5", pytest.param("tsit5", marks=pytest.mark.slow), pytest.param("dopri8", marks=pytest.mark.slow)])
+def test_states_gradients_and_steps_are_those_of_the_engine_in_torch(subtests, method):
+    for name in {"dopri5": ["gated", "lem"], "tsit5": [*FIELDS], "dopri8": ["own", "gated"]}[method]:
+        with subtests.test(name):
+            torch.manual_seed(0)
+            field = FIELDS[name]().double()
+            x, ts = 0.5 * normal(3, 2, field.input_size), torch.arange(4.0) / 2
+            h0 = 0.3 * normal(2, field.state_size)
+            both(field, ctrnn.HeldPath(x.requires_grad_(), ts), h0, ts, x, method=method)
+
+
+@each("method", ["dopri8", pytest.param("tsit5", marks=pytest.mark.slow)])
+def test_samples_without_an_input_are_solved_in_tiles_of_which_the_last_is_not_full(method):
+    h0 = normal(18, 3)
+    h0[5] *= 8  # more steps than its neighbours
+    both(Attractor(), None, h0, [0.0, 0.05, 0.2], method=method)
+
+
+def test_solves_are_scipys_to_the_tolerance_at_each_samples_own_stiffness():
+    def fading(t, h):
+        rate, y = h.chunk(2, -1)
+        return torch.cat([torch.zeros_like(rate), rate * (torch.cos(t) - y)], -1)
+
+    h0 = torch.tensor([[rate, 1.0] for rate in (0.0, 1.0, 20.0)])
+    solved = integrate(fading, None, h0, [0.0, 1.0, 2.0], method="tsit5", rtol=1e-7, atol=1e-7)
+    assert solved.stats["engine"] == "triton", solved.stats["engine_why"]
+    few, _, many = solved.stats["steps_of_samples"]
+    assert many > 3 * few
+    for row, (rate, start) in enumerate(h0.tolist()):
+        exact = scipy.integrate.solve_ivp(
+            lambda t, y, rate=rate: rate * (np.cos(t) - y), (0, 2), [start], "DOP853", [1.0, 2.0], rtol=1e-12, atol=1e-12
+        )
+        assert_close(solved.hs[1:, row, 1].numpy(), exact.y[0], rtol=0, atol=1e-5)  # 100 tolerances
+
+
+@each(
+    "kind",
+    [
+        "times of each",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("straight", "curved", "clock", "backwards", "bounds")),
+    ],
+)
+def test_every_kind_of_input_and_clock(kind):
+    torch.manual_seed(1)
+    field, x, h0, ts = Own(), normal(5, 3, 3).requires_grad_(), 0.3 * normal(3, 10), torch.arange(5.0) / 2
+    straight = ctrnn.LinearPath(x, ts)
+    if kind == "times of each":
+        knots = torch.rand(6, 3).cumsum(0)
+        ts = knots[[0, 2, 3, 5]]
+        ts[2:, 1] = ts[1, 1]  # a sequence that is over
+        both(field, ctrnn.HeldPath(x, knots), h0, ts, x)
+    elif kind == "clock":
+        # The engine in torch takes the same steps for all samples where `speed` is any function.
+        both(field, straight, h0, ts, x, other="compiled", speed=lambda t: 1 + t * t / 8, method="dopri8")
+        clock = ctrnn.AffineWarp(2.5)
+        both(field, ctrnn.WarpedPath(ctrnn.HermitePath(x, ts), clock), h0, clock.inverse(ts), x, speed=clock.speed)
+    elif kind == "backwards":
+        both(field, straight, h0, ts.flip(0), x)
+    elif kind == "bounds":
+        both(field, straight, h0, ts, x, first_step=0.01, max_step=0.2, method="tsit5")
+    else:
+        both(field, {"straight": ctrnn.LinearPath, "curved": ctrnn.HermitePath}[kind](x, ts), h0, ts, x)
+
+
+def test_steps_beyond_the_first_room_and_launches_back_change_nothing(monkeypatch):
+    monkeypatch.setattr(solve_run, "STEPS_A_SEGMENT", 0)
+    monkeypatch.setattr(solve_run, "STEPS_AT_ALL", 1)
+    monkeypatch.setattr(solve_run, "MOST_VALUES", 1)
+    torch.manual_seed(2)
+    ts, x = torch.arange(3.0), normal(2, 2, 2).requires_grad_()
+    both(ctrnn.gated(2, 3), ctrnn.HeldPath(x, ts), 0.1 * normal(2, 3), ts, x)
+
+
+def test_blocks_are_solved_again_on_the_way_back():
+    """Also where a sequence begins later than others, so that a block guesses its first step beside others' next ones."""
+    torch.manual_seed(3)
+    field, x, h0 = Own(), normal(5, 3, 3).requires_grad_(), 0.3 * normal(3, 10)
+    knots = torch.rand(6, 3).cumsum(0)
+    ts = knots[[0, 2, 3, 5]]
+    ts[2:, 1] = ts[1, 1]  # a sequence that is over
+    ts[:2, 2] = ts[2, 2]  # one that has not begun
+    launches, launched = [], solve_run.launch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve_run, "launch", lambda text, name, *rest: [launches.append(name), launched(text, name, *rest)])
+        both(field, ctrnn.HeldPath(x, knots), h0, ts, x, gradient=Checkpointed(5000))
+    assert launches.count("backward") >= 3
+
+
+class Growing(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return h * h
+
+
+class Rooted(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return projected * 0 - 1 / torch.sqrt(h)
+
+
+FAILURES = {
+    "too many steps": (Growing, {"max_num_steps": 7}),
+    "unbounded": (Growing, {}),
+    "not finite": (Rooted, {}),
+}
+
+
+@each("which", [["too many steps"], pytest.param(["unbounded", "not finite"], marks=pytest.mark.slow)])
+def test_a_solve_that_fails_says_why_in_the_same_words(subtests, which):
+    path, ts = ctrnn.HeldPath(torch.zeros(4, 3, 1)), torch.arange(5.0) / 2
+    for name in which:
+        field, settings = FAILURES[name]
+        with subtests.test(name):
+            said = []
+            for fused in (True, False):
+                with pytest.raises(SolverError) as raised:
+                    integrate(field(1, 1), path, torch.tensor([[0.3], [1.0], [0.9]]), ts, fused=fused, **TIGHT, **settings)
+                solved = raised.value.trajectory
+                said.append((str(raised.value), raised.value.sample, solved.status, len(solved.hs)))
+                assert solved.stats["engine"] == ("triton" if fused else "steps")
+            assert said[0] == said[1]
+
+
+@pytest.mark.slow
+def test_states_between_come_from_the_kernels_steps():
+    torch.manual_seed(3)
+    path, h0, ts = ctrnn.HeldPath(normal(3, 4, 3)), torch.zeros(4, 10), torch.arange(4.0)
+    field, between = Own(), torch.linspace(0, 3, 7)
+    solved = [integrate(field, path, h0, ts, fused=fused, **TIGHT) for fused in (True, False)]
+    assert solved[0].stats["engine"] == "triton"
+    assert_close(*(each(between) for each in solved), **SAME)
+
+
+@pytest.mark.slow
+def test_second_derivatives_are_those_of_the_engine():
+    f, h0 = lambda t, h: torch.tanh(h) * torch.cos(t) - h, torch.randn(2, 2, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda h0: integrate(f, None, h0, [0.0, 0.5], **TIGHT).hs[-1], h0)
+
+
+def test_steps_accepted_at_their_minimum_are_told():
+    for fused in (True, False):
+        with pytest.warns(discretize.SolverWarning, match="accepted at min_step=0.2 in spite of their error, the first at t = 0"):
+            integrate(lambda t, h: -9 * h, None, torch.ones(2, 1), [0.0, 1.0], min_step=0.2, first_step=0.2, fused=fused, **TIGHT)
+
+
+@pytest.mark.slow
+def test_float32_is_right_to_the_tolerance():
+    field = ctrnn.gated(3, 20, dtype=torch.float32)
+    path, ts = ctrnn.HeldPath(normal(4, 3, 3, dtype=torch.float32)), torch.arange(5.0)
+    found = integrate(field, path, torch.zeros(3, 20, dtype=torch.float32), ts, rtol=1e-5, atol=1e-5)
+    assert found.stats["engine"] == "triton", found.stats["engine_why"]
+    exact = integrate(field.double(), ctrnn.HeldPath(path.xs.double(), ts), torch.zeros(3, 20), ts, rtol=1e-11, atol=1e-11)
+    assert_close(found.hs.double(), exact.hs, rtol=0, atol=1e-4)
+
+
+class Stiff(ctrnn.VectorField):
+    """A reset, and rates from 1 to 300."""
+
+    def __init__(self, inputs=2, hidden=3):
+        super().__init__(inputs, hidden)
+        self.to_gates, self.of_state = nn.Linear(inputs, 2 * hidden), nn.Linear(hidden, 2 * hidden, bias=False)
+        self.speed = nn.Parameter(torch.linspace(0, math.log(300), hidden))
+
+    def project(self, x):
+        return self.to_gates(x)
+
+    def flow(self, projected, h):
+        a, b = projected.chunk(2, -1)
+        w, v = self.of_state.weight.chunk(2)
+        reset = torch.sigmoid(a + h @ w.t())
+        return self.speed.exp() * (torch.tanh(b + (reset * h) @ v.t()) - h**3 - h)
+
+
+STIFF = {"method": "rodas5p", "rtol": 1e-2, "atol": 1e-2, "other": "compiled"}  # few steps, each of which takes long here
+
+
+@each(
+    "kind", ["straight", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("held", "curved", "times of each", "clock"))]
+)
+def test_the_stiff_method_takes_the_steps_of_the_cpus_kernel(kind):
+    torch.manual_seed(0)
+    field, x, h0, ts = Stiff(), normal(3, 2, 2).requires_grad_(), 0.3 * normal(2, 3), torch.arange(3.0) / 2
+    if kind == "times of each":
+        knots = torch.rand(4, 2).cumsum(0)
+        ts = knots[[0, 1, 3]]
+        ts[2, 1] = ts[1, 1]  # a sequence that is over
+        both(field, ctrnn.HeldPath(x, knots), h0, ts, x, **STIFF)
+    elif kind == "clock":
+        both(field, ctrnn.LinearPath(x, ts), h0, ts, x, speed=lambda t: 1 + t * t / 8, **STIFF)
+    elif kind == "held":
+        both(field, ctrnn.HeldPath(x[:2], ts), h0, ts, x, **STIFF)
+        both(Attractor(), None, 3 * normal(17, 3), [0.0, 0.1], gradient=Checkpointed(5000), **STIFF)  # two tiles, in blocks
+    else:
+        both(field, {"straight": ctrnn.LinearPath, "curved": ctrnn.HermitePath}[kind](x, ts), h0, ts, x, **STIFF)
+
+
+@pytest.mark.slow
+def test_the_stiff_method_for_fields_of_several_kinds(subtests):
+    small = {
+        "lstm": lambda: ctrnn.lstm(2, 2),
+        "fitzhugh_nagumo": lambda: ctrnn.fitzhugh_nagumo(2, 2),
+        "one unit": lambda: Stiff(1, 1),
+    }
+    for name, make in (small | {name: FIELDS[name] for name in ("constant", "many operations")}).items():
+        with subtests.test(name):
+            torch.manual_seed(0)
+            field, ts = make().double(), torch.arange(2.0) / 2
+            x, h0 = 0.5 * normal(2, 2, field.input_size), 0.3 * normal(2, field.state_size)
+            both(field, ctrnn.LinearPath(x.requires_grad_(), ts), h0, ts, x, **STIFF)
+
+
+@pytest.mark.slow
+def test_a_moving_equilibrium_is_followed_with_long_steps():
+    """Prothero and Robinson's equation, h = cos t: by an explicit method some thousand steps."""
+
+    def pulled(t, h):
+        return -1e4 * (h - torch.cos(t)) - torch.sin(t)
+
+    h0 = torch.ones(2, 1).requires_grad_()
+    solved = integrate(pulled, None, h0, [0.0, 1.0], method="rodas5p", rtol=1e-6, atol=1e-6)
+    assert solved.stats["engine"] == "triton", solved.stats["engine_why"]
+    assert solved.stats["num_steps"] < 50
+    assert_close(solved.hs[-1], torch.full((2, 1), math.cos(1.0)), rtol=0, atol=1e-5)
+    (gradient,) = torch.autograd.grad(solved.hs[-1].sum(), h0)
+    assert gradient.abs().max() < 1e-5  # exp(-10,000), but for the error of the steps
+
+
+@each("size", [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
+def test_matrices_are_factored_with_the_largest_pivots(size):
+    text = """
+@triton.jit
+def both_ways(m, order, v, w, batch, SIZE: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr):
+    rows = tl.arange(0, ROWS).to(tl.int64)[:, None]
+    inside = rows < batch
+    factored(m + rows * SIZE * SIZE, order + rows * SIZE, inside, SIZE, UNITS)
+    solved(m + rows * SIZE * SIZE, order + rows * SIZE, v + rows * SIZE, inside, SIZE, UNITS, False)
+    solved(m + rows * SIZE * SIZE, order + rows * SIZE, w + rows * SIZE, inside, SIZE, UNITS, True)
+"""
+    m, right = normal(6, size, size), normal(6, size)
+    m[0] = torch.eye(size).roll(1, 0) * torch.linspace(1, 2, size)  # no pivot on the diagonal
+    m[1, 0, 0] = 1e-30  # one that must not be taken, but where it is the only one
+    m[2] = 0  # singular
+    m[3] = torch.nan
+    found = [m.clone(), torch.zeros(6, size), right.clone(), right.clone()]
+    sizes = {"SIZE": size, "UNITS": units_of(size)}
+    kernels.launch(preamble(torch.float64) + ELIMINATION + text, "both_ways", right, size, (*found, len(m)), sizes)
+    whole = [0, 1, 4, 5]
+    for mine, matrix in ((found[2], m), (found[3], m.mT)):
+        assert_close(mine[whole], torch.linalg.solve(matrix[whole], right[whole]), rtol=1e-9, atol=0)  # conditions below 1e4
+        assert not mine[2:4].isfinite().any()
+
+
+def in_half_precision(field, dtype, path, x, h0, **settings):
+    """States and gradients of a field, samples and states in half precision, and of the same numbers in float32 by steps."""
+    answers = []
+    for own in (dtype, torch.float32):
+        like = copy.deepcopy(field).to(dtype).to(own)
+        sources = [tensor.to(dtype).to(own).requires_grad_() for tensor in (h0, x)]
+        ts = torch.arange(len(x) + (path is ctrnn.HeldPath)) / 2
+        solved = integrate(like, path(sources[1], ts), sources[0], ts, fused=own == dtype, **settings)
+        assert solved.stats["engine"] == ("triton" if own == dtype else "steps")
+        weight = torch.linspace(-1, 1, solved.hs.numel(), dtype=torch.float32).reshape(solved.hs.shape)
+        between = solved(torch.tensor([0.2, 0.7]))
+        gradients = torch.autograd.grad((solved.hs * weight).sum(), [*sources, *like.parameters()])
+        answers.append([solved.hs, between, *gradients])
+        assert all(each.dtype == own for each in answers[-1])
+    return zip(*answers, strict=True)
+
+
+HALF = [
+    (torch.bfloat16, "gated", ctrnn.HeldPath, "dopri5"),
+    pytest.param(torch.bfloat16, "lem", ctrnn.LinearPath, "dopri8", marks=pytest.mark.slow),
+    pytest.param(torch.float16, "lstm", ctrnn.HermitePath, "tsit5", marks=pytest.mark.slow),
+    pytest.param(torch.bfloat16, "gru", ctrnn.LinearPath, "rodas5p", marks=pytest.mark.slow),
+]
+
+
+@each("dtype, name, path, method", HALF)
+def test_half_precision_is_right_to_the_rounding_of_what_is_stored(dtype, name, path, method):
+    torch.manual_seed(0)
+    field = getattr(ctrnn, name)(3, 5)
+    x, h0 = 0.5 * normal(4, 3, 3), 0.3 * normal(3, field.state_size)
+    for mine, theirs in in_half_precision(field, dtype, path, x, h0, method=method, rtol=1e-4, atol=1e-4):
+        # Roundings of the projected input, of kept states and of a result, each of eps (the interpreter cuts digits off), or
+        # half of it; and in a gradient a few of them one after the other.
+        assert_close(mine.float(), theirs, rtol=0, atol=4 * torch.finfo(dtype).eps * float(theirs.detach().abs().max()))
+
+
+@pytest.mark.slow
+def test_only_results_are_rounded_of_states_and_times_in_half_precision():
+    """Steps of 2^-10 are lost beside 1, the time 1000 + 2^-5 is none in bfloat16, and blocks go on from states as they are."""
+    how = {"first_step": 2**-10, "max_step": 2**-10, "rtol": 1e-3, "atol": 1e-3}
+
+    def f(t, h):
+        return torch.cat([-h[:, :1], 100 * (t - 1000)], 1)
+
+    solved = integrate(f, None, torch.ones(2, 2).bfloat16(), [1000.0, 1000 + 2**-5], **how)
+    assert (solved.stats["engine"], solved.hs.dtype) == ("triton", torch.bfloat16)
+    exact = torch.tensor([math.exp(-(2**-5)), 1 + 50 * 2**-10]).expand(2, 2)
+    assert_close(solved.hs[-1].double(), exact, rtol=2**-7, atol=0)  # of the result; each is 2^-5 away from 1
+    field, x, ts = ctrnn.gated(3, 5).bfloat16(), normal(6, 2, 3).bfloat16(), torch.arange(7.0)
+    whole, blocks = (
+        integrate(field, ctrnn.HeldPath(x, ts), torch.zeros(2, 5).bfloat16(), ts, gradient=gradient)
+        for gradient in (None, Checkpointed(3000))
+    )
+    assert torch.equal(whole.hs, blocks.hs)
+    first, second = (torch.autograd.grad(each.hs.sum(), field.parameters()) for each in (whole, blocks))
+    for one, other in zip(first, second, strict=True):
+        assert_close(one.float(), other.float(), rtol=0, atol=2**-7 * float(one.abs().max()))  # sums in another order, rounded
+
+
+@pytest.mark.slow
+def test_times_move_states_in_half_precision_and_solves_that_fail_keep_their_dtype():
+    torch.manual_seed(0)
+    field, x, found = ctrnn.gated(3, 4).bfloat16(), normal(3, 2, 3).bfloat16(), []
+    for own in (torch.bfloat16, torch.float32):
+        ts = torch.tensor([0.0, 0.7, 1.1, 2.0]).requires_grad_()
+        path, h0 = ctrnn.HeldPath(x.to(own), ts), torch.zeros(2, 4, dtype=own)
+        solved = integrate(copy.deepcopy(field).to(own), path, h0, ts, fused=own == torch.bfloat16, rtol=1e-4, atol=1e-4)
+        assert solved.stats["engine"] == ("triton" if own == torch.bfloat16 else "steps")
+        assert solved.hs.dtype == own
+        found += torch.autograd.grad(solved.hs.double().sin().sum(), ts)
+    assert_close(*found, rtol=0, atol=4 * 2**-7 * float(found[1].abs().max()))  # as above
+    with pytest.raises(SolverError, match="grows without bound") as raised:
+        integrate(lambda t, h: h * h, None, torch.ones(2, 1).bfloat16(), [0.0, 0.5, 2.0], rtol=1e-3, atol=1e-3)
+    assert raised.value.trajectory.hs.dtype == torch.bfloat16
+    assert_close(raised.value.trajectory.hs[-1].double(), torch.full((2, 1), 2.0), rtol=2**-6, atol=0)  # 1 / (1 - t) at 1/2
+
+
+def test_what_is_not_taken_says_why(subtests):
+    field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
+    cases = {
+        "bosh3 has no kernel": {"method": "bosh3"},
+        "an `atol` for each unit": {"atol": torch.full((10,), 1e-6)},
+    }
+    for why, settings in cases.items():
+        with subtests.test(why):
+            whys, run = [], solve_triton
+
+            def noted(*call, run=run, whys=whys):
+                whys.append(run(*call))
+                return whys[-1]
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("discretize.integration.solve.solve_triton", noted)
+                solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
+            assert solved.stats["engine"] != "triton"
+            assert why in whys[0]
+    with subtests.test("wide"):
+        field = ctrnn.gated(3, 33)
+        solved = integrate(field, ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 33), torch.arange(3.0), method="rodas5p")
+        assert solved.stats["engine"] != "triton"
+        assert "for 32 units or fewer, and this state has 33" in solved.stats["engine_why"]
+    field, path, h0 = ctrnn.gated(3, 5).bfloat16(), ctrnn.HeldPath(normal(2, 2, 3).bfloat16()), torch.zeros(2, 5).bfloat16()
+    for words, settings in {
+        "there is none: `fused` is False. Use float32": {"fused": False},
+        "takes its own backward pass": {"gradient": discretize.Adjoint()},
+        "`events` are found in float32 or float64": {"events": discretize.Event(lambda t, h: h[:, 0])},
+        "float64": {"path": ctrnn.HeldPath(path.xs.double())},
+    }.items():
+        with subtests.test(words), pytest.raises((TypeError, ValueError), match=words):
+            integrate(field, settings.pop("path", path), h0, torch.arange(3.0), **settings)
+
+
+def test_a_wrong_kernel_is_found_out_at_its_first_use(monkeypatch):
+    loaded = kernels._loaded
+    monkeypatch.setattr(kernels, "_loaded", lambda text: loaded(text.replace("tanh(a):", "tanh(a):\n    a = 1.01 * a")))
+    solved = integrate(ctrnn.gated(3, 7), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 7), torch.arange(3.0))
+    assert solved.stats["engine"] == "compiled"
+
+
+@pytest.mark.slow
+def test_modules_take_it_too():
+    field, x = Lorenz(), torch.zeros(2, 3, 1)
+    rnn = discretize.ContinuousRNN(field, **TIGHT)
+    output, _ = rnn(x, normal(3, 3))
+    assert rnn.stats["engine"] == "triton"
+    assert_close(output[-1], integrate(field, ctrnn.HeldPath(x), normal(3, 3), torch.arange(3.0), fused=False, **TIGHT).hs[-1])
