@@ -59,8 +59,9 @@ class ProgramStructure(Structure):
     """`CtrnnProgram` of kernels/rows.h, field by field."""
 
     _fields_ = [
-        *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices")),
-        *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "vector", "matrix")),
+        *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices", "products", "forth")),
+        *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "product")),
+        *((name, c_void_p) for name in ("vector", "matrix")),
         *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward", "columns", "lane_flow", "lane_return")),
         ("lane_sums", c_size_t),
     ]
@@ -200,9 +201,9 @@ def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> b
 
 def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
     """The addresses of products and of a program's passes. Raises `Unavailable`."""
-    # -O1: no loops are left to unroll, and everything is written in vectors; it compiles in half the time.
+    # -O2: no loops are left to unroll. It compiles in 0.8 times what -O3 takes, and runs in 0.7 times what -O1 makes.
     name = "lane_program.cpp" if program.written.lanes else "program.cpp"
-    written = Source(HERE / name, ROWS, (("program.h", program.written.text),), ("-O1",))
+    written = Source(HERE / name, ROWS, (("program.h", program.written.text),), ("-O2",))
     if program.written.lanes:
         names: dict[Source, tuple[str, ...]] = {written: ("lane_flow", "lane_return")}
     else:
@@ -228,12 +229,13 @@ class GivenProgram:
             "vector_widths": [vector.numel() // count for vector in vectors],
             "depths": [matrix.shape[-2] for matrix in columns],
             "widths": [matrix.shape[-1] for matrix in columns],
+            "product": text.products,
         }
         arrays = {name: _array(given) for name, given in numbers.items()}
         places = {"vector": _addresses(vectors, count), "matrix": _addresses(columns, count)}
         self.alive = vectors, matrices, arrays, places
         shared = functions | {name: array.ctypes.data for name, array in arrays.items()}
-        lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices))
+        lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices), *text.counts)
         self.structures = (ProgramStructure * count)(
             *(
                 ProgramStructure(

@@ -1,7 +1,7 @@
 r"""A sample's values in an order of phases, each done for all samples at hand before the next begins.
 
     loop      functions of each unit, of one width: from memory to memory by way of registers
-    affine    products with matrices, for many samples together
+    affine    products with matrices, for many samples together, and several that can be computed at once
     others    slices that are read where they lie, values one after the other or in another order, sums
 
 What several loops need, or a product, lies in memory; what the derivative needs of a step, in what is kept of it.
@@ -22,7 +22,7 @@ WIDE = 8  # times what a sample is given
 
 @dataclass(frozen=True)
 class Phase:
-    """`values` of one loop, in order, or one value of another kind; `stored`: those of a loop that go to memory."""
+    """Values of one loop, in order, or affine maps, or one value of another kind; `stored`: those of a loop that go to memory."""
 
     values: tuple[Value, ...]
     stored: frozenset[Value] = frozenset()
@@ -75,14 +75,21 @@ def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), store
             readers.setdefault(part, []).append(value)
     found: list[Phase] = []
     while left:
-        loop = _largest_loop(left, ready)
-        for group in [loop] if loop else [[value] for value in left if not value.by_unit and ready.issuperset(value.of)]:
+        # Products first: what a loop could compute before them may be needed behind them only, in the same registers.
+        for group in _others(left, ready) or [_largest_loop(left, ready)]:
             inside = set(group)
             outward = {value for value in group if any(reader not in inside for reader in readers.get(value, []))}
             found.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
             ready |= inside
         left = [value for value in left if value not in ready]
     return found
+
+
+def _others(left: list[Value], ready: set[Value]) -> list[list[Value]]:
+    """What is no function of each unit and can be computed now, affine maps in one group."""
+    found = [value for value in left if not value.by_unit and ready.issuperset(value.of)]
+    maps = [value for value in found if value.operation == "affine"]
+    return [[value] for value in found if value.operation != "affine"] + ([maps] if maps else [])
 
 
 def _largest_loop(left: list[Value], ready: set[Value]) -> list[Value]:

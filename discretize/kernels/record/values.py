@@ -105,30 +105,39 @@ class Values:
             rest = of[1] if _is_zero(of[0]) else of[0]
             return rest if rest.width == width else self.make("spread", [rest], width)
         layouts = {tuple(part.width for part in value.of) for value in of if value.operation == "cat"}
-        whole = all(value.operation == "cat" or value.width == 1 for value in of)
-        if len(layouts) == 1 and whole and operation not in ("affine", *LAYOUTS, *REDUCTIONS):
+        if len(layouts) == 1 and operation not in ("affine", *LAYOUTS, *REDUCTIONS) and all(map(_falls_apart, of)):
             pieces = list(layouts.pop())
-            return self.cat(self.make(operation, [_part(value, k) for value in of], size) for k, size in enumerate(pieces))
+            places = [sum(pieces[:k]) for k in range(len(pieces))]
+            return self.cat(
+                self.make(operation, [value if value.width == 1 else self.slice(value, at, size) for value in of], size)
+                for at, size in zip(places, pieces, strict=True)
+            )
         return None
 
     def _piece(self, value: Value, first: int, width: int) -> Value | None:
         if first == 0 and width == value.width:
             return value
-        if value.operation == "slice":
-            return self.slice(value.of[0], value.settings[0] + first, width)
         if value.operation == "spread":
             return self.make("spread", value.of, width)
         if value.operation == "cat":
-            place, found = 0, []
-            for part in value.of:
-                start, end = max(first, place), min(first + width, place + part.width)
-                if start < end:
-                    found.append(self.slice(part, start - place, end - start))
-                place += part.width
-            return self.cat(found)
-        if value.operation == "strided" and (inside := _within((value.settings[0], value.settings[1]), first, width)):
-            return self.strided(value.of[0], *inside)
-        return None
+            return self.cat(self._pieces(value, first, width))
+        if value.by_unit and all(map(_falls_apart, value.of)):
+            return self.make(value.operation, [of if of.width == 1 else self.slice(of, first, width) for of in value.of], width)
+        found: Value | None = None
+        if value.operation == "slice":
+            found = self.slice(value.of[0], value.settings[0] + first, width)
+        elif value.operation == "strided" and (inside := _within((value.settings[0], value.settings[1]), first, width)):
+            found = self.strided(value.of[0], *inside)
+        return found
+
+    def _pieces(self, value: Value, first: int, width: int) -> Iterator[Value]:
+        """Of the parts of a cat that a slice is of."""
+        place = 0
+        for part in value.of:
+            start, end = max(first, place), min(first + width, place + part.width)
+            if start < end:
+                yield self.slice(part, start - place, end - start)
+            place += part.width
 
 
 def row_major(sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -178,8 +187,11 @@ def _is_zero(value: Value) -> bool:
     return (value.operation == "number" and value.settings == (0.0,)) or (value.operation == "spread" and _is_zero(value.of[0]))
 
 
-def _part(value: Value, k: int) -> Value:
-    return value.of[k] if value.operation == "cat" else value
+def _falls_apart(value: Value) -> bool:
+    """Whether a part of it is read where it lies, or computed as well as the whole."""
+    if value.width == 1 or value.operation in (*GIVEN, "cat", "shared"):
+        return True
+    return (value.by_unit or value.operation == "slice") and all(map(_falls_apart, value.of))
 
 
 def ancestors(values: Iterable[Value], known: frozenset[Value] | set[Value] = frozenset()) -> Iterator[Value]:

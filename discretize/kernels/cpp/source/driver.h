@@ -5,7 +5,28 @@
 
 #include "rows.h"
 
-inline Shared::Shared(const CtrnnProgram& p, std::size_t first)
+inline void skip(const std::size_t*& told) {
+    for (std::size_t maps = *told++; maps-- > 0; told += 3 + 2 * told[2]) {}
+}
+
+inline Product product_of(const CtrnnProgram& p, const std::size_t*& told) {
+    std::vector<Affine> maps(*told++);
+    std::vector<std::size_t> depths;
+    for (Affine& map : maps) {
+        map.width = *told++;
+        const std::size_t start = *told++;
+        map.start = start ? p.vector[start - 1] : nullptr;
+        for (std::size_t parts = *told++; parts-- > 0;) {
+            const std::size_t source = *told++, matrix = *told++;
+            if (depths.size() <= source) depths.resize(source + 1);
+            depths[source] = p.depths[matrix];
+            map.parts.emplace_back(source, p.matrix[matrix]);
+        }
+    }
+    return Product(maps, depths);
+}
+
+inline Shared::Shared(const CtrnnProgram& p, std::size_t first, bool forth, bool back)
     : program(p), size(p.size, p.size + p.sizes), total(first) {
     for (std::size_t k = 0; k < p.kept_values; ++k) kept.push_back(total), total += padded(p.kept_widths[k]);
     total += LANES;  // read beyond the last of them
@@ -13,12 +34,10 @@ inline Shared::Shared(const CtrnnProgram& p, std::size_t first)
         vectors.emplace_back(roomy(p.vector_widths[k]));
         std::memcpy(vectors.back().data(), p.vector[k], p.vector_widths[k] * sizeof(real));
     }
-    for (std::size_t k = 0; k < p.matrices; ++k) {
-        const std::size_t depth = p.depths[k], width = p.widths[k];
-        const real* from = p.matrix[k];
-        matrices.emplace_back(padded(width), depth, [=](std::size_t column, std::size_t row) {
-            return column < width ? from[row * width + column] : real(0);
-        });
+    const std::size_t* told = p.product;
+    for (std::size_t k = 0; k < p.products; ++k) {
+        if (k < p.forth ? forth : back) products.push_back(product_of(p, told));
+        else products.emplace_back(), skip(told);
     }
 }
 

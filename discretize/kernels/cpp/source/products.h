@@ -52,6 +52,57 @@ inline void multiply(std::size_t rows, const Packed& weights, const real* const*
     }
 }
 
+// As `tile`, over the stretches of one pass; from[m]: what is added to, which may be y[m].
+template <int rows, int vectors>
+inline void tile(const Product& product, const std::vector<Stretch>& pass, const real* const* const* sources, std::size_t first,
+                 const real* const* from, real* const* y, std::size_t column) {
+    vec total[rows][vectors];
+    for (int m = 0; m < rows; ++m)
+        for (int v = 0; v < vectors; ++v) total[m][v] = load(from[m] + column + v * LANES);
+    for (const Stretch& stretch : pass) {
+        const real* w = product.values.data() + stretch.at;
+        const real* a[rows];
+        for (int m = 0; m < rows; ++m) a[m] = sources[stretch.source][first + m] + stretch.first;
+        for (std::size_t k = 0; k < stretch.units; ++k) {
+            vec weights[vectors];
+            for (int v = 0; v < vectors; ++v) weights[v] = load(w + v * LANES);
+            w += vectors * LANES;
+            for (int m = 0; m < rows; ++m) {
+                vec of_row = splat(a[m][k]);
+                for (int v = 0; v < vectors; ++v) total[m][v] += of_row * weights[v];
+            }
+        }
+    }
+    for (int m = 0; m < rows; ++m)
+        for (int v = 0; v < vectors; ++v) store(y[m] + column + v * LANES, total[m][v]);
+}
+
+template <int vectors>
+inline void rows_of_panel(std::size_t rows, const Product& product, const Panel& panel, const real* const* const* sources,
+                          const real* const* from, real* const* y) {
+    const std::size_t column = panel.column;
+    for (const auto& pass : panel.passes) {
+        std::size_t m = 0;
+        for (; m + TILE_ROWS <= rows; m += TILE_ROWS) tile<TILE_ROWS, vectors>(product, pass, sources, m, from + m, y + m, column);
+        for (; TILE_ROWS > 4 && m + 4 <= rows; m += 4) tile<4, vectors>(product, pass, sources, m, from + m, y + m, column);
+        for (; m + 2 <= rows; m += 2) tile<2, vectors>(product, pass, sources, m, from + m, y + m, column);
+        for (; m < rows; ++m) tile<1, vectors>(product, pass, sources, m, from + m, y + m, column);
+        from = y;
+    }
+}
+
+// y_m = from_m + the maps of a_m = sources[..][m] for every row m; y rows are padded as the maps are.
+inline void multiply(std::size_t rows, const Product& product, const real* const* const* sources, const real* const* from,
+                     real* const* y) {
+    for (const Panel& panel : product.panels) {
+        switch (panel.vectors) {
+            case 3: rows_of_panel<3>(rows, product, panel, sources, from, y); break;
+            case 2: rows_of_panel<2>(rows, product, panel, sources, from, y); break;
+            default: rows_of_panel<1>(rows, product, panel, sources, from, y);
+        }
+    }
+}
+
 // Sums of outer products of many rows. Both sides are laid out for the tiles first, which read them in order.
 class Outer {
   public:

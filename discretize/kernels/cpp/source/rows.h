@@ -8,7 +8,7 @@
 constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leave the nearer caches
 
 // Of shared_products.cpp.
-using Multiply = void (*)(std::size_t, const Packed*, const real* const*, real* const*);
+using Multiply = void (*)(std::size_t, const Product*, const real* const* const*, const real* const*, real* const*);
 using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::size_t, const real*, std::size_t, real*, std::size_t);
 
 struct Shared;
@@ -20,8 +20,12 @@ struct Forward {
                      real* const* next) = 0;
 };
 
+// Where a sum begins among the numbers of an area, and how far apart its rows are.
+struct Place { std::size_t area, first, stride; };
+
 struct Backward {
-    std::vector<Numbers> sums;  // over samples, so far
+    std::vector<Numbers> areas;  // sums over samples, so far: those of the same rows and columns side by side
+    std::vector<Place> sums;
 
     virtual ~Backward() = default;
     // What is to be summed over samples is collected from row `place` on, until it is summed up to a depth of so many rows.
@@ -47,10 +51,13 @@ typedef void LaneFlow(const CtrnnProgram*, std::size_t slots, const real* x, con
 typedef void LaneReturn(const CtrnnProgram*, std::size_t slots, const real* x, const real* h, const real* cotangent, real* to_h,
                         real* to_x, real* sums);
 
-// Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width).
+// Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width). Products are
+// told by numbers one after the other: how many maps, and for each its width, 1 + the vector that it starts from or 0, how many
+// matrices, and for each which source it multiplies and which it is. `forth` of them are the forward pass's, the others the
+// backward pass's.
 struct CtrnnProgram {
-    std::size_t sizes, kept_values, vectors, matrices;
-    const std::size_t *size, *kept_widths, *vector_widths, *depths, *widths;
+    std::size_t sizes, kept_values, vectors, matrices, products, forth;
+    const std::size_t *size, *kept_widths, *vector_widths, *depths, *widths, *product;
     const real *const *vector, *const *matrix;
     Multiply multiply;
     Outer outer;
@@ -69,11 +76,13 @@ struct CtrnnSums {
     const std::size_t *heights, *widths;
     real* const* sum;
 
-    // From sums whose rows are padded.
-    void write(const std::vector<Numbers>& from) const {
-        for (std::size_t k = 0; k < sums; ++k)
+    void write(const Backward& from) const {
+        for (std::size_t k = 0; k < sums; ++k) {
+            const Place& at = from.sums[k];
+            const real* first = from.areas[at.area].data() + at.first;
             for (std::size_t row = 0; row < heights[k]; ++row)
-                std::memcpy(sum[k] + row * widths[k], from[k].data() + row * padded(widths[k]), widths[k] * sizeof(real));
+                std::memcpy(sum[k] + row * widths[k], first + row * at.stride, widths[k] * sizeof(real));
+        }
     }
 };
 }
@@ -86,10 +95,10 @@ struct Shared {
     std::vector<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
     std::size_t total;                    // numbers that are kept of a row
     std::vector<Numbers> vectors;         // padded
-    std::vector<Packed> matrices;
+    std::vector<Product> products;
 
-    // `first`: numbers before those that are kept.
-    Shared(const CtrnnProgram& p, std::size_t first);  // of driver.h
+    // `first`: numbers before those that are kept; the products of which passes are laid out.
+    Shared(const CtrnnProgram& p, std::size_t first, bool forth = true, bool back = true);  // of driver.h
 };
 
 inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }
@@ -131,9 +140,6 @@ inline vec remainder_of(vec a, vec b) {
     const vec rest = by_lane([](real v, real w) { return real(__builtin_fmod(v, w)); }, a, b);
     return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
 }
-
-// n numbers, without a look beyond what is written
-inline void copy(const real* from, real* to, std::size_t n) { std::memmove(to, from, n * sizeof(real)); }
 
 inline void add_units(real* to, const real* from, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(to + i) + load(from + i));
@@ -189,12 +195,25 @@ inline real* strided(const real* from, real* to, const Axis* axis, std::size_t a
     return axes == 1 ? to + size : to;
 }
 
-// y_m += W a_m
-template <class From, class To> inline void product(const Shared& shared, std::size_t matrix, std::size_t rows, From from, To to) {
-    const real* a[MOST_ROWS];
+// to(m) = start(m) + the maps of from(m), ...
+template <class To, class Start, class... From>
+inline void product_from(const Shared& shared, std::size_t which, std::size_t rows, To to, Start start, From... from) {
+    const real *begin[MOST_ROWS], *a[sizeof...(From) + 1][MOST_ROWS];
     real* y[MOST_ROWS];
-    for (std::size_t m = 0; m < rows; ++m) a[m] = from(m), y[m] = to(m);
-    shared.program.multiply(rows, &shared.matrices[matrix], a, y);
+    const auto fill = [rows](const real** at, auto place) { for (std::size_t m = 0; m < rows; ++m) at[m] = place(m); };
+    for (std::size_t m = 0; m < rows; ++m) y[m] = to(m), begin[m] = start(m);
+    std::size_t k = 0;
+    (fill(a[k++], from), ...);
+    const real* const* sources[sizeof...(From) + 1];
+    for (k = 0; k < sizeof...(From); ++k) sources[k] = a[k];
+    shared.program.multiply(rows, &shared.products[which], sources, begin, y);
+}
+
+// The same from what the maps start with themselves.
+template <class To, class... From>
+inline void product(const Shared& shared, std::size_t which, std::size_t rows, To to, From... from) {
+    const real* start = shared.products[which].start.data();
+    product_from(shared, which, rows, to, [=](std::size_t) { return start; }, from...);
 }
 
 // The same for vectors a_m that are 1 at their number first + m - offset and 0 elsewhere: a row of what lies there by depth.

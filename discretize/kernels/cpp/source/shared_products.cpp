@@ -4,8 +4,9 @@
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-EXPORTED void ctrnn_multiply(std::size_t rows, const Packed* weights, const real* const* a, real* const* y) {
-    multiply(rows, *weights, a, y);
+EXPORTED void ctrnn_multiply(std::size_t rows, const Product* product, const real* const* const* sources, const real* const* from,
+                             real* const* y) {
+    multiply(rows, *product, sources, from, y);
 }
 
 // As `Outer::add`.

@@ -82,6 +82,27 @@ inline void store(real* p, vec v, std::size_t n) {
     std::memcpy(p, &v, n * sizeof(real));
 }
 
+// At least k and at most 2 k numbers.
+template <std::size_t k> inline void copy_few(const real* from, real* to, std::size_t n) {
+    real first[k], last[k];
+    std::memcpy(first, from, sizeof first);
+    std::memcpy(last, from + (n - k), sizeof last);
+    std::memcpy(to, first, sizeof first);
+    std::memcpy(to + (n - k), last, sizeof last);
+}
+
+// n numbers, without a look beyond them. Not memcpy: rows are short, and a call takes longer than most of them.
+inline void copy(const real* from, real* to, std::size_t n) {
+    std::size_t i = 0;
+    for (; i + LANES <= n; i += LANES) store(to + i, load(from + i));
+    if (i == n) return;
+    if (i) store(to + (n - LANES), load(from + (n - LANES)));
+    else if (n >= 8) copy_few<8>(from, to, n);
+    else if (n >= 4) copy_few<4>(from, to, n);
+    else if (n >= 2) copy_few<2>(from, to, n);
+    else *to = *from;
+}
+
 // A row of n numbers into one padded with 0, and back.
 inline void widen(const real* from, real* to, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(from + i, n - i));

@@ -1,6 +1,6 @@
 // A step map of any field over a whole sequence, and back: the step is written out, in a library of its own.
 //
-// As kernels/cells.cpp: one thread takes some of the samples through all times; where dt is 0 a sample rests. Gradients of
+// One thread takes some of the samples through all times; where dt is 0 a sample rests. Gradients of
 // weights are sums over samples and steps, summed for every group of samples over a few steps at a time, and over the groups at
 // the end: groups are made by the size of the batch alone, so the sums have the same bits with any number of threads.
 
@@ -42,65 +42,73 @@ struct Run {
     const Shared shared;
     const std::size_t steps, kept;
 
-    explicit Run(const CtrnnSequence& p)
-        : given(p), shared(*p.program, padded(p.state)), steps(p.time * p.substeps), kept(shared.total) {}
+    Run(const CtrnnSequence& p, bool back)
+        : given(p), shared(*p.program, padded(p.state), !back, back), steps(p.time * p.substeps), kept(shared.total) {}
 
     real length(std::size_t step, std::size_t sample) const {
         return given.dt[step / given.substeps * given.dt_time + sample * given.dt_batch] / real(given.substeps);
     }
     void read(std::size_t step, std::size_t sample, real* to) const {
-        const real* from = given.x + (step / given.substeps * given.batch + sample) * given.inputs;
-        std::memcpy(to, from, given.inputs * sizeof(real));
+        copy(given.x + (step / given.substeps * given.batch + sample) * given.inputs, to, given.inputs);
+    }
+    // What is kept of a step: the state before it, and what the program keeps.
+    std::size_t place(std::size_t step, std::size_t sample) const { return (step * given.batch + sample) * kept; }
+    // Of a step that comes next on the way back: processors foresee ways forwards only.
+    void fetch(std::size_t step, std::size_t first, std::size_t rows, const real* from, const real* of_hs) const {
+        fetch(from + place(step, first), rows * kept);
+        if ((step + 1) % given.substeps == 0)
+            fetch(of_hs + (step / given.substeps * given.batch + first) * given.state, rows * given.state);
+    }
+    bool rests(real dt) const { return given.rests && dt == 0; }
+
+  private:
+    static void fetch(const real* from, std::size_t n) {
+        for (std::size_t i = 0; i < n; i += 64 / sizeof(real)) __builtin_prefetch(from + i);
+        asm volatile("");  // gcc drops calls of functions that do nothing else
     }
 };
 
-// Rows on their way in a step: what they read and write, and which they are.
+// Rows on their way in a step: which they are, and what they read and write.
 struct Live {
-    std::vector<real*> x, h, kept;
+    std::size_t rows = 0;
+    std::vector<std::size_t> which;
     std::vector<real> dt;
-    std::vector<std::size_t> rows;
+    std::vector<real*> x, h, kept, next;
 
-    void clear() {
-        for (auto part : {&x, &h, &kept}) part->clear();
-        dt.clear();
-        rows.clear();
-    }
+    explicit Live(std::size_t most) : which(most), dt(most), x(most), h(most), kept(most), next(most) {}
 
-    // Row m, whose sample is read and whose state lies in `keep` or goes there.
-    void add(std::size_t m, real length, real* at_x, real* at_h, real* keep) {
-        rows.push_back(m);
-        dt.push_back(length);
-        x.push_back(at_x);
-        h.push_back(at_h);
-        kept.push_back(keep);
+    void add(std::size_t m, real length, real* at_x, real* at_h, real* keep, real* to) {
+        which[rows] = m, dt[rows] = length, x[rows] = at_x, h[rows] = at_h, kept[rows] = keep, next[rows] = to;
+        ++rows;
     }
 };
 
+// A state is computed into where it is kept for the way back.
 void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, real* kept) {
     const CtrnnSequence& p = run.given;
-    Rows h(rows, roomy(p.state)), x(rows, roomy(p.inputs)), next(rows, roomy(p.state));
-    Rows scratch(kept ? 0 : rows, run.kept);
+    Rows x(rows, roomy(p.inputs)), one(rows, roomy(p.state)), other(rows, roomy(p.state)), scratch(kept ? 0 : rows, run.kept);
     const auto step_of = forward_of(run.shared, rows);
-    Live live;
-    std::vector<real*> after;
-    for (std::size_t m = 0; m < rows; ++m) std::memcpy(h[m], p.h0 + (first + m) * p.state, p.state * sizeof(real));
+    const auto place = [&](std::size_t step, std::size_t m) {
+        return kept && step < run.steps ? kept + run.place(step, first + m) : step % 2 ? other[m] : one[m];
+    };
+    Live live(rows);
+    for (std::size_t m = 0; m < rows; ++m) widen(p.h0 + (first + m) * p.state, place(0, m), p.state);
     for (std::size_t step = 0; step < run.steps; ++step) {
-        live.clear();
-        after.clear();
+        live.rows = 0;
         for (std::size_t m = 0; m < rows; ++m) {
             const real dt = run.length(step, first + m);
-            if (p.rests && dt == 0) continue;
-            real* keep = kept ? kept + (step * p.batch + first + m) * run.kept : scratch[m];
-            std::memcpy(keep, h[m], p.state * sizeof(real));
+            real *h = place(step, m), *next = place(step + 1, m);
+            if (run.rests(dt)) {
+                copy(h, next, p.state);
+                continue;
+            }
             run.read(step, first + m, x[m]);
-            live.add(m, dt, x[m], h[m], keep);
-            after.push_back(next[m]);
+            live.add(m, dt, x[m], h, kept ? h : scratch[m], next);
         }
-        step_of->run(live.rows.size(), live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), after.data());
-        for (std::size_t m : live.rows) std::swap(h.at[m], next.at[m]);
+        step_of->run(live.rows, live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), live.next.data());
         if ((step + 1) % p.substeps) continue;
         real* to = hs + (step / p.substeps * p.batch + first) * p.state;
-        for (std::size_t m = 0; m < rows; ++m) std::memcpy(to + m * p.state, h[m], p.state * sizeof(real));
+        for (std::size_t m = 0; m < rows; ++m) copy(place(step + 1, m), to + m * p.state, p.state);
     }
 }
 
@@ -108,51 +116,45 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
 void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backward& step_of, std::size_t together,
                std::size_t first, std::size_t rows) {
     const CtrnnSequence& p = run.given;
-    Rows h(rows, roomy(p.state)), x(rows, roomy(p.inputs)), of_h(rows, roomy(p.state));
-    Rows to_h(rows, roomy(p.state)), to_x(rows, roomy(p.inputs));
-    Live live;
-    std::vector<real*> cotangent, at_h, at_x;
+    Rows x(rows, roomy(p.inputs)), of_h(rows, roomy(p.state)), to_h(rows, roomy(p.state)), to_x(rows, roomy(p.inputs));
+    Live live(rows);
+    std::vector<real*> cotangent(rows), at_x(rows);
     std::vector<real> to_dt(rows);
     std::size_t waiting = 0;  // rows that are yet to be summed
     for (std::size_t step = run.steps; step-- > 0;) {
-        live.clear();
-        for (auto part : {&cotangent, &at_h, &at_x}) part->clear();
+        live.rows = 0;
         for (std::size_t m = 0; m < rows; ++m) {
-            const std::size_t row = step * p.batch + first + m;
             if ((step + 1) % p.substeps == 0) {
                 const real* given = to.of_hs + (step / p.substeps * p.batch + first + m) * p.state;
                 for (std::size_t i = 0; i < p.state; i += LANES)
                     store(of_h[m] + i, load(of_h[m] + i) + load(given + i, p.state - i));
             }
             const real dt = run.length(step, first + m);
-            if (p.rests && dt == 0) {
-                if (to.x) std::fill_n(to.x + row * p.inputs, p.inputs, real(0));
+            if (run.rests(dt)) {
+                if (to.x) std::fill_n(to.x + (step * p.batch + first + m) * p.inputs, p.inputs, real(0));
                 continue;
             }
-            real* keep = const_cast<real*>(kept) + row * run.kept;
-            std::memcpy(h[m], keep, p.state * sizeof(real));
+            real* keep = const_cast<real*>(kept) + run.place(step, first + m);
             run.read(step, first + m, x[m]);
-            live.add(m, dt, x[m], h[m], keep);
-            cotangent.push_back(of_h[m]);
-            at_h.push_back(to_h[m]);
-            at_x.push_back(to_x[m]);
+            cotangent[live.rows] = of_h[m], at_x[live.rows] = to_x[m];
+            live.add(m, dt, x[m], keep, keep, to_h[m]);
         }
-        const std::size_t on = live.rows.size();
-        step_of.run(on, waiting, live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), cotangent.data(), at_h.data(),
-                    at_x.data(), to_dt.data());
-        for (std::size_t i = 0; i < on; ++i) {
-            const std::size_t m = live.rows[i], row = step * p.batch + first + m;
+        if (step) run.fetch(step - 1, first, rows, kept, to.of_hs);
+        step_of.run(live.rows, waiting, live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), cotangent.data(),
+                    live.next.data(), at_x.data(), to_dt.data());
+        for (std::size_t i = 0; i < live.rows; ++i) {
+            const std::size_t m = live.which[i], row = step * p.batch + first + m;
             std::swap(of_h.at[m], to_h.at[m]);
-            if (to.x) std::memcpy(to.x + row * p.inputs, to_x[m], p.inputs * sizeof(real));
+            if (to.x) copy(to_x[m], to.x + row * p.inputs, p.inputs);
             if (to.dt) to.dt[row] = to_dt[i] / real(p.substeps);
         }
-        waiting += on;
+        waiting += live.rows;
         if (waiting + rows > together || step == 0) {
             step_of.sum_up(waiting);
             waiting = 0;
         }
     }
-    for (std::size_t m = 0; m < rows; ++m) std::memcpy(to.h0 + (first + m) * p.state, of_h[m], p.state * sizeof(real));
+    for (std::size_t m = 0; m < rows; ++m) copy(of_h[m], to.h0 + (first + m) * p.state, p.state);
 }
 
 // The runs of all networks, their weights laid out.
@@ -160,8 +162,8 @@ struct Networks {
     std::vector<std::unique_ptr<Run>> runs;
     bool enough;
 
-    Networks(const CtrnnSequence* p, std::size_t networks) : runs(networks) {
-        enough = in_parallel(networks, p->threads, [&](std::size_t k) { runs[k] = std::make_unique<Run>(p[k]); });
+    Networks(const CtrnnSequence* p, std::size_t networks, bool back) : runs(networks) {
+        enough = in_parallel(networks, p->threads, [&](std::size_t k) { runs[k] = std::make_unique<Run>(p[k], back); });
     }
     const Run& operator[](std::size_t k) const { return *runs[k]; }
     std::size_t kept() const { return runs[0]->steps * runs[0]->given.batch * runs[0]->kept; }  // of one network
@@ -182,7 +184,7 @@ EXPORTED std::size_t ctrnn_steps_kept(const CtrnnSequence* p) {
 // threads are those of the first. Returns 0, or 1 where memory ran out.
 EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, real* hs, real* kept) {
     try {
-        const Networks runs(p, networks);
+        const Networks runs(p, networks, false);
         if (!runs.enough) return 1;
         const std::size_t batch = p->batch, threads = p->threads, states = p->time * batch * p->state, keep = runs.kept();
         in_large_pages(hs, networks * states * sizeof(real));
@@ -202,27 +204,27 @@ EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, 
 // With what `forwards` kept -> the gradients, to[k] those of network k. Returns likewise.
 EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks, const real* kept, const CtrnnGradients* to) {
     try {
-        const Networks runs(p, networks);
+        const Networks runs(p, networks, true);
         if (!runs.enough) return 1;
         const std::size_t batch = p->batch, threads = p->threads, keep = runs.kept();
         std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS)), weights = 0;
-        for (const Packed& matrix : runs[0].shared.matrices) weights += matrix.width * matrix.depth * sizeof(real);
+        for (const Product& product : runs[0].shared.products) weights += product.values.size() * sizeof(real);
         if (weights > LARGE) share = std::max<std::size_t>(share, batch < 64 ? 16 : 32);
         const std::size_t groups = (batch + share - 1) / share, most = std::min(MOST_ROWS, share);
         const std::size_t together = std::max<std::size_t>(1, TOGETHER / most) * most;
-        std::vector<std::vector<Numbers>> sums(networks * groups);
+        std::vector<std::unique_ptr<Backward>> done(networks * groups);
         const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
             const std::size_t k = item / groups, group = item % groups, end = std::min(batch, (group + 1) * share);
-            const auto step_of = backward_of(runs[k].shared, most, together / most);
+            auto step_of = backward_of(runs[k].shared, most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
                 backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, std::min(most, end - first));
-            sums[item] = std::move(step_of->sums);
+            done[item] = std::move(step_of);
         });
         return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
-            std::vector<Numbers>& total = sums[k * groups];
+            Backward& total = *done[k * groups];
             for (std::size_t group = 1; group < groups; ++group)
-                for (std::size_t i = 0; i < total.size(); ++i)
-                    add_to(total[i].data(), sums[k * groups + group][i].data(), total[i].size());
+                for (std::size_t i = 0; i < total.areas.size(); ++i)
+                    add_to(total.areas[i].data(), done[k * groups + group]->areas[i].data(), total.areas[i].size());
             to[k].sums->write(total);
         }));
     } catch (const std::bad_alloc&) {

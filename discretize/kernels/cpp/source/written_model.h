@@ -80,12 +80,12 @@ class Pullback {
     void sum_up(std::size_t depth, Rows&) { step_of->sum_up(depth); }
 
     void add(const Pullback& other) {
-        for (std::size_t k = 0; k < step_of->sums.size(); ++k)
-            add_to(step_of->sums[k].data(), other.step_of->sums[k].data(), step_of->sums[k].size());
+        for (std::size_t k = 0; k < step_of->areas.size(); ++k)
+            add_to(step_of->areas[k].data(), other.step_of->areas[k].data(), step_of->areas[k].size());
     }
 
     void write(const CtrnnSums& to) const {
-        to.write(step_of->sums);
+        to.write(*step_of);
     }
 
   private:

@@ -106,7 +106,7 @@ def joined(reader: Reader, a: Any, b: Any) -> Value | None:
         matrices = one.settings[1] + others[0].settings[1]
         return _affine(reader, starts, [*_read(one), *_read(others[0])], one.width, matrices) if len(starts) < 2 else None
     rest = b if maps[0] is a else a
-    if one.settings[0] or not isinstance(rest, Node) or rest in reader.zones.rows:
+    if one.settings[0] or not isinstance(rest, Node):
         return None
     start = reader.value(rest, reader.sizes())
     return _affine(reader, [start], _read(one), one.width, one.settings[1]) if start.width == one.width else None
