@@ -68,7 +68,7 @@ def attributes_of(given: Any, most: float = MOST, names: Mapping[int, str] | Non
 
 @dataclass(frozen=True)
 class _Reads:
-    """What code reads of globals: their names, and the modules that it imports itself; of modules, attributes of these names."""
+    """What code reads of globals: their names, the modules that it imports itself, and the attributes that it asks for."""
 
     globals: dict[str, Any]
     names: tuple[str, ...]
@@ -77,8 +77,9 @@ class _Reads:
 
     @classmethod
     def of(cls, code: CodeType, given: dict[str, Any]) -> _Reads:
-        # Words too, for getattr(module, "name") and globals()["name"].
-        words = [word for word in code.co_consts if isinstance(word, str)]
+        # Words too, for getattr(module, "name") and globals()["name"]; those in tuples are of class patterns.
+        consts = [each for const in code.co_consts for each in (const if isinstance(const, tuple) else (const,))]
+        words = [word for word in consts if isinstance(word, str)]
         told = [(each.opname, each.argval) for each in dis.get_instructions(code)]
         names = {name for how, name in told if how in ("LOAD_GLOBAL", "LOAD_NAME")}
         packages = ["", *accumulate(str(given.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
@@ -87,25 +88,17 @@ class _Reads:
         return cls(given, tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
 
     def now(self) -> Iterator[Any]:
-        seen = set[int]()
-        for each in (*map(self.globals.get, self.names), *map(sys.modules.get, self.imported)):
-            yield from self._of_module(each, seen) if isinstance(each, ModuleType) else [each]
-
-    def _of_module(self, given: ModuleType, seen: set[int]) -> Iterator[Any]:
-        seen.add(id(given))
-        stays = _stays(given.__name__)
-        for value in map(vars(given).get, self.attributes):
-            if isinstance(value, ModuleType):
-                yield from self._of_module(value, seen) if id(value) not in seen else ()
-            else:
-                yield value if isinstance(value, (*PLAIN, type)) or not stays else id(value)
+        yield from map(self.globals.get, self.names)
+        yield from map(sys.modules.get, self.imported)
 
 
 class GlobalReads:
-    """Which globals code names, and those of modules by their attributes."""
+    """Which globals code names, and those of modules by their attributes: a module may be named by one function and read by
+    another, so of each module all names count that any of them asks for."""
 
     def __init__(self) -> None:
         self.reads: dict[CodeType, _Reads] = {}
+        self.attributes: dict[str, None] = {}
 
     @contextmanager
     def noted(self, *others: str) -> Iterator[None]:
@@ -143,11 +136,28 @@ class GlobalReads:
         if code in self.reads:
             return None
         self.reads[code] = _Reads.of(code, frame.f_globals)
+        self.attributes |= dict.fromkeys(self.reads[code].attributes)
         return asked_in(code, frame.f_globals, frame.f_locals)
 
     def now(self) -> Attributes | str:
         """Their values, other ones where one has changed; or why that cannot be told."""
-        return _told(_Walk(), [value for each in self.reads.values() for value in each.now()], copied=False)
+        seen, found = set[int](), list[Any]()
+        for each in self.reads.values():
+            for value in each.now():
+                if not isinstance(value, ModuleType):
+                    found.append(value)
+                elif id(value) not in seen:
+                    found += self._of_module(value, seen)
+        return _told(_Walk(), found, copied=False)
+
+    def _of_module(self, given: ModuleType, seen: set[int]) -> Iterator[Any]:
+        seen.add(id(given))
+        stays = _stays(given.__name__)
+        for value in map(vars(given).get, self.attributes):
+            if isinstance(value, ModuleType):
+                yield from self._of_module(value, seen) if id(value) not in seen else ()
+            else:
+                yield value if isinstance(value, (*PLAIN, type)) or not stays else id(value)
 
 
 def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:

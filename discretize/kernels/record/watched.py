@@ -28,13 +28,15 @@ OF_ARGUMENTS = set(
     "functools heapq itertools keyword math numbers operator re reprlib string textwrap types typing unicodedata".split()
 )
 CONSTANTS = {"sys.float_info", "sys.maxsize", "sys.version_info", "sys.platform", "os.path", "os.sep"}
-# In the libraries that are otherwise functions of their arguments: modules, and what is in them.
+# In the libraries that are otherwise functions of their arguments: modules, and what is in them. Words may name what they are
+# filled in with: "{0.scale}".format(module).
 ASKING = set(
     "builtins.__import__ builtins.breakpoint builtins.compile builtins.eval builtins.exec builtins.hash builtins.id "  # noqa: SIM905
-    "builtins.input builtins.open builtins.print operator.attrgetter operator.methodcaller numpy.random numpy.datetime64 "
-    "numpy.geterr numpy.get_printoptions torch._C torch._dynamo torch.accelerator torch.autograd.profiler torch.backends "
-    "torch.compiler torch.cpu torch.cuda torch.distributed torch.Generator torch.hub torch.jit torch.mps torch.mtia "
-    "torch.multiprocessing torch.overrides torch.profiler torch.random torch.utils.data torch.xpu".split()
+    "builtins.format builtins.format_map builtins.input builtins.open builtins.print operator.attrgetter "
+    "operator.methodcaller string.Formatter numpy.random numpy.datetime64 numpy.geterr numpy.get_printoptions torch._C "
+    "torch._dynamo torch._tensor.__format__ torch._tensor.__repr__ torch.accelerator torch.autograd.profiler "
+    "torch.backends torch.compiler torch.cpu torch.cuda torch.distributed torch.Generator torch.hub torch.jit torch.mps "
+    "torch.mtia torch.multiprocessing torch.overrides torch.profiler torch.random torch.utils.data torch.xpu".split()
 )
 KINDS_OF = ("os", "random", "weakref", "_thread", "threading", "_io")  # modules whose objects answer so, too
 OF_TORCH_ITSELF = ("is_tensor", "typename", "sym_")  # functions of torch/__init__.py; the others there are settings
@@ -44,7 +46,9 @@ OF_TENSORS = set(
     "is_pinned is_shared output_nr register_hook register_post_accumulate_grad_hook requires_grad retain_grad retains_grad "
     "storage storage_offset stride untyped_storage".split()
 )
-OF_ANYTHING = {"__builtins__", "__globals__", "__subclasses__", "cache_clear", "cache_info", "f_back", "f_globals", "tb_frame"}
+OF_ANYTHING = set(
+    "__builtins__ __dir__ __getattribute__ __globals__ __subclasses__ cache_clear cache_info f_back f_globals tb_frame".split()  # noqa: SIM905
+)
 BY_NAME = (getattr, hasattr, setattr, delattr)  # of an object and a name
 BY_ALL_NAMES = (vars, dir)
 SILENT = {
@@ -145,6 +149,8 @@ def asked_in(code: CodeType, names: Mapping[str, Any], own: Mapping[str, Any]) -
     scope = {**vars(builtins), **names}, {name: value for name, value in own.items() if name not in stored}
     at = 0
     while at < len(lines):
+        if lines[at].opname == "MATCH_CLASS" and (asked := _asked_by_pattern(lines[at - 1].argval)) is not None:
+            return unwatched(asked)
         chain = _chain(lines, at, scope)
         if chain is None:
             at += 1
@@ -206,6 +212,12 @@ def _asked_by(chain: _Chain) -> str | None:
         if refused(value) is not None:
             return chain.words
     return None
+
+
+def _asked_by_pattern(names: Any) -> str | None:
+    """Of `case Kind(name=...)`, whatever is matched."""
+    asked = {*names} & (OF_ANYTHING | OF_TENSORS) if isinstance(names, tuple) else set()
+    return f"case ...({min(asked)}=...)" if asked else None
 
 
 def _asked_by_name(chain: _Chain, lines: list[dis.Instruction], scope: Any) -> str | None:

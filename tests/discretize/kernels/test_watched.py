@@ -15,6 +15,7 @@ import operator
 import os
 import random
 import re
+import string
 import sys
 import threading
 import types
@@ -147,6 +148,45 @@ def closing_over():
 
 
 CLOSURE, CLOSED = closing_over()
+
+
+def scale_of(module):
+    return module.scale
+
+
+def other():
+    return OTHER
+
+
+def in_a_closure():
+    module = OTHER
+
+    def told():
+        return module.scale
+
+    return told()
+
+
+def in_a_pattern(value):
+    match value:
+        case types.ModuleType(scale=scale):
+            return scale
+
+
+def grad_in_a_pattern(h):
+    match h:
+        case torch.Tensor(requires_grad=True):
+            return 2.0
+    return 1.0
+
+
+class Giving:
+    @property
+    def module(self):
+        return OTHER
+
+
+GIVING = Giving()
 PARTIAL = functools.partial(operator.getitem, NUMBERS, "scale")
 GETTER = operator.attrgetter("scale")
 DIGITS = iter([1.0] * 10**5)
@@ -219,6 +259,15 @@ WATCHED = {
     "a module's number": (lambda self, h: OTHER.scale, set_attribute(OTHER, "scale", 2.0)),
     "an object of a module": (lambda self, h: OTHER.settings.scale, set_attribute(OTHER.settings, "scale", 2.0)),
     "a function of a module": (lambda self, h: OTHER.function(), set_attribute(OTHER, "function", lambda: 2.0)),
+    "a module that a function is given": (lambda self, h: scale_of(OTHER), set_attribute(OTHER, "scale", 2.0)),
+    "a module within that a function is given": (
+        lambda self, h: scale_of(OTHER.within),
+        set_attribute(OTHER.within, "scale", 2.0),
+    ),
+    "a module that a function gives": (lambda self, h: other().scale, set_attribute(OTHER, "scale", 2.0)),
+    "a module that a property gives": (lambda self, h: GIVING.module.scale, set_attribute(OTHER, "scale", 2.0)),
+    "a module in a closure": (lambda self, h: in_a_closure(), set_attribute(OTHER, "scale", 2.0)),
+    "a module in a pattern": (lambda self, h: in_a_pattern(OTHER), set_attribute(OTHER, "scale", 2.0)),
     "a namespace": (lambda self, h: NAMESPACE.scale, set_attribute(NAMESPACE, "scale", 2.0)),
     "a namespace by a name": (lambda self, h: getattr(NAMESPACE, self.name), set_attribute(NAMESPACE, "scale", 2.0)),
     "a namespace's dict": (lambda self, h: NAMESPACE.__dict__[self.name], set_attribute(NAMESPACE, "scale", 2.0)),
@@ -267,6 +316,26 @@ UNWATCHED = {
     "code in words": (lambda self, h: eval("SCA" + "LE"), set_global()),
     "an attribute's getter": (lambda self, h: operator.attrgetter(self.name)(OTHER), set_attribute(OTHER, "scale", 2.0)),
     "a getter of no module": (lambda self, h: GETTER(OTHER), set_attribute(OTHER, "scale", 2.0)),
+    "a name in words": (lambda self, h: float("{.scale}".format(OTHER)), set_attribute(OTHER, "scale", 2.0)),  # noqa: UP032
+    "a name in words of a dict": (
+        lambda self, h: float("{o.scale}".format_map({"o": OTHER})),
+        set_attribute(OTHER, "scale", 2.0),
+    ),
+    "a name in words by their class": (lambda self, h: float(str.format("{0.scale}", OTHER)), set_attribute(OTHER, "scale", 2.0)),
+    "a name in words by a formatter": (
+        lambda self, h: float(string.Formatter().format("{0.scale}", OTHER)),
+        set_attribute(OTHER, "scale", 2.0),
+    ),
+    "the way of a module to look up": (lambda self, h: OTHER.__getattribute__(self.name), set_attribute(OTHER, "scale", 2.0)),
+    "the way of its class to look up": (
+        lambda self, h: object.__getattribute__(OTHER, self.name),
+        set_attribute(OTHER, "scale", 2.0),
+    ),
+    "the way of a function to look up": (lambda self, h: with_default.__getattribute__("__globals__")["SCALE"], set_global()),
+    "a list of names": (
+        lambda self, h: truth("twice" in OTHER.__dir__()),
+        lambda patch: patch.setattr(OTHER, "twice", 1, raising=False),
+    ),
     "a cache": (
         lambda self, h: cached(),
         lambda patch: (set_global()(patch), called(cached.cache_clear, cached.cache_clear)(patch), cached()),
@@ -318,6 +387,12 @@ UNWATCHED = {
     "the same by a name": (lambda self, h: truth(getattr(h, "requires_" + "grad")), lambda patch: patch.entered(torch.no_grad())),
     "the same by its class": (
         lambda self, h: truth(torch.Tensor.requires_grad.__get__(h)),
+        lambda patch: patch.entered(torch.no_grad()),
+    ),
+    "the same in a pattern": (lambda self, h: grad_in_a_pattern(h), lambda patch: patch.entered(torch.no_grad())),
+    "the same in words": (lambda self, h: truth("grad" in str(h * 1)), lambda patch: patch.entered(torch.no_grad())),
+    "the same in words between others": (
+        lambda self, h: truth("grad" in f"{h * 1}"),
         lambda patch: patch.entered(torch.no_grad()),
     ),
     "a state of other code": (lambda self, h: truth(h.grad_fn is not None), lambda patch: patch.entered(torch.no_grad())),
