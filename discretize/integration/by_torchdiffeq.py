@@ -126,7 +126,8 @@ class TorchdiffeqEngine:
         chain, path = detached_chain(segment.chain)
         path.data(segment.number)
         detached = (*learned, *path.leaves[segment.number])
-        solve = partial(self._end, odeint_adjoint, chain.segment(segment.number), adjoint_params=detached)
+        filled = tuple(each for each in detached if each.numel())  # torchdiffeq makes views of each, which empty ones have not
+        solve = partial(self._end, odeint_adjoint, chain.segment(segment.number), adjoint_params=filled)
         read = (*learned, *segment.chain.path.learned(segment.number))
         end: Tensor = _FirstDerivatives.apply(self.field, solve, detached, h, *read)
         return end

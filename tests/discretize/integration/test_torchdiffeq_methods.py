@@ -98,6 +98,14 @@ def test_its_adjoint_gives_the_gradients_of_the_steps_to_the_tolerance_and_no_se
         slope.sum().backward()
 
 
+def test_its_adjoint_bears_parameters_without_numbers():
+    field, x = ctrnn.leaky(1, 3), torch.randn(4, 2, 1, requires_grad=True)
+    field.empty = torch.nn.Parameter(torch.empty(0))
+    found = [gradients(field, by("dopri5", field, gradient=gradient), x) for gradient in (Adjoint(), None)]
+    for mine, own in zip(*found, strict=True):
+        assert_close(mine, own, rtol=0, atol=1e-6)
+
+
 def test_in_bounded_memory_it_gives_the_gradients_of_its_steps():
     field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     blocks = by("dopri5", field, gradient=Checkpointed(30_000))
