@@ -52,6 +52,22 @@ def test_every_explicit_pair_has_its_adjoint(method):
         assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
 
 
+def test_at_rest_where_no_step_has_an_error_the_adjoint_steps_by_its_own():
+    class Forgets(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return -0.9 * h
+
+    def off(**settings):
+        h0 = torch.zeros(1, 1, requires_grad=True)  # where it stays: every step is accepted, however long
+        path, ts = ctrnn.HeldPath(torch.zeros(2, 1, 1)), torch.tensor([0.0, 2.0])
+        integrate(Forgets(1, 1), path, h0, ts, rtol=1e-10, atol=1e-10, **settings).hs[-1].sum().backward()
+        return abs(float(h0.grad) - math.exp(-1.8))
+
+    assert off(gradient=Adjoint()) < 1e-10
+    assert off() > 1e-5  # that of the steps taken, as docs/promises.md says
+    assert off(max_step=0.01) < 1e-10
+
+
 def test_of_a_function_of_time_alone_the_start_has_a_gradient_of_one():
     h0 = torch.zeros(2, 1, requires_grad=True)
     solved = integrate(lambda t, h: torch.cos(t).expand_as(h), None, h0, [0.0, 1.0, 2.0], gradient=Adjoint())
