@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from fuzz.dice import NOISE, Dice, Difference, NoAnswer, compared, noisy
 from fuzz.fields import random_field
-from fuzz.sequences import FOR_KERNELS, ROUNDING, Sequence, by_steps, kernels_for_all, with_gradients
+from fuzz.sequences import FOR_KERNELS, PLAIN, ROUNDING, Sequence, by_steps, kernels_for_all, with_gradients
 from problems import STEPS
 from torch import Tensor
 
@@ -23,7 +23,6 @@ from discretize import DiscreteRNN, StepError
 __all__ = ["ensembles", "half_precision", "layers", "programs_of_torch", "triton_kernels"]
 
 HALF = {torch.bfloat16: 0.1, torch.float16: 0.02}  # some ten roundings, of 2^-8 and 2^-11, in each of some ten steps
-PLAIN = {"ts": None, "lengths": None, "reset": None, "hold": {}, "batch_first": False}
 
 
 def half_precision(dice: Dice) -> list[Difference]:

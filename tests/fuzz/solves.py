@@ -4,6 +4,7 @@ torch."""
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from fuzz.dice import NOISE, Dice, Difference, NoAnswer, compared, noisy
 from fuzz.fields import random_field
 from fuzz.inputs import Clock, Signal
-from fuzz.sequences import Sequence, engine_is_honest, kernels_for_all
+from fuzz.sequences import REFUSED, Sequence, engine_is_honest, kernels_for_all, write_something
 from problems import STEPS
 from scipy.integrate import solve_ivp
 from torch import Tensor
@@ -22,13 +23,22 @@ import ctrnn
 import discretize
 from discretize import Adjoint, Checkpointed, SolverError, StepError, integrate
 
-__all__ = ["engines_of_solves", "fixed_steps", "gradients_of_solves", "solved_sequences", "states_of_solves"]
+__all__ = [
+    "engines_of_solves",
+    "fixed_steps",
+    "gradients_of_solves",
+    "solved_sequences",
+    "solves_with_writes",
+    "states_of_solves",
+]
 
 # Tolerances at which a solve takes a tenth of a second or so; low orders take a million steps at tighter ones.
 TIGHTEST = {"dopri8": 1e-12, "tsit5": 1e-12, "dopri5": 1e-12, "rodas5p": 1e-11, "bosh3": 1e-6, "adaptive_heun": 1e-4}
 IN_FLOAT32 = 2e-5
 MOST = 20.0  # tolerances, as docs/promises.md has it
 REFERENCE = {"method": "DOP853", "rtol": 5e-14, "atol": 1e-14}
+LARGEST = 1e3  # states that exact solutions and steps are compared at: those of a solution that runs away are rounding
+MOST_STEPS = 3000  # where all are kept for their gradient, a million take all of a machine's memory
 EXACT = 1e-10  # what SciPy and a solve at 1e-12 agree to
 
 
@@ -141,7 +151,7 @@ class Problem:
 
             if abs(end - start) > 1e-13:  # shorter ones are one number, rounded twice
                 solved = solve_ivp(slope, (start, end), y, **REFERENCE)
-                if not solved.success or not np.isfinite(solved.y[:, -1]).all() or np.abs(solved.y[:, -1]).max() > 1e3:
+                if not solved.success or not np.isfinite(solved.y[:, -1]).all() or np.abs(solved.y[:, -1]).max() > LARGEST:
                     raise NoAnswer("the solution runs away")
                 y = solved.y[:, -1]
             at[float(end)] = y.reshape(self.h0.shape)
@@ -193,7 +203,8 @@ def gradients_of_solves(dice: Dice) -> list[Difference]:
     tolerance = 100 * TIGHTEST[method]
     gradients = {"none": None, "checkpointed": Checkpointed(dice.one_of("bytes", [20_000, 10_000_000]))}
     gradients |= {} if method == "rodas5p" else {"adjoint": Adjoint()}
-    gradient = dice.one_of("gradient", gradients)
+    gradient_name = dice.one_of("gradient", list(gradients))
+    gradient = gradients[gradient_name]
     given = problem.leaves(gradient is None)
     settings = {"method": method, "rtol": tolerance, "atol": tolerance, "gradient": gradient}
     with kernels_for_all(dice.chance("small ones too", 0.05 if method == "rodas5p" else 0.15)):
@@ -203,6 +214,8 @@ def gradients_of_solves(dice: Dice) -> list[Difference]:
             problem.exact()
             raise AssertionError(f"SciPy solves it: {error}") from error
         dice.note(str(solved.stats["engine"]))
+        if gradient_name != "adjoint" and _rests(solved.hs):
+            raise NoAnswer("at rest no step has an error, and the steps' gradient is not that of the equation")
         weight = dice.normal(*solved.hs.shape)
         sought = given | dict(problem.field.named_parameters())
         found = torch.autograd.grad((solved.hs * weight).sum(), list(sought.values()), allow_unused=True, materialize_grads=True)
@@ -229,6 +242,11 @@ def gradients_of_solves(dice: Dice) -> list[Difference]:
 
     # eps^4 / 5 of the fifth derivative, and REFERENCE / eps.
     return compared({"gradient": torch.tensor([along])}, reference, 1e-6)
+
+
+def _rests(hs: Tensor) -> bool:
+    """Whether a sample stays where it is."""
+    return bool(((hs - hs[0]).abs().amax((0, 2)) < 1e-12).any())
 
 
 def _shared(problem: Problem) -> bool:
@@ -281,7 +299,7 @@ def _compared_engines(dice: Dice, problem: Problem, method: str) -> list[Differe
     def solved(problem: Problem, fused: bool) -> dict[str, Tensor]:
         given = problem.leaves(not checkpointed)
         gradient = Checkpointed(30_000) if checkpointed and fused else None
-        found = problem.solve(given, method=method, fused=fused, gradient=gradient, **settings)
+        found = problem.solve(given, method=method, fused=fused, gradient=gradient, max_num_steps=MOST_STEPS, **settings)
         if fused:
             dice.note(str(found.stats["engine"]))
         sought = given | dict(problem.field.named_parameters())
@@ -289,7 +307,8 @@ def _compared_engines(dice: Dice, problem: Problem, method: str) -> list[Differe
         loss = (found.hs * weight).sum()
         gradients = torch.autograd.grad(loss, list(sought.values()), allow_unused=True, materialize_grads=True)
         results = {"states": found.hs} | dict(zip((f"to {name}" for name in sought), gradients, strict=True))
-        if not fused and not all(tensor.isfinite().all() for tensor in results.values()):
+        runs_away = bool(found.hs.abs().max() > LARGEST) or not all(tensor.isfinite().all() for tensor in results.values())
+        if not fused and runs_away:
             raise NoAnswer("the solution runs away")
         return results
 
@@ -302,6 +321,48 @@ def _compared_engines(dice: Dice, problem: Problem, method: str) -> list[Differe
         return compared(mine, lambda noise: reference(noise) if noise else theirs, allowed, NOISE[problem.h0.dtype])
     except (SolverError, NoAnswer):
         return []
+
+
+def solves_with_writes(dice: Dice) -> list[Difference]:
+    """What is written between a solve and its backward pass is refused, or changes nothing."""
+    features = dice.count("inputs", 1, 3)
+    field = random_field(dice, features, torch.float64, own_code=0.1)
+    problem = Problem.of(dice, field, features, torch.float64, most=5)
+    method = dice.one_of("method", ["dopri5", "tsit5", "dopri8", "rodas5p", "torchdiffeq:dopri5"])
+    gradients = {"none": None, "adjoint": Adjoint(), "checkpointed": Checkpointed(30_000)}
+    for name in {"rodas5p": ("adjoint",), "torchdiffeq:dopri5": ("checkpointed",)}.get(method, ()):
+        del gradients[name]
+    gradient = dice.one_of("gradient", gradients)
+    settings = {"method": method, "rtol": 1e-7, "atol": 1e-7, "gradient": gradient, "max_num_steps": MOST_STEPS}
+    settings["fused"] = dice.chance("fused", 0.7)
+
+    def solved(problem: Problem, written: bool) -> dict[str, Tensor]:
+        given = problem.leaves(gradient is None)
+        found = problem.solve(given, **settings)
+        weight = torch.linspace(-1, 1, found.hs.numel(), dtype=torch.float64).reshape(found.hs.shape)
+        loss, sought = (found.hs * weight).sum(), given | dict(problem.field.named_parameters())
+        if written:
+            dice.note(str(found.stats["engine"]))
+            write_something(dice, problem.field, [*given.values(), found.hs])
+        return dict(
+            zip(
+                sought,
+                torch.autograd.grad(loss, list(sought.values()), allow_unused=True, materialize_grads=True),
+                strict=True,
+            )
+        )
+
+    with kernels_for_all(dice.chance("small ones too", 0.1)):
+        try:
+            theirs = solved(copy.deepcopy(problem), False)
+        except SolverError as error:
+            raise NoAnswer(str(error)[:40]) from error
+        try:
+            mine = solved(problem, True)
+        except RuntimeError as error:
+            assert re.search(REFUSED, str(error)), error  # noqa: PT017 - not a number that is wrong
+            return [Difference("refused", 0.0, 0.0)]
+    return compared(mine, lambda noise: theirs, 1e-4)  # a step that rounding tips over its tolerance moves no more
 
 
 # By stage: when it is, in shares of the step, and of which slopes; Hairer, Norsett and Wanner 1993, sec. II.1.
