@@ -113,7 +113,9 @@ def _compare(field: VectorField, found: Tensor, direction: Tensor, value: Tensor
     # Relative to each unit's own terms, for units are fast and slow; what is rounding to the fastest is not judged.
     largest = (size + value.abs()).amax(-1, keepdim=True)
     allowed = tolerance * (size + expected.abs()) + 64 * tolerance**2 * largest
-    wrong = torch.isfinite(expected) & ~(torch.isfinite(product) & ((product - expected).abs() <= allowed))
+    # Of states that run away no formula is wrong: one unit that is infinite makes `largest` so.
+    judged = (torch.isfinite(expected) & torch.isfinite(value)).all(-1, keepdim=True)
+    wrong = judged & ~(torch.isfinite(product) & ((product - expected).abs() <= allowed))
     if checks.holds(~wrong):
         return
     worst = int(torch.where(wrong, ((product - expected).abs() / allowed).nan_to_num(torch.inf), -1.0).argmax())

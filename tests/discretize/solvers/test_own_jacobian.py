@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import ctrnn
 from ctrnn import VectorField
 from ctrnn.forward import jacobian_of
-from discretize import BackwardEuler, ExponentialRosenbrock, integrate
+from discretize import BackwardEuler, ExponentialRosenbrock, StepError, integrate
 
 UNITS = 6
 TIMES = torch.arange(3.0)
@@ -223,6 +223,22 @@ def test_a_mistaken_formula_is_refused_with_its_numbers(kind):
             step(wrong := changed(kind, lambda J, h: J.nan_to_num() * 2), torch.ones(2, 1), torch.ones(2, UNITS), 0.1)
     with torch.no_grad(), pytest.raises(ValueError, match="gives nan"):
         solved(changed(kind, lambda J, h: J * torch.nan))
+
+
+@torch.no_grad()
+def test_a_state_that_runs_away_is_no_mistake_of_the_formula():
+    class Rates(VectorField):
+        """-e^h h of each unit."""
+
+        def flow(self, projected, h):
+            return -h.exp() * h
+
+        def jacobian(self, projected, h):
+            return torch.diag_embed(-h.exp() * (1 + h))
+
+    h = torch.tensor([[0.5, 800.0]])  # e^800 is infinite, and 0 times that no number
+    with pytest.raises(StepError):
+        BackwardEuler()(Rates(1, 2), torch.ones(1, 1), h, 0.1)
 
 
 @torch.no_grad()
