@@ -79,6 +79,8 @@ class WarpedPath(GatheredPath):
     def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> WarpedPath:
         mapped = copy.copy(self)
         mapped.path = self.path.map(f, affine)
+        # Of another degree, or none, where f bends the input.
+        mapped.degree = mapped.path.degree if self.warp.straight or self.steady else None
         return mapped
 
 
