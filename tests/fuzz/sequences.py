@@ -300,6 +300,8 @@ def _cell_by_cell(sequence: Sequence) -> dict[str, Tensor]:
     h, states = given["h_0"], []
     for x in given["x"].unbind(0):
         for _ in range(sequence.substeps):
+            if not h.isfinite().all():  # which a cell refuses
+                raise NoAnswer("the states run away")
             h = cell(x, h)
         states.append(h)
     return with_gradients(sequence.field.visible(torch.stack(states)), h[None], given, sequence.field)
