@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from discretize.kernels.named.cells import graph_kind
+from discretize.kernels.graphs import node_for
 
-__all__ = ["run_uncompiled", "kind_in_graph"]
+__all__ = ["run_uncompiled", "node_in_graph"]
 
 
 def _call(function: Callable[..., Any], *given: Any, **keywords: Any) -> Any:
@@ -21,4 +21,4 @@ run_uncompiled = torch.compiler.disable(
     reason="solves, and sequences step by step, are run as they are: their loops are of the data's length. With `fullgraph=True` "
     "compile a `DiscreteCell`, or a `DiscreteRNN` that has a compiled kernel, called without `ts` and `lengths`",
 )
-kind_in_graph = torch.compiler.assume_constant_result(graph_kind)
+node_in_graph = torch.compiler.assume_constant_result(node_for)

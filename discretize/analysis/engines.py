@@ -1,9 +1,7 @@
 r"""Do all engines of this machine agree on a field and its data?
 
     steps      the field and the step map, sample by sample; for solves the solver in torch
-    torch      a named field's sequence in plain torch, with a backward pass of its own
-    compiled   the kernel of a named field
-    written    the kernel that is written for the code of the field
+    compiled   the kernel that is written for the code of the field
     triton     the same for GPUs; of solves, too
 
 All of them are the same states and gradients to rounding. Which of them there are is the field's, the step's and the machine's.
@@ -24,8 +22,6 @@ from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.integration.integrate import integrate
-from discretize.kernels.named.cells import run as run_named
-from discretize.kernels.named.cells import torch_states
 from discretize.kernels.sequences import run_triton, run_written
 from discretize.kernels.triton.kernels import is_asked
 from discretize.sequences.cell import DiscreteCell
@@ -123,7 +119,7 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
 
         return made
 
-    found = {"steps": steps, "torch": by(torch_states, "torch"), "compiled": by(run_named), "written": by(run_written)}
+    found = {"steps": steps, "compiled": by(run_written)}
     return found | ({"triton": by(run_triton, "triton")} if is_asked(device) else {})
 
 

@@ -21,9 +21,8 @@ from discretize.gradients.choice import Adjoint, Checkpointed
 from discretize.integration.between import StatesBetween
 from discretize.integration.half import rounded
 from discretize.integration.settings import Settings
-from discretize.kernels.cpp.solves import solve as solve_written
+from discretize.kernels.cpp.solves import solve
 from discretize.kernels.cpp.solving import Solved
-from discretize.kernels.named.solves import solve
 from discretize.kernels.triton.kernels import is_asked
 from discretize.kernels.triton.solves import solve_triton
 from discretize.solvers.adaptive import AdaptiveEngine
@@ -150,11 +149,11 @@ class Solve:
         whys = dict[str, None]()
         triton = partial(solve_triton, stored=self.stored) if self.stored else solve_triton
         on_gpu = [triton] if is_asked(self.h0.device) else []
-        engines: list[Any] = on_gpu if self.stored else [*on_gpu, solve, solve_written]
+        engines: list[Any] = on_gpu if self.stored else [*on_gpu, solve]
         for run in engines:
             found: Solved | str = run(*call)
             if not isinstance(found, str):
-                # Why not on the GPU; that named fields have kernels of their own is nothing missed.
+                # Why not on the GPU.
                 self.missed = next(iter(whys), None) if on_gpu else None
                 return found
             whys[found] = None

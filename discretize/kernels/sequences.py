@@ -13,14 +13,16 @@ from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.gradients.detached import ModuleSettings
+from discretize.kernels import reference
 from discretize.kernels.build import Source, library
-from discretize.kernels.cpp.libraries import REALS, address
+from discretize.kernels.cpp.libraries import REALS, address, strides
 from discretize.kernels.cpp.programs import (
     DRIVERS,
     HERE,
@@ -42,15 +44,12 @@ from discretize.kernels.eligibility import (
     tracing_reason,
     whole,
 )
-from discretize.kernels.named import reference
-from discretize.kernels.named.cells import run as run_named
-from discretize.kernels.named.compiled_cells import strides
 from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
 from discretize.steps.step import Step
 
-__all__ = ["LEAST_STEPS", "run", "run_triton", "run_written"]
+__all__ = ["LEAST_STEPS", "derivatives_reason", "kernel_for", "run", "run_triton", "run_written"]
 
 STEPS = Source(HERE / "steps.cpp", DRIVERS)
 LEAST_STEPS = 100  # of a sequence that is worth a kernel
@@ -76,15 +75,19 @@ class Gradients(Structure):
 def run(
     field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    r"""As `run` of kernels/named/cells.py, or, where that has no kernel, by one written for the code of the field and the step.
+    r"""The state after each sample, by a kernel that is written for the code of the field and the step; None where there is none,
+    and the states are to be had step by step; and "engine" and "engine_why" of the run.
 
     Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
+
+    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
+    Raises:  ValueError for a CTRNN_FUSED that says nothing.
     """
     call = field, step, xs, h0, dt, substeps, fused
     with without_autocast(field.device):
         on_gpu = [run_triton] if is_asked(h0.device) else []
         whys = dict[str, None]()
-        engines: list[Any] = [*on_gpu, run_named, run_written]
+        engines: list[Any] = [*on_gpu, run_written]
         for engine in engines:
             states, stats = engine(*call)
             whys[stats["engine_why"]] = None
@@ -114,10 +117,7 @@ def _run_written(
     fused: bool,
     stored: bool = False,
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """As `discretize.kernels.named.cells.run`, for any field and step whose code can be recorded.
-
-    stored: xs has another dtype than all else, in memory only.
-    """
+    """As `run`, by one engine; stored: xs has another dtype than all else, in memory only."""
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
     module, why = StepModule(field, step), _no_kernel(engine, step, given, len(xs) * substeps, fused)
@@ -174,11 +174,19 @@ def _run_stored(
 
 def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], steps: int, fused: bool) -> str | None:
     why = tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(given[0]) or tensor_reason(given)
-    if why is None and (step.tangents or step.jacobians):
-        why = f"{type(step).__name__} takes derivatives of the field"
+    why = why or derivatives_reason(step)
     if why is None and steps < LEAST_STEPS:
         why = f"kernels are written for sequences of {LEAST_STEPS} steps or more"
     return why
+
+
+def derivatives_reason(step: Step) -> str | None:
+    return f"{type(step).__name__} takes derivatives of the field" if step.tangents or step.jacobians else None
+
+
+def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
+    """The compiled kernel of a step's code, made where there is none yet, or why there is none."""
+    return _kernel(_COMPILED, module, attributes, wanted, dtype)
 
 
 def _kernel(engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
@@ -207,11 +215,17 @@ class _Kernel:
     def call(self, *given: Any) -> _Call:
         return _Call(self, *given)
 
+    def kept_of(self, state: int) -> int:
+        """How many numbers are kept of a step and a sample for the backward pass."""
+        widths = np.array(self.program.written.kept, np.uint64)
+        program = ProgramStructure(kept_values=len(widths), kept_widths=widths.ctypes.data)
+        return int(self.library.ctrnn_steps_kept(Sequence(state=state, program=ctypes.pointer(program))))
+
     def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
         """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
         (time, batch, _), steps = call.xs.shape[-3:], call.steps
         states = call.xs.new_empty(*call.networks, time, *call.h0.shape[-2:])
-        width = self.library.ctrnn_steps_kept(call.sequences)
+        width = self.kept_of(call.h0.shape[-1])
         kept = call.xs.new_empty(*call.networks, steps, batch, width) if keep else None
         if self.library.ctrnn_steps_forwards(call.sequences, call.count, states.data_ptr(), address(kept)):
             raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,8 +10,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from discretize.graphs import scanned
-from discretize.kernels.named.cells import run_in_graph
-from discretize.kernels.named.kernel_spec import Kind
 from discretize.kernels.sequences import run
 from discretize.sequences.cell import checked_step
 from discretize.sequences.module import FieldModule
@@ -19,6 +17,9 @@ from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
+
+if TYPE_CHECKING:
+    from discretize.kernels.graphs import Node
 
 __all__ = ["DiscreteRNN"]
 
@@ -30,15 +31,15 @@ class DiscreteRNN(FieldModule):
              otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where its sample begins to
              act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.hold`;
-             batch_first: axes of x, output and ts, as in torch.nn; fused: run named fields under `Euler` and
-             `ExponentialEuler` over the whole sequence at once, which is the same and faster. The environment variable
-             CTRNN_FUSED=0 turns that off everywhere. allow_overshoot: as for `DiscreteCell`.
+             batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence at once by a kernel that is
+             written for the field's code, which is the same and faster. The environment variable CTRNN_FUSED=0 turns that off
+             everywhere. allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None). With ts, edges or stamps, sample k takes its interval's
              length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its
              own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
              state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads that sample,
              as if it were cut there. `rnn.stats` tells what ran at the last call: "engine", one of "compiled",
-             "triton", "torch" (all fused) and "steps", and "engine_why", why nothing faster did.
+             "triton" and "steps", and "engine_why", why nothing faster did.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset
@@ -67,21 +68,23 @@ class DiscreteRNN(FieldModule):
         self.stats: dict[str, Any] = {}
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
-        return isinstance(x, Tensor) and isinstance(self._kind_in_graph(x), Kind)
+        return isinstance(x, Tensor) and not isinstance(self._node_in_graph(x), str)
 
-    def _kind_in_graph(self, x: Tensor) -> Kind | str:
-        from discretize.compiling import kind_in_graph  # noqa: PLC0415 - loads the compiler
+    def _node_in_graph(self, x: Tensor) -> Node | str:
+        from discretize.compiling import node_in_graph  # noqa: PLC0415 - loads the compiler
 
-        return kind_in_graph(self.field, self.step, x, self.fused)
+        return node_in_graph(self.field, self.step, x, self.fused)
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
             return scanned(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
-            kind = self._kind_in_graph(xs)
-            assert isinstance(kind, Kind)
+            from discretize.kernels.graphs import run_in_graph  # noqa: PLC0415 - as above
+
+            node = self._node_in_graph(xs)
+            assert not isinstance(node, str)
             self.stats = {"engine": "compiled", "engine_why": None}
-            return run_in_graph(field, kind, self.step, xs, h0, self.dt, self.substeps)
+            return run_in_graph(node, self.field, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
         states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
         states = self._stepped(field, xs, h0, dt) if states is None else states

@@ -9,26 +9,15 @@ import ctypes
 from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from discretize.kernels.build import Source, library
-from discretize.kernels.named.kernel_spec import Kind
 
-__all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "cells_library", "made_solves_library", "named_solves_library"]
+__all__ = ["KERNELS", "REALS", "Problem", "Report", "address", "solves_library", "strides"]
 
 KERNELS = Path(__file__).parent / "source"
-SHARED = ("field.h", "packed.h", "parallel.h", "products.h", "scratch.h", "simd.h")
-CELLS = Source(KERNELS / "cells.cpp", tuple(KERNELS / name for name in SHARED))
-SOLVES = Source(
-    KERNELS / "solves.cpp", tuple(KERNELS / name for name in (*SHARED, "named_model.h", "row_stages.h", "solve.h", "tableau.h"))
-)
-
-CANDIDATES = {"tanh": 0, "reset": 1, "lstm": 2, "relu": 3}
-RATES = {"constant": 0, "sigmoid": 1, "softplus": 2, "exponential": 3}
-STEPS = {"euler": 0, "exponential": 1}
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -57,23 +46,7 @@ class Report(Structure):
     ]
 
 
-def cells_library(kind: Kind, step: str, dtype: torch.dtype) -> ctypes.CDLL:
-    """Raises `Unavailable`."""
-    made = library(CELLS, _definitions(kind, dtype) | {"STEP": STEPS[step], "LEAK": STEPS[step]})
-    sizes: list[Any] = [*[c_size_t] * 6, c_void_p, c_size_t]
-    rest: list[Any] = [c_double, c_void_p, *[c_size_t] * 4]
-    made.ctrnn_cells_kept.argtypes, made.ctrnn_cells_kept.restype = [c_size_t], c_size_t
-    made.ctrnn_cells_forwards.argtypes = [*sizes, *[c_void_p] * 6, *rest, c_size_t, *[c_void_p] * 2]
-    made.ctrnn_cells_backwards.argtypes = [*sizes, *[c_void_p] * 5, *rest, *[c_void_p] * 10]
-    return made
-
-
-def named_solves_library(kind: Kind, dtype: torch.dtype) -> ctypes.CDLL:
-    """Raises `Unavailable`."""
-    return made_solves_library(SOLVES, _definitions(kind, dtype) | {"LEAK": 0, "WRITTEN": 0, "IMPLICIT": 0, "LANEWISE": 0})
-
-
-def made_solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+def solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
     """That of kernels/solves.cpp with a model of the field. Raises `Unavailable`."""
     made = library(source, definitions)
     takes = {
@@ -99,11 +72,8 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _definitions(kind: Kind, dtype: torch.dtype) -> dict[str, str | int]:
-    return {
-        "REAL": REALS[dtype],
-        "CANDIDATE": CANDIDATES[kind.candidate],
-        "RATE": RATES[kind.rate],
-        "SHARED": int(kind.shared),
-        "POWER": int(kind.exponent > 0),
-    }
+def strides(dt: Tensor) -> tuple[int, int, int, int]:
+    """The address of the step lengths, and their strides over networks, in time and over the batch; 0 where all are one."""
+    dt = dt if dt.dim() else dt[None, None, None]
+    network, time, batch = (dt.stride(i) if dt.dim() + i >= 0 and dt.shape[i] > 1 else 0 for i in (-4, -3, -2))
+    return dt.data_ptr(), network, time, batch

@@ -20,7 +20,7 @@ from discretize.gradients.detached import ModuleSettings
 from discretize.kernels.build import Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
-from discretize.kernels.cpp.libraries import KERNELS, REALS, made_solves_library
+from discretize.kernels.cpp.libraries import KERNELS, REALS, solves_library
 from discretize.kernels.cpp.programs import (
     DRIVERS,
     HERE,
@@ -120,9 +120,9 @@ class _Kernel:
         self.programs, self.dtype, self.needs = programs, dtype, needs
         self.functions = [functions_of(program, dtype) for program in programs]
         lanes = programs[0].written.lanes
-        definitions: dict[str, str | int] = {"REAL": REALS[dtype], "WRITTEN": 1, "IMPLICIT": int(needs.implicit)}
+        definitions: dict[str, str | int] = {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit)}
         source = LANE_SOLVES if lanes else STIFF_SOLVES if needs.implicit else SOLVES
-        self.library = made_solves_library(source, definitions | {"LANEWISE": int(lanes)})
+        self.library = solves_library(source, definitions | {"LANEWISE": int(lanes)})
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,12 @@ def solve_by(
     memory: float | None = None,
     stored: torch.dtype | None = None,
 ) -> Solved | str:
-    """As `discretize.kernels.named.solves.solve`, for any field whose code can be recorded; stored: as in `Needs`."""
+    r"""The solve by a kernel that is written for the field's code, counted in the engine's counts; or why there is none.
+
+    Args:    show: called now and then with the number of segments done; stats: where evaluations made again for gradients
+             are counted; memory: bytes for the steps that gradients need, None for all of them; stored: as in `Needs`.
+    Raises:  MemoryError.
+    """
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
     if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit, stored is not None):
         return why

@@ -27,8 +27,8 @@ from ctrnn.inputs.pieces.polynomial import PolynomialPath
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.gradients.checkpointing import Blocks
+from discretize.kernels import reference
 from discretize.kernels.cpp.libraries import Problem, Report, address
-from discretize.kernels.named import reference
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.kernels.named.compiled_cells import strides
+from discretize.kernels.cpp.libraries import strides
 from discretize.kernels.record.program import Program, Writer
 from discretize.kernels.triton.writing import Place, TritonText, written
 

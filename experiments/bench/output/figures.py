@@ -26,7 +26,6 @@ LIGHT = {placeholder: light for placeholder, light, _ in COLOURS.values()}
 BLUE, ORANGE, GREEN, PURPLE, INK, MUTED = (COLOURS[name][1] for name in ("blue", "orange", "green", "purple", "ink", "muted"))
 ENGINES = {
     "compiled": (BLUE, "o", "ours, compiled"),
-    "torch": (GREEN, "s", "ours, plain torch"),
     "steps": (ORANGE, "^", "ours, step by step"),
 }
 THEIRS = (PURPLE, "D", "torch.nn, torchdiffeq, torchode, diffrax")

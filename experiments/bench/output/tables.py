@@ -58,10 +58,10 @@ def _cells(rows: pd.DataFrame) -> Iterator[str]:
         columns = {name: [f"torch.nn.{COUNTERPARTS.get(name)}", *(name + ending for ending in endings)] for name in names}
         lines = [[name, *(shown.get(column, NONE) for column in columns[name])] for name in names]
         if LOOP in values:
-            lines.append(["torch.nn.GRUCell in a loop", NONE, NONE, NONE, shown[LOOP]])
+            lines.append(["torch.nn.GRUCell in a loop", NONE, NONE, shown[LOOP]])
         if lstm is not None:
             lines.append(["LSTM, times torch.nn.LSTM", "1", *(_ratio(values.get(f"LSTM{ending}"), lstm) for ending in endings)])
-        yield _table(f"**{sizes}, {work}**, {unit}", ["cell", "torch.nn", "compiled", "plain torch", "step by step"], lines)
+        yield _table(f"**{sizes}, {work}**, {unit}", ["cell", "torch.nn", "compiled", "step by step"], lines)
 
 
 def _layers(rows: pd.DataFrame) -> Iterator[str]:

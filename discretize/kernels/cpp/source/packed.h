@@ -13,28 +13,6 @@ constexpr int TILE_ROWS = 4;
 #endif
 constexpr int TILE_VECTORS = 3;
 
-// W (columns, depth) as panels of up to TILE_VECTORS vectors of columns: panel, depth, column.
-class Packed {
-  public:
-    // `width` padded columns; entry(column, k) is the number there.
-    template <class Entry> Packed(std::size_t width, std::size_t depth, Entry entry)
-        : width(width), depth(depth), values(width * depth) {
-        real* to = values.data();
-        for (std::size_t first = 0; first < width; first += TILE_VECTORS * LANES) {
-            std::size_t columns = std::min(width - first, std::size_t(TILE_VECTORS * LANES));
-            for (std::size_t k = 0; k < depth; ++k)
-                for (std::size_t c = 0; c < columns; ++c) *to++ = entry(first + c, k);
-        }
-    }
-
-    std::size_t width, depth;
-
-    const real* panel(std::size_t first) const { return values.data() + first * depth; }
-
-  private:
-    Numbers values;
-};
-
 // Affine maps of rows side by side, each of the sum of products of some sources with matrices (depth, width): laid out in panels
 // of up to TILE_VECTORS vectors of columns, which stay in registers while all of their sources are summed up.
 struct Affine {

@@ -7,52 +7,7 @@
 
 #include "packed.h"
 
-constexpr std::size_t DEPTH = 128;  // of a panel that stays in the nearest cache while tile after tile reads it
-
-// y += W a over the columns of a from `first` to `last`
-template <int rows, int vectors>
-inline void tile(std::size_t first, std::size_t last, const real* const* a, const real* w, real* const* y, std::size_t column) {
-    vec total[rows][vectors];
-    for (int m = 0; m < rows; ++m)
-        for (int v = 0; v < vectors; ++v) total[m][v] = load(y[m] + column + v * LANES);
-    for (std::size_t k = first; k < last; ++k) {
-        vec weights[vectors];
-        for (int v = 0; v < vectors; ++v) weights[v] = load(w + v * LANES);
-        w += vectors * LANES;
-        for (int m = 0; m < rows; ++m) {
-            vec of_row = splat(a[m][k]);
-            for (int v = 0; v < vectors; ++v) total[m][v] += of_row * weights[v];
-        }
-    }
-    for (int m = 0; m < rows; ++m)
-        for (int v = 0; v < vectors; ++v) store(y[m] + column + v * LANES, total[m][v]);
-}
-
-template <int vectors>
-inline void rows_of_panel(std::size_t rows, const Packed& weights, const real* const* a, real* const* y, std::size_t column) {
-    for (std::size_t k = 0; k < weights.depth; k += DEPTH) {
-        const std::size_t end = std::min(k + DEPTH, weights.depth);
-        const real* w = weights.panel(column) + k * vectors * LANES;
-        std::size_t m = 0;
-        for (; m + TILE_ROWS <= rows; m += TILE_ROWS) tile<TILE_ROWS, vectors>(k, end, a + m, w, y + m, column);
-        for (; TILE_ROWS > 4 && m + 4 <= rows; m += 4) tile<4, vectors>(k, end, a + m, w, y + m, column);
-        for (; m + 2 <= rows; m += 2) tile<2, vectors>(k, end, a + m, w, y + m, column);
-        for (; m < rows; ++m) tile<1, vectors>(k, end, a + m, w, y + m, column);
-    }
-}
-
-// y_m += W a_m for every row m; y rows are padded like the columns of W.
-inline void multiply(std::size_t rows, const Packed& weights, const real* const* a, real* const* y) {
-    for (std::size_t column = 0; column < weights.width; column += TILE_VECTORS * LANES) {
-        switch (std::min(weights.width - column, std::size_t(TILE_VECTORS * LANES)) / LANES) {
-            case 3: rows_of_panel<3>(rows, weights, a, y, column); break;
-            case 2: rows_of_panel<2>(rows, weights, a, y, column); break;
-            default: rows_of_panel<1>(rows, weights, a, y, column);
-        }
-    }
-}
-
-// As `tile`, over the stretches of one pass; from[m]: what is added to, which may be y[m].
+// y_m = from_m + the stretches of one pass; from[m] may be y[m].
 template <int rows, int vectors>
 inline void tile(const Product& product, const std::vector<Stretch>& pass, const real* const* const* sources, std::size_t first,
                  const real* const* from, real* const* y, std::size_t column) {

@@ -7,10 +7,8 @@
 
 #if LANEWISE
 #include "lane_model.h"
-#elif WRITTEN
-#include "written_model.h"
 #else
-#include "named_model.h"
+#include "written_model.h"
 #endif
 #if IMPLICIT
 #include "rosenbrock.h"

@@ -1,1 +1,0 @@
-"""Kernels that were written by hand, for named fields."""

@@ -1,1 +1,0 @@
-"""Sequences of the named fields in plain torch, with a backward pass of their own, where there is no compiler."""
