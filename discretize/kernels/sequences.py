@@ -26,13 +26,11 @@ from discretize.kernels.cpp.libraries import REALS, address, strides
 from discretize.kernels.cpp.programs import (
     DRIVERS,
     HERE,
-    ROUNDING,
     GivenProgram,
     ProgramStructure,
     Sums,
     SumsStructure,
     functions_of,
-    kernel_of,
 )
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.eligibility import (
@@ -46,6 +44,7 @@ from discretize.kernels.eligibility import (
 )
 from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
+from discretize.kernels.registry import ROUNDING, kernel_of
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
 from discretize.steps.step import Step
 

@@ -21,8 +21,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import ctrnn
 import discretize
 from discretize import DiscreteCell, DiscreteRNN, StepError
+from discretize.kernels import registry as written_kernels
 from discretize.kernels import sequences
-from discretize.kernels.cpp import programs as written_kernels
 from discretize.kernels.cpp import solves
 from discretize.kernels.named.cells import torch_states
 

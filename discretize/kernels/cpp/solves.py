@@ -24,14 +24,12 @@ from discretize.kernels.cpp.libraries import KERNELS, REALS, solves_library
 from discretize.kernels.cpp.programs import (
     DRIVERS,
     HERE,
-    ROUNDING,
     ROWS,
     GivenProgram,
     ProgramStructure,
     Sums,
     SumsStructure,
     functions_of,
-    kernel_of,
 )
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.cpp.solving import (
@@ -56,6 +54,7 @@ from discretize.kernels.record.program import (
     weights_of,
     with_weights,
 )
+from discretize.kernels.registry import ROUNDING, kernel_of
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Checkpointed, SolverError, SolverWarning, integrate
+from discretize.kernels import registry as written_kernels
 from discretize.kernels.cpp import lanes, solves
-from discretize.kernels.cpp import programs as written_kernels
 from discretize.kernels.record import program
 
 SAME = {"rtol": 1e-9, "atol": 1e-10}  # the same steps, other sums

@@ -19,9 +19,9 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import DiscreteRNN, Euler, ExponentialEuler
+from discretize.kernels import registry as written_kernels
 from discretize.kernels import sequences
 from discretize.kernels.build import Unavailable
-from discretize.kernels.cpp import programs as written_kernels
 
 each = pytest.mark.parametrize
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
@@ -462,7 +462,7 @@ def test_without_a_compiler_the_steps_are_taken_one_by_one(monkeypatch):
     def none(*_):
         raise Unavailable("No C++ compiler")
 
-    monkeypatch.setattr(written_kernels, "library", none)
+    monkeypatch.setattr("discretize.kernels.cpp.programs.library", none)
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     monkeypatch.setattr("discretize.kernels.eligibility._warned", True)
     rnn = DiscreteRNN(Bent(), allow_overshoot=True)

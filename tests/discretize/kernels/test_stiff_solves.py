@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import SolverError, integrate
-from discretize.kernels.cpp import programs as written_kernels
+from discretize.kernels import registry as written_kernels
 from discretize.kernels.cpp import solves
 
 each = pytest.mark.parametrize

@@ -15,8 +15,8 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Euler, ExponentialEuler
+from discretize.kernels import registry as written_kernels
 from discretize.kernels import sequences
-from discretize.kernels.cpp import programs as written_kernels
 from discretize.kernels.record.functions import FUNCTIONS as OF_CPU
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels

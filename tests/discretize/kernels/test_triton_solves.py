@@ -15,7 +15,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Checkpointed, SolverError, integrate
-from discretize.kernels.cpp import programs as written_kernels
+from discretize.kernels import registry as written_kernels
 from discretize.kernels.cpp import solves
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.functions import preamble

@@ -32,8 +32,8 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import DiscreteRNN
+from discretize.kernels import registry as written_kernels
 from discretize.kernels import sequences
-from discretize.kernels.cpp import programs as written_kernels
 from discretize.kernels.record.attributes import GlobalReads, attributes_of
 
 SCALE = 1.0

@@ -1,0 +1,159 @@
+r"""Kernels that are written for a module's code: made once, and remembered by all that the code may read."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+import torch
+from torch.random import fork_rng
+
+from discretize.kernels.build import Unavailable
+from discretize.kernels.cpp.rows import written
+from discretize.kernels.eligibility import warn_once
+from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
+from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, program_of, weights_of, with_weights
+from discretize.kernels.record.watched import Unwatched
+from discretize.kernels.record.zones import Unknown
+
+__all__ = ["ROUNDING", "kernel_of"]
+
+# Relative to the largest number of each result.
+ROUNDING = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-3, torch.float64: 1e-9}
+MOST_KEPT = 256  # kernels that a process remembers
+MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
+LEAST_USE = 4  # calls in a row, from there on, before another one is made
+
+Kernel = TypeVar("Kernel")
+
+
+@dataclass
+class _Made:
+    """A kernel, or why there is none, and what it was made for."""
+
+    kernel: Any
+    reads: GlobalReads
+    globals: Attributes | str
+    alive: tuple[Any, ...]  # objects of the module that are known by their ids
+
+    @property
+    def is_current(self) -> bool:
+        now = self.reads.now()
+        return (now if isinstance(now, str) else now.values) == (
+            self.globals if isinstance(self.globals, str) else self.globals.values
+        )
+
+
+@dataclass
+class _Uses:
+    """How many calls found a kernel and how many did not, and what the last of those asked for, so many times in a row."""
+
+    found: int = 0
+    missed: int = 0
+    asked: Any = None
+    times: int = 0
+
+    def in_vain(self, key: Any) -> bool:
+        """Count a call that found none; whether a kernel for it would probably serve no other."""
+        self.missed += 1
+        self.times = self.times + 1 if key == self.asked else 1
+        self.asked = key
+        return self.missed > MOST_IN_VAIN and self.found < LEAST_USE * self.missed and self.times < LEAST_USE
+
+
+_made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
+_uses: dict[tuple[type, ...], _Uses] = {}  # of fields of the same parts
+_locks: dict[int, Lock] = {}  # by process: a child forked meanwhile must not wait for a thread that it has not got
+
+
+def kernel_of(
+    module: StepModule | FlowModule,
+    attributes: Attributes,
+    wanted: Mapping[str, bool],
+    dtype: torch.dtype,
+    make: Callable[[Program], Kernel | str],
+    write: Writer = written,
+) -> Kernel | str:
+    r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
+
+    Args:    attributes: of the module; wanted, dtype, write: as for `program_of`.
+    """
+    key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
+    uses = _uses.setdefault(tuple(map(type, module.modules())), _Uses())
+    with _locks.setdefault(os.getpid(), Lock()):
+        if key in _made and _made[key].is_current:
+            uses.found += 1
+        else:
+            if uses.in_vain(key):
+                return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
+            _made[key] = _attempt(module, wanted, dtype, make, attributes, write)
+            while len(_made) > MOST_KEPT:
+                _made.popitem(last=False)
+        _made.move_to_end(key)
+        found: Kernel | str = _made[key].kernel
+    return found
+
+
+def _attempt(
+    module: StepModule | FlowModule,
+    wanted: Mapping[str, bool],
+    dtype: torch.dtype,
+    make: Callable[[Program], Kernel | str],
+    attributes: Attributes,
+    write: Writer,
+) -> _Made:
+    reads = GlobalReads()
+
+    def seen() -> list[Any]:
+        return [found if isinstance(found, str) else found.values for found in (reads.now(), attributes_of(module))]
+
+    def made() -> Kernel | str:
+        with torch.autograd.set_detect_anomaly(False):
+            with reads.noted():  # before the recording, which would be of what cannot be watched, and takes three times as long
+                same = _is_the_same_alone(module, dtype)
+            before = seen()
+            program = program_of(module, wanted, dtype, write)
+            if not same:
+                raise Unknown("its code treats a sample alone otherwise than among others")
+            kernel = make(program)
+            if seen() != before:
+                raise Unknown("its code changes what it reads outside of the field, in a closure, a default, a class or a global")
+        return kernel
+
+    try:
+        # In a thread of its own: in no mode of torch that is on in this one, and under no profiler. Context variables come along.
+        # What is drawn there is drawn again by the steps.
+        devices = [device] if (device := module.field.device) is not None and device.type == "cuda" else []
+        with fork_rng(devices), ThreadPoolExecutor(1) as thread:
+            kernel = thread.submit(copy_context().run, made).result()
+    except Unwatched as error:
+        kernel = str(error)
+    except (Unknown, ValueError) as error:
+        kernel = str(error)
+    except Unavailable as error:
+        kernel = warn_once(str(error))
+    except Exception as error:  # torch records much and not all, and without a kernel nothing is missing
+        kernel = f"its code cannot be read: {type(error).__name__}: {error}"
+    now = reads.now()
+    return _Made(now if isinstance(now, str) else kernel, reads, now, attributes.objects)
+
+
+def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> bool:
+    """Whether code, which is recorded for batches of two or more, gives a sample the same numbers when it is alone."""
+    dice = torch.Generator().manual_seed(0)
+    device = module.field.device
+    samples = [torch.rand((3, width), generator=dice, dtype=dtype).to(device) + 0.1 for width in module.samples.values()]
+    # Copies: under inference_mode weights may be such that autograd refuses.
+    module = with_weights(module, [w.detach().clone().requires_grad_(w.requires_grad) for w in weights_of(module)])
+    together = module(*(sample.requires_grad_() for sample in samples))
+    if together.requires_grad:  # backward, too, for what that code reads
+        torch.autograd.grad(together.sum(), samples, allow_unused=True)
+    with torch.no_grad():
+        alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
+    return torch.allclose(together, alone, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True)
