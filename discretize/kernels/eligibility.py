@@ -26,6 +26,7 @@ __all__ = [
     "maps_networks",
     "networks_mapped",
     "setting_reason",
+    "tangent_reason",
     "tensor_reason",
     "tracing_reason",
     "transform_reason",
@@ -35,6 +36,7 @@ __all__ = [
 
 VARIABLE = "CTRNN_FUSED"
 COUNTS = (torch.bool, torch.int32, torch.int64)  # masks and indices, of any field
+TANGENTS = "derivatives are taken in forward mode"
 WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 
 
@@ -86,12 +88,16 @@ def tensor_reason(tensors: Iterable[Tensor]) -> str | None:
         if type(tensor) not in (Tensor, nn.Parameter):
             return f"{type(tensor).__name__} is a tensor of a kind of its own"
         if unpack_dual(tensor).tangent is not None:
-            return "derivatives are taken in forward mode"
+            return TANGENTS
         if tensor.dtype in HALF or tensor.device.type == "meta":
             return f"there is none for {tensor.dtype} on {tensor.device}"
         if tensor.device != first.device or (tensor.dtype != first.dtype and tensor.dtype not in COUNTS):
             return "samples, states and weights differ in dtype or device"
     return None if first.numel() else "there are no samples"
+
+
+def tangent_reason(tensors: Iterable[Tensor]) -> str | None:
+    return TANGENTS if any(unpack_dual(tensor).tangent is not None for tensor in tensors) else None
 
 
 def autocast_reason(xs: Tensor) -> str | None:

@@ -3,26 +3,28 @@ r"""Kernels that are written for a module's code: made once, and remembered by a
 from __future__ import annotations
 
 import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.random import fork_rng
 
+from ctrnn import VectorField
 from discretize.kernels.build import Unavailable
-from discretize.kernels.cpp.rows import written
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
+from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, program_of, weights_of, with_weights
 from discretize.kernels.record.watched import Unwatched
 from discretize.kernels.record.zones import Unknown
 
-__all__ = ["ROUNDING", "kernel_of"]
+__all__ = ["ROUNDING", "Known", "kernel_of", "known", "remember"]
 
 # Relative to the largest number of each result.
 ROUNDING = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-3, torch.float64: 1e-9}
@@ -42,9 +44,8 @@ class _Made:
     globals: Attributes | str
     alive: tuple[Any, ...]  # objects of the module that are known by their ids
 
-    @property
-    def is_current(self) -> bool:
-        now = self.reads.now()
+    def is_current(self, guards: Guards) -> bool:
+        now = self.reads.now(guards)
         return (now if isinstance(now, str) else now.values) == (
             self.globals if isinstance(self.globals, str) else self.globals.values
         )
@@ -67,9 +68,42 @@ class _Uses:
         return self.missed > MOST_IN_VAIN and self.found < LEAST_USE * self.missed and self.times < LEAST_USE
 
 
+class Known(NamedTuple):
+    """What was found for a field: all that its code keeps, and the kernel, or why there is none."""
+
+    attributes: Attributes
+    kernel: Any
+    guards: Guards
+    uses: _Uses
+    made: OrderedDict[Any, _Made]  # among which it was looked for
+    end: weakref.ref[VectorField]
+
+
+_known: OrderedDict[tuple[int, Any], Known] = OrderedDict()  # of fields, by their ids, that are alive
 _made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
 _uses: dict[tuple[type, ...], _Uses] = {}  # of fields of the same parts
 _locks: dict[int, Lock] = {}  # by process: a child forked meanwhile must not wait for a thread that it has not got
+
+
+def known(field: VectorField, request: Any) -> Known | None:
+    """What `remember` was given for the same request, if nothing has changed that the field's code may read."""
+    found = _known.get((id(field), request))
+    if found is None or found.made is not _made or not found.guards.hold(field):
+        return None
+    found.uses.found += 1
+    return found
+
+
+def remember(module: StepModule | FlowModule, request: Any, guards: Guards, attributes: Attributes, kernel: Any) -> None:
+    """guards: of all that was looked at for the attributes and the kernel of a module."""
+    if guards.refused:
+        return
+    key, field = (id(module.field), request), module.field
+    end = weakref.ref(field, lambda _: _known.pop(key, None))
+    _known[key] = Known(attributes, kernel, guards.complete(), _uses_of(module), _made, end)
+    _known.move_to_end(key)
+    while len(_known) > MOST_KEPT:
+        _known.popitem(last=False)
 
 
 def kernel_of(
@@ -78,26 +112,33 @@ def kernel_of(
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
     make: Callable[[Program], Kernel | str],
-    write: Writer = written,
+    write: Writer,
+    guards: Guards,
 ) -> Kernel | str:
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
-    Args:    attributes: of the module; wanted, dtype, write: as for `program_of`.
+    Args:    attributes: of the module; wanted, dtype, write: as for `program_of`; guards: collects what was looked at.
     """
     key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
-    uses = _uses.setdefault(tuple(map(type, module.modules())), _Uses())
+    uses = _uses_of(module)
     with _locks.setdefault(os.getpid(), Lock()):
-        if key in _made and _made[key].is_current:
+        if key in _made and _made[key].is_current(guards):
             uses.found += 1
         else:
             if uses.in_vain(key):
+                guards.refused = True
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
             _made[key] = _attempt(module, wanted, dtype, make, attributes, write)
+            guards.refused = True  # what was looked at before the code ran; the next call looks again
             while len(_made) > MOST_KEPT:
                 _made.popitem(last=False)
         _made.move_to_end(key)
         found: Kernel | str = _made[key].kernel
     return found
+
+
+def _uses_of(module: StepModule | FlowModule) -> _Uses:
+    return _uses.setdefault(tuple(map(type, module.modules())), _Uses())
 
 
 def _attempt(

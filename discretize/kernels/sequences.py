@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,13 +39,15 @@ from discretize.kernels.eligibility import (
     is_plain,
     maps_networks,
     setting_reason,
+    tangent_reason,
     tensor_reason,
     tracing_reason,
     whole,
 )
 from discretize.kernels.record.attributes import Attributes, attributes_of
+from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
-from discretize.kernels.registry import ROUNDING, kernel_of
+from discretize.kernels.registry import ROUNDING, kernel_of, known, remember
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
 from discretize.steps.step import Step
 
@@ -119,26 +122,48 @@ def _run_written(
     """As `run`, by one engine; stored: xs has another dtype than all else, in memory only."""
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
-    module, why = StepModule(field, step), _no_kernel(engine, step, given, len(xs) * substeps, fused)
-    attributes = why or attributes_of(module)
-    if isinstance(attributes, str):
-        return None, {"engine": "steps", "engine_why": attributes}
-    weights = attributes.tensors
-    if maps_networks():
-        module = _first_network(module, weights)
-        attributes = attributes_of(module)
-        assert not isinstance(attributes, str)
-    wanted = {"x": whole(xs)[0].requires_grad, "dt": lengths is not None and whole(lengths)[0].requires_grad}
-    kernel = tensor_reason([h0, *weights]) or _kernel(engine, module, attributes, wanted | {"stored": stored}, h0.dtype)
+    if why := _no_kernel(engine, step, given, len(xs) * substeps, fused):
+        return None, {"engine": "steps", "engine_why": why}
+    wanted = {
+        "x": whole(xs)[0].requires_grad,
+        "dt": lengths is not None and whole(lengths)[0].requires_grad,
+        "stored": stored,
+    }
+    weights, kernel = _found(engine, field, step, wanted, h0)
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
-    states = _states(kernel, module, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
+    states = _states(kernel, field, step, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
     return states, {"engine": engine.name, "engine_why": None}
 
 
-def _states(kernel: Any, module: StepModule, substeps: int, number: Any, *inputs: Any) -> Tensor:
+def _found(
+    engine: _Engine, field: VectorField, step: Step, wanted: dict[str, bool], h0: Tensor
+) -> tuple[tuple[Tensor, ...], Any]:
+    """The tensors of a field and a step, and the kernel of their code, or why there is none."""
+    request = (engine.name, id(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
+    mapped = maps_networks()
+    if not mapped and (entry := known(field, request)):
+        return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
+    module, guards = StepModule(field, step), Guards(field)
+    attributes = attributes_of(module, guards=guards)
+    if isinstance(attributes, str):
+        return (), attributes
+    weights = attributes.tensors
+    if mapped:
+        module = _first_network(module, weights)
+        attributes = attributes_of(module)
+        assert not isinstance(attributes, str)
+    if why := tensor_reason([h0, *weights]):
+        return weights, why
+    kernel = _kernel(engine, module, attributes, wanted, h0.dtype, guards)
+    if not mapped:
+        remember(module, request, guards, attributes, kernel)
+    return weights, kernel
+
+
+def _states(kernel: Any, field: VectorField, step: Step, substeps: int, number: Any, *inputs: Any) -> Tensor:
     if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
-        states: Tensor = _Steps.apply(kernel, module, substeps, number, *inputs)[0]
+        states: Tensor = _Steps.apply(kernel, StepModule(field, step), substeps, number, *inputs)[0]
         return states
     xs, h0, dt, *weights = inputs
     return kernel.forward(kernel.call(substeps, True, xs, h0, number if dt is None else dt, weights), keep=False)[0]
@@ -185,10 +210,12 @@ def derivatives_reason(step: Step) -> str | None:
 
 def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
     """The compiled kernel of a step's code, made where there is none yet, or why there is none."""
-    return _kernel(_COMPILED, module, attributes, wanted, dtype)
+    return _kernel(_COMPILED, module, attributes, wanted, dtype, Guards())
 
 
-def _kernel(engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
+def _kernel(
+    engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype, guards: Guards
+) -> Any:
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
     lies in bfloat16."""
 
@@ -197,7 +224,7 @@ def _kernel(engine: _Engine, module: StepModule, attributes: Attributes, wanted:
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
         return why or _disagreement(kernel, module, dtype, dtype) or kernel
 
-    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype))
+    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), guards)
 
 
 class _Kernel:
@@ -255,7 +282,7 @@ class _Call:
     def __init__(self, kernel: _Kernel, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
         self.substeps, self.weights = substeps, [weight.detach() for weight in weights]
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
-        self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_tensor(dt)
+        self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
         self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
         self.given = GivenProgram(kernel.program, kernel.functions, self.weights, *self.networks)
         at, dt_network, dt_time, dt_batch = strides(self.dt)
@@ -292,6 +319,9 @@ class _Steps(torch.autograd.Function):
         rests = dt is None or not dt.requires_grad
         return kernel.forward(kernel.call(substeps, rests, xs, h0, number if dt is None else dt, weights), keep=True)
 
+    # Which torch asks for at each call, and Python's own way to it takes 20 us.
+    forward.__signature__ = signature(forward)  # type: ignore[attr-defined]
+
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.settings, ctx.as_called = inputs[:4], ModuleSettings(inputs[1])
@@ -325,7 +355,7 @@ class _Steps(torch.autograd.Function):
         for k, axis in enumerate(axes[4:]):
             if axis is None and k not in (0, 2):  # samples and step lengths may be shared
                 given[k] = given[k].expand(info.batch_size, *given[k].shape)
-        return (_states(kernel, module, substeps, number, *given),), (0,)
+        return (_states(kernel, module.field, module.step, substeps, number, *given),), (0,)
 
 
 def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor, h0: Tensor, dt: Any, *weights: Tensor) -> Tensor:

@@ -41,9 +41,10 @@ from discretize.kernels.cpp.solving import (
     no_kernel,
     states_by_engine,
 )
-from discretize.kernels.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason
+from discretize.kernels.eligibility import device_reason, setting_reason, tangent_reason, tensor_reason, tracing_reason
 from discretize.kernels.pieces import projected_of, readable, reads_samples
 from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import (
     FlowModule,
     InputJVP,
@@ -54,7 +55,7 @@ from discretize.kernels.record.program import (
     weights_of,
     with_weights,
 )
-from discretize.kernels.registry import ROUNDING, kernel_of
+from discretize.kernels.registry import ROUNDING, kernel_of, known, remember
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
@@ -157,7 +158,7 @@ class SolveEngine(NamedTuple):
 
     methods: Sequence[str]
     reason: Callable[[Tensor], str | None]
-    writers: Callable[[Chain, Needs, torch.dtype], Sequence[Writer]]
+    writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer]]
     made: Callable[..., Any]
     solved: Callable[..., Solved | str]
 
@@ -187,22 +188,34 @@ def solve_by(
         return read
     chain, projected = read, projected_of(read).xs
     module = FlowModule(chain.field, projected.shape[-1])
-    attributes = attributes_of(module)
-    if isinstance(attributes, str):
-        return attributes
-    weights = attributes.tensors
-    if why := tensor_reason([h0, projected, *weights]):
+    if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
-    needs = Needs.of(chain, engine, projected, stored)
-    make = partial(how.made, module, h0.dtype, needs)
-    for write in how.writers(chain, needs, h0.dtype):
-        kernel = kernel_of(module, attributes, vars(needs), h0.dtype, make, write)
-        if not isinstance(kernel, str):
-            break
+    weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype)
     if isinstance(kernel, str):
         return kernel
     return how.solved(kernel, module, chain, [projected, h0, *weights], engine, show, stats, memory)
+
+
+def _found(how: SolveEngine, module: FlowModule, needs: Needs, dtype: torch.dtype) -> tuple[tuple[Tensor, ...], Any]:
+    """The tensors of a module, and the kernel of its code, or why there is none."""
+    request = (how, module.columns, needs, dtype, torch.get_default_dtype())
+    if entry := known(module.field, request):
+        return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
+    guards = Guards(module.field)
+    attributes = attributes_of(module, guards=guards)
+    if isinstance(attributes, str):
+        return (), attributes
+    weights = attributes.tensors
+    if why := tensor_reason([torch.empty(1, dtype=dtype, device=needs.device), *weights]):
+        return weights, why
+    make = partial(how.made, module, dtype, needs)
+    for write in how.writers(module, needs, dtype):
+        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, guards)
+        if not isinstance(kernel, str):
+            break
+    remember(module, request, guards, attributes, kernel)
+    return weights, kernel
 
 
 def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
@@ -261,8 +274,8 @@ def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torc
     return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
 
 
-def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
-    small = chain.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
+def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
     return (lane_written, written) if small else (written,)
 
 

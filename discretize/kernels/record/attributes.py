@@ -14,11 +14,11 @@ import dis
 import os
 import sys
 import sysconfig
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate
 from operator import attrgetter, methodcaller
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MappingProxyType, MethodType, ModuleType
@@ -29,13 +29,18 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
+from discretize.kernels.record.guards import Guards, is_plain, layout
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
 
 __all__ = ["HOOKS", "LIBRARIES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
 
+NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training", "_parameters", "_buffers", "_modules"}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
+OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and the like
 CALLED = ("forward", "flow", "project", "leak", "advance", "__call__")
 LruCache = type(lru_cache(lambda: None))
 # What classes have beside attributes of their own.
@@ -58,12 +63,17 @@ class Attributes(NamedTuple):
     objects: tuple[Any, ...]
 
 
-def attributes_of(given: Any, most: float = MOST, names: Mapping[int, str] | None = None) -> Attributes | str:
+def attributes_of(
+    given: Any, most: float = MOST, names: Mapping[int, str] | None = None, guards: Guards | None = None
+) -> Attributes | str:
     """What a module, or anything else, keeps; or why that cannot be told.
 
-    Args:    most: values that are told; names: of objects that are told by those and not looked into, by their ids.
+    Args:    most: values that are told; names: of objects that are told by those and not looked into, by their ids; guards:
+             collects what is looked at, but for what `given` itself has.
     """
-    return _told(_Walk(most=most, names=names or {}), given, copied=True)
+    walk = _Walk(most=most, names=names or {}, guards=guards or Guards())
+    walk.root = given if isinstance(given, nn.Module) else NO_ROOT
+    return _told(walk, given, copied=True)
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,9 @@ class _Reads:
         names |= {*words} if "globals" in names else set()
         return cls(given, tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
 
-    def now(self) -> Iterator[Any]:
+    def now(self, guards: Guards) -> Iterator[Any]:
+        guards.names(self.globals, self.names)
+        guards.names(sys.modules, self.imported)
         yield from map(self.globals.get, self.names)
         yield from map(sys.modules.get, self.imported)
 
@@ -139,23 +151,25 @@ class GlobalReads:
         self.attributes |= dict.fromkeys(self.reads[code].attributes)
         return asked_in(code, frame.f_globals, frame.f_locals)
 
-    def now(self) -> Attributes | str:
-        """Their values, other ones where one has changed; or why that cannot be told."""
-        seen, found = set[int](), list[Any]()
+    def now(self, guards: Guards | None = None) -> Attributes | str:
+        """Their values, other ones where one has changed; or why that cannot be told. guards: collects what must stay."""
+        walk, seen, found = _Walk(guards=guards or Guards()), set[int](), list[Any]()
         for each in self.reads.values():
-            for value in each.now():
+            for value in each.now(walk.guards):
                 if not isinstance(value, ModuleType):
                     found.append(value)
                 elif id(value) not in seen:
-                    found += self._of_module(value, seen)
-        return _told(_Walk(), found, copied=False)
+                    found += self._of_module(value, seen, walk.guards)
+        return _told(walk, found, copied=False)
 
-    def _of_module(self, given: ModuleType, seen: set[int]) -> Iterator[Any]:
+    def _of_module(self, given: ModuleType, seen: set[int], guards: Guards) -> Iterator[Any]:
         seen.add(id(given))
         stays = _stays(given.__name__)
+        guards.kind(given)
+        guards.names(vars(given), self.attributes)
         for value in map(vars(given).get, self.attributes):
             if isinstance(value, ModuleType):
-                yield from self._of_module(value, seen) if id(value) not in seen else ()
+                yield from self._of_module(value, seen, guards) if id(value) not in seen else ()
             else:
                 yield value if isinstance(value, (*PLAIN, type)) or not stays else id(value)
 
@@ -165,6 +179,7 @@ def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:
         walk.visit(given, copied)
     except _Hidden as error:
         return str(error)
+    walk.guards.refused |= walk.is_among(walk.guards.owner)
     return Attributes(tuple(walk.tensors), tuple(walk.values), tuple(walk.objects))
 
 
@@ -186,6 +201,14 @@ class _Walk:
     seen: dict[tuple[int, bool], tuple[int, Any]] = field(default_factory=dict)  # objects too: an id is one's own while it lives
     most: float = MOST
     names: Mapping[int, str] = field(default_factory=dict)
+    guards: Guards = field(default_factory=Guards)
+    root: nn.Module = field(default_factory=lambda: NO_ROOT)
+    again: set[int] = field(default_factory=set)
+
+    def is_among(self, given: Any) -> bool:
+        """Whether an object is held by what was looked at, beside the root."""
+        others = ((id(given), False), *([(id(given), True)] if self.root is NO_ROOT else []))
+        return given is not None and (id(given) in self.again or any(other in self.seen for other in others))
 
     def visit(self, given: Any, copied: bool = True) -> None:
         if len(self.values) > self.most:
@@ -195,6 +218,7 @@ class _Walk:
             self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
         elif (id(given), copied) in self.seen:
             self.values.append(("again", self.seen[id(given), copied][0]))
+            self.again.add(id(given))
         elif copied and id(given) in self.names:
             self.values.append(("named", self.names[id(given)]))
         else:
@@ -208,61 +232,120 @@ class _Walk:
         elif isinstance(given, BuiltinFunctionType) and (asked := refused(given)):
             raise _Hidden(unwatched(asked))
         elif kind in (list, tuple, dict, MappingProxyType):
-            self.values.append((kind, len(given)))
-            for each in given if kind in (list, tuple) else given.items():
-                self.visit(each, copied)
+            self._container(given, copied)
         elif isinstance(given, FunctionType):
-            self._by_id(given.__code__)
-            cells = [cell.cell_contents for cell in given.__closure__ or () if _is_filled(cell)]
-            self.visit([given.__defaults__, given.__kwdefaults__, vars(given), *cells], False)
+            self._function(given)
         elif isinstance(given, MethodType):
             self.visit(given.__func__, copied)
             self.visit(given.__self__, copied)
         elif isinstance(given, ContextVar):
             self._by_id(given)
+            self.guards.read(given, methodcaller("get", None))
             self.visit(given.get(None), False)
         elif isinstance(given, type | property | staticmethod | classmethod | cached_property):
             self._class(given, copied)
         elif isinstance(given, nn.Module):
             self._module(given, copied)
         elif isinstance(given, BuiltinFunctionType) and not isinstance(given.__self__, ModuleType | type | None):
-            self.visit([given.__name__, given.__self__], False)  # of a list, say, or of an iterator
+            self._parts([given.__name__, given.__self__], False)  # of a list, say, or of an iterator
         elif callable(given) and _is_of_a_library(type(given), UNCHANGING):
             self._by_id(given)
         else:
             self._object(given, copied)
 
+    def _container(self, given: Any, copied: bool) -> None:
+        if type(given) in (dict, MappingProxyType):
+            if not any(given is own for own in vars(self.root).values()):
+                self.guards.mapping(given)
+            return self._items(given, copied)
+        if type(given) is list:
+            self.guards.sequence(given)
+        self._parts(given, copied)
+
+    def _function(self, given: FunctionType) -> None:
+        cells = given.__closure__ or ()
+        self.guards.read(given, *OF_FUNCTIONS)
+        for cell in cells:
+            self.guards.read(cell, _content)
+        self._by_id(given.__code__)
+        contents = [content for content in map(_content, cells) if content is not None]
+        self._parts([given.__defaults__, given.__kwdefaults__, vars(given), *contents], False)
+
+    def _parts(self, given: Sequence[Any], copied: bool) -> None:
+        self.values.append((type(given), len(given)))
+        for each in given:
+            self.visit(each, copied)
+
+    def _items(self, given: Mapping[Any, Any], copied: bool, but: Container[str] = ()) -> None:
+        items = [(key, value) for key, value in given.items() if key not in but] if but else given.items()
+        self.values.append((type(given), len(items)))
+        for key, value in items:
+            self.visit(key, copied)
+            self.visit(value, copied)
+
     def _tensor(self, given: Tensor, copied: bool) -> None:
         if copied:
             self.tensors.append(given)
-            strides = given.stride() if given.layout == torch.strided else given.layout
-            self.values.append((type(given), given.shape, strides, given.dtype, given.device, given.requires_grad))
+            self.guards.tensor(given)
+            self.values.append(layout(given))
         else:
             self._by_id(given)
+            self.guards.value(partial(_numbers, given))
             self.values.append(_numbers(given))
 
     def _module(self, given: nn.Module, copied: bool) -> None:
         if any(vars(given)[name] for name in HOOKS):
             raise _Hidden(f"its {type(given).__name__} has hooks")
-        if any(getattr(nn.modules.module, f"_global{name}", None) for name in HOOKS):
+        if any(getattr(nn.modules.module, name, None) for name in GLOBAL_HOOKS):
             raise _Hidden("there are hooks on all modules")
+        if given is self.root:
+            for hooks in GLOBAL_HOOKS:
+                self.guards.sequence(getattr(nn.modules.module, hooks))
+        else:
+            self._guard_module(given)
         self.visit(type(given))
-        self.visit({name: value for name, value in vars(given).items() if name not in OF_TORCH}, copied)
+        self._items(vars(given), copied, OF_TORCH)
+
+    def _guard_module(self, given: nn.Module) -> None:
+        own = vars(given)
+        self.guards.kind(given)
+        self.guards.mapping(own)
+        for hooks in HOOKS:
+            self.guards.sequence(own[hooks])
+        # Hooks of other kinds, which nothing here asks for, may hold the field.
+        self.guards.refused |= any(isinstance(own.get(name), dict) and own[name] for name in OF_TORCH)
 
     def _class(self, given: Any, copied: bool) -> None:
         if not isinstance(given, type):
-            return self.visit([getattr(given, name, None) for name in ("fget", "__func__", "func")], copied)
+            self.guards.read(given, *(attrgetter(name) for name in WRAPPED if hasattr(given, name)))
+            return self._parts([getattr(given, name, None) for name in WRAPPED], copied)
+        self.guards.kind(given)
+        self.guards.read(given, attrgetter("__mro__"))
         for each in given.__mro__:
             self._by_id(each)
+            own, is_new = vars(each), self.guards.is_new(each)
             if _is_of_a_library(each):  # whose methods may have been exchanged
-                own = vars(each)
+                self.guards.names(own, CALLED if is_new else ())
                 self.values.append(tuple(id(own[name]) for name in CALLED if name in own))
             else:
-                self.visit({name: value for name, value in vars(each).items() if name not in OF_CLASSES}, False)
+                if is_new:
+                    self.guards.mapping(own)
+                self._items(own, False, OF_CLASSES)
         if not _is_of_a_library(type(given)):
             self.visit(type(given))
 
     def _object(self, given: Any, copied: bool) -> None:
+        if is_plain(given):
+            self.guards.kind(given)
+            if hasattr(given, "__dict__"):
+                self.guards.mapping(vars(given))
+            return self._in_object(given, copied)
+        guards, self.guards = self.guards, Guards()
+        self._in_object(given, copied)
+        self.guards = guards
+        guards.value(partial(_by_itself, given, copied))
+
+    def _in_object(self, given: Any, copied: bool) -> None:
         if isinstance(given, torch.Generator):
             return self.visit(given.get_state().numpy().tobytes())
         kind = type(given)
@@ -280,7 +363,7 @@ class _Walk:
         if isinstance(given, ModuleType) or isinstance(made, str):
             return self._by_id(given)
         self.visit(kind)
-        self.visit([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
+        self._parts([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
         if not _is_of_a_library(kind) and hasattr(given, "__dict__"):
             self.visit(vars(given), copied)  # of which copies need know nothing
 
@@ -306,8 +389,14 @@ def _numbers(given: Tensor) -> Any:
     return None if given.is_inference() else given._version
 
 
-def _is_filled(cell: Any) -> bool:
+def _content(cell: Any) -> Any:
     try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
+
+
+def _by_itself(given: Any, copied: bool) -> Any:
+    """What there is to say of an object alone, tensors and all else that is known by ids included."""
+    found = _told(_Walk(), given, copied)
+    return found if isinstance(found, str) else (found.values, *(tuple(map(id, each)) for each in (found.tensors, found.objects)))

@@ -19,7 +19,6 @@ from discretize.kernels.triton.models import SolveKernel, TritonModel
 from discretize.kernels.triton.solving.run import TritonRun
 from discretize.kernels.triton.solving.stiff_run import StiffRun, recorder, stiff_kernel
 from discretize.kernels.triton.solving.writing import solve_writer
-from discretize.solvers.segments import Chain
 
 __all__ = ["solve_triton"]
 
@@ -36,7 +35,7 @@ def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program
     return kernel
 
 
-def _writers(chain: Chain, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 

@@ -1,0 +1,120 @@
+r"""A quick check whether everything that code may read is as it was when it was last looked through.
+
+    containers    the same objects in the same places: dicts, lists, what names of modules and classes lead to
+    tensors       the same shapes, strides, dtypes, devices and requires_grad; of constants, the same numbers
+    all else      looked through again: arrays, sets, objects with a way of their own to be copied
+
+What is not the same object may still be equal: where the check fails, one looks through everything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import is_
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Guards", "is_plain", "layout"]
+
+COPYING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
+WRITTEN_IN_PYTHON = 1 << 9  # or at least in memory of its own: Py_TPFLAGS_HEAPTYPE
+
+
+class Guards:
+    """Collects what is to be compared while code is looked through; `owner` is given at each check, and not kept alive."""
+
+    def __init__(self, owner: Any = None) -> None:
+        self.owner, self.refused = owner, False  # because what is compared would keep the owner alive
+        self.owner_kind, self.owner_dict = type(owner), getattr(owner, "__dict__", None)
+        self._views, self._lookups = list[Any](), dict[type, tuple[list[Any], list[str]]]()
+        self._with_dict, self._without = list[Any](), list[Any]()
+        self._reads, self._tensors = list[tuple[Callable[[Any], Any], Any]](), list[Tensor]()
+        self._readers, self._classes = list[Callable[[], Any]](), set[type]()
+
+    def mapping(self, given: Any) -> None:
+        self._views += [given, given.values()]
+
+    def sequence(self, given: list[Any]) -> None:
+        self._views.append(given)
+
+    def names(self, given: Any, names: Iterable[str]) -> None:
+        """Those of a dict, or of the dict of a class, there or not."""
+        dicts, keys = self._lookups.setdefault(type(given), ([], []))
+        for name in names:
+            dicts.append(given)
+            keys.append(name)
+
+    def is_new(self, given: type) -> bool:
+        """Whether a class is met for the first time, as the base of many."""
+        before = len(self._classes)
+        self._classes.add(given)
+        return len(self._classes) > before
+
+    def kind(self, given: Any) -> None:
+        """The class of an object, and which dict it has."""
+        if given is not self.owner:
+            (self._with_dict if hasattr(given, "__dict__") and not isinstance(given, type) else self._without).append(given)
+
+    def tensor(self, given: Tensor) -> None:
+        self._tensors.append(given)
+
+    def read(self, of: Any, *getters: Callable[[Any], Any]) -> None:
+        """What is read of an object."""
+        self._reads += [(get, of) for get in getters]
+
+    def value(self, read: Callable[[], Any]) -> None:
+        """What `read` gives, the same where it is equal."""
+        self._readers.append(read)
+
+    def complete(self) -> Guards:
+        """What is there now is what is asked for from here on."""
+        self.owner = None
+        self._saved, self._lengths = [*chain.from_iterable(self._views)], [*map(len, self._views)]
+        self._found = [[*_looked_up(kind, *where)] for kind, where in self._lookups.items()]
+        self._given = [get(of) for get, of in self._reads]
+        self._objects = [*self._with_dict, *self._without]
+        self._kinds, self._dicts = [*map(type, self._objects)], [*map(vars, self._with_dict)]
+        self._layouts = [*map(layout, self._tensors)]
+        self._values = [read() for read in self._readers]
+        return self
+
+    def hold(self, owner: Any = None) -> bool:
+        try:
+            return (
+                type(owner) is self.owner_kind
+                and getattr(owner, "__dict__", None) is self.owner_dict
+                and [*map(len, self._views)] == self._lengths
+                and all(map(is_, chain.from_iterable(self._views), self._saved))
+                and all(map(is_, map(type, self._objects), self._kinds))
+                and all(map(is_, map(vars, self._with_dict), self._dicts))
+                and all(get(of) is given for (get, of), given in zip(self._reads, self._given, strict=True))
+                and all(
+                    all(map(is_, _looked_up(kind, *where), found))
+                    for (kind, where), found in zip(self._lookups.items(), self._found, strict=True)
+                )
+                and [*map(layout, self._tensors)] == self._layouts
+                and all(read() == value for read, value in zip(self._readers, self._values, strict=True))
+            )
+        except Exception:  # what is read there is the user's
+            return False
+
+
+def _looked_up(kind: Any, dicts: Sequence[Any], names: Sequence[str]) -> Iterable[Any]:
+    return map(kind.get, dicts, names)
+
+
+def layout(tensor: Tensor) -> tuple[Any, ...]:
+    """All that code can know of a tensor but its numbers."""
+    strides = tensor.stride() if tensor.layout == torch.strided else tensor.layout
+    return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.requires_grad
+
+
+def is_plain(given: Any) -> bool:
+    """Whether all that an object is are its class and its `__dict__`, as `object` itself copies it."""
+    kinds = type(given).__mro__[:-1]
+    if any(name in vars(kind) for kind in kinds for name in COPYING) or any(vars(kind).get("__slots__") for kind in kinds):
+        return False
+    return all(kind.__flags__ & WRITTEN_IN_PYTHON for kind in kinds) and not isinstance(given, type)
