@@ -14,7 +14,6 @@ from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -232,7 +231,7 @@ class _Kernel:
 
     def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
-        self.library = library(STEPS, {"REAL": REALS[dtype]})
+        self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
         self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, c_void_p]
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, POINTER(Gradients)]
@@ -243,9 +242,11 @@ class _Kernel:
 
     def kept_of(self, state: int) -> int:
         """How many numbers are kept of a step and a sample for the backward pass."""
-        widths = np.array(self.program.written.kept, np.uint64)
-        program = ProgramStructure(kept_values=len(widths), kept_widths=widths.ctypes.data)
-        return int(self.library.ctrnn_steps_kept(Sequence(state=state, program=ctypes.pointer(program))))
+        if state not in self._kept:
+            widths = (c_size_t * len(self.program.written.kept))(*self.program.written.kept)
+            program = ProgramStructure(kept_values=len(widths), kept_widths=ctypes.addressof(widths))
+            self._kept[state] = int(self.library.ctrnn_steps_kept(Sequence(state=state, program=ctypes.pointer(program))))
+        return self._kept[state]
 
     def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
         """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""

@@ -74,6 +74,7 @@ def address(tensor: Tensor | None) -> int | None:
 
 def strides(dt: Tensor) -> tuple[int, int, int, int]:
     """The address of the step lengths, and their strides over networks, in time and over the batch; 0 where all are one."""
-    dt = dt if dt.dim() else dt[None, None, None]
+    if not dt.dim():
+        return dt.data_ptr(), 0, 0, 0
     network, time, batch = (dt.stride(i) if dt.dim() + i >= 0 and dt.shape[i] > 1 else 0 for i in (-4, -3, -2))
     return dt.data_ptr(), network, time, batch

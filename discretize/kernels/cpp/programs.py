@@ -3,14 +3,15 @@ r"""Written kernels as Python has them: what all of them are given and give back
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import Structure, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discretize.kernels.build import Source, library
@@ -66,6 +67,9 @@ def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
     return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 
 
+_templates: WeakKeyDictionary[Program, dict[int, tuple[ProgramStructure, Any]]] = WeakKeyDictionary()  # by networks
+
+
 class GivenProgram:
     """A program with the numbers of its weights, laid out as kernels read them; of `networks`, if given, each with its own."""
 
@@ -75,32 +79,35 @@ class GivenProgram:
         with torch.no_grad():
             vectors, matrices = _of_networks(program.before, program, weights, (), networks)
         columns = [matrix if matrix.dim() == 2 + (networks is not None) else matrix[..., None] for matrix in matrices]
-        text, count = program.written, networks or 1
-        numbers = {
-            "size": text.sizes,
-            "kept_widths": text.kept,
-            "vector_widths": [vector.numel() // count for vector in vectors],
-            "depths": [matrix.shape[-2] for matrix in columns],
-            "widths": [matrix.shape[-1] for matrix in columns],
-            "product": text.products,
-        }
-        arrays = {name: _array(given) for name, given in numbers.items()}
-        places = {"vector": _addresses(vectors, count), "matrix": _addresses(columns, count)}
-        self.alive = vectors, matrices, arrays, places
-        shared = functions | {name: array.ctypes.data for name, array in arrays.items()}
-        lengths = (len(text.sizes), len(text.kept), len(vectors), len(matrices), *text.counts)
-        self.structures = (ProgramStructure * count)(
-            *(
-                ProgramStructure(
-                    *lengths,
-                    lane_sums=sum(height * width for height, width in text.sums),
-                    **shared,
-                    **{name: array[k].ctypes.data for name, array in places.items()},
-                )
-                for k in range(count)
-            )
-        )
+        count = networks or 1
+        if count not in (known := _templates.setdefault(program, {})):
+            known[count] = _template(program, functions, vectors, columns, count)
+        places = _addresses(vectors, count), _addresses(columns, count)
+        self.alive = vectors, columns, places, program
+        self.structures = (ProgramStructure * count)()
+        for k, (vector, matrix) in enumerate(zip(*places, strict=True)):
+            self.structures[k] = known[count][0]
+            self.structures[k].vector, self.structures[k].matrix = ctypes.addressof(vector), ctypes.addressof(matrix)
         self.structure = self.structures[0]
+
+
+def _template(
+    program: Program, functions: dict[str, int], vectors: Sequence[Tensor], columns: Sequence[Tensor], count: int
+) -> tuple[ProgramStructure, Any]:
+    """All of a program's structure but where its numbers lie, whose shapes are the same at each call; and what it points to."""
+    text = program.written
+    numbers = {
+        "size": text.sizes,
+        "kept_widths": text.kept,
+        "vector_widths": [vector.numel() // count for vector in vectors],
+        "depths": [matrix.shape[-2] for matrix in columns],
+        "widths": [matrix.shape[-1] for matrix in columns],
+        "product": text.products,
+    }
+    arrays = {name: _array(given) for name, given in numbers.items()}
+    shared = functions | {name: ctypes.addressof(array) for name, array in arrays.items()}
+    lengths = (len(text.sizes), len(text.kept), len(vectors), len(columns), *text.counts)
+    return ProgramStructure(*lengths, lane_sums=sum(height * width for height, width in text.sums), **shared), arrays
 
 
 class Sums:
@@ -113,8 +120,8 @@ class Sums:
         heights, widths = (_array([size[side] for size in program.written.sums]) for side in (0, 1))
         places = _addresses(self.tensors, networks or 1)
         self.alive = heights, widths, places
-        sizes = len(self.tensors), heights.ctypes.data, widths.ctypes.data
-        self.structures = (SumsStructure * len(places))(*(SumsStructure(*sizes, row.ctypes.data) for row in places))
+        sizes = len(self.tensors), ctypes.addressof(heights), ctypes.addressof(widths)
+        self.structures = (SumsStructure * len(places))(*(SumsStructure(*sizes, ctypes.addressof(row)) for row in places))
         self.structure = self.structures[0]
 
     def gradients(self, weights: Sequence[Tensor]) -> list[Tensor | None]:
@@ -124,15 +131,15 @@ class Sums:
 
 
 def _of_networks(
-    graph: Callable[..., Any], program: Program, weights: Sequence[Tensor], sums: Sequence[Tensor], networks: int | None
+    graph: GraphModule, program: Program, weights: Sequence[Tensor], sums: Sequence[Tensor], networks: int | None
 ) -> Any:
     """What a graph of a program gives, for all networks at once."""
     if networks is None:
-        return graph(*weights, *program.nobody, *program.constants, *sums)
+        return graph.forward(*weights, *program.nobody, *program.constants, *sums)
     structures = list[Any]()
 
     def one(weights: Sequence[Tensor], sums: Sequence[Tensor], _: Tensor) -> list[Tensor]:
-        leaves, structure = tree_flatten(graph(*weights, *program.nobody, *program.constants, *sums))
+        leaves, structure = tree_flatten(graph.forward(*weights, *program.nobody, *program.constants, *sums))
         structures.append((structure, [leaf is not None for leaf in leaves]))
         return [leaf for leaf in leaves if leaf is not None]
 
@@ -141,12 +148,14 @@ def _of_networks(
     return tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
 
 
-def _addresses(tensors: Sequence[Tensor], networks: int) -> np.ndarray:
-    """Where the numbers of each network lie, (networks, tensors)."""
+def _addresses(tensors: Sequence[Tensor], networks: int) -> list[ctypes.Array[c_size_t]]:
+    """Where the numbers of each network lie."""
     first = [tensor.data_ptr() for tensor in tensors]
+    if networks == 1:
+        return [_array(first)]
     apart = [tensor.numel() // networks * tensor.element_size() for tensor in tensors]
-    return np.array(first, np.uint64) + np.arange(networks, dtype=np.uint64)[:, None] * np.array(apart, np.uint64)
+    return [_array([at + k * length for at, length in zip(first, apart, strict=True)]) for k in range(networks)]
 
 
-def _array(numbers: Any) -> np.ndarray:
-    return np.array(numbers, dtype=np.uint64)
+def _array(numbers: Sequence[float]) -> ctypes.Array[c_size_t]:
+    return (c_size_t * len(numbers))(*map(int, numbers))

@@ -99,7 +99,7 @@ class InputJVP(FlowModule):
         return _jvp(lambda u: self.field.flow(u, h), projected, direction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     r"""What a kernel is made of.
 
