@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
+from discretize import compat
 from discretize.steps.step import Step
 
 __all__ = ["check_exported", "check_values", "scanned", "whole"]
@@ -64,9 +65,6 @@ def scanned(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, s
     check_exported(step)
     if torch.compiler.is_dynamo_compiling():
         raise TypeError("torch.export(strict=True) reads a loop in Python, which it cannot; take strict=False, its default.")
-    # The operator itself: its wrapper compiles the loop, and takes a program made for one length for another of any.
-    from torch._higher_order_ops.scan import scan_op  # noqa: PLC0415 - loads the compiler
-
     sample = _Sample(field, step, dt, substeps)
     weights = dict([*sample.named_parameters(), *sample.named_buffers()])
 
@@ -74,7 +72,7 @@ def scanned(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, s
         h = torch.func.functional_call(sample, dict(zip(weights, given, strict=True)), (h, projected))
         return [h, h.clone()]  # a scan may not give the same tensor twice
 
-    states: Tensor = scan_op(one, [h0], [field.project(xs)], tuple(weights.values()))[1]
+    states: Tensor = compat.scan_op(one, [h0], [field.project(xs)], tuple(weights.values()))[1]
     return states
 
 

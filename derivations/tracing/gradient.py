@@ -17,7 +17,6 @@ import sympy
 import torch
 from sympy import Derivative, DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
 from torch import Tensor, nn
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
@@ -28,6 +27,7 @@ from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
 from derivations.tracing.symbolic import check_distinct, system_of
 from derivations.tracing.widths.arguments import Widths, checked_widths
+from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["verify_gradient"]
@@ -88,7 +88,7 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
     like: dict[str, Any] = {"dtype": program.dtype, "device": next((p.device for p in module.parameters()), None)}
     called = as_function(module)
 
-    def without(environment: ShapeEnv, batch: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    def without(environment: compat.ShapeEnv, batch: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         with without_values(environment):
             weights = [torch.empty_like(p) for p in module.parameters()]
             columns = [torch.empty(batch, n, **like) for _, _, lengths in split for n in lengths]
@@ -100,16 +100,16 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
         outer = [t.detach().requires_grad_() for t in columns]
         given = iter(outer)
         arguments = tuple(tuple(next(given) for _ in lengths) if several else next(given) for _, several, lengths in split)
-        leaves, structure = torch.utils._pytree.tree_flatten(called(tuple(inner), arguments))
+        leaves, structure = compat.tree_flatten(called(tuple(inner), arguments))
         answer, _ = next_state(leaves, structure, len(v))
         return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
 
     # Read is one sample alone, as gradients of weights add up; but the code may not ask how many there are.
-    environment = ShapeEnv()
+    environment = compat.ShapeEnv()
     record(decompositions(has_reading), pulled, *without(environment, unknown_size(environment, "batch", 3)))
     if environment.guards or environment.replacements:
         raise ValueError("the gradient is of batches of certain sizes only; the code must act on each sample by itself.")
-    weights, columns, like_state = without(ShapeEnv(), 1)
+    weights, columns, like_state = without(compat.ShapeEnv(), 1)
     graph, _, constants = record(decompositions(has_reading), pulled, weights, columns, like_state)
     placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
     leaves = next(node for node in graph.nodes if node.op == "output").args[0]
@@ -156,7 +156,7 @@ def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
         return [torch.linspace(1, 2, t.numel()).reshape(t.shape).to(t) for t in states]
 
     def ran(setting: Setting) -> list[Tensor]:
-        leaves, structure = torch.utils._pytree.tree_flatten(setting.module(*packed(program, setting.arguments)))
+        leaves, structure = compat.tree_flatten(setting.module(*packed(program, setting.arguments)))
         answer, _ = next_state(leaves, structure, len(program.inputs[program.state]))
         trained = [p for p in setting.module.parameters() if p.requires_grad]
         found = pulled_back(answer, [*trained, *arguments(setting)], vectors(setting))

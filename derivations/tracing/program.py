@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import Width, Widths, checked_widths
+from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
 
 __all__ = ["Program", "next_state", "trace"]
@@ -59,7 +59,7 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     tensors = [*parameters.values(), *buffers.values()]
     like: dict[str, Any] = {"dtype": _dtype(module), "device": next((t.device for t in tensors), None)}
-    environment = ShapeEnv()
+    environment = compat.ShapeEnv()
     batch: Any = unknown_size(environment, "batch", 3) if any_batch else 1
     with without_values(environment):
         weights = list(map(torch.empty_like, tensors))

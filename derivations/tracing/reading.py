@@ -16,6 +16,7 @@ from derivations.tracing.readings.elementwise import ELEMENTWISE
 from derivations.tracing.readings.operations import ARRAYS, LAYOUT, MADE, has_reading
 from derivations.tracing.readings.values import Entries, Value, exact, is_truth, number
 from derivations.tracing.samples import check_samples
+from discretize import compat
 from discretize.kernels.record.recording import operation_name, source_line
 
 __all__ = ["UnknownOperation", "read"]
@@ -62,9 +63,7 @@ def read(program: Program, letters: Mapping[str, Any]) -> list[Value]:
 
 def _check_known(node: Node) -> None:
     name = operation_name(node)
-    if name in RANDOM or (
-        isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
-    ):
+    if name in RANDOM or (isinstance(node.target, compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags):
         raise ValueError(f"the code draws random numbers ({name}): {source_line(node)}. Call `module.eval()` if it is dropout.")
     overload = getattr(node.target, "_overloadname", "")
     if not (has_reading(name, overload) or _is_conversion(node)) and isinstance(

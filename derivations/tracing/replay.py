@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from derivations.tracing.program import Program, next_state
 from derivations.twins.fields import SymbolicField, SymbolicStep
+from discretize import compat
 from discretize.kernels.record.recording import call_with
 
 __all__ = ["Replay", "Replayed"]
@@ -55,7 +56,7 @@ class Replay:
         values |= {id(b): b.double() if b.is_floating_point() else b for b in self.module.buffers()}
         with torch.no_grad():
             answer = call_with(self.module, values, *self._arguments())
-        leaves, structure = torch.utils._pytree.tree_flatten(answer)
+        leaves, structure = compat.tree_flatten(answer)
         computed, _ = next_state(leaves, structure, len(self.program.inputs[self.program.state]))
         claimed = (self._number(e) for e in self.right)
         numbers = tuple(torch.cat([part.reshape(-1) for part in computed]).tolist())

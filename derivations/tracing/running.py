@@ -28,11 +28,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from derivations.tracing.keeping import kept, memory, tensors_read
 from derivations.tracing.program import Program, next_state
+from discretize import compat
 from discretize.kernels.record.attributes import GlobalReads, attributes_of
 from discretize.kernels.record.recording import own_line, results_kept
 from discretize.kernels.record.watched import Unwatched
@@ -94,7 +93,7 @@ def as_recorded(module: nn.Module, program: Program) -> str:
     def ran(setting: Setting) -> list[Tensor]:
         if setting.around == "without gradients":
             setting.module.requires_grad_(False)
-        leaves, structure = torch.utils._pytree.tree_flatten(setting.module(*packed(program, setting.arguments)))
+        leaves, structure = compat.tree_flatten(setting.module(*packed(program, setting.arguments)))
         return list(next_state(leaves, structure, len(program.inputs[program.state]))[0])
 
     def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
@@ -269,7 +268,7 @@ class _Methods(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class _Looks(TorchDispatchMode):
+class _Looks(compat.TorchDispatchMode):
     """Where code looks at numbers that it was given, or at what was computed from them."""
 
     def __init__(self, given: Iterable[Tensor]) -> None:
@@ -288,16 +287,16 @@ class _Looks(TorchDispatchMode):
 
     def told(self, given: Any) -> None:
         """Python is told numbers of what is given."""
-        if any(memory(t) in self.followed for t in tree_leaves(given) if isinstance(t, Tensor)):
+        if any(memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
             self.line = self.line or own_line(traceback.extract_stack(), __file__)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
-        if any(memory(t) in self.followed for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
+        if any(memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
             name = function.overloadpacket.__name__
             if name in TELL or (name == "index" and any(t is not None and t.dtype == torch.bool for t in args[1])):
                 self.told((args, kwargs))
-            self.followed.update((memory(t), t) for t in tree_leaves(answer) if isinstance(t, Tensor))
+            self.followed.update((memory(t), t) for t in compat.tree_leaves(answer) if isinstance(t, Tensor))
         return answer
 
     def check(self, words: str) -> None:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils._pytree import tree_flatten, tree_map
 
 from ctrnn import checks
+from discretize import compat
 from discretize.ensembles.alike import checked_networks
 from discretize.ensembles.shared import SharedState, buffers_of, overlap, parameter_names, tensors_of
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
@@ -107,7 +107,7 @@ class Ensemble(nn.Module):
                 outputs.append(after.of_call(self.stacked, mine, *call.of_network(k)))
             self._refuse(shared)
             each.append(after)
-        return tree_map(lambda *each: torch.stack(each), *outputs), _Buffers.stacked(each)
+        return compat.tree_map(lambda *each: torch.stack(each), *outputs), _Buffers.stacked(each)
 
     def _weights(self) -> dict[str, Tensor]:
         tensors = tensors_of(self.stacked)
@@ -294,7 +294,7 @@ class _Call:
 
     def of_network(self, k: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         def mine(value: Any, axis: int | None) -> Any:
-            return value if axis is None else tree_map(lambda tensor: tensor[k], value)
+            return value if axis is None else compat.tree_map(lambda tensor: tensor[k], value)
 
         arguments = tuple(mine(*each) for each in zip(self.arguments, self.dims, strict=True))
         return arguments, {key: mine(value, self.keyword_dims[key]) for key, value in self.keywords.items()}
@@ -305,7 +305,7 @@ def _check_leaves(name: str, value: Any, networks: int | None) -> None:
         raise TypeError(f"`{name}` is a PackedSequence, and an ensemble reads padded samples; give those and `lengths`.")
     if networks is None or value is None:
         return
-    for leaf in tree_flatten(value)[0]:
+    for leaf in compat.tree_flatten(value)[0]:
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or len(leaf) != networks:
             came = f"shape {tuple(leaf.shape)}" if isinstance(leaf, Tensor) else f"a {type(leaf).__name__}"
             raise ValueError(

@@ -13,9 +13,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 from torch.autograd.forward_ad import unpack_dual
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
 
+from discretize import compat
 from discretize.errors import KernelWarning, warn_user
 
 __all__ = [
@@ -66,19 +65,20 @@ def tracing_reason(networks: bool = False) -> str | None:
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
         return "it is traced by torch.jit"
+    if why := compat.missing(compat.CHECKS):
+        return why
     if not (networks and maps_networks()) and (why := transform_reason()):
         return why
-    if getattr(torch._C, "_len_torch_dispatch_stack", int)():
-        return "a dispatch mode looks at each operation"
     # That of `torch.set_default_device` changes none.
-    count = getattr(torch._C, "_len_torch_function_stack", int)()
-    if count and any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack()):
-        return "a function mode looks at each operation"
-    return None
+    functions = compat.function_modes() and any(type(mode) is not compat.DeviceContext for mode in compat.function_mode_stack())
+    kind = "dispatch" if compat.dispatch_modes() else "function" if functions else None
+    return kind and f"a {kind} mode looks at each operation"
 
 
 def transform_reason() -> str | None:
-    return "it runs inside a transform of torch.func" if _functorch_is_active() else None
+    """None too where this torch does not tell: it then refuses itself what cannot be."""
+    is_active = compat.missing(["transforms_are_active"]) is None and compat.transforms_are_active()
+    return "it runs inside a transform of torch.func" if is_active else None
 
 
 def tensor_reason(tensors: Iterable[Tensor]) -> str | None:
@@ -111,9 +111,10 @@ def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor's values can be read and written: no transform's tensor, no subclass, no tangent on it."""
     if type(tensor) not in (Tensor, nn.Parameter) or unpack_dual(tensor).tangent is not None:
         return False
+    if compat.missing(compat.CHECKS):
+        return False
     # The second kind is that of `torch.autograd.grad(..., is_grads_batched=True)`.
-    batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: False)
-    return not _functorch_is_active() and not batched(tensor)
+    return not compat.transforms_are_active() and not compat.is_legacy_batched(tensor)
 
 
 @contextmanager
@@ -128,19 +129,12 @@ def networks_mapped() -> Iterator[None]:
 
 def maps_networks() -> bool:
     """Whether that is so, and there is no other transform, around it or within."""
-    return _maps_networks.get() and torch._C._functorch.maybe_current_level() == 1
+    return _maps_networks.get() and compat.missing(compat.CHECKS) is None and compat.transform_level() == 1
 
 
 def whole(tensor: Tensor) -> tuple[Tensor, int | None]:
     """Inside of that vmap: what the tensor of a network is a part of, and the axis of networks; itself where all share it."""
-    if not torch._C._functorch.is_batchedtensor(tensor):
-        return tensor, None
-    return torch._C._functorch.get_unwrapped(tensor), torch._C._functorch.maybe_get_bdim(tensor)
-
-
-def _functorch_is_active() -> bool:
-    # Private to torch, as the others asked for by `getattr`: without an answer, torch itself refuses what cannot be.
-    return bool(getattr(torch._C, "_are_functorch_transforms_active", bool)())
+    return (compat.unbatched(tensor), compat.batched_axis(tensor)) if compat.is_batched(tensor) else (tensor, None)
 
 
 def warn_once(why: str) -> str:

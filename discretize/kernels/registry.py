@@ -16,6 +16,7 @@ import torch
 from torch.random import fork_rng
 
 from ctrnn import VectorField
+from discretize import compat
 from discretize.kernels.build import Unavailable
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
@@ -173,9 +174,7 @@ def _attempt(
         devices = [device] if (device := module.field.device) is not None and device.type == "cuda" else []
         with fork_rng(devices), ThreadPoolExecutor(1) as thread:
             kernel = thread.submit(copy_context().run, made).result()
-    except Unwatched as error:
-        kernel = str(error)
-    except (Unknown, ValueError) as error:
+    except (Unwatched, Unknown, ValueError, compat.Missing) as error:
         kernel = str(error)
     except Unavailable as error:
         kernel = warn_once(str(error))

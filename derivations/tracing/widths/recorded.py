@@ -14,13 +14,13 @@ import sympy
 import torch
 from sympy import Expr, MatrixSymbol, Symbol
 from torch import Tensor, nn
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from derivations.tracing.program import Program, next_state
 from derivations.tracing.readings.operations import has_reading
 from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
+from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["evaluated", "lengths", "record_wide", "resized"]
@@ -42,7 +42,7 @@ def record_wide(
     names = [name for name, _ in module.named_parameters()]
     if missing := [name for name in names if name not in letters]:
         raise ValueError(f"no matrix in the equations is called {missing[0]}")
-    environment, own = ShapeEnv(), dict[Symbol, Any]()
+    environment, own = compat.ShapeEnv(), dict[Symbol, Any]()
     shapes, columns, free = lengths(module, letters, inputs)
     for n, hint in zip(["batch", *free], HINTS, strict=False):
         own[n] = unknown_size(environment, str(n), hint)

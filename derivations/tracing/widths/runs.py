@@ -17,6 +17,7 @@ from torch import nn
 from derivations.tracing.program import Program, next_state
 from derivations.tracing.running import packed, same_numbers
 from derivations.tracing.widths.recorded import evaluated, lengths, resized
+from discretize import compat
 from discretize.kernels.record.recording import as_function
 
 __all__ = ["check_widths"]
@@ -42,7 +43,7 @@ def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs:
             given = dict(zip(names, drawn, strict=True))
             with torch.no_grad():
                 answer = as_function(resized(module, columns, sizes))(drawn[: len(shapes)], tuple(packed(program, given)))
-            leaves, structure = torch.utils._pytree.tree_flatten(answer)
+            leaves, structure = compat.tree_flatten(answer)
             theirs, _ = next_state(leaves, structure, len(program.inputs[program.state]))
             if not same_numbers(theirs, program, given):
                 raise ValueError(f"with {', '.join(f'{n} = {size}' for n, size in sizes.items())} the code does otherwise")

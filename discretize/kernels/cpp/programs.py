@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from discretize import compat
 from discretize.kernels.build import Source, library
 from discretize.kernels.cpp.libraries import KERNELS, REALS
 from discretize.kernels.record.program import Program
@@ -139,13 +139,13 @@ def _of_networks(
     structures = list[Any]()
 
     def one(weights: Sequence[Tensor], sums: Sequence[Tensor], _: Tensor) -> list[Tensor]:
-        leaves, structure = tree_flatten(graph.forward(*weights, *program.nobody, *program.constants, *sums))
+        leaves, structure = compat.tree_flatten(graph.forward(*weights, *program.nobody, *program.constants, *sums))
         structures.append((structure, [leaf is not None for leaf in leaves]))
         return [leaf for leaf in leaves if leaf is not None]
 
     found = iter(torch.func.vmap(one)(list(weights), list(sums), torch.empty(networks)))
     structure, there = structures[0]
-    return tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
+    return compat.tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
 
 
 def _addresses(tensors: Sequence[Tensor], networks: int) -> list[ctypes.Array[c_size_t]]:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
+from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
 
@@ -38,7 +39,7 @@ NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training", "_parameters", "_buffers", "_modules"}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
+GLOBAL_HOOKS = tuple(f"global{name}" for name in HOOKS)  # as compat.py knows them
 OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and the like
 CALLED = ("forward", "flow", "project", "leak", "advance", "__call__")
@@ -296,11 +297,11 @@ class _Walk:
     def _module(self, given: nn.Module, copied: bool) -> None:
         if any(vars(given)[name] for name in HOOKS):
             raise _Hidden(f"its {type(given).__name__} has hooks")
-        if any(getattr(nn.modules.module, name, None) for name in GLOBAL_HOOKS):
+        if any(getattr(compat, name, None) for name in GLOBAL_HOOKS):
             raise _Hidden("there are hooks on all modules")
         if given is self.root:
             for hooks in GLOBAL_HOOKS:
-                self.guards.sequence(getattr(nn.modules.module, hooks))
+                self.guards.sequence(getattr(compat, hooks))
         else:
             self._guard_module(given)
         self.visit(type(given))

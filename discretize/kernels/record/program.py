@@ -19,6 +19,7 @@ from torch.fx import GraphModule
 
 from ctrnn import VectorField
 from ctrnn.rewriting import Rewritten
+from discretize import compat
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.lowering import is_known, zones_of
@@ -136,11 +137,10 @@ def program_of(
              dtype: of samples; write: what makes a text of the values.
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: PLC0415 - loads SymPy
-
+    compat.require(compat.RECORDING)
     field, weights = module.field, weights_of(module)
     widths = module.samples | {"cotangent": field.state_size}
-    environment = ShapeEnv()
+    environment = compat.ShapeEnv()
     batch: Any = unknown_size(environment, "batch", 3)
     plain = [weight.detach() for weight in weights]
     with without_values(environment):

@@ -17,24 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
-from unittest.mock import patch
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functionalize
 from torch.fx import Graph, GraphModule, Interpreter, Node
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.proxy import TracerBase
-from torch.fx.traceback import preserve_node_meta
-from torch.utils._pytree import TreeSpec, tree_flatten
 
 from ctrnn.rewriting import Rewritten
-
-if TYPE_CHECKING:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from discretize import compat
 
 __all__ = [
     "as_function",
@@ -58,56 +49,53 @@ WHOLE = {"diagonal_backward"}  # which torch takes apart into what it cannot rec
 
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
-Decompositions = Mapping[OpOverload, Callable[..., Any]]
+Decompositions = Mapping["compat.OpOverload", Callable[..., Any]]
 
 
-def record(ways: Decompositions, code: Callable[..., Any], *arguments: Any) -> tuple[Graph, TreeSpec, dict[str, Tensor]]:
+def record(ways: Decompositions, code: Callable[..., Any], *arguments: Any) -> tuple[Graph, compat.TreeSpec, dict[str, Tensor]]:
     r"""The core operations that code does on tensors without values.
 
     Args:    ways: in which operations are taken apart, `decompositions`; arguments: tensors made under `without_values`, or
              tuples and lists of them.
     Returns: the graph; the structure of what the code returns, whose leaves the graph returns; and the values of tensors that
              the code makes or keeps, by placeholder, which come after those of the arguments.
-    Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it.
+    Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it; `compat.Missing`.
     """
-    structures = list[TreeSpec]()
+    compat.require(compat.RECORDING)
+    structures = list[Any]()
 
     def flat(*arguments: Any) -> list[Any]:
-        leaves, structure = tree_flatten(code(*arguments))
+        leaves, structure = compat.tree_flatten(code(*arguments))
         structures.append(structure)
         return leaves
 
     how: Any = {"decomposition_table": ways, "tracing_mode": "symbolic", "record_stack_traces": True}
     with _in_the_user_s_words():
-        recorded = make_fx(flat, **how)(*arguments)
+        recorded = compat.make_fx(flat, **how)(*arguments)
         if any(map(is_in_place, recorded.graph.nodes)):  # the code's, or those of torch's own kernels
-            with preserve_node_meta():
-                recorded = make_fx(functionalize(Interpreter(recorded).run), **how)(*arguments)
+            with compat.preserve_node_meta():
+                recorded = compat.make_fx(functionalize(Interpreter(recorded).run), **how)(*arguments)
     return recorded.graph, structures[0], _constants(recorded)
 
 
-def without_values(environment: ShapeEnv) -> FakeTensorMode:
+def without_values(environment: compat.ShapeEnv) -> compat.FakeTensorMode:
     """Where tensors that are made have shapes and no values, nor memory that code could look at, as .numpy() does."""
-    with torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
-        return FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    with compat.functorch_config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+        return compat.FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
 
 
-def unknown_size(environment: ShapeEnv, name: str, hint: int) -> torch.SymInt:
+def unknown_size(environment: compat.ShapeEnv, name: str, hint: int) -> torch.SymInt:
     """A size from 2 on; torch sees `hint` where it must see a number, and notes that among the environment's guards."""
-    from torch._dynamo.source import ConstantSource  # noqa: PLC0415 - a second, and as many modules as torch itself
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint  # noqa: PLC0415 - loads SymPy
-    from torch.utils._sympy.numbers import int_oo  # noqa: PLC0415
-    from torch.utils._sympy.value_ranges import ValueRanges  # noqa: PLC0415
-
-    source, several = ConstantSource(name), StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(2, int_oo))
-    symbol = environment.create_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=several)
+    from_two = compat.ValueRanges(2, compat.int_oo)
+    source, several = compat.ConstantSource(name), compat.StrictMinMaxConstraint(warn_only=False, vr=from_two)
+    symbol = environment.create_symbol(hint, source=source, dynamic_dim=compat.DimDynamic.DYNAMIC, constraint_dim=several)
     size: Any = environment.create_symintnode(symbol, hint=hint, source=source)
     return size
 
 
 def is_in_place(node: Node) -> bool:
     """Whether an operation changes one of its arguments."""
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, compat.OpOverload) and node.target._schema.is_mutable
 
 
 def operation_name(node: Node) -> str:
@@ -189,16 +177,17 @@ def decompositions(known: Known, all_of_torch: bool = False) -> Decompositions:
         # In place: as it is for `functionalize`, which makes of it what is not in place.
         return known(name, overload) or operation._schema.is_mutable or name in WHOLE
 
-    ways: Any = {**torch._decomp.decomposition_table} if all_of_torch else {}
+    ways: Any = {**compat.decomposition_table} if all_of_torch else {}
     ways |= torch.export.default_decompositions()
-    return {operation: how for operation, how in ways.items() if isinstance(operation, OpOverload) and not stays(operation)}
+    kind = compat.OpOverload
+    return {operation: how for operation, how in ways.items() if isinstance(operation, kind) and not stays(operation)}
 
 
 def _is_torch(place: str) -> bool:
     return os.path.join("site-packages", "torch", "") in place
 
 
-def _all_frames(_: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+def _all_frames(_: compat.TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
     own = [number for number, frame in enumerate(frames) if frame.filename == __file__]
     return traceback.StackSummary.from_list(frames[own[-1] + 1 :] if own else [])
 
@@ -224,12 +213,9 @@ def _in_the_user_s_words() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's, of torch's own code
             # torch keeps the lines of functions called `forward` alone; the user's `flow` is to be named too.
-            lines = patch.object(TracerBase, "_filter_traceback_frames", _all_frames)
+            lines = compat.exchanged(compat.TracerBase, "_filter_traceback_frames", _all_frames)
             # Code that asks whether it is exported or compiled is told so, and is found out when it is run.
-            flags = (
-                patch(f"torch.compiler._is_{word}_flag", _InThisThread(), create=True) for word in ("exporting", "compiling")
-            )
-            with lines, next(flags), next(flags):
+            with lines, compat.told_compiling(_InThisThread()):
                 yield
     except Exception as error:
         kind, line = type(error).__name__, own_line(traceback.extract_tb(error.__traceback__))

@@ -1,0 +1,130 @@
+r"""Private names of torch that this project uses, all of them, each with what it is for: what a release of torch may break.
+
+A name is looked up when it is first used, for some load torch's compiler. Where one is missing, kernels are off and "engine_why"
+says which; derivations raise `Missing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+
+__all__ = ["CHECKS", "PRIVATE", "RECORDING", "Missing", "exchanged", "missing", "require", "told_compiling"]
+
+# By their names here: where they are, and what they are for.
+CHECKS = {
+    "transforms_are_active": ("torch._C._are_functorch_transforms_active", "tells whether a transform of torch.func is at work"),
+    "transform_level": ("torch._C._functorch.maybe_current_level", "tells how many are"),
+    "is_batched": ("torch._C._functorch.is_batchedtensor", "tells what torch.func.vmap maps over"),
+    "batched_axis": ("torch._C._functorch.maybe_get_bdim", "tells along which axis"),
+    "unbatched": ("torch._C._functorch.get_unwrapped", "gives the tensor of all networks"),
+    "is_legacy_batched": ("torch._C._functorch.is_legacy_batchedtensor", "tells whether autograd maps over gradients"),
+    "dispatch_modes": ("torch._C._len_torch_dispatch_stack", "tells whether a mode looks at single operations"),
+    "function_modes": ("torch._C._len_torch_function_stack", "tells whether a mode looks at single functions"),
+    "function_mode_stack": ("torch.overrides._get_current_function_mode_stack", "tells which modes those are"),
+    "DeviceContext": ("torch.utils._device.DeviceContext", "is the one of torch.set_default_device, which changes nothing"),
+    **{
+        f"global_{when}_hooks": (f"torch.nn.modules.module._global_{when}_hooks", "keeps hooks on all modules")
+        for when in ("forward", "forward_pre", "backward", "backward_pre")
+    },
+}
+SYMBOLIC = "torch.fx.experimental.symbolic_shapes"
+RECORDING = {
+    # torch.export records modules, and no derivatives; make_fx records any function of tensors.
+    "make_fx": ("torch.fx.experimental.proxy_tensor.make_fx", "records code as a graph of core operations"),
+    "FakeTensorMode": ("torch._subclasses.fake_tensor.FakeTensorMode", "makes tensors that have shapes and no values"),
+    "functorch_config": ("torch._functorch.config", "keeps code from the memory of tensors without values"),
+    "ShapeEnv": (f"{SYMBOLIC}.ShapeEnv", "keeps sizes that are unknown"),
+    "DimDynamic": (f"{SYMBOLIC}.DimDynamic", "makes a size unknown"),
+    "StrictMinMaxConstraint": (f"{SYMBOLIC}.StrictMinMaxConstraint", "bounds an unknown size"),
+    "ConstantSource": ("torch._dynamo.source.ConstantSource", "names an unknown size"),
+    "ValueRanges": ("torch.utils._sympy.value_ranges.ValueRanges", "bounds an unknown size"),
+    "int_oo": ("torch.utils._sympy.numbers.int_oo", "is above all sizes"),
+    "decomposition_table": ("torch._decomp.decomposition_table", "takes operations apart"),
+    "OpOverload": ("torch._ops.OpOverload", "is what an operation of a graph is"),
+    "TracerBase": ("torch.fx.proxy.TracerBase", "notes lines of code beside operations"),
+    "filter_of_frames": ("torch.fx.proxy.TracerBase._filter_traceback_frames", "chooses those lines"),
+    "preserve_node_meta": ("torch.fx.traceback.preserve_node_meta", "keeps those lines when a graph is recorded again"),
+    "TreeSpec": ("torch.utils._pytree.TreeSpec", "is the structure of what code returns"),
+    "tree_flatten": ("torch.utils._pytree.tree_flatten", "takes tensors out of what code returns"),
+    "tree_unflatten": ("torch.utils._pytree.tree_unflatten", "puts them back"),
+}
+PRIVATE = {
+    **CHECKS,
+    **RECORDING,
+    "tree_leaves": ("torch.utils._pytree.tree_leaves", "takes tensors out of what code returns"),
+    "tree_map": ("torch.utils._pytree.tree_map", "does the same with each tensor of what code returns"),
+    # The operator itself: its wrapper compiles the loop, and takes a program made for one length for another of any.
+    "scan_op": ("torch._higher_order_ops.scan.scan_op", "is a loop over time of any length, for torch.export"),
+    "TorchDispatchMode": ("torch.utils._python_dispatch.TorchDispatchMode", "looks at single operations as code runs"),
+}
+
+
+class Missing(ImportError):  # noqa: N818 - an answer, and callers of kernels go on without
+    """A private name of torch that this project uses, and this release of torch lacks; what it is for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PRIVATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _found(name)
+
+
+def missing(names: Iterable[str]) -> str | None:
+    """Which of some names this torch lacks, and what it is for; None if it has them all."""
+    try:
+        for name in names:
+            _found(name)
+    except Missing as error:
+        return str(error)
+    return None
+
+
+def require(names: Iterable[str]) -> None:
+    """Raises `Missing`."""
+    if why := missing(names):
+        raise Missing(why)
+
+
+@contextmanager
+def exchanged(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Meanwhile a module or a class of torch's has another attribute of that name, or has it at all."""
+    there, before = name in vars(owner), vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if there:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
+
+
+@contextmanager
+def told_compiling(answer: object) -> Iterator[None]:
+    """Meanwhile torch.compiler.is_exporting and .is_compiling give another answer, where this torch keeps theirs in a flag."""
+    with (
+        exchanged(torch.compiler, "_is_exporting_flag", answer),
+        exchanged(torch.compiler, "_is_compiling_flag", answer),
+    ):
+        yield
+
+
+@cache
+def _found(name: str) -> Any:
+    path, purpose = PRIVATE[name]
+    parts = path.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:end]))
+            for attribute in parts[end:]:
+                found = getattr(found, attribute)
+        except (ImportError, AttributeError):
+            continue
+        return found
+    raise Missing(f"torch {torch.__version__} has no `{path}`, which {purpose}")
