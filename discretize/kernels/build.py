@@ -28,7 +28,7 @@ from pathlib import Path
 
 from discretize.kernels.cache import Cache, loaded, private_folder
 
-__all__ = ["Source", "Unavailable", "library"]
+__all__ = ["Source", "Unavailable", "library", "toolchain"]
 
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
@@ -118,6 +118,14 @@ def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL
     if isinstance(made, str):
         raise Unavailable(made)
     return made
+
+
+def toolchain() -> str:
+    """What tells the compiler, its flags and the processor from others; "" where there is no compiler."""
+    try:
+        return _digest(ascii((FLAGS, TUNINGS, _words("CTRNN_CXXFLAGS"), _compiler(), _processor())).encode())
+    except (Unavailable, OSError):
+        return ""
 
 
 def _attempt(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL | str:

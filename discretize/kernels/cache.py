@@ -1,6 +1,6 @@
-r"""Compiled libraries in a folder of the user's, and how their bytes are loaded.
+r"""Compiled libraries, and what they are written from, in a folder of the user's; and how the bytes of a library are loaded.
 
-    entry   FOLDER/KEY-DIGEST.so, DIGEST the SHA-256 of the library itself
+    entry   FOLDER/KEY-DIGEST.so or .json, DIGEST the SHA-256 of the entry itself
 
 FOLDER is CTRNN_CACHE, else $XDG_CACHE_HOME/ctrnn, else ~/Library/Caches/ctrnn on macOS, ~/.cache/ctrnn elsewhere. To load code
 from a folder is to run the code of whoever can write there: a folder or file of another user, or one that others can write, is
@@ -63,17 +63,23 @@ class Cache:
 
     def library(self, key: str) -> ctypes.CDLL | None:
         """The library of that key, if its file is what its name says, and can be loaded."""
-        if self.folder is None:
-            return None
-        with suppress(OSError):
-            for path in sorted(self.folder.glob(f"{key}-*.so")):
-                with suppress(OSError):
-                    content = _read(path)
-                    if path.name == _name(key, content):
-                        return loaded(content)
+        for content in self.contents(key):
+            with suppress(OSError):
+                return loaded(content)
         return None
 
-    def keep(self, content: bytes, key: str) -> None:
+    def contents(self, key: str, suffix: str = ".so") -> Iterator[bytes]:
+        """Entries of that key whose files are what their names say."""
+        if self.folder is None:
+            return
+        with suppress(OSError):
+            for path in sorted(self.folder.glob(f"{key}-*{suffix}")):
+                with suppress(OSError):
+                    content = _read(path)
+                    if path.name == _name(key, content, suffix):
+                        yield content
+
+    def keep(self, content: bytes, key: str, suffix: str = ".so") -> None:
         """Write an entry, unless the folder is full or cannot be written."""
         if self.folder is None:
             return
@@ -83,7 +89,7 @@ class Cache:
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                os.replace(part, self.folder / _name(key, content))
+                os.replace(part, self.folder / _name(key, content, suffix))
             except BaseException:
                 Path(part).unlink(missing_ok=True)
                 raise
@@ -136,8 +142,8 @@ def _place() -> Path | None:
     return Path(home) / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ctrnn"
 
 
-def _name(key: str, content: bytes) -> str:
-    return f"{key}-{hashlib.sha256(content).hexdigest()}.so"
+def _name(key: str, content: bytes, suffix: str) -> str:
+    return f"{key}-{hashlib.sha256(content).hexdigest()}{suffix}"
 
 
 def _read(path: Path) -> bytes:

@@ -21,7 +21,8 @@ from discretize.kernels.build import Unavailable
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
-from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, program_of, weights_of, with_weights
+from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, weights_of, with_weights
+from discretize.kernels.record.stored import Recorder
 from discretize.kernels.record.watched import Unwatched
 from discretize.kernels.record.zones import Unknown
 
@@ -112,13 +113,14 @@ def kernel_of(
     attributes: Attributes,
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
-    make: Callable[[Program], Kernel | str],
+    make: Callable[[Program, Recorder], Kernel | str],
     write: Writer,
     guards: Guards,
 ) -> Kernel | str:
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
-    Args:    attributes: of the module; wanted, dtype, write: as for `program_of`; guards: collects what was looked at.
+    Args:    make: is given a recorder too, for programs of other modules of the same code; attributes: of the module; wanted,
+             dtype, write: as for `program_of`; guards: collects what was looked at.
     """
     key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
     uses = _uses_of(module)
@@ -146,7 +148,7 @@ def _attempt(
     module: StepModule | FlowModule,
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
-    make: Callable[[Program], Kernel | str],
+    make: Callable[[Program, Recorder], Kernel | str],
     attributes: Attributes,
     write: Writer,
 ) -> _Made:
@@ -160,12 +162,15 @@ def _attempt(
             with reads.noted():  # before the recording, which would be of what cannot be watched, and takes three times as long
                 same = _is_the_same_alone(module, dtype)
             before = seen()
-            program = program_of(module, wanted, dtype, write)
+            recorder = Recorder(reads)
+            program = recorder.program(module, wanted, dtype, write)
             if not same:
                 raise Unknown("its code treats a sample alone otherwise than among others")
-            kernel = make(program)
+            kernel = make(program, recorder)
             if seen() != before:
                 raise Unknown("its code changes what it reads outside of the field, in a closure, a default, a class or a global")
+        if not isinstance(kernel, str):
+            recorder.keep()
         return kernel
 
     try:

@@ -46,6 +46,7 @@ from discretize.kernels.eligibility import (
 from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
+from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, kernel_of, known, remember
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
 from discretize.steps.step import Step
@@ -218,7 +219,7 @@ def _kernel(
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
     lies in bfloat16."""
 
-    def make(program: Program) -> Any:
+    def make(program: Program, _: Recorder) -> Any:
         kernel = engine.kernel(program, dtype, wanted)
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
         return why or _disagreement(kernel, module, dtype, dtype) or kernel

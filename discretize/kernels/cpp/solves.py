@@ -51,10 +51,10 @@ from discretize.kernels.record.program import (
     Program,
     StateJVP,
     Writer,
-    program_of,
     weights_of,
     with_weights,
 )
+from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, kernel_of, known, remember
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
@@ -237,10 +237,12 @@ def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     return sum(found[1:], found[0]) if found else None
 
 
-def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program) -> _Kernel | str:
+def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> _Kernel | str:
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
-    derivatives = [program_of(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
+    derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
     kernel = _Kernel([program, *derivatives], dtype, needs)
+    if needs.implicit and recorder.agreed:  # torch takes a second to load what derivatives of derivatives need
+        return kernel
     return disagreement(partial(KernelRun, _Model(kernel, module, ModuleSettings(module))), module, dtype, needs) or kernel
 
 

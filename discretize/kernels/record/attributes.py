@@ -33,7 +33,7 @@ from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
 
-__all__ = ["HOOKS", "LIBRARIES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
+__all__ = ["HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
 
 NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -47,13 +47,19 @@ LruCache = type(lru_cache(lambda: None))
 # What classes have beside attributes of their own.
 OF_CLASSES = set(
     "__abstractmethods__ __annotations__ __dataclass_fields__ __dataclass_params__ __dict__ __doc__ __module__ "  # noqa: SIM905
-    "__qualname__ __weakref__ _abc_impl".split()
+    "__qualname__ __weakref__ _abc_impl __firstlineno__ __static_attributes__".split()
 )
 MOST = 20_000  # values that are compared at each call
 UNCHANGING = {"torch", "numpy", "builtins"}  # whose functions are known by their ids
 LIBRARIES = {"torch", "numpy", "ctrnn", "discretize", *sys.stdlib_module_names}  # whose classes and code stay as they are
 OURS = tuple(os.path.join(os.path.dirname(str(package.__file__)), "") for package in (ctrnn, discretize))
 PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
+
+
+class _ById(NamedTuple):
+    """What is not looked into, being a library's."""
+
+    given: Any
 
 
 class Attributes(NamedTuple):
@@ -172,7 +178,7 @@ class GlobalReads:
             if isinstance(value, ModuleType):
                 yield from self._of_module(value, seen, guards) if id(value) not in seen else ()
             else:
-                yield value if isinstance(value, (*PLAIN, type)) or not stays else id(value)
+                yield value if isinstance(value, (*PLAIN, type)) or not stays else _ById(value)
 
 
 def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:
@@ -217,6 +223,8 @@ class _Walk:
         if type(given) in PLAIN or (isinstance(given, PLAIN) and _is_of_a_library(type(given))):
             # repr: nan is not equal to itself, and 0.0 is to -0.0
             self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
+        elif type(given) is _ById:
+            self._by_id(given.given)
         elif (id(given), copied) in self.seen:
             self.values.append(("again", self.seen[id(given), copied][0]))
             self.again.add(id(given))
@@ -327,7 +335,8 @@ class _Walk:
             own, is_new = vars(each), self.guards.is_new(each)
             if _is_of_a_library(each):  # whose methods may have been exchanged
                 self.guards.names(own, CALLED if is_new else ())
-                self.values.append(tuple(id(own[name]) for name in CALLED if name in own))
+                for name in CALLED:
+                    self._by_id(own.get(name))
             else:
                 if is_new:
                     self.guards.mapping(own)

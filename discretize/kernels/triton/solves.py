@@ -14,6 +14,7 @@ from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by
 from discretize.kernels.cpp.solving import Solved
 from discretize.kernels.record.program import FlowModule, Program, Writer
+from discretize.kernels.record.stored import Recorder
 from discretize.kernels.triton.kernels import triton_reason
 from discretize.kernels.triton.models import SolveKernel, TritonModel
 from discretize.kernels.triton.solving.run import TritonRun
@@ -23,9 +24,9 @@ from discretize.kernels.triton.solving.writing import solve_writer
 __all__ = ["solve_triton"]
 
 
-def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program) -> SolveKernel | str:
+def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> SolveKernel | str:
     explicit = SolveKernel([program], program.written, needs.stored)
-    kernel = stiff_kernel(module, dtype, needs, program) if needs.implicit else explicit
+    kernel = stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
     if isinstance(kernel, str):
         return kernel
     for each in dict.fromkeys((needs, replace(needs, stored=None))):  # the second to finer rounding

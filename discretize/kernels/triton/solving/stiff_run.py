@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from discretize.kernels.cpp.solves import Needs
-from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Writer, program_of
+from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Writer
+from discretize.kernels.record.stored import Recorder
 from discretize.kernels.triton.models import SolveKernel
 from discretize.kernels.triton.solving.elimination import MOST_UNITS, units_of
 from discretize.kernels.triton.solving.recorded import Recorded
@@ -64,13 +65,13 @@ def recorder(number: int) -> Writer:
     return partial(Recorded, number=number)
 
 
-def stiff_kernel(module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program) -> SolveKernel | str:
+def stiff_kernel(module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program, recorded: Recorder) -> SolveKernel | str:
     """The kernel of a field's flow, which `recorder(0)` has read, and of its derivatives; or why there is none."""
     if (units := module.field.state_size) > MOST_UNITS:
         return f"rodas5p has kernels for GPUs for {MOST_UNITS} units or fewer, and this state has {units}"
     programs = [flow]
     for number, kind in enumerate((StateJVP, InputJVP)[: 1 + needs.drift], 1):
-        programs.append(program_of(kind(module.field, module.columns), {"x": needs.x}, dtype, recorder(number)))
+        programs.append(recorded.program(kind(module.field, module.columns), {"x": needs.x}, dtype, recorder(number)))
     if needs.drift and not programs[2].written.columns:  # what does not read the input does not move with it
         programs.pop()
     return SolveKernel(programs, stiff_text([program.written for program in programs], dtype), needs.stored)

@@ -1,0 +1,232 @@
+r"""Programs on disk, beside the libraries that are made of them: a second process records nothing.
+
+    key     fingerprints of what the module keeps, of the code that ran and of the globals that it read; `surroundings`; compiler,
+            flags and processor; and how the program is wanted
+
+So the code runs once in each process, on a few numbers, before a program is sought: what it reads then is part of the key. Kept
+are programs whose kernel agreed with torch. They are written as JSON, and of nothing else than operations and types that are
+listed here.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from discretize import compat
+from discretize.kernels.build import toolchain
+from discretize.kernels.cache import Cache
+from discretize.kernels.cpp.rows import written
+from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
+from discretize.kernels.record.fingerprint import digest, fingerprint, surroundings
+from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, program_of
+
+__all__ = ["Recorder", "is_stored", "program_key"]
+
+SUFFIX = ".json"
+FUNCTIONS: dict[str, Callable[..., Any]] = {"stack": torch.stack, "getitem": operator.getitem}
+METHODS = ("contiguous", "expand", "reshape", "select", "sum", "t", "to")
+NAMESPACES = ("aten", "prims")
+OURS = "discretize.kernels."  # whose dataclasses may be parts of a program
+
+
+class _Unwritable(Exception):  # noqa: N818 - an answer
+    """A part of a program that is not written down."""
+
+
+class Recorder:
+    """Programs of modules whose code has run under `reads`: those that an earlier process has kept, or recorded."""
+
+    def __init__(self, reads: GlobalReads) -> None:
+        self.globals = fingerprint(reads.now(), reads.reads)
+        self.cache = Cache()
+        self.new: dict[str | None, Program] = {}
+
+    @property
+    def agreed(self) -> bool:
+        """Whether a kernel of these programs agreed with torch before: all come from disk."""
+        return not self.new
+
+    def program(
+        self, module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer = written
+    ) -> Program:
+        """As `program_of`."""
+        key = program_key(attributes_of(module), wanted, dtype, write)
+        key = key + self.globals if key and self.globals else None
+        for content in self.cache.contents(key, SUFFIX) if key else ():
+            with suppress(Exception):  # whatever is not what it should be counts as absent
+                return _program(json.loads(content))
+        found = self.new[key] = program_of(module, wanted, dtype, write)
+        return found
+
+    def keep(self) -> None:
+        """Those that were recorded, for later processes."""
+        for key, program in self.new.items():
+            with suppress(_Unwritable):
+                if key:
+                    self.cache.keep(json.dumps(_written(program)).encode(), key, SUFFIX)
+
+
+def program_key(attributes: Attributes | str, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer) -> str | None:
+    """Of a module's program, globals aside; None for one that is never kept."""
+    how = sorted(wanted.items(), key=str), dtype, torch.get_default_dtype(), write
+    found = fingerprint(attributes, (), *how)
+    return found and digest(found, surroundings(), toolchain())
+
+
+def is_stored(key: str) -> bool:
+    """Whether there is a program of that `program_key`, for some values of the globals that its code reads."""
+    folder = Cache().folder
+    return folder is not None and any(folder.glob(f"{key}*{SUFFIX}"))
+
+
+# Programs as JSON, and back
+
+
+def _written(program: Program) -> dict[str, Any]:
+    return {
+        "before": _graph(program.before.graph),
+        "after": _graph(program.after.graph),
+        "nobody": len(program.nobody),
+        **{name: _value(getattr(program, name), {}) for name in ("written", "sums", "constants")},
+    }
+
+
+def _program(given: dict[str, Any]) -> Program:
+    graphs: Any = {name: GraphModule(torch.nn.Module(), _read_graph(given[name])) for name in ("before", "after")}
+    others = {name: _read(given[name], []) for name in ("written", "sums", "constants")}
+    return Program(**graphs, **others, nobody=(None,) * given["nobody"])
+
+
+def _graph(graph: Graph) -> list[Any]:
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    return [[node.op, _target(node), _value(node.args, places), _value(dict(node.kwargs), places)] for node in graph.nodes]
+
+
+def _target(node: Node) -> str | None:
+    target: Any = node.target
+    if node.op in ("placeholder", "output"):
+        return None
+    if node.op == "call_function":
+        if isinstance(target, compat.OpOverload) and target.namespace in NAMESPACES:
+            return str(target)
+        if target in FUNCTIONS.values():
+            return next(name for name, function in FUNCTIONS.items() if function is target)
+    elif node.op == "call_method" and target in METHODS:
+        return str(target)
+    raise _Unwritable
+
+
+def _read_graph(given: list[Any]) -> Graph:
+    graph, nodes = Graph(), list[Node]()
+    for op, name, args, kwargs in given:
+        values, more = _read(args, nodes), _read(kwargs, nodes)
+        if op == "placeholder":
+            nodes.append(graph.placeholder(f"given_{len(nodes)}"))
+        elif op == "output":
+            nodes.append(graph.output(*values))
+        elif op == "call_method" and name in METHODS:
+            nodes.append(graph.call_method(name, values, more))
+        elif op == "call_function":
+            nodes.append(graph.call_function(_function(name), values, more))
+    return graph
+
+
+def _function(name: str) -> Callable[..., Any]:
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    namespace, operation, overload = name.split(".")
+    assert namespace in NAMESPACES
+    found: Callable[..., Any] = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
+    return found
+
+
+def _value(given: Any, places: Mapping[Node, int]) -> Any:
+    if given is None or type(given) in (bool, int, float, str):
+        return given
+    if isinstance(given, Node):
+        return {"node": places[given]}
+    if isinstance(given, list):
+        return [_value(each, places) for each in given]
+    name, parts = next((name, parts) for name, (kind, parts, _) in KINDS.items() if isinstance(given, kind))
+    return {name: _value(parts(given), places)}
+
+
+def _read(given: Any, nodes: Sequence[Node]) -> Any:
+    if isinstance(given, list):
+        return [_read(each, nodes) for each in given]
+    if not isinstance(given, dict):
+        return given
+    ((name, parts),) = given.items()
+    return nodes[parts] if name == "node" else KINDS[name].made(_read(parts, nodes))
+
+
+class _Kind(NamedTuple):
+    """What is not JSON's own: its `parts`, and how it is `made` of them."""
+
+    kind: type
+    parts: Callable[[Any], Any]
+    made: Callable[[Any], Any]
+
+
+def _of_torch(kind: type) -> _Kind:
+    """A constant of torch's, by its name."""
+
+    def made(name: str) -> Any:
+        assert isinstance(getattr(torch, name), kind)
+        return getattr(torch, name)
+
+    return _Kind(kind, lambda given: str(given).removeprefix("torch."), made)
+
+
+def _numbers(given: Tensor) -> list[Any]:
+    if not given.is_contiguous():
+        raise _Unwritable
+    numbers = given.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return [base64.b64encode(numbers).decode(), given.dtype, list(given.shape), given.device]
+
+
+def _tensor(parts: list[Any]) -> Tensor:
+    numbers, dtype, shape, device = parts
+    flat = np.frombuffer(bytearray(base64.b64decode(numbers)), np.uint8)
+    return torch.from_numpy(flat).view(dtype).reshape(shape).to(device)
+
+
+def _fields(given: Any) -> list[Any]:
+    kind = type(given)
+    # Not of what is told from its like by being another object.
+    if not dataclasses.is_dataclass(kind) or not kind.__module__.startswith(OURS) or kind.__eq__ is object.__eq__:
+        raise _Unwritable
+    return [kind.__module__, kind.__qualname__, *([each.name, getattr(given, each.name)] for each in dataclasses.fields(kind))]
+
+
+def _dataclass(parts: list[Any]) -> Any:
+    module, name, *fields = parts
+    assert module.startswith(OURS)
+    kind = getattr(importlib.import_module(module), name)
+    assert dataclasses.is_dataclass(kind)
+    return kind(**dict(fields))  # type: ignore[operator]
+
+
+KINDS = {
+    "tuple": _Kind(tuple, list, tuple),
+    "dict": _Kind(dict, lambda given: [list(item) for item in given.items()], dict),
+    "slice": _Kind(slice, lambda given: [given.start, given.stop, given.step], lambda parts: slice(*parts)),
+    "device": _Kind(torch.device, str, torch.device),
+    "dtype": _of_torch(torch.dtype),
+    "layout": _of_torch(torch.layout),
+    "memory_format": _of_torch(torch.memory_format),
+    "tensor": _Kind(Tensor, _numbers, _tensor),
+    "dataclass": _Kind(object, _fields, _dataclass),
+}
