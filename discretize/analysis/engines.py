@@ -22,6 +22,7 @@ from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.integration.integrate import integrate
+from discretize.kernels.eligibility import Fused
 from discretize.kernels.sequences import run_triton, run_written
 from discretize.kernels.triton.kernels import is_asked
 from discretize.sequences.cell import DiscreteCell
@@ -114,7 +115,7 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
 
     def by(run: Callable, engine: str = "compiled") -> Run:
         def made(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-            states, stats = run(field, step, xs, h0, dt, 1, True)
+            states, stats = run(field, step, xs, h0, dt, 1, "always")
             return (states if stats["engine"] == engine else None), stats["engine_why"] or ""
 
         return made
@@ -127,7 +128,7 @@ def _solves(field: VectorField, dt: float, method: str, device: torch.device) ->
     def by(engine: str) -> Run:
         def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
             ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64)
-            fused = engine != "steps"
+            fused: Fused = "always" if engine != "steps" else False
             solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, rtol=1e-4, atol=1e-4, fused=fused)
             ran = solved.stats["engine"]
             return (solved.hs if ran == engine else None), solved.stats.get("engine_why") or f"the engine {ran} ran"

@@ -32,6 +32,7 @@ from discretize.integration.events import Event, EventSolve, checked_events
 from discretize.integration.half import in_float32, rounded, stored_dtype
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.integration.solve import Solve
+from discretize.kernels.eligibility import Fused
 from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
@@ -61,7 +62,7 @@ def integrate(
     max_num_steps: int = MAX_NUM_STEPS,
     min_step: float = 0.0,
     first_step: float | None = None,
-    fused: bool = True,
+    fused: Fused = True,
     on_failure: str = "raise",
     events: Event | Sequence[Event] = (),
 ) -> Trajectory:
@@ -92,8 +93,8 @@ def integrate(
              max_num_steps: attempted by a sample between two knots or requested times; over the whole solve that and 1000
              more for each of these segments. min_step: steps this short are accepted whatever their error, with a warning.
              Both for adaptive methods.
-             fused: solve named fields along held and linear paths by dopri5, tsit5 and dopri8 in a compiled kernel, which
-             takes the same steps; the environment variable CTRNN_FUSED=0 turns that off everywhere.
+             fused: solve by dopri5, tsit5, dopri8 and rodas5p in a compiled kernel, which takes the same steps: True, "always"
+             or False, as for `DiscreteRNN`; the environment variable CTRNN_FUSED=0 turns that off everywhere.
              events: `Event`s, found to the tolerance of the solve, sample by sample; the result's `events` has what they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive

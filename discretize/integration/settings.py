@@ -14,6 +14,7 @@ from ctrnn import checks
 from discretize.errors import SolverWarning, warn_user
 from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
 from discretize.integration.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
+from discretize.kernels.eligibility import Fused, is_fused
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
@@ -54,7 +55,7 @@ class Settings:
     min_step: float = 0.0
     first_step: float | None = None
     progress: bool = False
-    fused: bool = True
+    fused: Fused = True
     on_failure: str = "raise"
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class Settings:
             ("min_step", checks.non_negative_number),
             ("max_num_steps", checks.positive_size),
             ("progress", checks.is_flag),
-            ("fused", checks.is_flag),
+            ("fused", is_fused),
         ):
             object.__setattr__(self, name, check(name, getattr(self, name)))
         for name in ("max_step", "first_step"):

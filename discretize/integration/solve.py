@@ -21,7 +21,7 @@ from discretize.gradients.choice import Adjoint, Checkpointed
 from discretize.integration.between import StatesBetween
 from discretize.integration.half import rounded
 from discretize.integration.settings import Settings
-from discretize.kernels.cpp.solves import solve
+from discretize.kernels.cpp.solves import solve, steps_counted
 from discretize.kernels.cpp.solving import Solved
 from discretize.kernels.triton.kernels import is_asked
 from discretize.kernels.triton.solves import solve_triton
@@ -169,7 +169,7 @@ class Solve:
     def _by_steps(self) -> Tensor:
         gradient = self.settings.gradient
         memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.log is None):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.log is None), steps_counted(self.chain, self.engine):
             return Blocks(self.engine, self.chain, memory, self.stats).run(self.h0, self.state, self._at_edge)
 
     def _at_edge(self, edge: int, h: Tensor) -> None:

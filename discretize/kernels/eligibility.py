@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,10 @@ from discretize.errors import KernelWarning, warn_user
 
 __all__ = [
     "HALF",
+    "Fused",
     "autocast_reason",
     "device_reason",
+    "is_fused",
     "is_plain",
     "maps_networks",
     "networks_mapped",
@@ -33,13 +36,21 @@ __all__ = [
     "whole",
 ]
 
+Fused = bool | Literal["always"]  # whether kernels are taken; "always": and built at once
+
 VARIABLE = "CTRNN_FUSED"
 COUNTS = (torch.bool, torch.int32, torch.int64)  # masks and indices, of any field
 TANGENTS = "derivatives are taken in forward mode"
 WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 
 
-def setting_reason(fused: bool) -> str | None:
+def is_fused(name: str, value: Fused) -> Fused:
+    if not isinstance(value, bool) and value != "always":
+        raise TypeError(f'`{name}` must be True, False or "always", got {value!r}.')
+    return value
+
+
+def setting_reason(fused: Fused) -> str | None:
     """Why the settings ask for steps one by one: the argument `fused`, or CTRNN_FUSED, which turns all kernels off.
 
     Raises:  ValueError for a CTRNN_FUSED other than 0 and 1.

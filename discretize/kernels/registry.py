@@ -3,10 +3,12 @@ r"""Kernels that are written for a module's code: made once, and remembered by a
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
@@ -22,14 +24,16 @@ from discretize.kernels.eligibility import warn_once
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, weights_of, with_weights
-from discretize.kernels.record.stored import Recorder
+from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
 from discretize.kernels.record.zones import Unknown
 
-__all__ = ["ROUNDING", "Known", "kernel_of", "known", "remember"]
+__all__ = ["PRICE", "ROUNDING", "Known", "Uses", "by_steps", "kernel_of", "known", "remember", "uses_of"]
 
 # Relative to the largest number of each result.
 ROUNDING = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-3, torch.float64: 1e-9}
+PRICE = 4.0  # seconds that a kernel takes to build: calls by steps come first, until they have taken as long
+BACKWARD = 1.0  # times as long as a call by steps: its backward pass
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
 LEAST_USE = 4  # calls in a row, from there on, before another one is made
@@ -53,10 +57,16 @@ class _Made:
         )
 
 
-@dataclass
-class _Uses:
-    """How many calls found a kernel and how many did not, and what the last of those asked for, so many times in a row."""
+class Waiting(str):
+    """Why there is no kernel yet."""
 
+
+@dataclass
+class Uses:
+    """The calls of a field's code: the `seconds` that steps have taken since a kernel was made, how many calls found a kernel and
+    how many did not, and what the last of those asked for, so many times in a row."""
+
+    seconds: float = 0.0
     found: int = 0
     missed: int = 0
     asked: Any = None
@@ -69,6 +79,15 @@ class _Uses:
         self.asked = key
         return self.missed > MOST_IN_VAIN and self.found < LEAST_USE * self.missed and self.times < LEAST_USE
 
+    def waiting(self) -> Waiting | None:
+        """Why these calls have not paid for a kernel yet."""
+        if self.seconds >= PRICE:
+            return None
+        return Waiting(
+            f"calls of this code have taken {self.seconds:.1f} s so far, and a kernel takes about {PRICE:g} s to build; "
+            'fused="always" builds it now'
+        )
+
 
 class Known(NamedTuple):
     """What was found for a field: all that its code keeps, and the kernel, or why there is none."""
@@ -76,36 +95,69 @@ class Known(NamedTuple):
     attributes: Attributes
     kernel: Any
     guards: Guards
-    uses: _Uses
+    uses: Uses
     made: OrderedDict[Any, _Made]  # among which it was looked for
     end: weakref.ref[VectorField]
 
 
 _known: OrderedDict[tuple[int, Any], Known] = OrderedDict()  # of fields, by their ids, that are alive
 _made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
-_uses: dict[tuple[type, ...], _Uses] = {}  # of fields of the same parts
+_absent: OrderedDict[tuple[Any, ...], None] = OrderedDict()  # kernels that were not on disk
+_uses: dict[tuple[type, ...], Uses] = {}  # of fields of the same parts
 _locks: dict[int, Lock] = {}  # by process: a child forked meanwhile must not wait for a thread that it has not got
 
 
-def known(field: VectorField, request: Any) -> Known | None:
-    """What `remember` was given for the same request, if nothing has changed that the field's code may read."""
+def uses_of(field: VectorField, *kinds: type) -> Uses:
+    """Those of fields of the same parts, in calls of such kinds."""
+    return _uses.setdefault((*kinds, *map(type, field.modules())), Uses())
+
+
+@contextmanager
+def by_steps(uses: Uses, field: VectorField) -> Iterator[None]:
+    """Counts the seconds of a call that no kernel runs, and its backward pass as it will probably be."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        learns = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in field.parameters())
+        uses.seconds += (time.perf_counter() - start) * (1 + BACKWARD * learns)
+
+
+def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer) -> bool:
+    """Whether a kernel can be had for less than its price; asked once for each in a process."""
+    key = program_key(attributes, wanted, dtype, write)
+    return key is not None and is_stored(key)
+
+
+def known(field: VectorField, request: Any, wait: bool) -> Known | None:
+    """What `remember` was given for the same request, if nothing has changed that the field's code may read; wait: not without a
+    kernel that may be there."""
     found = _known.get((id(field), request))
     if found is None or found.made is not _made or not found.guards.hold(field):
         return None
+    if isinstance(found.kernel, Waiting):
+        why = None if wait else found.uses.waiting()
+        return found._replace(kernel=why) if why else None
     found.uses.found += 1
     return found
 
 
-def remember(module: StepModule | FlowModule, request: Any, guards: Guards, attributes: Attributes, kernel: Any) -> None:
-    """guards: of all that was looked at for the attributes and the kernel of a module."""
+def remember(field: VectorField, request: Any, guards: Guards, attributes: Attributes, kernel: Any, uses: Uses) -> None:
+    """guards: of all that was looked at for the attributes and the kernel."""
+    key = id(field), request
     if guards.refused:
+        _known.pop(key, None)
         return
-    key, field = (id(module.field), request), module.field
     end = weakref.ref(field, lambda _: _known.pop(key, None))
-    _known[key] = Known(attributes, kernel, guards.complete(), _uses_of(module), _made, end)
-    _known.move_to_end(key)
-    while len(_known) > MOST_KEPT:
-        _known.popitem(last=False)
+    _keep(_known, key, Known(attributes, kernel, guards.complete(), uses, _made, end))
+
+
+def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """Among those that were kept last."""
+    table[key] = value
+    table.move_to_end(key)
+    while len(table) > MOST_KEPT:
+        table.popitem(last=False)
 
 
 def kernel_of(
@@ -116,32 +168,32 @@ def kernel_of(
     make: Callable[[Program, Recorder], Kernel | str],
     write: Writer,
     guards: Guards,
+    uses: Uses,
+    wait: bool,
 ) -> Kernel | str:
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
     Args:    make: is given a recorder too, for programs of other modules of the same code; attributes: of the module; wanted,
-             dtype, write: as for `program_of`; guards: collects what was looked at.
+             dtype, write: as for `program_of`; guards: collects what was looked at; uses: of this code; wait: for the kernel,
+             whatever calls have taken so far.
     """
     key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
-    uses = _uses_of(module)
     with _locks.setdefault(os.getpid(), Lock()):
         if key in _made and _made[key].is_current(guards):
             uses.found += 1
         else:
+            if not wait and (why := uses.waiting()) and (key in _absent or not is_on_disk(attributes, wanted, dtype, write)):
+                _keep(_absent, key, None)
+                return why
             if uses.in_vain(key):
                 guards.refused = True
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
-            _made[key] = _attempt(module, wanted, dtype, make, attributes, write)
+            _keep(_made, key, _attempt(module, wanted, dtype, make, attributes, write))
+            uses.seconds = 0.0
             guards.refused = True  # what was looked at before the code ran; the next call looks again
-            while len(_made) > MOST_KEPT:
-                _made.popitem(last=False)
         _made.move_to_end(key)
         found: Kernel | str = _made[key].kernel
     return found
-
-
-def _uses_of(module: StepModule | FlowModule) -> _Uses:
-    return _uses.setdefault(tuple(map(type, module.modules())), _Uses())
 
 
 def _attempt(

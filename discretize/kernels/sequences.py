@@ -1,7 +1,7 @@
 r"""Any field under any step map over a whole sequence, by a kernel that is written for its code.
 
-Recorded, written and compiled at the first sequence that is long enough to be worth it; later ones, also of other fields of the
-same code, sizes aside, find the kernel in the process or on disk. Compared with the steps one by one before it is used.
+Recorded, written and compiled when calls of the code have taken as long as that does; later ones, also of other fields of the
+same code, find the kernel in the process or on disk. Compared with the steps one by one before it is used.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
 from inspect import signature
@@ -34,6 +35,7 @@ from discretize.kernels.cpp.programs import (
 )
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.eligibility import (
+    Fused,
     device_reason,
     is_plain,
     maps_networks,
@@ -47,14 +49,13 @@ from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, kernel_of, known, remember
+from discretize.kernels.registry import ROUNDING, by_steps, kernel_of, known, remember, uses_of
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
 from discretize.steps.step import Step
 
-__all__ = ["LEAST_STEPS", "derivatives_reason", "kernel_for", "run", "run_triton", "run_written"]
+__all__ = ["derivatives_reason", "kernel_for", "run", "run_triton", "run_written", "steps_counted"]
 
 STEPS = Source(HERE / "steps.cpp", DRIVERS)
-LEAST_STEPS = 100  # of a sequence that is worth a kernel
 
 
 class Sequence(Structure):
@@ -75,7 +76,7 @@ class Gradients(Structure):
 
 
 def run(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
 ) -> tuple[Tensor | None, dict[str, Any]]:
     r"""The state after each sample, by a kernel that is written for the code of the field and the step; None where there is none,
     and the states are to be had step by step; and "engine" and "engine_why" of the run.
@@ -98,6 +99,11 @@ def run(
     return states, stats if states is not None and not on_gpu else stats | {"engine_why": "; ".join(filter(None, whys)) or None}
 
 
+def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None]:
+    """Where a sequence is run step by step."""
+    return by_steps(uses_of(field, StepModule, type(step)), field)
+
+
 class _Engine(NamedTuple):
     """A way to run written kernels. `reason`: why it has none for tensors like this one; `networks`: whether it takes several."""
 
@@ -116,20 +122,20 @@ def _run_written(
     h0: Tensor,
     dt: float | Tensor,
     substeps: int,
-    fused: bool,
+    fused: Fused,
     stored: bool = False,
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """As `run`, by one engine; stored: xs has another dtype than all else, in memory only."""
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
-    if why := _no_kernel(engine, step, given, len(xs) * substeps, fused):
+    if why := _no_kernel(engine, step, given, fused):
         return None, {"engine": "steps", "engine_why": why}
     wanted = {
         "x": whole(xs)[0].requires_grad,
         "dt": lengths is not None and whole(lengths)[0].requires_grad,
         "stored": stored,
     }
-    weights, kernel = _found(engine, field, step, wanted, h0)
+    weights, kernel = _found(engine, field, step, wanted, h0, fused == "always")
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
     states = _states(kernel, field, step, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
@@ -137,12 +143,12 @@ def _run_written(
 
 
 def _found(
-    engine: _Engine, field: VectorField, step: Step, wanted: dict[str, bool], h0: Tensor
+    engine: _Engine, field: VectorField, step: Step, wanted: dict[str, bool], h0: Tensor, wait: bool
 ) -> tuple[tuple[Tensor, ...], Any]:
     """The tensors of a field and a step, and the kernel of their code, or why there is none."""
     request = (engine.name, id(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
     mapped = maps_networks()
-    if not mapped and (entry := known(field, request)):
+    if not mapped and (entry := known(field, request, wait)):
         return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
     module, guards = StepModule(field, step), Guards(field)
     attributes = attributes_of(module, guards=guards)
@@ -155,9 +161,10 @@ def _found(
         assert not isinstance(attributes, str)
     if why := tensor_reason([h0, *weights]):
         return weights, why
-    kernel = _kernel(engine, module, attributes, wanted, h0.dtype, guards)
+    uses = uses_of(field, StepModule, type(step))
+    kernel = _kernel(engine, module, attributes, wanted, h0.dtype, guards=guards, uses=uses, wait=wait)
     if not mapped:
-        remember(module, request, guards, attributes, kernel)
+        remember(field, request, guards, attributes, kernel, uses)
     return weights, kernel
 
 
@@ -181,7 +188,7 @@ def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModul
 
 
 def _run_stored(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: bool
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """By Triton: a field in bfloat16 as one in float32, whose samples, states and matrices lie in bfloat16."""
     if stored := xs.dtype in STORED and h0.dtype == xs.dtype:
@@ -196,12 +203,9 @@ def _run_stored(
     return _run_written(_TRITON, field, step, xs, h0, dt, substeps, fused, stored)
 
 
-def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], steps: int, fused: bool) -> str | None:
+def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], fused: Fused) -> str | None:
     why = tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(given[0]) or tensor_reason(given)
-    why = why or derivatives_reason(step)
-    if why is None and steps < LEAST_STEPS:
-        why = f"kernels are written for sequences of {LEAST_STEPS} steps or more"
-    return why
+    return why or derivatives_reason(step)
 
 
 def derivatives_reason(step: Step) -> str | None:
@@ -210,21 +214,22 @@ def derivatives_reason(step: Step) -> str | None:
 
 def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
     """The compiled kernel of a step's code, made where there is none yet, or why there is none."""
-    return _kernel(_COMPILED, module, attributes, wanted, dtype, Guards())
+    uses = uses_of(module.field, type(module.step))
+    return _kernel(_COMPILED, module, attributes, wanted, dtype, guards=Guards(), uses=uses, wait=True)
 
 
 def _kernel(
-    engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype, guards: Guards
+    engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype, **how: Any
 ) -> Any:
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
-    lies in bfloat16."""
+    lies in bfloat16; how: as for `kernel_of`."""
 
     def make(program: Program, _: Recorder) -> Any:
         kernel = engine.kernel(program, dtype, wanted)
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
         return why or _disagreement(kernel, module, dtype, dtype) or kernel
 
-    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), guards)
+    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), **how)
 
 
 class _Kernel:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from discretize.kernels.eligibility import Fused, is_fused
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
 from discretize.riemannian.layers import AffineLayers
 from discretize.riemannian.network import Directions, network_of
@@ -60,13 +61,13 @@ class RiemannianAscent(torch.optim.Optimizer):
         lr: float | None = None,
         dampening: float = 1.0,
         read_out_dampening: float = 1.0,
-        fused: bool = True,
+        fused: Fused = True,
     ) -> None:
         if not isinstance(model, SymbolModel):
             raise TypeError(f"`model` must be a discretize.SymbolModel, got {type(model).__name__}.")
         if not isinstance(model.step, Euler):
             raise ValueError(f"`model` must step by discretize.Euler(), of which the moduli are; it has {model.step!r}.")
-        self.fused = checks.is_flag("fused", fused)
+        self.fused = is_fused("fused", fused)
         network = self.network = network_of(model.field, fused)
         trained = AffineLayers(model.field).parameters if network is None else network.edges.parameters
         self.model, self.metric = model, checks.one_of("metric", metric, METRICS)

@@ -18,7 +18,7 @@ from torch import Tensor
 from ctrnn.cells.edges import Sigmoidal
 from discretize.kernels.build import Source, Unavailable, library
 from discretize.kernels.cpp.libraries import KERNELS, REALS, address
-from discretize.kernels.eligibility import device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
+from discretize.kernels.eligibility import Fused, device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.riemannian.rows import Centred, Moments
 
 __all__ = ["LEAST_SAMPLES", "Edges", "activities", "backpropagated", "engine", "sums"]
@@ -52,7 +52,7 @@ class Graph(Structure):
     ]
 
 
-def engine(symbols: Tensor, given: Iterable[Tensor], fused: bool = True) -> tuple[str, str | None]:
+def engine(symbols: Tensor, given: Iterable[Tensor], fused: Fused = True) -> tuple[str, str | None]:
     """ "compiled", or "steps" and why; given: all tensors of numbers that are read."""
     if why := tracing_reason() or setting_reason(fused) or tensor_reason([*given, symbols]):
         return "steps", why

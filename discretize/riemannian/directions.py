@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from discretize.kernels.eligibility import Fused
 from discretize.riemannian.layers import AffineLayers
 from discretize.riemannian.moduli import Backpropagated, backpropagated
 from discretize.riemannian.network import Directions, network_of, with_constant
@@ -52,7 +53,7 @@ def transition_direction(
     metric: str,
     reduction: str,
     dampening: float,
-    fused: bool = True,
+    fused: Fused = True,
 ) -> Directions:
     r"""Eqs. (22)-(29), (34), (35); the start is moved as unit 0's weights for a symbol read before all others.
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ctrnn import Affine, ResetCandidate, VectorField
+from discretize.kernels.eligibility import Fused
 from discretize.riemannian.network import Directions
 from discretize.riemannian.rows import weighted_sum
 from discretize.riemannian.symbols import SymbolModel, log_probability
@@ -126,7 +127,7 @@ class AffineLayers:
         if any(rows.constant is None for rows in self.layers):
             raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
 
-    def direction(self, model: SymbolModel, symbols: Tensor, chi: Tensor, step: Step, fused: bool = True) -> Directions:
+    def direction(self, model: SymbolModel, symbols: Tensor, chi: Tensor, step: Step, fused: Fused = True) -> Directions:
         """By eqs. (25) and (55) for each layer. Raises: TypeError where weights are used in another way than these rows."""
         field, read = model.field, one_hot(symbols[:-1], model.field.input_size).to(model.start)
         start = model.start.detach().expand(symbols.shape[1], -1).clone().requires_grad_()

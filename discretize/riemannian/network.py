@@ -14,6 +14,7 @@ from torch.nn.functional import one_hot
 from ctrnn import GLNNField, LinearDecay, Relaxation, TanhCandidate, VectorField
 from ctrnn.cells.edges import ACTIVATIONS, GatedCandidate, Sigmoidal
 from ctrnn.fields.rates import FixedRate
+from discretize.kernels.eligibility import Fused
 from discretize.riemannian import compiled
 from discretize.riemannian.rows import RowStep
 
@@ -95,7 +96,7 @@ class Network:
     edges: GatedEdges | PlainEdges
     carry: float
     on_v: bool
-    fused: bool = True
+    fused: Fused = True
 
     def engine(self, symbols: Tensor, *given: Tensor) -> tuple[str, str | None]:
         """What its passes over these symbols run by, "compiled" or "steps", and why not the first."""
@@ -119,7 +120,7 @@ class Network:
         return torch.stack(found)
 
 
-def network_of(field: VectorField, fused: bool = True) -> Network | None:
+def network_of(field: VectorField, fused: Fused = True) -> Network | None:
     """None for a field that is neither GLNN, GNN nor RNN. Raises: ValueError without a unit that is always on."""
     if isinstance(field, GLNNField):
         return Network(GatedEdges(field.incoming), 1.0, on_v=True, fused=fused)

@@ -12,6 +12,7 @@ from torch.nn.functional import one_hot
 from ctrnn import GLNNField, Relaxation, TanhCandidate, VectorField, checks
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.field import check_field
+from discretize.kernels.eligibility import Fused
 from discretize.riemannian.network import network_of
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import unroll
@@ -53,7 +54,7 @@ class SymbolModel(nn.Module):
         logits: Tensor = self.read_out(self.activities(symbols))
         return logits
 
-    def activities(self, symbols: Tensor, start: Tensor | None = None, fused: bool = True) -> Tensor:
+    def activities(self, symbols: Tensor, start: Tensor | None = None, fused: Fused = True) -> Tensor:
         """What the read-out reads before each symbol: (time, batch) -> (time, batch, hidden).
 
         Args:    start: (batch, state), the learned one if not given; fused: as for `unroll`.
@@ -71,7 +72,7 @@ class SymbolModel(nn.Module):
             h = read.hs[-1]
         return self.field.visible(torch.cat(states))
 
-    def _by_kernel(self, symbols: Tensor, fused: bool) -> Tensor | None:
+    def _by_kernel(self, symbols: Tensor, fused: Fused) -> Tensor | None:
         """The activities where no gradient is wanted, and there is a kernel for whole sequences of symbols."""
         learns = torch.is_grad_enabled() and any(p.requires_grad for p in (self.start, *self.field.parameters()))
         part = self.field.incoming if isinstance(self.field, GLNNField) else getattr(self.field, "candidate", None)

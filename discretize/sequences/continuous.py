@@ -15,6 +15,7 @@ from discretize.gradients.choice import Gradient
 from discretize.graphs import scanned, whole
 from discretize.integration.integrate import integrate
 from discretize.integration.settings import MAX_NUM_STEPS, Settings
+from discretize.kernels.eligibility import Fused
 from discretize.sequences.module import FieldModule, Lengths, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
@@ -56,7 +57,7 @@ class ContinuousRNN(FieldModule):
         min_step: float = 0.0,
         first_step: float | None = None,
         progress: bool = False,
-        fused: bool = True,
+        fused: Fused = True,
         on_failure: str = "raise",
         open_interval: float | None = None,
     ) -> None:

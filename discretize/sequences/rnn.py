@@ -10,7 +10,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from discretize.graphs import scanned
-from discretize.kernels.sequences import run
+from discretize.kernels.eligibility import Fused, is_fused
+from discretize.kernels.sequences import run, steps_counted
 from discretize.sequences.cell import checked_step
 from discretize.sequences.module import FieldModule
 from discretize.sequences.overshoot import OvershootWatch
@@ -31,9 +32,10 @@ class DiscreteRNN(FieldModule):
              otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where its sample begins to
              act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.hold`;
-             batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence at once by a kernel that is
-             written for the field's code, which is the same and faster. The environment variable CTRNN_FUSED=0 turns that off
-             everywhere. allow_overshoot: as for `DiscreteCell`.
+             batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence by a
+             kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code
+             have cost so far; "always", wait for it at the first call; False, step by step. The environment variable
+             CTRNN_FUSED=0 does that everywhere. allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None). With ts, edges or stamps, sample k takes its interval's
              length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its
              own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
@@ -57,14 +59,14 @@ class DiscreteRNN(FieldModule):
         substeps: int = 1,
         hold: str = "forward",
         batch_first: bool = False,
-        fused: bool = True,
+        fused: Fused = True,
         allow_overshoot: bool = False,
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
         self.watch = OvershootWatch(allow_overshoot)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
-        self.substeps, self.fused = checks.positive_size("substeps", substeps), checks.is_flag("fused", fused)
+        self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)
         self.stats: dict[str, Any] = {}
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
@@ -87,7 +89,9 @@ class DiscreteRNN(FieldModule):
             return run_in_graph(node, self.field, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
         states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
-        states = self._stepped(field, xs, h0, dt) if states is None else states
+        if states is None:
+            with steps_counted(field, self.step):
+                states = self._stepped(field, xs, h0, dt)
         lengths = self.dt if edges is None else edges.detach().diff(dim=0)
         if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
             length = dt.detach() if isinstance(dt, Tensor) else dt
@@ -111,5 +115,5 @@ class DiscreteRNN(FieldModule):
         return edges.diff(dim=0).to(xs).reshape(len(xs), -1, 1)
 
     def extra_repr(self) -> str:
-        stepwise = "" if self.fused else "fused=False, "
+        stepwise = "" if self.fused is True else f"fused={self.fused!r}, "
         return f"step={self.step!r}, dt={self.dt:g}, substeps={self.substeps}, {stepwise}{super().extra_repr()}"

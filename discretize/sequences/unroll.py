@@ -12,7 +12,8 @@ from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.fields.random.dropout import masked
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
-from discretize.kernels.sequences import run
+from discretize.kernels.eligibility import Fused, is_fused
+from discretize.kernels.sequences import run, steps_counted
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
@@ -21,7 +22,7 @@ __all__ = ["unroll"]
 
 
 @whole
-def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool = True) -> Trajectory:
+def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fused = True) -> Trajectory:
     r"""h_k+1 = cell(x_k, h_k).
 
     Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given; fused: as for
@@ -39,9 +40,10 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: bool
     check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
     field, counts = masked(with_computed_weights(field), (xs.shape[1],)), SolverStats()
-    states, engine = run(field, cell.step, xs, h, cell.dt, 1, checks.is_flag("fused", fused))
+    states, engine = run(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused))
     if states is None:
-        hs = _stepped(field, cell, xs, h, counts)
+        with steps_counted(field, cell.step):
+            hs = _stepped(field, cell, xs, h, counts)
     else:
         hs = torch.cat([h[None], states])
         counts.call(len(xs) * cell.step.cost(field), len(h))

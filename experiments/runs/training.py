@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from discretize import SequenceModel, SolverError, StepError
+from discretize import DiscreteRNN, SequenceModel, SolverError, StepError
+from discretize.integration.settings import Settings
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
@@ -158,7 +159,7 @@ class _Training:
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
         self.device = _device(self.settings, processes)
         with _failures_explained(0):
-            self.model = configuration.untrained_model().to(self.device)
+            self.model = _with_kernels_at_once(configuration.untrained_model()).to(self.device)
         self.watch = getattr(self.model.rnn, "watch", None)
         self.parameters = _learned(self.model, self.settings.frozen)
         self.rate = self.settings.rate  # of the next step
@@ -305,6 +306,16 @@ def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
     if settings.device != "cpu" and processes.size > 1:
         raise UsageError(f"device is {settings.device}, and several processes share a batch on the CPU only; take one process.")
     return torch.device(settings.device)
+
+
+def _with_kernels_at_once(model: SequenceModel) -> SequenceModel:
+    """On which engine runs bits depend, and that must not hang on how long steps took."""
+    for part in model.modules():
+        if isinstance(part, DiscreteRNN) and part.fused:
+            part.fused = "always"
+        elif isinstance(settings := getattr(part, "settings", None), Settings) and settings.fused:
+            vars(part)["settings"] = replace(settings, fused="always")
+    return model
 
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from ctypes import POINTER, Structure, c_size_t
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +42,7 @@ from discretize.kernels.cpp.solving import (
     no_kernel,
     states_by_engine,
 )
-from discretize.kernels.eligibility import device_reason, setting_reason, tangent_reason, tensor_reason, tracing_reason
+from discretize.kernels.eligibility import Fused, device_reason, setting_reason, tangent_reason, tensor_reason, tracing_reason
 from discretize.kernels.pieces import projected_of, readable, reads_samples
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.guards import Guards
@@ -55,17 +56,25 @@ from discretize.kernels.record.program import (
     with_weights,
 )
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, kernel_of, known, remember
+from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, known, remember, uses_of
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
 from discretize.steps.algebra.jacobian import declares_jacobian
 
-__all__ = ["LEAST_SEGMENTS", "METHODS", "Needs", "SolveEngine", "WrittenField", "disagreement", "solve", "solve_by", "total"]
+__all__ = [
+    "METHODS",
+    "Needs",
+    "SolveEngine",
+    "WrittenField",
+    "disagreement",
+    "solve",
+    "solve_by",
+    "steps_counted",
+    "total",
+]
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
-LEAST_SEGMENTS = 1000  # of all samples together: from here on a solve is worth a kernel
-LEAST_STIFF_SEGMENTS = 100  # by an implicit method, whose steps take torch some ten times as long
 METHODS = (*EXPLICIT_METHODS, "rodas5p")
 HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("row_stages.h", "solve.h", "tableau.h")))
 SOLVES = Source(KERNELS / "solves.cpp", HEADERS)
@@ -168,7 +177,7 @@ def solve_by(
     chain: Chain,
     h0: Tensor,
     engine: AdaptiveEngine,
-    fused: bool,
+    fused: Fused,
     show: Callable[[int], None],
     stats: dict[str, Any],
     memory: float | None = None,
@@ -181,8 +190,11 @@ def solve_by(
     Raises:  MemoryError.
     """
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
-    if why := why or _not_worth_it(chain, len(h0), engine.control.method.implicit, stored is not None):
+    if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
+        why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
+    if why:
         return why
+    uses, wait = _uses(chain, engine), fused == "always" or stored is not None  # and then there is no other engine
     read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
         return read
@@ -191,16 +203,27 @@ def solve_by(
     if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
-    weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype)
+    weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype, uses, wait)
     if isinstance(kernel, str):
         return kernel
     return how.solved(kernel, module, chain, [projected, h0, *weights], engine, show, stats, memory)
 
 
-def _found(how: SolveEngine, module: FlowModule, needs: Needs, dtype: torch.dtype) -> tuple[tuple[Tensor, ...], Any]:
+def steps_counted(chain: Chain, engine: Any) -> AbstractContextManager[None]:
+    """Where a solve is run step by step."""
+    return by_steps(_uses(chain, engine), chain.field) if isinstance(engine, AdaptiveEngine) else nullcontext()
+
+
+def _uses(chain: Chain, engine: AdaptiveEngine) -> Uses:
+    return uses_of(chain.field, StateJVP if engine.control.method.implicit else FlowModule)
+
+
+def _found(
+    how: SolveEngine, module: FlowModule, needs: Needs, dtype: torch.dtype, uses: Uses, wait: bool
+) -> tuple[tuple[Tensor, ...], Any]:
     """The tensors of a module, and the kernel of its code, or why there is none."""
     request = (how, module.columns, needs, dtype, torch.get_default_dtype())
-    if entry := known(module.field, request):
+    if entry := known(module.field, request, wait):
         return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
     guards = Guards(module.field)
     attributes = attributes_of(module, guards=guards)
@@ -211,25 +234,15 @@ def _found(how: SolveEngine, module: FlowModule, needs: Needs, dtype: torch.dtyp
         return weights, why
     make = partial(how.made, module, dtype, needs)
     for write in how.writers(module, needs, dtype):
-        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, guards)
+        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, guards, uses, wait)
         if not isinstance(kernel, str):
             break
-    remember(module, request, guards, attributes, kernel)
+    remember(module.field, request, guards, attributes, kernel, uses)
     return weights, kernel
 
 
 def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
     return solved_within(KernelRun, _Model(kernel, module, ModuleSettings(module)), *call)
-
-
-def _not_worth_it(chain: Chain, batch: int, implicit: bool, needed: bool) -> str | None:
-    """needed: there is no other engine."""
-    least = min(LEAST_SEGMENTS, LEAST_STIFF_SEGMENTS) if implicit else LEAST_SEGMENTS
-    if len(chain) * batch < least and not needed:
-        return f"kernels are written for solves of {least} intervals or more, of all samples together"
-    if implicit and declares_jacobian(chain.field):
-        return "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
-    return None
 
 
 def total(gradients: Sequence[Tensor | None]) -> Tensor | None:

@@ -156,7 +156,7 @@ def ensemble_rows(session: Session, sizes: CellSizes, networks: int) -> Iterator
     for name in ("gated", "GRU", "gated, in code of one's own"):
         make, step = FIELDS[name]
         each: list[Modules] = [{"GRU": nn.GRU(sizes.inputs, sizes.hidden)} for _ in range(networks)]
-        ours = [discretize.DiscreteRNN(make(sizes, modules).to(x.device), step) for modules in each]
+        ours = [discretize.DiscreteRNN(make(sizes, modules).to(x.device), step, fused="always") for modules in each]
         many = discretize.ensemble(ours)
         many(x)
         facts, parameters = {"engine": many.stats["engine"]}, list(many.parameters())

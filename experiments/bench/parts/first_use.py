@@ -71,7 +71,11 @@ def first_call(called: str, device: str, threads: int) -> dict[str, float | str]
     dtype = torch.float64 if called == "solve" else torch.float32
     field: Any = ctrnn.gated(4, 16, dtype=dtype, device=device)
     xs = torch.randn(20, 8, 4, dtype=dtype, device=device)
-    rnn = discretize.DiscreteRNN(field) if called == "cell" else discretize.ContinuousRNN(field, "tsit5")
+    rnn = (
+        discretize.DiscreteRNN(field, fused="always")
+        if called == "cell"
+        else discretize.ContinuousRNN(field, "tsit5", fused="always")
+    )
     torch.autograd.grad(torch.tanh(xs[0] @ field.candidate.weight_x.t()).sum(), field.candidate.weight_x)  # torch's own first use
     seconds = []
     for _ in range(2):

@@ -152,7 +152,7 @@ def ours(method: str, fused: bool, **settings: Any) -> SolveCandidate:
     def solve(problem: Problem, tolerance: float) -> Solution:
         solved = discretize.integrate(
             problem.field, problem.path, problem.h0, problem.times,
-            method=method, rtol=tolerance, atol=tolerance, fused=fused, **settings,
+            method=method, rtol=tolerance, atol=tolerance, fused="always" if fused else False, **settings,
         )  # fmt: skip
         return Solution(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
 

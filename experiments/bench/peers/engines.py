@@ -1,6 +1,6 @@
 """Engines of this toolkit: compiled kernels, or single steps in Python.
 
-compiled   DiscreteRNN(..., fused=True), integrate(..., fused=True)      where there is a compiler; on a GPU, Triton
+compiled   DiscreteRNN(..., fused="always"), integrate(...)              where there is a compiler; on a GPU, Triton
 steps      fused=False, or CTRNN_FUSED=0                                 every field and step, any of torch's transforms
 """
 
@@ -31,7 +31,7 @@ def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
 
 def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x: Tensor) -> Callable[[Tensor], Tensor] | str:
     """x (time, batch, input) -> output (time, batch, hidden) by that engine; or the reason why there is none."""
-    rnn = discretize.DiscreteRNN(field, step, fused=engine == COMPILED)
+    rnn = discretize.DiscreteRNN(field, step, fused="always" if engine == COMPILED else False)
 
     def run(x: Tensor) -> Tensor:
         return rnn(x)[0]

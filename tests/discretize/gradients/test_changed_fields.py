@@ -11,8 +11,6 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import DiscreteRNN, integrate
-from discretize.kernels import sequences
-from discretize.kernels.cpp import solves
 
 FACTOR = {"number": 1.0}
 
@@ -109,9 +107,7 @@ def gradients(states, change=None):
 @pytest.fixture(autouse=True)
 def kernels_and_globals(monkeypatch):
     monkeypatch.setitem(FACTOR, "number", 1.0)
-    monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
-    for name in ("LEAST_SEGMENTS", "LEAST_STIFF_SEGMENTS"):
-        monkeypatch.setattr(solves, name, 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
 
 
 def check(states, changes):

@@ -8,7 +8,6 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, Checkpointed, DiscreteRNN, Heun, RungeKutta4, integrate
-from discretize.kernels import sequences
 
 X = torch.linspace(-1, 1, 48, dtype=torch.float64).reshape(12, 2, 2)
 SAME = {"rtol": 1e-12, "atol": 1e-12}  # the same steps, perhaps by a kernel
@@ -49,7 +48,7 @@ def test_an_exponent_that_changes_after_a_solve_changes_neither_its_gradients_no
 
 @pytest.mark.kernels
 def test_a_gradient_that_is_differentiated_has_the_exponent_of_the_call_where_a_kernel_ran(monkeypatch):
-    monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     found = []
     for change in (False, True):
         of, h0 = field(), torch.full((2, 3), 0.4, requires_grad=True)

@@ -8,7 +8,6 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Checkpointed, ContinuousRNN, Euler, integrate
-from discretize.kernels.cpp import solves
 from discretize.solvers import adaptive
 
 EXACT = {"method": "dopri8", "rtol": 1e-10, "atol": 1e-12}
@@ -87,7 +86,7 @@ class Attractor(ctrnn.VectorField):
 @pytest.mark.kernels
 @each("case", ["held", "straight", "clock", "own times", "backwards", "no input", "blocks"])
 def test_times_that_are_asked_for_move_compiled_solves(setting, case, monkeypatch):
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     (field, xs, h0), ts, settings = setting, torch.tensor([0.2, 1.1, 1.7, 2.9]), dict(EXACT)
     path = ctrnn.HeldPath(xs)
     if case == "straight":

@@ -9,7 +9,6 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import Checkpointed, SolverError, integrate
 from discretize.kernels.cpp import blocks as blocked_run
-from discretize.kernels.cpp import solves
 
 T, BATCH = 40, 5
 A_STEP = 2 * (4 * 8 + 24)  # bytes, of four float64, with room to grow
@@ -125,5 +124,5 @@ def test_a_failure_has_the_words_and_states_of_one_piece():
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dopri8", "rodas5p"])
 def test_written_kernels_too(method, monkeypatch):
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     compare(field("gru") if method == "rodas5p" else ctrnn.ltc(3, 4, dtype=torch.float64), ctrnn.LinearPath, False, method=method)

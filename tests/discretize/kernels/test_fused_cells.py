@@ -7,6 +7,8 @@ from itertools import product
 import problems
 import pytest
 import torch
+from discretize.kernels.named import cells as choice
+from discretize.kernels.named.kernel_spec import StackedWeights, kind_of, stacked_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -18,8 +20,6 @@ import discretize
 from discretize import DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, KernelWarning, unroll
 from discretize.kernels import eligibility
 from discretize.kernels.build import Unavailable
-from discretize.kernels.named import cells as choice
-from discretize.kernels.named.kernel_spec import StackedWeights, kind_of, stacked_weights
 
 ENGINES = ("torch", "compiled")
 compiled_engine = choice.compiled_engine  # before a test puts another in its place
@@ -438,9 +438,9 @@ def test_the_switch_is_an_argument_and_a_variable(engine, monkeypatch):
     for call in (lambda: DiscreteRNN(cell.field)(x), lambda: unroll(cell, x)):
         with pytest.raises(ValueError, match=r"CTRNN_FUSED must be 0 .* or 1, got 'yes'"):
             call()
-    with pytest.raises(TypeError, match="`fused` must be True or False"):
+    with pytest.raises(TypeError, match='`fused` must be True, False or "always"'):
         DiscreteRNN(cell.field, fused=1)
-    with pytest.raises(TypeError, match="`fused` must be True or False"):
+    with pytest.raises(TypeError, match='`fused` must be True, False or "always"'):
         unroll(cell, x, fused="no")
 
 

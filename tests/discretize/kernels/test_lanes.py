@@ -27,7 +27,7 @@ def written(monkeypatch):
         made.append(write)
         return program.program_of(module, wanted, dtype, write)
 
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "program_of", noted)
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     monkeypatch.setattr(written_kernels, "_uses", {})

@@ -11,7 +11,6 @@ import ctrnn
 from ctrnn.fields.parts import affine
 from ctrnn.inputs.splines import as_path
 from discretize import Checkpointed, ContinuousRNN, integrate
-from discretize.kernels.cpp import solves
 
 TS = torch.tensor([0.0, 0.4, 1.0, 1.5, 2.5, 3.0], dtype=torch.float64)
 SMOOTH = ctrnn.SmoothWarp(3.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
@@ -20,8 +19,7 @@ STRAIGHT = ctrnn.PiecewiseWarp(TS, TS**2 / 3)
 
 @pytest.fixture(autouse=True)
 def short_solves(monkeypatch):
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
-    monkeypatch.setattr(solves, "LEAST_STIFF_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
 
 
 def spline(xs):

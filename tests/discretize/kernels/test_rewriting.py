@@ -10,7 +10,6 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from ctrnn.rewriting import Rewritten
-from discretize.kernels.cpp import solves
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 
 H = torch.tensor([[0.3, -1.2, 0.7, 2.0, -0.4, 1.1], [0.9, 0.2, -0.6, -1.5, 0.8, 0.1], [0.0, 0.5, 1.0, -0.3, 0.0, 2.2]]).double()
@@ -114,7 +113,7 @@ class Sheet(ctrnn.VectorField):
 def test_a_neural_field_is_compiled():
     field, xs = Sheet().double(), torch.randn(100, 3, 2)
     found = []
-    for fused in (True, False):
+    for fused in ("always", False):
         ran = discretize.unroll(discretize.DiscreteCell(field, discretize.Heun(), 0.1), xs, H / 9, fused=fused)
         found.append([ran.hs, *torch.autograd.grad(ran.hs.square().sum(), field.parameters())])
         assert ran.stats["engine"] == ("compiled" if fused else "steps"), ran.stats["engine_why"]
@@ -127,7 +126,7 @@ def test_a_neural_field_is_compiled():
 
 @pytest.mark.slow
 def test_so_is_its_jacobian(monkeypatch):
-    monkeypatch.setattr(solves, "LEAST_STIFF_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     field, path, found = Sheet().double(), ctrnn.LinearPath(torch.randn(4, 3, 2)), []
     for fused in (True, False):
         ran = discretize.integrate(field, path, H / 9, path.knots, method="rodas5p", fused=fused)

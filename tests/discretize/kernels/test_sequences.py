@@ -30,7 +30,7 @@ EXACT = {"rtol": 1e-11, "atol": 1e-11}
 
 @pytest.fixture(autouse=True)
 def short_sequences(monkeypatch):
-    monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 
@@ -434,13 +434,6 @@ def test_steps_that_differentiate_or_iterate_have_none(step):
     rnn = DiscreteRNN(Own(), step, allow_overshoot=True)
     rnn(torch.randn(2, 2, 3))
     assert rnn.stats["engine"] == "steps"
-
-
-def test_short_sequences_are_not_worth_a_kernel(monkeypatch):
-    monkeypatch.undo()
-    rnn = DiscreteRNN(Own(), allow_overshoot=True)
-    rnn(torch.randn(3, 2, 3))
-    assert "for sequences of 100 steps or more" in rnn.stats["engine_why"]
 
 
 def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):

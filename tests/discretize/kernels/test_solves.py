@@ -9,7 +9,6 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import ContinuousRNN, SolverError, integrate
-from discretize.kernels.cpp import solves
 
 each = pytest.mark.parametrize
 SAME = {"rtol": 1e-10, "atol": 1e-10}  # the same steps, other sums
@@ -18,7 +17,7 @@ TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 
 @pytest.fixture(autouse=True)
 def short_solves(monkeypatch):
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
 
 
 def both(field, path, h0, ts, weights=None, **settings):
@@ -142,9 +141,3 @@ def test_code_without_a_kernel_is_solved_in_torch_and_says_why(name):
     f, why = REFUSED[name]
     stats = integrate(f, None, torch.ones(2, 2), [0.0, 1.0]).stats
     assert (stats["engine"], why in stats["engine_why"]) == ("steps", True)
-
-
-def test_short_solves_are_not_worth_a_kernel(monkeypatch):
-    monkeypatch.undo()
-    stats = integrate(Pulled(), None, torch.ones(2, 2), [0.0, 1.0]).stats
-    assert "for solves of 1000 intervals or more, of all samples together" in stats["engine_why"]

@@ -13,7 +13,6 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import SolverError, integrate
 from discretize.kernels import registry as written_kernels
-from discretize.kernels.cpp import solves
 
 each = pytest.mark.parametrize
 SAME = {"rtol": 1e-10, "atol": 1e-10}  # the same steps, other sums
@@ -23,7 +22,7 @@ STIFF = {"method": "rodas5p"}
 
 @pytest.fixture(autouse=True)
 def short_solves(monkeypatch):
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 
@@ -231,9 +230,3 @@ def test_a_field_that_declares_its_jacobian_is_solved_in_torch(how):
     path = ctrnn.HeldPath(normal(2, 2, 3))
     stats = integrate(Declared(), path, torch.zeros(2, 5, dtype=torch.float64), path.knots, **STIFF).stats
     assert "`jacobian`, or its `bandwidths`, are for steps in torch" in stats["engine_why"]
-
-
-def test_short_solves_are_not_worth_a_kernel(monkeypatch):
-    monkeypatch.undo()
-    stats = integrate(Equation(pulled), None, torch.ones(2, 1, dtype=torch.float64), [0.0, 1.0], **STIFF).stats
-    assert "for solves of 100 intervals or more, of all samples together" in stats["engine_why"]

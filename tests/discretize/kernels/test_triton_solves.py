@@ -16,7 +16,6 @@ import ctrnn
 import discretize
 from discretize import Checkpointed, SolverError, integrate
 from discretize.kernels import registry as written_kernels
-from discretize.kernels.cpp import solves
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.solves import solve_triton
@@ -34,7 +33,7 @@ def interpreter(monkeypatch):
     pytest.importorskip("triton")
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
-    monkeypatch.setattr(solves, "LEAST_SEGMENTS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 

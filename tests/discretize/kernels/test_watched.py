@@ -33,7 +33,6 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import DiscreteRNN
 from discretize.kernels import registry as written_kernels
-from discretize.kernels import sequences
 from discretize.kernels.record.attributes import GlobalReads, attributes_of
 
 SCALE = 1.0
@@ -455,7 +454,7 @@ def states(field, fused=True):
 
 @pytest.fixture(autouse=True)
 def short_sequences(monkeypatch):
-    monkeypatch.setattr(sequences, "LEAST_STEPS", 1)
+    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 

@@ -1,0 +1,167 @@
+"""When a kernel is made: once calls by steps have taken as long, or at once where the user waits for it."""
+
+import gc
+import math
+import re
+import weakref
+
+import pytest
+import torch
+from cases import each
+from torch import nn
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, integrate, unroll
+from discretize.kernels import registry
+
+
+class Own(ctrnn.VectorField):
+    def __init__(self):
+        super().__init__(1, 2)
+        self.weight, self.factor = nn.Parameter(torch.tensor([0.5, -0.7])), 1.0
+
+    def flow(self, projected, h):
+        return self.factor * torch.sin(self.weight * h) + projected
+
+
+XS = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2, 1)
+H0 = torch.full((2, 2), 0.1, dtype=torch.float64)
+
+
+def by_rnn(field, **how):
+    rnn = DiscreteRNN(field, dt=0.1, **how)
+    return rnn(XS, H0)[0], rnn.stats
+
+
+def by_unroll(field, **how):
+    found = unroll(DiscreteCell(field, dt=0.1), XS, H0, **how)
+    return found.hs, found.stats
+
+
+def by_solver(field, **how):
+    rnn = ContinuousRNN(field, **how)
+    return rnn(XS, H0)[0], rnn.stats
+
+
+def by_integrate(field, method="dopri5", **how):
+    found = integrate(field, ctrnn.HeldPath(XS), H0, torch.arange(5.0), method=method, **how)
+    return found.hs, found.stats
+
+
+def by_implicit_method(field, **how):
+    return by_integrate(field, "rodas5p", **how)
+
+
+CALLS = [by_rnn, by_unroll, by_solver, by_integrate, by_implicit_method]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known(monkeypatch):
+    for name in ("_made", "_known", "_absent"):
+        monkeypatch.setattr(registry, name, type(getattr(registry, name))())
+    monkeypatch.setattr(registry, "_uses", {})
+
+
+def forget():
+    for table in (registry._made, registry._known, registry._uses):
+        table.clear()
+
+
+@each("call", CALLS)
+def test_a_call_that_waits_has_a_kernel_at_once(call):
+    states, stats = call(Own(), fused="always")
+    assert stats["engine"] == "compiled", stats
+    torch.testing.assert_close(states, call(Own(), fused=False)[0], rtol=0, atol=1e-4)  # of solves, whose samples step alone
+
+
+@each("call", CALLS)
+def test_a_first_call_says_what_it_waits_for(call):
+    forget()
+    stats = call(Own())[1]
+    assert stats["engine"] == "steps"
+    assert "calls of this code have taken 0.0 s so far, and a kernel takes about inf s to build" in stats["engine_why"]
+    assert 'fused="always" builds it now' in stats["engine_why"]
+    assert type(stats["engine_why"]) is str
+
+
+@each("call", CALLS)
+def test_seconds_by_steps_pay_for_a_kernel(call):
+    forget()
+    field = Own()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "PRICE", 1e-9)
+        assert [call(field)[1]["engine"] for _ in range(3)] == ["steps", "compiled", "compiled"]
+
+
+def test_fields_of_the_same_parts_pay_together(monkeypatch):
+    by_rnn(Own())
+    monkeypatch.setattr(registry, "PRICE", 1e-9)
+    assert by_rnn(Own())[1]["engine"] == "compiled"
+    assert by_integrate(Own())[1]["engine"] == "steps"  # another kind of call
+
+
+def test_a_kernel_in_the_process_is_taken_always():
+    by_rnn(Own(), fused="always")
+    assert by_rnn(Own())[1]["engine"] == "compiled"
+    other = Own()
+    other.factor = 2.0
+    assert by_rnn(other)[1]["engine"] == "steps"  # of other code
+
+
+def test_a_kernel_on_disk_is_taken_always(monkeypatch):
+    monkeypatch.setattr(registry, "is_on_disk", lambda *_: True)
+    assert by_rnn(Own())[1]["engine"] == "compiled"
+
+
+def test_a_backward_pass_to_come_is_counted():
+    field, spent = Own(), []
+    uses = registry.uses_of(field)
+    for learns in (False, True):
+        field.requires_grad_(learns)
+        uses.seconds = 0.0
+        with pytest.MonkeyPatch.context() as patch:
+            ticks = iter([0.0, 1.0])
+            patch.setattr(registry.time, "perf_counter", lambda ticks=ticks: next(ticks))
+            with registry.by_steps(uses, field):
+                pass
+        spent.append(uses.seconds)
+    assert spent == [1.0, 2.0]
+
+
+def test_calls_see_what_was_written_between_them():
+    field = Own()
+    for factor in (1.0, 2.0, 1.0):
+        field.factor = factor
+        by_rnn(field, fused="always")
+        for _ in range(2):  # the second by the quick check
+            states, stats = by_rnn(field)
+            assert stats["engine"] == "compiled"
+            torch.testing.assert_close(states, by_rnn(field, fused=False)[0], rtol=1e-12, atol=1e-12)
+
+
+def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():
+    for call in (by_rnn, by_integrate):
+        field = Own()
+        for _ in range(2):
+            call(field, fused="always")
+        end = weakref.ref(field)
+        assert any(key[0] == id(field) for key in registry._known)
+        del field
+        gc.collect()
+        assert end() is None
+        assert not registry._known
+
+
+@each("make", [lambda fused: DiscreteRNN(Own(), fused=fused), lambda fused: by_integrate(Own(), fused=fused)])
+def test_other_words_are_refused(make):
+    with pytest.raises(TypeError, match=re.escape("`fused` must be True, False or \"always\", got 'never'")):
+        make("never")
+
+
+def test_an_ensemble_waits_too():
+    networks = [DiscreteRNN(Own(), dt=0.1, fused="always") for _ in range(2)]
+    many = discretize.ensemble(networks)
+    many(XS)
+    assert many.stats["engine"] == "compiled"
+    assert math.isinf(registry.PRICE)
