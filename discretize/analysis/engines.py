@@ -22,9 +22,8 @@ from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.integration.integrate import integrate
-from discretize.kernels.eligibility import Fused
+from discretize.kernels.eligibility import Fused, takes_triton
 from discretize.kernels.sequences import run_triton, run_written
-from discretize.kernels.triton.kernels import is_asked
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import unroll
 from discretize.steps.euler import Euler
@@ -121,7 +120,7 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
         return made
 
     found = {"steps": steps, "compiled": by(run_written)}
-    return found | ({"triton": by(run_triton, "triton")} if is_asked(device) else {})
+    return found | ({"triton": by(run_triton, "triton")} if takes_triton(device) else {})
 
 
 def _solves(field: VectorField, dt: float, method: str, device: torch.device) -> dict[str, Run]:
@@ -135,7 +134,7 @@ def _solves(field: VectorField, dt: float, method: str, device: torch.device) ->
 
         return run
 
-    return {name: by(name) for name in ("steps", "compiled", *(["triton"] if is_asked(device) else []))}
+    return {name: by(name) for name in ("steps", "compiled", *(["triton"] if takes_triton(device) else []))}
 
 
 def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, engines: dict[str, Run]) -> list[EngineResult]:

@@ -14,9 +14,7 @@ from torch import Tensor
 from ctrnn import Path, TimePath, VectorField
 from ctrnn.fields.field import check_input, check_state
 from discretize.integration.settings import Settings
-from discretize.kernels.eligibility import HALF
-from discretize.kernels.record.program import weights_of, with_weights
-from discretize.kernels.triton.kernels import is_asked
+from discretize.kernels.eligibility import HALF, takes_triton
 from discretize.trajectory import Trajectory
 
 __all__ = ["in_float32", "rounded", "stored_dtype"]
@@ -26,11 +24,13 @@ def stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:
     """In which a solve in float32 is to store; None where it is a solve like others, or there are no such kernels."""
     if not settings.steps_alone or not isinstance(h0, Tensor) or h0.dtype not in HALF:
         return None
-    return h0.dtype if is_asked(h0.device) else None
+    return h0.dtype if takes_triton(h0.device) else None
 
 
 def in_float32(field: VectorField, path: Path, h0: Tensor) -> tuple[VectorField, Path, Tensor]:
     """The same numbers. Raises TypeError, ValueError where field, path and state are not of one dtype."""
+    from discretize.kernels.record.program import weights_of, with_weights  # noqa: PLC0415 - of kernels
+
     check_state(field, h0, "h0")
     check_input(field, path(path.knots[:1].detach())[0], "path")
     wide = with_weights(field, [w.float() if w.dtype in HALF else w for w in weights_of(field)])

@@ -21,10 +21,8 @@ from discretize.gradients.choice import Adjoint, Checkpointed
 from discretize.integration.between import StatesBetween
 from discretize.integration.half import rounded
 from discretize.integration.settings import Settings
-from discretize.kernels.cpp.solves import solve, steps_counted
-from discretize.kernels.cpp.solving import Solved
-from discretize.kernels.triton.kernels import is_asked
-from discretize.kernels.triton.solves import solve_triton
+from discretize.kernels.choose import run_solve, solve_by_steps
+from discretize.kernels.solved import Solved
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import Continuation, StepLog
 from discretize.solvers.diagnosis import slow_hint
@@ -145,20 +143,11 @@ class Solve:
             return f"`gradient`={settings.gradient} takes its own backward pass"
         memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
         # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
-        call = self.chain, self.h0, self.engine, settings.fused, partial(_show, self.bar), self.stats, memory
-        whys = dict[str, None]()
-        triton = partial(solve_triton, stored=self.stored) if self.stored else solve_triton
-        on_gpu = [triton] if is_asked(self.h0.device) else []
-        engines: list[Any] = on_gpu if self.stored else [*on_gpu, solve]
-        for run in engines:
-            found: Solved | str = run(*call)
-            if not isinstance(found, str):
-                # Why not on the GPU.
-                self.missed = next(iter(whys), None) if on_gpu else None
-                return found
-            whys[found] = None
-        self.state = self.engine.start(self.chain, len(self.h0))  # a kernel that gave up may have begun it
-        return "; ".join(whys)
+        show = partial(_show, self.bar)
+        found, self.missed = run_solve(self.chain, self.h0, self.engine, settings.fused, show, self.stats, memory, self.stored)
+        if isinstance(found, str):
+            self.state = self.engine.start(self.chain, len(self.h0))  # a kernel that gave up may have begun it
+        return found
 
     def _take(self, whole: Solved) -> Tensor:
         self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
@@ -167,9 +156,9 @@ class Solve:
         return whole.hs[-1].to(self.h0.dtype)
 
     def _by_steps(self) -> Tensor:
-        gradient = self.settings.gradient
+        gradient, fused = self.settings.gradient, self.settings.fused
         memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.log is None), steps_counted(self.chain, self.engine):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.log is None), solve_by_steps(self.chain, self.engine, fused):
             return Blocks(self.engine, self.chain, memory, self.stats).run(self.h0, self.state, self._at_edge)
 
     def _at_edge(self, edge: int, h: Tensor) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "networks_mapped",
     "setting_reason",
     "tangent_reason",
+    "takes_triton",
     "tensor_reason",
     "tracing_reason",
     "transform_reason",
@@ -146,6 +147,15 @@ def maps_networks() -> bool:
 def whole(tensor: Tensor) -> tuple[Tensor, int | None]:
     """Inside of that vmap: what the tensor of a network is a part of, and the axis of networks; itself where all share it."""
     return (compat.unbatched(tensor), compat.batched_axis(tensor)) if compat.is_batched(tensor) else (tensor, None)
+
+
+def takes_triton(device: torch.device) -> bool:
+    """Whether kernels in Triton come before others: on a GPU, and anywhere under Triton's interpreter."""
+    return device.type == "cuda" or _is_interpreted()
+
+
+def _is_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
 
 
 def warn_once(why: str) -> str:

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from ctrnn.autocast import without_autocast
 from discretize.gradients.detached import ModuleSettings
 from discretize.kernels import reference
 from discretize.kernels.build import Source, library
@@ -50,10 +49,10 @@ from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, by_steps, kernel_of, known, remember, uses_of
-from discretize.kernels.triton.kernels import STORED, TritonNetworks, is_asked, triton_reason, writer
+from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
 from discretize.steps.step import Step
 
-__all__ = ["derivatives_reason", "kernel_for", "run", "run_triton", "run_written", "steps_counted"]
+__all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
 
 STEPS = Source(HERE / "steps.cpp", DRIVERS)
 
@@ -73,30 +72,6 @@ class Gradients(Structure):
     """`CtrnnGradients`."""
 
     _fields_ = [*((name, c_void_p) for name in ("of_hs", "x", "h0", "dt")), ("sums", POINTER(SumsStructure))]
-
-
-def run(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
-) -> tuple[Tensor | None, dict[str, Any]]:
-    r"""The state after each sample, by a kernel that is written for the code of the field and the step; None where there is none,
-    and the states are to be had step by step; and "engine" and "engine_why" of the run.
-
-    Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
-
-    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
-    Raises:  ValueError for a CTRNN_FUSED that says nothing.
-    """
-    call = field, step, xs, h0, dt, substeps, fused
-    with without_autocast(field.device):
-        on_gpu = [run_triton] if is_asked(h0.device) else []
-        whys = dict[str, None]()
-        engines: list[Any] = [*on_gpu, run_written]
-        for engine in engines:
-            states, stats = engine(*call)
-            whys[stats["engine_why"]] = None
-            if states is not None:
-                break
-    return states, stats if states is not None and not on_gpu else stats | {"engine_why": "; ".join(filter(None, whys)) or None}
 
 
 def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None]:
@@ -125,7 +100,10 @@ def _run_written(
     fused: Fused,
     stored: bool = False,
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """As `run`, by one engine; stored: xs has another dtype than all else, in memory only."""
+    r"""The state after each sample by one engine, or None; and "engine" and "engine_why" of the run.
+
+    Args:    as for `discretize.kernels.choose.run_sequence`; stored: xs has another dtype than all else, in memory only.
+    """
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
     if why := _no_kernel(engine, step, given, fused):

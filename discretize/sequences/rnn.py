@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,17 +11,14 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from discretize.graphs import scanned
+from discretize.kernels.choose import node_in_graph, run_in_graph, run_sequence
 from discretize.kernels.eligibility import Fused, is_fused
-from discretize.kernels.sequences import run, steps_counted
 from discretize.sequences.cell import checked_step
 from discretize.sequences.module import FieldModule
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
-
-if TYPE_CHECKING:
-    from discretize.kernels.graphs import Node
 
 __all__ = ["DiscreteRNN"]
 
@@ -70,28 +68,19 @@ class DiscreteRNN(FieldModule):
         self.stats: dict[str, Any] = {}
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
-        return isinstance(x, Tensor) and not isinstance(self._node_in_graph(x), str)
-
-    def _node_in_graph(self, x: Tensor) -> Node | str:
-        from discretize.compiling import node_in_graph  # noqa: PLC0415 - loads the compiler
-
-        return node_in_graph(self.field, self.step, x, self.fused)
+        return isinstance(x, Tensor) and not isinstance(node_in_graph(self.field, self.step, x, self.fused), str)
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
             return scanned(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
-            from discretize.kernels.graphs import run_in_graph  # noqa: PLC0415 - as above
-
-            node = self._node_in_graph(xs)
+            node = node_in_graph(self.field, self.step, xs, self.fused)
             assert not isinstance(node, str)
             self.stats = {"engine": "compiled", "engine_why": None}
             return run_in_graph(node, self.field, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
-        states, self.stats = run(field, self.step, xs, h0, dt, self.substeps, self.fused)
-        if states is None:
-            with steps_counted(field, self.step):
-                states = self._stepped(field, xs, h0, dt)
+        by_steps = partial(self._stepped, field, xs, h0, dt)
+        states, self.stats = run_sequence(field, self.step, xs, h0, dt, self.substeps, self.fused, by_steps)
         lengths = self.dt if edges is None else edges.detach().diff(dim=0)
         if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
             length = dt.detach() if isinstance(dt, Tensor) else dt

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -12,8 +14,8 @@ from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.fields.random.dropout import masked
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
+from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import Fused, is_fused
-from discretize.kernels.sequences import run, steps_counted
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.statistics import SolverStats
 from discretize.trajectory import Trajectory
@@ -40,12 +42,10 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fuse
     check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
     field, counts = masked(with_computed_weights(field), (xs.shape[1],)), SolverStats()
-    states, engine = run(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused))
-    if states is None:
-        with steps_counted(field, cell.step):
-            hs = _stepped(field, cell, xs, h, counts)
-    else:
-        hs = torch.cat([h[None], states])
+    by_steps = partial(_stepped, field, cell, xs, h, counts)
+    states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
+    hs = torch.cat([h[None], states])
+    if engine["engine"] != "steps":
         counts.call(len(xs) * cell.step.cost(field), len(h))
     if every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs)):
         cell.watch.look(cell.step, field, xs, h, hs[1:], cell.dt, every)
@@ -56,7 +56,7 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fuse
 
 
 def _stepped(field: VectorField, cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats) -> Tensor:
-    hs = [h]
+    hs = []
     for projected in field.project(xs).unbind(0):
         h, cost = cell.step.counted(field, projected, h, cell.dt)
         hs.append(h)

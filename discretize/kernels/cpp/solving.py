@@ -30,6 +30,7 @@ from discretize.gradients.checkpointing import Blocks
 from discretize.kernels import reference
 from discretize.kernels.cpp.libraries import Problem, Report, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
+from discretize.kernels.solved import Solved
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import MOST_BYTES, KeptSteps
@@ -44,7 +45,6 @@ __all__ = [
     "GivenModel",
     "KernelModel",
     "KernelRun",
-    "Solved",
     "no_kernel",
     "solved",
     "states_by_engine",
@@ -77,19 +77,6 @@ class KernelModel(Protocol):
 
     def field(self, *weights: Any) -> VectorField:
         """The same in torch, of the projected input."""
-
-
-@dataclass(frozen=True)
-class Solved:
-    """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
-    `chain`: as the kernel read it; `steps`: those taken on it, None if they were not kept; `engine`: what solved."""
-
-    edges: list[int]
-    hs: Tensor
-    failure: Failure | None
-    chain: Chain
-    steps: Callable[[], KeptSteps | None]
-    engine: str = "compiled"
 
 
 def solved(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import itertools
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +20,11 @@ import torch
 from torch import Tensor
 
 from discretize.kernels.cpp.libraries import strides
+from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
 from discretize.kernels.triton.writing import Place, TritonText, written
 
-__all__ = ["STORED", "TritonKernel", "TritonNetworks", "is_asked", "launch", "triton_reason", "writer"]
+__all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "triton_reason", "writer"]
 
 ROWS = 16  # samples of a tile: the fewest that a product takes
 WARPS, MANY_WARPS, WIDE = 4, 8, 128
@@ -33,18 +33,13 @@ PRECISION = {"highest": "tf32x3", "high": "tf32x3", "medium": "tf32"}  # by torc
 STORED = (torch.bfloat16,)  # in which samples, states and matrices may lie; sums are float32
 
 
-def is_asked(device: torch.device) -> bool:
-    """Whether kernels in Triton come before others: on a GPU, and anywhere under Triton's interpreter."""
-    return device.type == "cuda" or _is_interpreted()
-
-
 def triton_reason(like: Tensor, stored: Sequence[torch.dtype] = ()) -> str | None:
     """Why there is no kernel in Triton for tensors of this dtype and device; stored: dtypes that are taken for storage."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed; pip install 'ctrnn-ode[gpu]'"
     if like.dtype not in (torch.float32, torch.float64, *stored):
         return f"these kernels for GPUs are for float32 and float64, and this is {like.dtype}"
-    return None if is_asked(like.device) else f"kernels for GPUs do not run on {like.device} but under TRITON_INTERPRET=1"
+    return None if takes_triton(like.device) else f"kernels for GPUs do not run on {like.device} but under TRITON_INTERPRET=1"
 
 
 @cache
@@ -181,10 +176,6 @@ def _sum(call: _Call, rows: Mapping[str, Tensor], left: Place, right: Place | No
             found.append(numbers.flatten(0, -2))
     one, *others = found
     return (one.mT @ others[0]).to(call.h0.dtype) if others else one.sum(0, dtype=call.h0.dtype)
-
-
-def _is_interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
 
 
 _count = itertools.count()

@@ -12,9 +12,9 @@ import torch
 from discretize.gradients.detached import ModuleSettings
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by
-from discretize.kernels.cpp.solving import Solved
 from discretize.kernels.record.program import FlowModule, Program, Writer
 from discretize.kernels.record.stored import Recorder
+from discretize.kernels.solved import Solved
 from discretize.kernels.triton.kernels import triton_reason
 from discretize.kernels.triton.models import SolveKernel, TritonModel
 from discretize.kernels.triton.solving.run import TritonRun

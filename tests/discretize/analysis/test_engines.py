@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from discretize.kernels.named import cells
 
 import ctrnn
 import discretize
 from discretize.analysis import engines
-from discretize.kernels.named import cells
-from discretize.kernels.triton.kernels import is_asked
+from discretize.kernels.eligibility import takes_triton
 
 XS = torch.randn(100, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -31,7 +31,7 @@ def ran(report):
 def test_every_engine_of_a_named_field_runs_and_agrees():
     report = discretize.verify_engines(ctrnn.gru(3, 4, dtype=torch.float64), XS, 0.1 * torch.ones(2, 4, dtype=torch.float64))
     sequence = {("sequence", engine) for engine in ("steps", "torch", "compiled", "written")}
-    given = {("sequence", "triton")} if is_asked(XS.device) else set()  # the solve is too short for it
+    given = {("sequence", "triton")} if takes_triton(XS.device) else set()  # the solve is too short for it
     assert ran(report) == sequence | given | {("solve", "steps"), ("solve", "compiled")}, str(report)
     assert all("1000 intervals" in each.why for each in report.results if (each.call, each.engine) == ("solve", "triton"))
     assert report.agree

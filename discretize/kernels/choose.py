@@ -1,0 +1,117 @@
+r"""Which engine runs a sequence or a solve: a kernel in Triton, one in C++, or steps in torch. Nothing else decides.
+
+Kernels are imported where one may run, so that nothing of them is loaded where they are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from ctrnn.autocast import without_autocast
+from discretize.kernels.eligibility import Fused, setting_reason, takes_triton
+from discretize.kernels.solved import Solved
+from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.segments import Chain
+from discretize.steps.step import Step
+
+if TYPE_CHECKING:
+    from discretize.kernels.graphs import Node
+
+__all__ = ["node_in_graph", "run_in_graph", "run_sequence", "run_solve", "solve_by_steps"]
+
+
+def run_sequence(
+    field: VectorField,
+    step: Step,
+    xs: Tensor,
+    h0: Tensor,
+    dt: float | Tensor,
+    substeps: int,
+    fused: Fused,
+    by_steps: Callable[[], Tensor],
+) -> tuple[Tensor, dict[str, Any]]:
+    r"""The state after each sample, and "engine" and "engine_why" of the run: what ran, and why nothing faster did.
+
+    Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
+
+    Args:    by_steps: the states step by step, where there is no kernel.
+    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
+    Raises:  ValueError for a CTRNN_FUSED that says nothing.
+    """
+    if why := setting_reason(fused):
+        return by_steps(), {"engine": "steps", "engine_why": why}
+    from discretize.kernels import sequences  # noqa: PLC0415 - see above
+
+    on_gpu, whys = takes_triton(h0.device), dict[str, None]()
+    engines: list[Any] = [*([sequences.run_triton] if on_gpu else []), sequences.run_written]
+    with without_autocast(field.device):
+        for run in engines:
+            states, stats = run(field, step, xs, h0, dt, substeps, fused)
+            whys[stats["engine_why"]] = None
+            if states is not None:
+                break
+    if states is None or on_gpu:
+        stats = stats | {"engine_why": "; ".join(filter(None, whys)) or None}
+    if states is None:
+        with sequences.steps_counted(field, step):
+            states = by_steps()
+    return states, stats
+
+
+def run_solve(
+    chain: Chain,
+    h0: Tensor,
+    engine: AdaptiveEngine,
+    fused: Fused,
+    show: Callable[[int], None],
+    stats: dict[str, Any],
+    memory: float | None,
+    stored: torch.dtype | None,
+) -> tuple[Solved | str, str | None]:
+    """The solve by a kernel, or why there is none; and why not by the one in Triton, where that comes first.
+
+    Args:    as for `discretize.kernels.cpp.solves.solve`.
+    """
+    if why := setting_reason(fused):
+        return why, None
+    from discretize.kernels.cpp.solves import solve  # noqa: PLC0415 - see above
+    from discretize.kernels.triton.solves import solve_triton  # noqa: PLC0415
+
+    on_gpu, whys = takes_triton(h0.device), dict[str, None]()
+    engines: list[Any] = [*([solve_triton] if on_gpu else []), *([] if stored else [solve])]
+    for run in engines:
+        found: Solved | str = run(chain, h0, engine, fused, show, stats, memory, stored)
+        if not isinstance(found, str):
+            return found, next(iter(whys), None)
+        whys[found] = None
+    return "; ".join(whys), None
+
+
+def solve_by_steps(chain: Chain, engine: Any, fused: Fused) -> AbstractContextManager[None]:
+    """Where a solve is run step by step, which may pay for a kernel later."""
+    if not isinstance(engine, AdaptiveEngine) or setting_reason(fused):
+        return nullcontext()
+    from discretize.kernels.cpp.solves import steps_counted  # noqa: PLC0415 - see above
+
+    return steps_counted(chain, engine)
+
+
+def node_in_graph(field: VectorField, step: Step, like: Tensor, fused: Fused) -> Node | str:
+    """The node of a sequence in the graph that torch.compile traces, or why it has none."""
+    from discretize import compiling  # noqa: PLC0415 - loads the compiler
+
+    node: Node | str = compiling.node_in_graph(field, step, like, fused)
+    return node
+
+
+def run_in_graph(node: Node, field: VectorField, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:
+    """The state after each sample, as that node."""
+    from discretize.kernels import graphs  # noqa: PLC0415 - as above
+
+    return graphs.run_in_graph(node, field, xs, h0, dt, substeps)
