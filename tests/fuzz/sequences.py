@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from discretize.kernels.named.cells import torch_states
 from fuzz.dice import NOISE, Dice, Difference, NoAnswer, compared, noisy
 from fuzz.fields import random_field
 from problems import STEPS
@@ -253,42 +252,29 @@ def with_gradients(output: Tensor, h_n: Tensor, given: dict[str, Tensor], field:
 
 
 def sequences_by_engines(dice: Dice) -> list[Difference]:
-    """Kernels, torch and steps give what a loop over the steps does: states and gradients, times, lengths and resets."""
-    engine = dice.one_of("engine", ["kernel", "kernel", "kernel", "torch", "steps", "packed", "cell"])
+    """Kernels and steps give what a loop over the steps does: states and gradients, times, lengths and resets."""
+    engine = dice.one_of("engine", ["kernel", "kernel", "kernel", "steps", "packed", "cell"])
     sequence = Sequence.drawn(dice, None if engine in ("steps", "cell") else FOR_KERNELS, own_code=0.15)
     found = []
     with kernels_for_all(dice.chance("short ones too", 0.15)):
         for k in range(6):  # by one kernel, mostly, which takes longer to build than all that it is for
             sequence = sequence.again(dice) if k else sequence
             try:
-                found += compared(_by(engine, sequence, dice), sequence.by_hand, sequence.allowed, sequence.noise)
+                found += compared(_by(engine, sequence), sequence.by_hand, sequence.allowed, sequence.noise)
             except (StepError, NoAnswer):
                 continue
             dice.note(";")
     return found
 
 
-def _by(engine: str, sequence: Sequence, dice: Dice) -> dict[str, Tensor]:
-    if engine in ("torch", "cell"):
-        sequence.ts, sequence.lengths, sequence.reset, sequence.hold, sequence.batch_first = None, None, None, {}, False
-    if engine == "torch":
-        return _in_plain_torch(sequence, dice)
+def _by(engine: str, sequence: Sequence) -> dict[str, Tensor]:
     if engine == "cell":
+        sequence.ts, sequence.lengths, sequence.reset, sequence.hold, sequence.batch_first = None, None, None, {}, False
         return _cell_by_cell(sequence)
     if engine == "packed":
         rnn, given = sequence.rnn(), sequence.leaves()
         return with_gradients(*sequence.call(rnn, given, packed=True), given, rnn.field)
     return sequence.called(fused=engine == "kernel")
-
-
-def _in_plain_torch(sequence: Sequence, dice: Dice) -> dict[str, Tensor]:
-    sequence.step = dice.one_of("by", {"Euler": discretize.Euler(), "exponential": discretize.ExponentialEuler()})
-    given = sequence.leaves()
-    call = sequence.step, given["x"], given["h_0"], sequence.dt, sequence.substeps, True
-    states, stats = torch_states(sequence.field, *call)
-    if states is None:
-        raise NoAnswer(stats["engine_why"])
-    return with_gradients(sequence.field.visible(states), states[-1:].clone(), given, sequence.field)
 
 
 def _cell_by_cell(sequence: Sequence) -> dict[str, Tensor]:

@@ -336,6 +336,7 @@ def test_threads_record_and_run_at_once(monkeypatch):
     other, found = DiscreteRNN(ctrnn.gru(3, 4).double()), []
     other(x)
     expected = DiscreteRNN(field, allow_overshoot=True, fused=False)(x)[0]
+    other(x)
     threads = [threading.Thread(target=lambda: found.append(DiscreteRNN(field, allow_overshoot=True)(x)[0])) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -58,7 +58,7 @@ def both(field, path, h0, ts, x=None, other="steps", **settings):
     answers, h0 = [], h0.detach().requires_grad_()
     for engine in ("triton", other):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("discretize.integration.solve.is_asked", lambda device, engine=engine: engine == "triton")
+            patch.setattr("discretize.kernels.choose.takes_triton", lambda device, engine=engine: engine == "triton")
             solved = integrate(field, path, h0, ts, fused=engine != "steps", **TIGHT | settings)
         assert solved.stats["engine"] == engine, solved.stats["engine_why"]
         sources = [h0, *field.parameters(), *([] if x is None else [x])]
