@@ -51,6 +51,26 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _compiling_is_told_already():
+    """So tests find what they look for alone on stderr, also where no earlier run has filled the cache."""
+    from discretize.kernels import build  # noqa: PLC0415
+
+    class Told(dict):
+        def setdefault(self, key, default=None):
+            return None
+
+    build._told = Told()
+
+
+@pytest.fixture(autouse=True)
+def _no_program_is_kept(monkeypatch):
+    """So tests of code record it, whatever ran before."""
+    from discretize.kernels.record.stored import Recorder  # noqa: PLC0415 - as torch
+
+    monkeypatch.setattr(Recorder, "keep", lambda self: None)
+
+
 @pytest.fixture(autouse=True)
 def _same_start(monkeypatch):
     import torch  # noqa: PLC0415 - seconds that a process which only hands out tests to others has no use for

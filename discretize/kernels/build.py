@@ -21,14 +21,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from discretize.kernels.cache import Cache, loaded, private_folder
 
-__all__ = ["Source", "Unavailable", "library", "toolchain"]
+__all__ = ["Libraries", "Source", "Unavailable", "begin", "library", "toolchain"]
 
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
@@ -81,6 +81,9 @@ class Source:
         return files | {name: text.encode() for name, text in self.written}
 
 
+Libraries = Sequence[tuple[Source, Mapping[str, str | int]]]  # sources, and their definitions
+
+
 @dataclass(frozen=True)
 class Compiler:
     """What is called, and what tells it from another one: where it really lies, and what it says of itself."""
@@ -94,13 +97,14 @@ class Compiler:
 # process in their key, because a child forked during a build must not wait for a thread that it has not got.
 _made: dict[tuple[object, ...], ctypes.CDLL | str] = {}
 _locks: dict[tuple[int, tuple[object, ...]], threading.Lock] = {}
+_told: dict[tuple[int, str], object] = {}  # lines on stderr
 
 
 def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
     r"""The library of a source for one set of definitions, made where there is none yet.
 
     A process remembers its libraries, and failures too, until one of the variables CXX, CTRNN_CXXFLAGS and PATH changes; files
-    are not read again. On a terminal a line on stderr says when one is compiled.
+    are not read again. The first that is compiled is told in a line on stderr.
 
     Args:    definitions: macros by name, as in {"REAL": "double", "WIDTH": 4}.
     Raises:  Unavailable.
@@ -118,6 +122,16 @@ def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL
     if isinstance(made, str):
         raise Unavailable(made)
     return made
+
+
+def begin(source: Source, definitions: Mapping[str, str | int]) -> None:
+    """Have a library made meanwhile, for a call of `library` to come."""
+
+    def made() -> None:
+        with suppress(Unavailable):  # as that call will say
+            library(source, definitions)
+
+    threading.Thread(target=made, name="ctrnn build").start()
 
 
 def toolchain() -> str:
@@ -150,7 +164,7 @@ def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
     with private_folder(cache.folder) as place:
         for name, text in texts.items():
             (place / name).write_bytes(text)
-        _announce(source, cache)
+        _announce(cache)
         for key, flags in flags_of.items():
             code, said = _run([*compiler.command, *flags, f"./{source.path.name}", "-o", OUTPUT], place)
             if code == 0 and (place / OUTPUT).is_file():
@@ -171,11 +185,12 @@ def _loaded(content: bytes, compiler: Compiler) -> ctypes.CDLL:
         raise Unavailable(f"What {_called(compiler)} made cannot be loaded:{_quoted(str(error))}\n{SLOWER}") from None
 
 
-def _announce(source: Source, cache: Cache) -> None:
-    """Say on stderr, if that is a terminal, why a first call takes seconds."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        kept = f"kept in {cache.folder}" if cache.folder else f"for this process only: {cache.why}"
-        print(f"ctrnn: compiling {source.path.name} for this processor, 2 to 20 s, {kept}", file=sys.stderr, flush=True)
+def _announce(cache: Cache) -> None:
+    """Say on stderr, once a process, why a first call takes seconds."""
+    kept = f"kept in {cache.folder}" if cache.folder else f"for this process only: {cache.why}"
+    mine = object()
+    if sys.stderr is not None and _told.setdefault((os.getpid(), kept), mine) is mine:
+        print(f"ctrnn: compiling kernels for this processor, 1 to 5 s each, {kept}", file=sys.stderr, flush=True)
 
 
 def _key(texts: Mapping[str, bytes], flags: tuple[str, ...], compiler: Compiler) -> str:

@@ -19,7 +19,7 @@ from torch.random import fork_rng
 
 from ctrnn import VectorField
 from discretize import compat
-from discretize.kernels.build import Unavailable
+from discretize.kernels.build import Libraries, Unavailable, begin
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
@@ -167,6 +167,7 @@ def kernel_of(
     dtype: torch.dtype,
     make: Callable[[Program, Recorder], Kernel | str],
     write: Writer,
+    libraries: Libraries,
     guards: Guards,
     uses: Uses,
     wait: bool,
@@ -174,8 +175,8 @@ def kernel_of(
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
     Args:    make: is given a recorder too, for programs of other modules of the same code; attributes: of the module; wanted,
-             dtype, write: as for `program_of`; guards: collects what was looked at; uses: of this code; wait: for the kernel,
-             whatever calls have taken so far.
+             dtype, write: as for `program_of`; libraries: what it needs of any code, which is made meanwhile; guards: collects
+             what was looked at; uses: of this code; wait: for the kernel, whatever calls have taken so far.
     """
     key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
     with _locks.setdefault(os.getpid(), Lock()):
@@ -188,7 +189,7 @@ def kernel_of(
             if uses.in_vain(key):
                 guards.refused = True
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
-            _keep(_made, key, _attempt(module, wanted, dtype, make, attributes, write))
+            _keep(_made, key, _attempt(module, wanted, dtype, make, attributes, write, libraries))
             uses.seconds = 0.0
             guards.refused = True  # what was looked at before the code ran; the next call looks again
         _made.move_to_end(key)
@@ -203,8 +204,11 @@ def _attempt(
     make: Callable[[Program, Recorder], Kernel | str],
     attributes: Attributes,
     write: Writer,
+    libraries: Libraries,
 ) -> _Made:
     reads = GlobalReads()
+    for each in libraries:
+        begin(*each)
 
     def seen() -> list[Any]:
         return [found if isinstance(found, str) else found.values for found in (reads.now(), attributes_of(module))]

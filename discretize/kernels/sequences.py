@@ -26,6 +26,7 @@ from discretize.kernels.cpp.libraries import REALS, address, strides
 from discretize.kernels.cpp.programs import (
     DRIVERS,
     HERE,
+    PRODUCTS,
     GivenProgram,
     ProgramStructure,
     Sums,
@@ -54,7 +55,8 @@ from discretize.steps.step import Step
 
 __all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
 
-STEPS = Source(HERE / "steps.cpp", DRIVERS)
+# -O2: their loops are in what is compiled for the field, and in products.
+STEPS = Source(HERE / "steps.cpp", DRIVERS, flags=("-O2",))
 
 
 class Sequence(Structure):
@@ -87,6 +89,7 @@ class _Engine(NamedTuple):
     kernel: Any
     write: Callable[[torch.dtype], Writer]
     networks: bool
+    libraries: tuple[Source, ...] = ()  # of any field
 
 
 def _run_written(
@@ -207,7 +210,8 @@ def _kernel(
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
         return why or _disagreement(kernel, module, dtype, dtype) or kernel
 
-    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), **how)
+    libraries = [(source, {"REAL": REALS[dtype]}) for source in engine.libraries]
+    return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), libraries, **how)
 
 
 class _Kernel:
@@ -290,7 +294,7 @@ def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
     return [tensor.data_ptr() + k * (tensor.numel() // count) * tensor.element_size() for k in range(count)]
 
 
-_COMPILED = _Engine("compiled", device_reason, _Kernel, lambda dtype: written, networks=True)
+_COMPILED = _Engine("compiled", device_reason, _Kernel, lambda dtype: written, True, (STEPS, PRODUCTS))
 _TRITON = _Engine("triton", triton_reason, TritonNetworks, writer, networks=True)
 run_written, run_triton = partial(_run_written, _COMPILED), _run_stored
 

@@ -133,6 +133,6 @@ def test_an_interrupted_run_says_so_and_leaves_the_old_page(tmp_path, small, num
     running.send_signal(number)
     _, stderr = running.communicate()
     assert running.returncode == code
-    assert stderr.strip() == f"ctrnn demo: {word}; no file was left half written."
+    assert stderr.splitlines()[-1] == f"ctrnn demo: {word}; no file was left half written."
     assert [file.name for file in out.iterdir()] == ["index.html"]
     assert (out / "index.html").read_text() == "the old page"

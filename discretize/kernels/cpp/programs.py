@@ -21,6 +21,7 @@ from discretize.kernels.record.program import Program
 __all__ = [
     "DRIVERS",
     "HERE",
+    "PRODUCTS",
     "ROWS",
     "GivenProgram",
     "ProgramStructure",

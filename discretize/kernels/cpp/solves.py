@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from ctypes import POINTER, Structure, c_size_t
 from dataclasses import dataclass
@@ -18,13 +19,14 @@ from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.gradients.detached import ModuleSettings
-from discretize.kernels.build import Source
+from discretize.kernels.build import Libraries, Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
 from discretize.kernels.cpp.libraries import KERNELS, REALS, solves_library
 from discretize.kernels.cpp.programs import (
     DRIVERS,
     HERE,
+    PRODUCTS,
     ROWS,
     GivenProgram,
     ProgramStructure,
@@ -79,7 +81,7 @@ METHODS = (*EXPLICIT_METHODS, "rodas5p")
 HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("row_stages.h", "solve.h", "tableau.h")))
 SOLVES = Source(KERNELS / "solves.cpp", HEADERS)
 LANE_HEADERS = (KERNELS / "parallel.h", KERNELS / "solve.h", KERNELS / "tableau.h", HERE / "lane_model.h", HERE / "lane_stages.h")
-LANE_SOLVES = Source(KERNELS / "solves.cpp", (*ROWS, *LANE_HEADERS))
+LANE_SOLVES = Source(KERNELS / "solves.cpp", (*ROWS, *LANE_HEADERS), flags=("-O1",))  # as fast as by -O3
 STIFF_SOLVES = Source(
     KERNELS / "solves.cpp", (*HEADERS, *(HERE / name for name in ("lu.h", "rosenbrock.h", "rosenbrock_return.h")))
 )
@@ -127,11 +129,15 @@ class _Kernel:
 
     def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: Needs) -> None:
         self.programs, self.dtype, self.needs = programs, dtype, needs
-        self.functions = [functions_of(program, dtype) for program in programs]
-        lanes = programs[0].written.lanes
-        definitions: dict[str, str | int] = {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit)}
-        source = LANE_SOLVES if lanes else STIFF_SOLVES if needs.implicit else SOLVES
-        self.library = solves_library(source, definitions | {"LANEWISE": int(lanes)})
+        with ThreadPoolExecutor() as threads:
+            self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
+        self.library = solves_library(*_library(programs[0].written.lanes, needs, dtype))
+
+
+def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dict[str, str | int]]:
+    """What solves are compiled from, of any field."""
+    source = LANE_SOLVES if lanes else STIFF_SOLVES if needs.implicit else SOLVES
+    return source, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
 
 
 @dataclass(frozen=True)
@@ -163,13 +169,15 @@ class _Model:
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: for which methods, `reason` why it has none for tensors like this one, what writes a program
-    down, the best first, what makes a kernel of it, and `solved`: a kernel, as `discretize.kernels.cpp.blocks.solved_within`."""
+    down, the best first, what makes a kernel of it, `solved`: a kernel, as `discretize.kernels.cpp.blocks.solved_within`; and
+    `libraries` that kernels of any field need."""
 
     methods: Sequence[str]
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer]]
     made: Callable[..., Any]
     solved: Callable[..., Solved | str]
+    libraries: Callable[[Writer, Needs, torch.dtype], Libraries] = lambda *_: ()
 
 
 def solve_by(
@@ -234,7 +242,8 @@ def _found(
         return weights, why
     make = partial(how.made, module, dtype, needs)
     for write in how.writers(module, needs, dtype):
-        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, guards, uses, wait)
+        libraries = how.libraries(write, needs, dtype)
+        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, libraries, guards, uses, wait)
         if not isinstance(kernel, str):
             break
     remember(module.field, request, guards, attributes, kernel, uses)
@@ -294,4 +303,9 @@ def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[W
     return (lane_written, written) if small else (written,)
 
 
-solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _solved))
+def _libraries(write: Writer, needs: Needs, dtype: torch.dtype) -> Libraries:
+    lanes = write is lane_written
+    return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
+
+
+solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _solved, _libraries))

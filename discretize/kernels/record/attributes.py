@@ -336,7 +336,8 @@ class _Walk:
             if _is_of_a_library(each):  # whose methods may have been exchanged
                 self.guards.names(own, CALLED if is_new else ())
                 for name in CALLED:
-                    self._by_id(own.get(name))
+                    if name in own:
+                        self._by_id(own[name])
             else:
                 if is_new:
                     self.guards.mapping(own)

@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import hashlib
-import io
 import os
 import shlex
 import shutil
@@ -196,23 +195,35 @@ def test_asked_twice_a_process_builds_once(source, counting):
     assert len(counting.calls) == 1
 
 
-def test_a_terminal_is_told_of_a_build_and_a_pipe_is_not(source, counting, tmp_path, monkeypatch, capsys):
+def test_the_first_build_of_a_process_is_told_in_a_line_on_stderr(source, counting, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(build, "_told", {})
+    line = f"ctrnn: compiling kernels for this processor, 1 to 5 s each, kept in {tmp_path / 'cache'}\n"
     answer(source)
-    assert capsys.readouterr() == ("", "")
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
     answer(source, factor=3)
-    assert terminal.getvalue() == f"ctrnn: compiling tiny.cpp for this processor, 2 to 20 s, kept in {tmp_path / 'cache'}\n"
+    assert capsys.readouterr() == ("", line)
     forget(monkeypatch)
+    monkeypatch.setattr(build, "_told", {})
     answer(source, factor=3)
-    assert terminal.getvalue().count("\n") == 1  # what is kept is not compiled
+    assert capsys.readouterr() == ("", "")  # what is kept is not compiled
     monkeypatch.setenv("CTRNN_CACHE", "/proc/none")
     forget(monkeypatch)
     answer(source)
-    assert "20 s, for this process only: /proc/none cannot be used" in terminal.getvalue()
-    assert terminal.getvalue().endswith("CTRNN_CACHE can name a folder to keep it in\n")
-    assert capsys.readouterr().out == ""
+    said = capsys.readouterr()
+    assert "each, for this process only: /proc/none cannot be used" in said.err
+    assert said.err.endswith("CTRNN_CACHE can name a folder to keep it in\n")
+    assert said.out == ""
+
+
+def test_a_library_that_was_begun_is_not_built_again(source, counting):
+    build.begin(source, {"REAL": "double", "FACTOR": 2})
+    library(source, {"REAL": "double", "FACTOR": 2})
+    assert len(counting.calls) == 1
+
+
+def test_what_cannot_be_built_is_told_when_it_is_asked_for(source):
+    build.begin(source, {"REAL": "none"})
+    with pytest.raises(Unavailable, match="none"):
+        library(source, {"REAL": "none"})
 
 
 def test_threads_that_ask_at_once_build_once(source, tmp_path, monkeypatch):

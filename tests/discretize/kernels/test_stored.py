@@ -58,6 +58,11 @@ print(json.dumps([rnn.stats["engine"], numbers, loaded]))
 OF_RECORDING = {"torch._dynamo", "torch.fx.experimental.symbolic_shapes", "sympy"}
 
 
+@pytest.fixture
+def _no_program_is_kept():
+    """Not here."""
+
+
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")

@@ -561,7 +561,8 @@ def test_the_smallest_study_is_reproduced_with_the_same_bits_by_one_worker_and_b
         done = subprocess.run(
             [sys.executable, "-m", "experiments", *words], cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
+        said = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
+        assert (done.returncode, said) == (0, [])
         assert "Reproduced. 3 of 3 architectures" in done.stdout
         outs.append({key: record["measures"] for key, record in results(out).items()})
     assert outs[0] == outs[-1]
