@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from discretize import DiscreteRNN
+import ctrnn
+from discretize import DiscreteRNN, Euler
+from discretize.kernels.cpp.rows import written
 from discretize.kernels.record import stored
+from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.program import FlowModule, StepModule, program_of
+from discretize.kernels.triton.kernels import writer
+from discretize.kernels.triton.solving.writing import solve_writer
 
 ROOT = Path(__file__).resolve().parents[3]
 HELPER = "def twice(x):\n    return 2 * x\n"
@@ -175,6 +181,18 @@ def test_another_default_dtype_is_another_program(monkeypatch, recordings):
     assert len(recordings) == 2
 
 
+def test_whether_there_is_one_is_told_without_running_the_code(monkeypatch):
+    def key(rate):
+        module = StepModule(as_in_a_new_process(monkeypatch).Own(rate=rate), Euler())
+        wanted = {"x": False, "dt": False, "stored": False}
+        return stored.program_key(attributes_of(module), wanted, torch.float32, written)
+
+    assert not stored.is_stored(key(1.0))
+    check(as_in_a_new_process(monkeypatch))
+    assert stored.is_stored(key(1.0))
+    assert not stored.is_stored(key(2.0))
+
+
 def test_what_comes_from_an_installed_package_is_recorded_anew(monkeypatch, recordings, tmp_path, folder):
     package = tmp_path / "site-packages"
     package.mkdir()
@@ -228,6 +246,17 @@ def test_numbers_come_back_as_they_were():
         again = stored._read(json.loads(json.dumps(stored._value(tensor, {}))), [])
         assert again.dtype == tensor.dtype
         assert torch.equal(again, tensor)
+
+
+@pytest.mark.parametrize(("kind", "write"), [("step", writer(torch.float32)), ("flow", solve_writer(torch.float32))])
+def test_programs_of_kernels_for_gpus_come_back_as_they_were(kind, write):
+    field = ctrnn.leaky(2, 3, dtype=torch.float32)
+    module = StepModule(field, Euler()) if kind == "step" else FlowModule(field, 3)
+    program = program_of(module, {"x": True}, torch.float32, write)
+    again = stored._program(json.loads(json.dumps(stored._written(program))))
+    assert again.written == program.written
+    assert (again.sums, again.nobody) == (program.sums, program.nobody)
+    assert again.before.code.count("torch.ops") == program.before.code.count("torch.ops")
 
 
 @pytest.mark.parametrize("what", ["sequence", pytest.param("solve", marks=pytest.mark.slow)])
