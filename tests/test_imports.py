@@ -17,12 +17,10 @@ PACKAGES = ["ctrnn", "discretize", "derivations", "experiments"]  # a file impor
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 INITS = [file for file in FILES if file.name == "__init__.py"]
 HEAVY = ["torch", "torchdiffeq", "sympy", "scipy", "numpy", "matplotlib", "tyro", "pandas", "jinja2", "tqdm"]
-MOST_FILES = 12
 
 # Exceptions that still stand. The lists may only shrink: who mends one deletes it here, and for most a test says so.
 CIRCLES: set[str] = set()
 ROOMS_BOTH_WAYS: set[str] = set()
-FULL_FOLDERS = {"derivations/texts"}  # the texts: a file a chapter, for good
 
 
 def module_name(file: Path) -> str:
@@ -271,16 +269,6 @@ def test_every_module_starts_with_a_sentence():
         return not paragraph.endswith((".", ":", ";", "?", "!")) and not paragraph.partition("\n")[0].endswith((".", ":"))
 
     assert not [place(file) for file in FILES if has_none(file)]
-
-
-def test_no_folder_is_full():
-    folders = {file.parent for file in FILES}
-    full = (place(folder) for folder in folders if len([f for f in folder.glob("*.py") if f.name != "__init__.py"]) > MOST_FILES)
-    assert_only(
-        FULL_FOLDERS,
-        full,
-        f"folders of more than {MOST_FILES} files; move what belongs together into a folder of its own, see CONTRIBUTING",
-    )
 
 
 def test_every_package_is_typed_and_every_folder_of_python_files_a_package():

@@ -110,7 +110,7 @@ def test_a_torch_without_a_name_is_told_of_in_a_new_process():
         "import sys, torch\ndel torch.fx.experimental.proxy_tensor.make_fx\n"
         "import ctrnn, discretize\n"
         "field = type('Own', (ctrnn.VectorField,), {'flow': lambda self, x, h: x - h})(2, 2)\n"
-        "rnn = discretize.DiscreteRNN(field)\nrnn(torch.ones(200, 1, 2))\nprint(rnn.stats['engine_why'])"
+        "rnn = discretize.DiscreteRNN(field, fused='always')\nrnn(torch.ones(200, 1, 2))\nprint(rnn.stats['engine_why'])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "has no `torch.fx.experimental.proxy_tensor.make_fx`, which records code" in done.stdout

@@ -40,7 +40,6 @@ from discretize.kernels.cpp.solving import (
     EXPLICIT_METHODS,
     GivenModel,
     KernelRun,
-    Solved,
     no_kernel,
     states_by_engine,
 )
@@ -59,6 +58,7 @@ from discretize.kernels.record.program import (
 )
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, known, remember, uses_of
+from discretize.kernels.solved import Solved
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of

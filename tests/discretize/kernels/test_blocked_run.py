@@ -123,6 +123,5 @@ def test_a_failure_has_the_words_and_states_of_one_piece():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dopri8", "rodas5p"])
-def test_written_kernels_too(method, monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
+def test_written_kernels_too(method):
     compare(field("gru") if method == "rodas5p" else ctrnn.ltc(3, 4, dtype=torch.float64), ctrnn.LinearPath, False, method=method)

@@ -23,12 +23,11 @@ def written(monkeypatch):
     """The kernels that are made, each by its writer."""
     made = []
 
-    def noted(module, wanted, dtype, write):
+    def noted(recorder, module, wanted, dtype, write):
         made.append(write)
         return program.program_of(module, wanted, dtype, write)
 
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
-    monkeypatch.setattr(written_kernels, "program_of", noted)
+    monkeypatch.setattr(written_kernels.Recorder, "program", noted)
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     monkeypatch.setattr(written_kernels, "_uses", {})
     return made

@@ -17,11 +17,6 @@ SMOOTH = ctrnn.SmoothWarp(3.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.1
 STRAIGHT = ctrnn.PiecewiseWarp(TS, TS**2 / 3)
 
 
-@pytest.fixture(autouse=True)
-def short_solves(monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
-
-
 def spline(xs):
     return as_path(torchcde.CubicSpline(torchcde.natural_cubic_coeffs(xs.transpose(0, 1), TS.to(xs)), TS.to(xs)))
 

@@ -16,6 +16,12 @@ from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, integrate, unro
 from discretize.kernels import registry
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_paid_for(monkeypatch):
+    monkeypatch.setattr(registry, "PRICE", math.inf)
+    monkeypatch.setattr(registry, "is_stored", lambda key: False)
+
+
 class Own(ctrnn.VectorField):
     def __init__(self):
         super().__init__(1, 2)

@@ -125,8 +125,7 @@ def test_a_neural_field_is_compiled():
 
 
 @pytest.mark.slow
-def test_so_is_its_jacobian(monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
+def test_so_is_its_jacobian():
     field, path, found = Sheet().double(), ctrnn.LinearPath(torch.randn(4, 3, 2)), []
     for fused in (True, False):
         ran = discretize.integrate(field, path, H / 9, path.knots, method="rodas5p", fused=fused)

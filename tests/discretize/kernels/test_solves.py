@@ -15,11 +15,6 @@ SAME = {"rtol": 1e-10, "atol": 1e-10}  # the same steps, other sums
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 
 
-@pytest.fixture(autouse=True)
-def short_solves(monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
-
-
 def both(field, path, h0, ts, weights=None, **settings):
     """States and gradients by the kernel, and by the engine in torch, which take the same steps."""
     answers = []

@@ -22,7 +22,6 @@ STIFF = {"method": "rodas5p"}
 
 @pytest.fixture(autouse=True)
 def short_solves(monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 

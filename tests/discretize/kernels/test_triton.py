@@ -89,7 +89,6 @@ def interpreter(monkeypatch):
     pytest.importorskip("triton")
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 
@@ -260,7 +259,7 @@ def test_a_sample_at_rest_keeps_its_state_to_the_bit_and_reads_no_nan(interprete
     lengths = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.5], [1.0, 1.0]])[..., None]
     x[1:3, 0] = math.nan
     x.requires_grad_()
-    states, stats = sequences.run(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)
+    states, stats = sequences.run_triton(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)
     assert stats["engine"] == "triton"
     assert torch.equal(states[0, 0], states[2, 0])
     assert states.isfinite().all()

@@ -33,7 +33,6 @@ def interpreter(monkeypatch):
     pytest.importorskip("triton")
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 

@@ -454,7 +454,6 @@ def states(field, fused=True):
 
 @pytest.fixture(autouse=True)
 def short_sequences(monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 
