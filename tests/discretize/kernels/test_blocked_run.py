@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from conformance import kernels_for_all
 from torch.testing import assert_close
 
 import ctrnn
@@ -13,6 +14,12 @@ from discretize.kernels.cpp import blocks as blocked_run
 T, BATCH = 40, 5
 A_STEP = 2 * (4 * 8 + 24)  # bytes, of four float64, with room to grow
 FEW_STEPS = 120 * A_STEP
+
+
+@pytest.fixture(autouse=True)
+def short_solves():
+    with kernels_for_all("compiled"):
+        yield
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
-"""Kernels that are written for a field's code: against the steps one by one, and against what they promise."""
+"""What kernels for sequences promise beside the states and gradients of the steps, which are test_conformance.py's."""
 
+import copy
 import math
 import threading
 import warnings
@@ -10,17 +11,20 @@ from dataclasses import replace
 import cases
 import pytest
 import torch
-from own_fields import Axes, Lorenz, Many, Own, Powers
+from conformance import ROUNDING, agree, kernels_for_all, sequence
+from own_fields import Own, Powers
 from torch import nn
 from torch.nn.functional import leaky_relu, silu, softplus
 from torch.nn.utils import parametrizations
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 import ctrnn
 import discretize
-from discretize import DiscreteRNN, Euler, ExponentialEuler
+from discretize import ContinuousRNN, DiscreteRNN, Euler, ExponentialEuler, KernelWarning
+from discretize.kernels import eligibility, sequences
 from discretize.kernels import registry as written_kernels
-from discretize.kernels import sequences
 from discretize.kernels.build import Unavailable
 from discretize.kernels.record import stored
 
@@ -29,69 +33,14 @@ EXACT = {"rtol": 1e-11, "atol": 1e-11}
 
 
 @pytest.fixture(autouse=True)
-def short_sequences(monkeypatch):
-    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
+def short_sequences():
+    with kernels_for_all("compiled"):
+        yield
 
 
-def both(field, step, x, h_0=None, **how):
-    """States and gradients by the kernel, and step by step."""
-    x = x.detach().requires_grad_()
-    h_0 = (torch.zeros(x.shape[1], field.state_size, dtype=x.dtype) if h_0 is None else h_0).requires_grad_()
-    answers = []
-    for fused in (True, False):
-        rnn = DiscreteRNN(field, step, fused=fused, allow_overshoot=True, dt=0.5, **how.get("settings", {}))
-        ts = how["ts"].detach().requires_grad_() if "ts" in how else None
-        output, h_n = rnn(x, h_0, ts, **{k: v for k, v in how.items() if k in ("lengths", "reset")})
-        assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats
-        total = (output * torch.linspace(-1, 1, output.numel()).reshape(output.shape).to(output)).sum() + h_n.square().sum()
-        sources = [each for each in (x, h_0, ts, *field.parameters()) if each is not None and each.requires_grad]
-        gradients = torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True) if sources else ()
-        answers.append([output, h_n, *gradients])
-    return zip(*answers, strict=True)
-
-
-BRIEFLY = {(Euler, "lengths"), (ExponentialEuler, "times of each")}  # each is a kernel of its own, seconds to build
-
-
-@each(
-    "step, how",
-    [
-        pytest.param(step, how, marks=() if (type(step), how) in BRIEFLY else pytest.mark.slow)
-        for step in (Euler(), ExponentialEuler(), discretize.ETDRK4())
-        for how in ("numbers", "lengths", "times of each")
-    ],
-    ids=repr,
-)
-def test_states_and_gradients_are_those_of_the_steps_one_by_one(step, how):
-    torch.manual_seed(0)
-    x, times = torch.randn(7, 4, 3), torch.rand(8, 4).cumsum(0)
-    given = {"numbers": {}, "lengths": {"lengths": torch.tensor([7, 2, 5, 1])}, "times of each": {"ts": times}}[how]
-    for mine, theirs in both(Own(), step, x, settings={"substeps": 2}, **given):
-        assert_close(mine, theirs, **EXACT)
-
-
-@each("field", [Many, Axes, pytest.param(Lorenz, marks=pytest.mark.slow)])
-def test_every_kind_of_operation(field):
-    torch.manual_seed(1)
-    made = field().double()
-    x, h_0 = torch.randn(4, 6, made.input_size), torch.randn(6, made.state_size)
-    for mine, theirs in both(made, Euler(), x, h_0):
-        assert_close(mine, theirs, **EXACT)
-
-
-@pytest.mark.slow
-@each("step", ["ETD2", "Heun", "Midpoint", "RungeKutta4", "Splitting", "StrangSplitting", "FrozenTrapezoid"])
-def test_every_explicit_step(step):
-    torch.manual_seed(2)
-    for mine, theirs in both(Own(), getattr(discretize, step)(), torch.randn(5, 3, 3)):
-        assert_close(mine, theirs, **EXACT)
-
-
-@pytest.mark.slow
-def test_float32_is_right_to_its_rounding():
-    torch.manual_seed(3)
-    for mine, theirs in both(Own(dtype=torch.float32), Euler(), torch.randn(9, 4, 3, dtype=torch.float32)):
-        assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+def is_right(field):
+    x, h_0 = torch.randn(4, 2, 3, requires_grad=True), torch.randn(2, field.state_size, requires_grad=True)
+    agree("compiled", sequence(field, Euler(), x, h_0, dt=0.5), ROUNDING[torch.float64])
 
 
 def test_neighbours_and_threads_change_no_bit_of_a_sample():
@@ -142,8 +91,7 @@ def test_other_sizes_have_the_same_library_and_other_attributes_another():
     assert kernel(Powers(3, 5)) is first  # recorded once for all fields of a kind
     field.power = 3
     assert kernel(field) is not first
-    for mine, theirs in both(field, Euler(), torch.randn(4, 2, 3)):
-        assert_close(mine, theirs, **EXACT)
+    is_right(field)
 
 
 def test_weights_are_read_at_every_call():
@@ -305,14 +253,13 @@ class ReadingGlobals(Own):
 
 
 def test_globals_may_change(monkeypatch):
-    field, given = ReadingGlobals(), (torch.randn(4, 2, 3), torch.randn(2, 10))
+    field = ReadingGlobals()
     for name, value in (("FACTOR", 2.0), ("SLOPE", 3.0)):  # the second is read in the backward pass alone
         monkeypatch.setitem(globals(), name, value)
         for share in (0.5, 0.2):
             context = copy_context()
             context.run(SHARE.set, share)
-            for mine, theirs in context.run(both, field, Euler(), *given):
-                assert_close(mine, theirs, **EXACT)
+            context.run(is_right, field)
 
 
 @pytest.mark.slow
@@ -325,8 +272,7 @@ def test_a_first_call_in_some_mode_of_torch_is_like_any_other(monkeypatch):
             rnn = DiscreteRNN(Own(), allow_overshoot=True)
             rnn(x)
         assert rnn.stats["engine"] == "compiled", (mode, rnn.stats)
-        for mine, theirs in both(Own(), Euler(), x):
-            assert_close(mine, theirs, **EXACT)
+        is_right(Own())
 
 
 def test_threads_record_and_run_at_once(monkeypatch):
@@ -435,7 +381,7 @@ def test_steps_that_differentiate_or_iterate_have_none(step):
     assert rnn.stats["engine"] == "steps"
 
 
-def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):
+def wrong_text(monkeypatch):
     written = stored.program_of
 
     def wrong(*given):
@@ -445,6 +391,18 @@ def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):
 
     monkeypatch.setattr(stored, "program_of", wrong)
     monkeypatch.setattr(stored, "program_key", lambda *_: None)  # nothing is kept, nor found
+
+
+def wrong_gradients(monkeypatch):
+    right = sequences._Kernel.backward
+    monkeypatch.setattr(
+        sequences._Kernel, "backward", lambda kernel, call, kept, grad, *rest: right(kernel, call, kept, 1.001 * grad, *rest)
+    )
+
+
+@pytest.mark.parametrize("wrong", [wrong_text, wrong_gradients])
+def test_a_kernel_that_gives_other_numbers_is_not_used(wrong, monkeypatch):
+    wrong(monkeypatch)
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     rnn = DiscreteRNN(Bent(), allow_overshoot=True)
     rnn(torch.randn(2, 2, 3))
@@ -452,13 +410,312 @@ def test_a_kernel_that_gives_other_numbers_is_not_used(monkeypatch):
     assert "its kernel differs from the steps one by one by" in rnn.stats["engine_why"]
 
 
-def test_without_a_compiler_the_steps_are_taken_one_by_one(monkeypatch):
+def test_a_kernel_is_compared_once(monkeypatch):
+    compared = []
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    monkeypatch.setattr(sequences, "_disagreement", lambda *given: compared.append(given))
+    for _ in range(3):
+        DiscreteRNN(ctrnn.gated(2, 3))(torch.randn(2, 2, 2))
+    assert len(compared) == 1
+
+
+@pytest.fixture
+def subnormal_numbers():
+    """Some compilers link code to -ffast-math that takes subnormal numbers for 0 in the whole process, from its loading on."""
+    yield
+    torch.set_flush_denormal(False)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("subnormal_numbers")
+def test_fast_arithmetic_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("CTRNN_CXXFLAGS", "-ffast-math")
+    monkeypatch.setenv("CTRNN_CACHE", str(tmp_path))
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    for rnn in (DiscreteRNN(ctrnn.gated(3, 5)), ContinuousRNN(ctrnn.lstm(3, 5))):
+        monkeypatch.setattr(eligibility, "_warned", False)
+        with pytest.warns(KernelWarning, match="no -ffast-math"):
+            output, _ = rnn(torch.randn(4, 2, 3))
+        assert rnn.stats["engine"] == "steps"
+        assert output.isfinite().all()
+
+
+def test_a_kernel_that_cannot_be_had_is_warned_of_once(monkeypatch):
     def none(*_):
-        raise Unavailable("No C++ compiler")
+        raise Unavailable("there is no compiler")
 
     monkeypatch.setattr("discretize.kernels.cpp.programs.library", none)
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
-    monkeypatch.setattr("discretize.kernels.eligibility._warned", True)
-    rnn = DiscreteRNN(Bent(), allow_overshoot=True)
-    rnn(torch.randn(2, 2, 3))
-    assert (rnn.stats["engine"], "No C++ compiler" in rnn.stats["engine_why"]) == ("steps", True)
+    monkeypatch.setattr(eligibility, "_warned", False)
+    rnn, x = DiscreteRNN(ctrnn.gated(2, 3)), torch.randn(4, 3, 2)
+    with pytest.warns(KernelWarning, match="there is no compiler"):
+        rnn(x)
+    assert rnn.stats == {"engine": "steps", "engine_why": "there is no compiler"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rnn(x)
+        DiscreteRNN(ctrnn.gru(2, 3))(x)
+
+
+# What torch does to a module and its output.
+
+
+def compiled_rnn(field=None, **settings):
+    return DiscreteRNN(ctrnn.gated(2, 3) if field is None else field, **settings)
+
+
+def test_a_second_backward_pass_finds_what_the_first_one_did():
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2, requires_grad=True)
+    output, _ = rnn(x)
+    first = torch.autograd.grad(output.square().sum(), [x, *rnn.parameters()], retain_graph=True)
+    for again, before in zip(torch.autograd.grad(output.square().sum(), [x, *rnn.parameters()]), first, strict=True):
+        assert torch.equal(again, before)
+
+
+def test_writing_into_the_output_leaves_the_way_back_as_it_was():
+    field, x, found = ctrnn.gated(2, 3), torch.randn(4, 3, 2), []
+    for fused in (True, False):
+        output, _ = DiscreteRNN(field, fused=fused)(x)
+        output[:2] = 0
+        output.mul_(3)
+        found.append(torch.autograd.grad(output.square().sum(), list(field.parameters())))
+    for mine, theirs in zip(*found, strict=True):
+        assert_close(mine, theirs, **EXACT)
+
+
+def test_a_sequence_that_is_over_cannot_leave_all_bounds():
+    """0 times an infinite slope would be nan."""
+    field = ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(2.0))
+    rnn, h_0 = DiscreteRNN(field, dt=3.0, allow_overshoot=True), torch.full((2, 3), 4.0)
+    output, h_n = rnn(torch.randn(30, 2, 2), h_0, lengths=[1, 2])
+    assert rnn.stats["engine"] == "compiled"
+    assert not rnn(torch.randn(30, 2, 2), h_0)[0].isfinite().all()
+    for gradient in torch.autograd.grad(output.sum() + h_n.sum(), list(rnn.parameters())):
+        assert gradient.isfinite().all()
+
+
+@cases.each("step", [Euler(), ExponentialEuler()])
+def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(step):
+    field = ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(0.5))
+    x, dt, h0 = torch.randn(2, 3, 2, requires_grad=True), torch.zeros(2, 3, 1, requires_grad=True), torch.randn(3, 3)
+    h0[0] = 0  # where |h|^r has no slope
+    states, stats = sequences.run_written(field, step, x, h0.requires_grad_(), dt, 2, True)
+    assert stats["engine"] == "compiled"
+    assert torch.equal(states, torch.stack([h0, h0]))
+    for gradient in torch.autograd.grad(states.sum(), [x, h0, dt, *field.parameters()]):
+        assert gradient.isfinite().all()
+
+
+def test_leaks_of_all_sizes_have_the_gradients_of_phi():
+    """phi_1' by its difference loses all digits near 0, and by a short series far away."""
+    field = ctrnn.gated(2, 3, rate="softplus")
+    for size in (1e-30, 1e-8, 1e-3, 1.0, 1e3):
+        x, h_0 = torch.randn(2, 3, 2, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+        agree("compiled", sequence(field, ExponentialEuler(), x, h_0, dt=size), ROUNDING[torch.float64])
+
+
+@cases.each("step", [Euler(), ExponentialEuler()])
+def test_gradients_under_the_power_decay_are_those_of_the_steps_where_states_are_almost_nothing(step):
+    field, found = ctrnn.leaky(2, 6, decay=ctrnn.PowerDecay(0.5)), []
+    with torch.no_grad():
+        for parameter in field.candidate.parameters():
+            parameter.zero_()  # else the second step is far from 0
+    for fused in (True, False):
+        h_0 = torch.tensor([[0.0, -0.0, 5e-324, -1e-310, 1e-300, -0.7]], requires_grad=True)
+        rnn = DiscreteRNN(field, step, dt=0.4, fused=fused)
+        found.append(torch.autograd.grad(rnn(torch.zeros(3, 1, 2), h_0)[0].sum(), h_0)[0])
+        assert rnn.stats["engine"] == ("compiled" if fused else "steps")
+    assert found[0].isfinite().all()
+    assert_close(found[0], found[1], rtol=1e-12, atol=0)  # sums in another order
+
+
+@pytest.mark.usefixtures("subnormal_numbers")
+def test_subnormal_numbers_may_count_as_0():
+    """As after torch.set_flush_denormal(True). Nothing is less than the least of them there, and a start of 0 is a start of 0."""
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor has subnormal numbers always")
+    field = ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(0.5))
+    x, h_0 = torch.randn(4, 3, 2, requires_grad=True), torch.zeros(3, 3, requires_grad=True)
+    agree("compiled", sequence(field, Euler(), x, h_0, dt=0.4), ROUNDING[torch.float64])
+
+
+class Allocated(TorchDispatchMode):
+    """The numbers in the buffers made."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        made = function(*args, **kwargs or {})
+        if function.overloadpacket.__name__ in ("empty", "new_empty", "empty_like"):
+            self.numbers += made.numel()
+        return made
+
+
+def test_without_gradients_nothing_is_kept_but_the_states():
+    field, x, h0 = ctrnn.gated(2, 3), torch.randn(50, 3, 2), torch.zeros(3, 3)
+    with torch.no_grad():
+        _, kernel = sequences._found(sequences._COMPILED, field, Euler(), {"x": False, "dt": False, "stored": False}, h0, True)
+        call = kernel.call(8, True, x, h0, 1.0, list(field.parameters()))
+        with Allocated() as allocated:
+            states, kept = kernel.forward(call, keep=False)
+    assert kept is None
+    assert allocated.numbers == states.numel()  # none for each of the 400 steps
+
+
+def test_the_graph_does_not_grow_with_the_sequence():
+    def nodes(length):
+        seen, waiting = set(), [compiled_rnn()(torch.randn(length, 1, 2))[0].grad_fn]
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                waiting.extend(following for following, _ in node.next_functions)
+        return len(seen)
+
+    assert nodes(40) == nodes(4)
+
+
+def test_transforms_of_torch_go_through_the_steps():
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
+    stepped = DiscreteRNN(rnn.field, fused=False)
+    for transform in (
+        lambda rnn: torch.func.grad(lambda x: rnn(x)[0].square().sum())(x),
+        lambda rnn: torch.func.vmap(lambda x: rnn(x[:, None])[0], in_dims=1)(x),
+        lambda rnn: torch.func.jvp(lambda x: rnn(x)[0], (x,), (torch.cos(x),))[1],
+        lambda rnn: torch.func.jacrev(lambda x: rnn(x)[0])(x),
+        lambda rnn: torch.func.hessian(lambda x: rnn(x)[0].square().sum())(x[:2, :1]),
+        lambda rnn: torch.autograd.functional.jacobian(lambda x: rnn(x)[0], x),
+        lambda rnn: torch.autograd.functional.jacobian(lambda x: rnn(x)[0], x, vectorize=True),
+    ):
+        assert_close(transform(rnn), transform(stepped), rtol=0, atol=1e-12)
+    torch.func.grad(lambda x: rnn(x)[0].sum())(x)
+    assert rnn.stats == {"engine": "steps", "engine_why": "it runs inside a transform of torch.func"}
+
+
+def test_forward_mode_goes_through_the_steps():
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
+    with torch.autograd.forward_ad.dual_level():
+        tangent = torch.autograd.forward_ad.unpack_dual(rnn(torch.autograd.forward_ad.make_dual(x, torch.cos(x)))[0]).tangent
+        assert rnn.stats["engine_why"] == "derivatives are taken in forward mode"
+    assert_close(tangent, torch.func.jvp(lambda x: rnn(x)[0], (x,), (torch.cos(x),))[1], rtol=0, atol=1e-14)
+
+
+def test_a_first_call_may_be_under_checkpointing(monkeypatch):
+    """Which counts what is saved for gradients, and must find as much again."""
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2, requires_grad=True)
+    output = checkpoint(lambda x: rnn(x)[0], x, use_reentrant=False)
+    (found,) = torch.autograd.grad(output.square().sum(), x)
+    assert rnn.stats["engine"] == "compiled"
+    assert_close(found, torch.autograd.grad(rnn(x)[0].square().sum(), x)[0], rtol=0, atol=1e-14)
+
+
+def test_copies_of_a_module_and_of_what_it_made_stand_on_their_own():
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
+    output, _ = rnn(x)
+    twin, kept = copy.deepcopy(rnn), copy.deepcopy(x)
+    assert list(rnn.state_dict()) == list(twin.state_dict()) == [f"field.{name}" for name, _ in rnn.field.named_parameters()]
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    output.sum().backward()  # refused if the original had been written into
+    assert all(parameter.grad is None for parameter in twin.parameters())
+    assert torch.equal(DiscreteRNN(rnn.field)(kept)[0], output)
+    assert torch.equal(twin(x)[0], torch.zeros_like(output))
+
+
+def test_weights_written_between_forward_and_backward_are_refused():
+    rnn = compiled_rnn()
+    output, _ = rnn(torch.randn(4, 3, 2))
+    with torch.no_grad():
+        rnn.field.candidate.weight_h.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
+
+
+def test_the_switch_is_an_argument_and_a_variable(monkeypatch):
+    x, cell = torch.randn(4, 3, 2), discretize.DiscreteCell(ctrnn.gated(2, 3))
+
+    def used(fused=True):
+        rnn = DiscreteRNN(cell.field, fused=fused)
+        rnn(x)
+        stats = discretize.unroll(cell, x, fused=fused).stats
+        assert rnn.stats == {key: stats[key] for key in rnn.stats}
+        return tuple(rnn.stats.values())
+
+    assert used() == ("compiled", None)
+    assert used(fused=False) == ("steps", "`fused` is False")
+    monkeypatch.setenv("CTRNN_FUSED", "1")
+    assert used() == ("compiled", None)
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    assert used() == ("steps", "CTRNN_FUSED is 0")
+    monkeypatch.setenv("CTRNN_FUSED", "yes")
+    for call in (lambda: DiscreteRNN(cell.field)(x), lambda: discretize.unroll(cell, x)):
+        with pytest.raises(ValueError, match=r"CTRNN_FUSED must be 0 .* or 1, got 'yes'"):
+            call()
+    for call in (lambda: DiscreteRNN(cell.field, fused=1), lambda: discretize.unroll(cell, x, fused="no")):
+        with pytest.raises(TypeError, match="`fused` must be True, False or"):
+            call()
+
+
+def test_unrolling_counts_as_it_did():
+    cell, x, h0 = discretize.DiscreteCell(ctrnn.gated(2, 3), dt=0.5), torch.randn(4, 3, 2), torch.randn(3, 3)
+    fused, stepped = discretize.unroll(cell, x, h0), discretize.unroll(cell, x, h0, fused=False)
+    assert fused.stats == stepped.stats | {"engine": "compiled", "engine_why": None}
+    assert torch.equal(fused.ts, stepped.ts)
+    assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-14)
+    assert torch.equal(fused.hs[0], h0)
+
+
+def test_a_monitor_sees_every_step():
+    rnn = compiled_rnn(substeps=2)
+    with discretize.Monitor(rnn) as monitor:
+        rnn(torch.randn(4, 5, 2))
+        assert rnn.stats["engine"] == "steps"
+    assert int(monitor.records[""].counts.sum()) == 4 * 2 * 5 * 3
+    rnn(torch.randn(4, 5, 2))
+    assert rnn.stats["engine"] == "compiled"
+
+
+def test_a_parametrized_weight_runs_by_the_kernel():
+    x, squashed, h = torch.randn(4, 3, 2), ctrnn.gated(2, 3), torch.zeros(3, 3)
+    nn.utils.parametrize.register_parametrization(squashed.candidate, "weight_h", nn.Tanh())
+    rnn = DiscreteRNN(squashed)
+    output, _ = rnn(x)
+    for k in range(4):
+        h = Euler()(squashed, x[k], h, 1.0)
+    assert_close(output[-1], h, rtol=0, atol=1e-14)
+    assert rnn.stats["engine"] == "compiled"
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+def test_unusual_tensors_are_stepped():
+    x = torch.randn(4, 3, 2)
+    mixed = ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), ctrnn.ConstantRate(0.5), ctrnn.LinearDecay())
+    mixed.rate.float()
+
+    def why(field, x):
+        rnn = DiscreteRNN(field)
+        rnn(x)
+        assert rnn.stats["engine"] == "steps"
+        return rnn.stats["engine_why"]
+
+    half = {"dtype": torch.bfloat16}
+    assert "bfloat16" in why(ctrnn.gated(2, 3, **half), x.to(**half))
+    assert "meta" in why(ctrnn.gated(2, 3, device="meta"), x.to("meta"))
+    assert "Tagged" in why(ctrnn.gated(2, 3), x.as_subclass(Tagged))
+    assert "dtype" in why(mixed, x)
+    with Allocated():
+        assert "dispatch mode" in why(ctrnn.gated(2, 3), x)
+
+
+def test_a_traced_module_has_its_steps_in_the_graph():
+    rnn, x = compiled_rnn(), torch.randn(2, 3, 2)
+    program = torch.export.export(rnn, (x,))
+    assert_close(program.module()(x), rnn(x), rtol=0, atol=1e-14)
+    assert rnn.stats["engine"] == "compiled"

@@ -1,4 +1,4 @@
-"""The stiff method by kernels that are written for a field's code: against the engine in torch, SciPy, and what it promises."""
+"""The stiff method by kernels: against SciPy and its order, and what it promises beside the steps of the engine in torch."""
 
 import math
 
@@ -6,42 +6,22 @@ import cases
 import pytest
 import scipy.integrate
 import torch
-from own_fields import Axes, Lorenz
+from conformance import kernels_for_all
+from own_fields import Soft
 from torch import nn
-from torch.testing import assert_close
 
 import ctrnn
 from discretize import SolverError, integrate
-from discretize.kernels import registry as written_kernels
 
 each = pytest.mark.parametrize
-SAME = {"rtol": 1e-10, "atol": 1e-10}  # the same steps, other sums
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 STIFF = {"method": "rodas5p"}
 
 
 @pytest.fixture(autouse=True)
-def short_solves(monkeypatch):
-    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
-
-
-class Stiff(ctrnn.VectorField):
-    """Gates, a reset, and rates from 1 to 300."""
-
-    def __init__(self, inputs=3, hidden=5, dtype=torch.float64):
-        super().__init__(inputs, hidden)
-        self.to_gates, self.of_state = nn.Linear(inputs, 2 * hidden), nn.Linear(hidden, 2 * hidden, bias=False)
-        self.speed = nn.Parameter(torch.linspace(0, math.log(300), hidden))
-        self.to(dtype)
-
-    def project(self, x):
-        return self.to_gates(x)
-
-    def flow(self, projected, h):
-        a, b = projected.chunk(2, -1)
-        w, v = self.of_state.weight.chunk(2)
-        reset = torch.sigmoid(a + h @ w.t())
-        return self.speed.exp() * (torch.tanh(b + (reset * h) @ v.t()) - h**3 - h)
+def short_solves():
+    with kernels_for_all("compiled"):
+        yield
 
 
 class Equation(nn.Module):
@@ -55,57 +35,8 @@ class Equation(nn.Module):
         return self.of(t, h)
 
 
-def both(field, path, h0, ts, weights=None, same=SAME, **settings):
-    """States, gradients and steps by the kernel, and by the engine in torch."""
-    answers = []
-    for fused in (True, False):
-        solved = integrate(field, path, h0, ts, fused=fused, **STIFF, **{**TIGHT, **settings})
-        assert solved.stats["engine"] == ("compiled" if fused else "steps"), solved.stats["engine_why"]
-        sources = [h0, *(field.parameters() if weights is None else weights)]
-        sources += [path.xs] if path is not None and path.xs.requires_grad else []
-        gradients = torch.autograd.grad(solved.hs.sin().sum(), sources, allow_unused=True, materialize_grads=True)
-        counts = [torch.tensor(solved.stats[f"{kind}steps_of_samples"]) for kind in ("", "accepted_", "rejected_")]
-        answers.append([solved.hs, *gradients, *counts])
-    for mine, theirs in zip(*answers, strict=True):
-        assert_close(mine, theirs, **same)
-
-
 def normal(*sizes, **how):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(sum(sizes)), **{"dtype": torch.float64, **how})
-
-
-@each("kind", [ctrnn.LinearPath, pytest.param(ctrnn.HeldPath, marks=pytest.mark.slow)])
-def test_states_gradients_and_steps_are_those_of_the_engine_in_torch(kind):
-    torch.manual_seed(0)
-    x, h0 = normal(5, 11, 3).requires_grad_(), (0.3 * normal(11, 5)).requires_grad_()
-    ts = torch.arange(5 if kind is ctrnn.LinearPath else 6, dtype=torch.float64) / 2
-    both(Stiff(), kind(x, ts), h0, ts)
-
-
-@pytest.mark.slow
-@each("dtype", [torch.float64, torch.float32])
-@each("name", ["gru", "gated", "lstm", "ltc", "Lorenz", "Axes"])
-def test_every_kind_of_field(name, dtype):
-    torch.manual_seed(1)
-    own = {"Lorenz": Lorenz, "Axes": Axes}
-    field = own[name]().to(dtype) if name in own else getattr(ctrnn, name)(2, 4, dtype=dtype)
-    x = normal(4, 3, field.input_size, dtype=dtype).requires_grad_()
-    h0 = (0.2 * normal(3, field.state_size, dtype=dtype)).requires_grad_()
-    ts = torch.arange(4, dtype=dtype)
-    if dtype == torch.float64:
-        both(field, ctrnn.LinearPath(x, ts), h0, ts)
-    else:  # rounding may make another step of one that is just accepted, and then the tolerance is what they share
-        found = [integrate(field, ctrnn.LinearPath(x, ts), h0, ts, fused=f, rtol=1e-3, atol=1e-3, **STIFF) for f in (True, False)]
-        assert [one.stats["engine"] for one in found] == ["compiled", "steps"], found[0].stats["engine_why"]
-        assert_close(found[0].hs, found[1].hs, rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.slow
-def test_every_sample_may_have_times_of_its_own():
-    torch.manual_seed(2)
-    ts = torch.rand(6, 4, dtype=torch.float64).cumsum(0)
-    for kind, count in ((ctrnn.HeldPath, 5), (ctrnn.LinearPath, 6)):
-        both(Stiff(), kind(normal(count, 4, 3).requires_grad_(), ts), torch.zeros(4, 5, dtype=torch.float64).requires_grad_(), ts)
 
 
 def van_der_pol(t, h):
@@ -188,8 +119,8 @@ def test_gradients_are_those_of_the_states_and_second_ones_are_too():
 @pytest.mark.slow
 def test_neighbours_and_threads_change_no_bit_of_a_sample():
     torch.manual_seed(3)
-    field, ts, threads = Stiff(10, 5), torch.arange(3, dtype=torch.float64), torch.get_num_threads()
-    x, h0, found = normal(3, 40, 10), normal(40, 5), []
+    field, ts, threads = Soft(5), torch.arange(3, dtype=torch.float64), torch.get_num_threads()
+    x, h0, found = normal(3, 40, 5), normal(40, 5), []
     field.project = lambda x: x  # from the projected input on, which is here the input
     try:
         for count, rows in ((1, slice(0, 40)), (3, slice(0, 40)), (1, slice(5, 6))):
@@ -217,7 +148,7 @@ def test_a_solve_that_fails_says_what_the_engine_says():
 
 @cases.each("how", ["jacobian", "bandwidths"])
 def test_a_field_that_declares_its_jacobian_is_solved_in_torch(how):
-    class Declared(Stiff):
+    class Declared(Soft):
         if how == "jacobian":
 
             def jacobian(self, projected, h):

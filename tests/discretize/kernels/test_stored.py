@@ -53,7 +53,7 @@ before = set(sys.modules)
 from users_own import Own
 field = Own(hidden=4)
 kind = discretize.ContinuousRNN if sys.argv[1] == "solve" else discretize.DiscreteRNN
-rnn = kind(field, **({"method": "rodas5p"} if sys.argv[1] == "solve" else {"dt": 0.1}))
+rnn = kind(field, fused="always", **({"method": "rodas5p"} if sys.argv[1] == "solve" else {"dt": 0.1}))
 x = torch.linspace(-1, 1, 600).reshape(100, 3, 2).requires_grad_()
 output, _ = rnn(x)
 output.square().sum().backward()

@@ -1,0 +1,392 @@
+"""Every engine gives the states and gradients of the steps one by one, for any field, call, dtype and layout in memory."""
+
+import copy
+from functools import partial
+
+import own_fields
+import pytest
+import torch
+import torchcde
+from conformance import ENGINES, ROUNDING, agree, kernels_for_all, ran, sequence, solve
+from fuzz.dice import Dice
+from fuzz.fields import random_field
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from own_fields import Axes, Bent, Constant, Lorenz, Many, Own, Reading, Soft, Stiff
+from problems import NAMED_FIELDS
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from ctrnn.inputs.splines import as_path
+from discretize import Checkpointed, Euler, ExponentialEuler, integrate
+
+each, slow = pytest.mark.parametrize, pytest.mark.slow
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy's, at numbers that `where` leaves out
+DOUBLE, SINGLE = torch.float64, torch.float32
+
+
+NAMED = {name: partial(make, 3, 5) for name, make in NAMED_FIELDS.items()}
+PUBLISHED = ["mgu", "antisymmetric", "cornn", "unicornn", "lem", "rhn", "adaptive", "fitzhugh_nagumo", "ltc", "glnn", "gnn"]
+PUBLISHED = {name: partial(getattr(ctrnn, name), 3, 6) for name in PUBLISHED}
+OWN = {kind.__name__: kind for kind in vars(own_fields).values() if isinstance(kind, type) and issubclass(kind, Reading)}
+OWN = OWN | {kind.__name__: kind for kind in (Own, Many, Axes, Lorenz, Constant, Bent)}
+OWN |= {"three units": lambda: Own(3, 3)}  # few enough to be computed for samples side by side
+del OWN["Reading"]
+FIELDS = NAMED | PUBLISHED | OWN
+LEAKY = [name for name in FIELDS if type(FIELDS[name]()).leak is not ctrnn.VectorField.leak]
+EVERY_DAY = ["Own", "Axes", "PerSample", "Strided", "Convolving", "Indexing", "Reducing", "Attending", "Reshaping", "Powering"]
+EVERY_DAY += ["Cornered", "Mixing", "Layered", "Constant", "gated power 0.5", "lstm"]
+
+
+def made(name, dtype=DOUBLE):
+    torch.manual_seed(0)
+    return FIELDS[name]().to(dtype)
+
+
+def normal(*sizes, dtype=DOUBLE, seed=1):
+    return torch.randn(*sizes, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def times(*sizes, seed=2):
+    """Increasing, and learned."""
+    return torch.rand(sizes, dtype=DOUBLE, generator=torch.Generator().manual_seed(seed)).cumsum(0).requires_grad_()
+
+
+TIME, BATCH = 7, 5
+LENGTHS = torch.tensor([7, 2, 5, 1, 6])
+CALLS = {
+    "dt": lambda: {"dt": 0.3},
+    "substeps": lambda: {"dt": 0.5, "substeps": 3},
+    "lengths": lambda: {"dt": 0.3, "lengths": LENGTHS},
+    "reset": lambda: {"dt": 0.3, "reset": torch.rand(TIME, BATCH) < 0.3},
+    "times": lambda: {"ts": times(TIME + 1), "substeps": 2},
+    "times of each": lambda: {"ts": times(TIME + 1, BATCH)},
+    "stamps of each, lengths, substeps": lambda: {"ts": times(TIME, BATCH), "lengths": LENGTHS, "substeps": 2},
+    "times that nobody learns": lambda: {"ts": times(TIME + 1, BATCH).detach(), "lengths": LENGTHS},
+}
+
+
+def check_sequence(engine, field, step=None, call="times of each", x=None, h_0=None, allowed=None, **more):
+    x = normal(TIME, BATCH, field.input_size, dtype=dtype_of(field)) if x is None else x
+    h_0 = normal(x.shape[1], field.state_size, dtype=x.dtype, seed=3) / 2 if h_0 is None else h_0
+    allowed = ROUNDING[x.dtype] if allowed is None else allowed
+    agree(
+        engine,
+        sequence(field, step or Euler(), x, h_0.detach().requires_grad_(h_0.requires_grad), **CALLS[call](), **more),
+        allowed,
+    )
+
+
+def dtype_of(field):
+    return field.dtype or torch.get_default_dtype()
+
+
+@each("engine", ENGINES)
+@each("name", [pytest.param(name, marks=() if name in EVERY_DAY else slow) for name in FIELDS])
+def test_sequences_of_every_field(engine, name):
+    check_sequence(engine, made(name))
+
+
+@slow
+@each("engine", ENGINES)
+@each("dtype", [DOUBLE, SINGLE])
+@each("name", FIELDS)
+def test_sequences_of_every_field_however_they_are_called(engine, name, dtype, subtests):
+    for step in [Euler(), *([ExponentialEuler()] if name in LEAKY else [])]:
+        for call in CALLS if engine == "compiled" else ["dt", "stamps of each, lengths, substeps"]:
+            with subtests.test(call=call, step=step):
+                check_sequence(engine, made(name, dtype), step, call)
+
+
+@each("engine", ENGINES)
+@each("name, step, dtype", [("gated per unit", Euler(), SINGLE), ("Own", ExponentialEuler(), DOUBLE)])
+def test_sequences_however_they_are_called(engine, name, step, dtype, subtests):
+    for call in CALLS:
+        with subtests.test(call):
+            check_sequence(engine, made(name, dtype), step, call)
+
+
+STEPS = ["ETDRK4", "ETD2", "Heun", "Midpoint", "RungeKutta4", "Splitting", "StrangSplitting", "FrozenTrapezoid"]
+
+
+@each("engine", ENGINES)
+@each("step", [pytest.param(step, marks=() if step == "Heun" else slow) for step in STEPS])
+def test_sequences_of_every_explicit_step(engine, step):
+    check_sequence(engine, made("Own"), getattr(discretize, step)())
+
+
+def wide(*sizes):
+    """Twice as wide in memory."""
+    return normal(*sizes[:-1], 2 * sizes[-1])[..., ::2]
+
+
+LAYOUTS = {
+    "one sample": (lambda: normal(TIME, 1, 3), lambda: normal(1, 5)),
+    "one step": (lambda: normal(1, 2, 3), lambda: normal(2, 5)),
+    "batch first": (lambda: normal(BATCH, TIME, 3).transpose(0, 1), lambda: normal(5, BATCH).t()),
+    "every other number": (lambda: wide(TIME, BATCH, 3), lambda: wide(BATCH, 5)),
+    "expanded": (lambda: normal(TIME, 1, 3).expand(TIME, BATCH, 3), lambda: normal(5).expand(BATCH, 5)),
+    "many samples": (lambda: normal(2, 133, 3), lambda: normal(133, 5)),
+    "samples without a gradient": (lambda: normal(TIME, BATCH, 3).detach(), lambda: normal(BATCH, 5)),
+    "nothing to learn of the start": (lambda: normal(TIME, BATCH, 3), lambda: normal(BATCH, 5).detach()),
+}
+
+
+@each("engine", ENGINES)
+def test_samples_and_states_may_lie_in_memory_in_any_way(engine, subtests):
+    for name, (x, h_0) in LAYOUTS.items():
+        with subtests.test(name):
+            check_sequence(engine, made("gated per unit"), call="dt", x=x(), h_0=h_0())
+
+
+@each("engine", ENGINES)
+@each("sizes", [(1, 1), (2, 17), pytest.param((5, 131), marks=slow)])
+def test_fields_of_odd_sizes(engine, sizes):
+    torch.manual_seed(0)
+    check_sequence(engine, ctrnn.gru(*sizes), call="dt")
+
+
+# Solves, by the same steps: the tolerance of a step decides which there are, and rounding does not.
+
+TS = torch.tensor([0.0, 0.4, 1.0, 1.5, 2.5, 3.0], dtype=DOUBLE)
+SMOOTH = ctrnn.SmoothWarp(3.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+STRAIGHT = ctrnn.PiecewiseWarp(TS, TS**2 / 3)
+OF_EACH = torch.tensor([1.0, 0.5, 0.7, 1.0], dtype=DOUBLE)
+
+
+def spline(x):
+    return as_path(torchcde.CubicSpline(torchcde.natural_cubic_coeffs(x.transpose(0, 1), TS.to(x)), TS.to(x)))
+
+
+def moved(x):
+    """Times that are learned."""
+    return TS + x[:, 0, 0].double().tanh() / 20
+
+
+def rate(x):
+    return x[:, :1, :1].double().exp()
+
+
+# The path of samples (time, batch, 3), and the speed of its clock; what is learned is made of the samples.
+INPUTS = {
+    "held": lambda x: (ctrnn.HeldPath(x[1:], TS), None),
+    "linear": lambda x: (ctrnn.LinearPath(x, TS), None),
+    "hermite": lambda x: (ctrnn.HermitePath(x, TS), None),
+    "held, times of each": lambda x: (ctrnn.HeldPath(x[1:], TS[:, None] * OF_EACH), None),
+    "hermite, times of each": lambda x: (ctrnn.HermitePath(x, TS[:, None] * OF_EACH), None),
+    "spline": lambda x: (spline(x.detach()), None),
+    "straight clock": lambda x: (ctrnn.WarpedPath(ctrnn.LinearPath(x, TS), STRAIGHT), STRAIGHT.speed),
+    "smooth clock": lambda x: (ctrnn.WarpedPath(ctrnn.HermitePath(x, TS), SMOOTH), SMOOTH.speed),
+    "smooth clock, held": lambda x: (ctrnn.WarpedPath(ctrnn.HeldPath(x[1:], TS), SMOOTH), SMOOTH.speed),
+    "warped, and not told": lambda x: (ctrnn.WarpedPath(ctrnn.LinearPath(x, TS), SMOOTH), None),
+    "told, and not warped": lambda x: (ctrnn.LinearPath(x, TS), lambda t: 1 + 0.5 * torch.sin(3 * t)),
+    "function": lambda x: (ctrnn.FunctionPath(lambda t: torch.sin(t + x.detach()[0]), (0.0, 3.0), 3, TS[1:-1]), None),
+    "learned times": lambda x: (ctrnn.HermitePath(x, moved(x)), None),
+    "learned times, held": lambda x: (ctrnn.HeldPath(x[1:], moved(x)), None),
+    "learned times of each": lambda x: (ctrnn.LinearPath(x, moved(x)[:, None] * OF_EACH), None),
+    "learned speed": lambda x: (ctrnn.LinearPath(x, TS), ctrnn.HeldPath(rate(x)[1:], TS)),
+    "learned clock": lambda x: (ctrnn.LinearPath(x, moved(x)), ctrnn.LinearPath(rate(x), moved(x))),
+}
+# There all samples take the same steps in torch, so that solves agree to the tolerance of a step.
+SHARED = ("spline", "told, and not warped", "function", "learned speed", "learned clock")
+METHODS = ("dopri5", "tsit5", "dopri8", "rodas5p")
+
+
+def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, **how):
+    dtype, shared = dtype_of(field), inputs in SHARED
+    x = normal(len(TS), 4, field.input_size, dtype=dtype) if x is None else x
+    h0 = normal(x.shape[1], field.state_size, dtype=dtype, seed=3).detach() / 2 if h0 is None else h0.detach()
+    tolerance = 1e-9 if shared else 1e-6
+    allowed = 100 * tolerance if shared else 100 * ROUNDING[dtype]  # by roundings steps are chosen, too
+    if dtype == SINGLE:  # which may make another step of one that is just accepted: what is shared is the tolerance
+        tolerance, allowed = 1e-4, 2e-2
+    how = {"rtol": tolerance, "atol": tolerance, "method": method, "counted": dtype == DOUBLE and not shared} | how
+    ts = None if "times" in inputs or "clock" in inputs else TS[[0, 2, 3, 5]]
+    agree(engine, solve(field, INPUTS[inputs], x, h0.requires_grad_(), ts, **how), allowed)
+
+
+@each("engine", ENGINES)
+@each("name", [pytest.param(name, marks=() if name in ("Own", "PerSample", "lstm", "three units") else slow) for name in FIELDS])
+def test_solves_of_every_field(engine, name):
+    check_solve(engine, made(name), method="tsit5")
+
+
+@slow
+@each("engine", ["compiled"])
+@each("dtype", [DOUBLE, SINGLE])
+@each("method", METHODS)
+@each("name", FIELDS)
+def test_solves_of_every_field_by_every_method(engine, name, method, dtype):
+    check_solve(engine, made(name, dtype), "linear" if method == "rodas5p" else "hermite", method)
+
+
+@each("engine", ENGINES)
+@each("inputs", INPUTS)
+def test_solves_along_every_input(engine, inputs):
+    check_solve(engine, made("gated per unit"), inputs)
+
+
+@slow
+@each("engine", ["compiled"])
+@each("method", METHODS)
+@each("name", ["gated per unit", "lstm", "Own", "three units", "Bent"])
+def test_solves_of_several_fields_along_every_input_by_every_method(engine, name, method, subtests):
+    for inputs in INPUTS:
+        with subtests.test(inputs):
+            check_solve(engine, made(name), inputs, method)
+
+
+@each("engine", ENGINES)
+@each(
+    "inputs",
+    ["held", "smooth clock", *(pytest.param(name, marks=slow) for name in INPUTS if name not in ("held", "smooth clock"))],
+)
+def test_stiff_solves_along_every_input(engine, inputs):
+    torch.manual_seed(0)
+    check_solve(engine, Soft(), inputs, "rodas5p")
+
+
+@slow
+@each("engine", ENGINES)
+def test_stiff_solves_of_stiff_fields(engine):
+    torch.manual_seed(0)
+    check_solve(engine, Stiff(), "linear", "rodas5p")
+
+
+@each("engine", ENGINES)
+@each("how", [{"method": "dopri8"}, {"gradient": Checkpointed(20_000)}, {"first_step": 0.01, "max_step": 0.2}], ids=str)
+def test_solves_by_other_settings(engine, how):
+    check_solve(engine, made("gated per unit"), "linear", **how)
+
+
+@each("engine", ENGINES)
+def test_solves_in_single_precision(engine, subtests):
+    for inputs in ("held", "hermite", "smooth clock", "learned times"):
+        with subtests.test(inputs):
+            check_solve(engine, made("gated per unit", SINGLE), inputs)
+
+
+@each("engine", ENGINES)
+@each("batch", [1, 70])
+def test_solves_of_one_sample_and_of_many(engine, batch):
+    check_solve(engine, made("three units"), x=normal(len(TS), batch, 3))
+
+
+@each("engine", ENGINES)
+@each("layout", ["every other number", "expanded"])
+def test_solves_of_samples_and_states_that_lie_in_memory_in_any_way(engine, layout):
+    x, h0 = LAYOUTS[layout]
+    check_solve(engine, made("gated per unit"), x=x()[: len(TS)], h0=h0())
+
+
+# What else is asked of a call: more derivatives, networks at once, states between.
+
+
+@each("engine", ENGINES)
+def test_a_loop_over_networks_is_one_call(engine, subtests):
+    for own in (False, True):
+        with subtests.test(own=own):
+            check_ensemble(engine, own)
+
+
+def check_ensemble(engine, own):
+    torch.manual_seed(0)
+    modules = [discretize.DiscreteRNN(ctrnn.gated(3, 5), allow_overshoot=True) for _ in range(3)]
+    many, x, ts = discretize.ensemble(modules), normal(*([3] if own else []), TIME, BATCH, 3), times(TIME + 1)
+    with kernels_for_all(engine):
+        together, _ = many(x, ts=ts, **({"each": "x"} if own else {}))
+        ran(many.stats, engine)
+        weights = torch.linspace(-1, 1, together.numel()).reshape(together.shape)
+        of_many = torch.autograd.grad((together * weights).sum(), [x, ts, *many.parameters()])
+    for module in modules:
+        module.fused = False
+    alone = torch.stack([module(x[k] if own else x, ts=ts)[0] for k, module in enumerate(modules)])
+    of_weights = [w for several in zip(*(module.parameters() for module in modules), strict=True) for w in several]
+    of_x, of_ts, *of_each = torch.autograd.grad((alone * weights).sum(), [x, ts, *of_weights])
+    stacked = [torch.stack(of_each[k : k + 3]) for k in range(0, len(of_each), 3)]
+    for mine, theirs in zip([together, *of_many], [alone, of_x, of_ts, *stacked], strict=True):
+        assert_close(mine, theirs, rtol=0, atol=ROUNDING[DOUBLE] * (1 + float(theirs.detach().abs().max())))
+
+
+def of_a_sequence(field, x, h0, ts, fused):
+    rnn = discretize.DiscreteRNN(field, fused=fused, allow_overshoot=True)
+    return rnn(x, h0, ts)[0], rnn.stats
+
+
+def of_a_solve(field, x, h0, ts, fused, method="dopri5"):
+    solved = integrate(field, ctrnn.LinearPath(x, ts.detach()), h0, ts.detach(), rtol=1e-4, atol=1e-4, method=method, fused=fused)
+    return solved.hs, solved.stats
+
+
+TWICE = [("gated per unit", of_a_sequence), ("Own", of_a_sequence), ("lstm", of_a_solve), ("gated power 0.5", of_a_solve)]
+TWICE += [("gated per unit", partial(of_a_solve, method="rodas5p"))]
+
+
+@each("engine", ENGINES)
+@each("name, call", TWICE)
+def test_second_derivatives(engine, name, call):
+    """Of a start that is made of the weights, so that each is met on two ways."""
+    field, x, ts, found = made(name), normal(3, 2, 3), times(4 if call is of_a_sequence else 3), []
+    x = x if call is of_a_sequence else normal(3, 2, 3)
+    first_weight = next(weight for weight in field.parameters() if weight.dim() == 2)
+    for fused in (True, False):
+        h0 = first_weight.sum(0).sin().mean() * torch.linspace(0.2, 0.9, field.state_size).expand(2, -1)
+        with kernels_for_all(engine):
+            states, stats = call(field, x, h0, ts, fused)
+            ran(stats, engine if fused else "steps")
+            sought = [x, *field.parameters(), *([ts] if call is of_a_sequence else [])]
+            how = {"allow_unused": True, "materialize_grads": True}
+            first = torch.autograd.grad(states.square().sum(), sought, create_graph=True, **how)
+            second = torch.autograd.grad(sum(gradient.sin().sum() for gradient in first), sought, **how)
+        found.append([states, *first, *second])
+    for mine, theirs in zip(*found, strict=True):
+        assert_close(mine, theirs, rtol=0, atol=100 * ROUNDING[DOUBLE] * (1 + float(theirs.detach().abs().max())))
+
+
+@each("engine", ENGINES)
+def test_states_between_requested_times(engine, subtests):
+    between, field = torch.tensor([1.4, 0.3], dtype=DOUBLE), made("gated per unit")
+    for inputs in ("held", "smooth clock", "hermite, times of each"):
+        with subtests.test(inputs):
+            x, found = normal(len(TS), 4, 3), []
+            for fused in (True, False):
+                with kernels_for_all(engine), torch.no_grad():
+                    path, speed = INPUTS[inputs](x)
+                    solved = integrate(
+                        field, path, x.new_zeros(4, 5), TS[[0, 1, 3]], speed=speed, fused=fused, rtol=1e-6, atol=1e-6
+                    )
+                    ran(solved.stats, engine if fused else "steps")
+                    found.append(solved(between))
+            assert_close(*found, rtol=0, atol=100 * ROUNDING[DOUBLE])
+
+
+# Fields that nobody wrote.
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=3)
+def test_random_code(seed):
+    check_random_code(seed)
+
+
+@slow
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_much_random_code(seed):
+    check_random_code(seed)
+
+
+def check_random_code(seed):
+    dice = Dice(seed)
+    field = random_field(dice, 3, dice.one_of("of", [DOUBLE, SINGLE]), own_code=0.9)
+    try:
+        check_sequence("compiled", field, call=dice.one_of("call", [*CALLS]))
+    except AssertionError as error:
+        error.add_note(dice.words)
+        raise
+
+
+@each("engine", ENGINES)
+def test_a_copy_of_a_field_has_its_answers(engine):
+    check_sequence(engine, copy.deepcopy(made("Own")), call="dt")

@@ -1,0 +1,79 @@
+"""Sequences as nodes of torch.compile's graphs: what torch asks of an operator, and the numbers of the steps."""
+
+import pytest
+import torch
+from conformance import ROUNDING
+from own_fields import Own, Powers
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import DiscreteRNN, Euler, ExponentialEuler
+from discretize.kernels import graphs
+
+CLOSE = {"rtol": 0, "atol": 10 * ROUNDING[torch.float64]}  # of sums below 10
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch.compiler.reset()
+
+
+def given(field, step, grad, dt=0.7, substeps=2):
+    x = torch.randn(4, 3, field.input_size).requires_grad_(grad)
+    node = graphs.node_for(field, step, x, True)
+    assert not isinstance(node, str), node
+    weights = [graphs._at(field, path).detach().requires_grad_(grad) for path in node.weights]
+    return x, torch.randn(3, field.state_size), weights, dt, substeps, node.kernel, grad
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("make", [lambda: ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(1.5)), lambda: ctrnn.lstm(3, 5, bias=False)])
+def test_sequences_are_operators_as_torch_wants_them(make, grad):
+    torch.library.opcheck(torch.ops.ctrnn.steps.default, given(make(), ExponentialEuler(), grad))
+
+
+def test_an_operator_gives_what_the_sequence_gives():
+    field = Own()
+    x, h0, *others = given(field, Euler(), True)
+    expected = DiscreteRNN(field, dt=0.7, substeps=2, fused=False, allow_overshoot=True)(x, h0)[0]
+    assert_close(field.visible(torch.ops.ctrnn.steps(x, h0, *others)[0]), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph(frozen):
+    field = Own()
+    field.of_state.requires_grad_(not frozen)
+    rnn, x, h_0 = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True), torch.randn(5, 3, 3), torch.randn(3, 10)
+    compiled, found = torch.compile(rnn, fullgraph=True, backend="aot_eager"), []
+    stepped = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True, fused=False)
+    for module in (compiled, stepped):
+        sources = [x.clone().requires_grad_(), h_0.clone().requires_grad_()]
+        output, h_n = module(*sources)
+        sources += [weight for weight in field.parameters() if weight.requires_grad]
+        how = {"allow_unused": True, "materialize_grads": True}
+        found.append([output, h_n, *torch.autograd.grad((output * output.detach().cos()).sum() + h_n.sum(), sources, **how)])
+    for mine, theirs in zip(*found, strict=True):
+        assert_close(mine, theirs, **CLOSE)
+    with torch.no_grad():
+        field.scale.mul_(2)  # weights are read at every call
+        assert_close(compiled(x)[0], stepped(x)[0], **CLOSE)
+
+
+def test_an_attribute_that_changes_after_tracing_is_refused():
+    field, x = Powers(), torch.randn(4, 2, 3)
+    compiled = torch.compile(DiscreteRNN(field, dt=0.1, allow_overshoot=True), fullgraph=True, backend="aot_eager")
+    expected = compiled(x)[0]
+    field.power = 3
+    with pytest.raises(RuntimeError, match=r"The Powers has changed since torch\.compile traced it"):
+        compiled(x)
+    field.power = 2
+    assert_close(compiled(x)[0], expected, rtol=0, atol=0)
+
+
+def test_what_has_no_node_says_why():
+    x = torch.randn(4, 2, 3)
+    assert "`fused` is False" in graphs.node_for(Own(), Euler(), x, False)
+    assert "float16" in graphs.node_for(Own(), Euler(), x.half(), True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "autocast" in graphs.node_for(Own(), Euler(), x, True)
