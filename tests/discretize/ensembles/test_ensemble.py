@@ -9,6 +9,7 @@ import pickle
 import pytest
 import torch
 from cases import each
+from conformance import kernels_for_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -21,7 +22,12 @@ import discretize
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Layers, SequenceModel, ensemble
 
 ROUNDING = {"rtol": 0, "atol": 1e-12}
-ENGINES = ("compiled", "steps")  # the second where there is no compiler
+
+
+@pytest.fixture(autouse=True)
+def short_sequences():
+    with kernels_for_all():
+        yield
 
 
 class Bump(ctrnn.VectorField):
@@ -123,22 +129,18 @@ def test_an_ensemble_is_the_loop_over_its_modules(name):
 @each("name", ["gated", "gru", "lstm", "layers", "model", "parametrized"])
 def test_sequences_of_named_fields_are_one_kernel_call(name):
     modules = networks_of(name)
-    alone = modules[0]
-    alone(torch.randn(7, 4, 3))
     many = ensemble(modules)
     with torch.no_grad():
         many(torch.randn(7, 4, 3))
-    assert many.stats["engine"] in ENGINES
-    assert many.stats["engine"] == getattr(alone, "rnn", alone).stats["engine"] or many.stats["engine"] == "steps"
+    assert many.stats["engine"] == "compiled"
 
 
 @pytest.mark.parametrize("name", ["gated", "lstm"])
 def test_a_kernel_gives_a_network_the_bits_that_it_has_alone(name):
     modules = networks_of(name)
     many, x = ensemble(modules), torch.randn(9, 21, 3)
-    if many(x) and many.stats["engine"] != "compiled":
-        pytest.skip(many.stats["engine_why"])
     assert_same(many(x), looped(modules, x), many, modules, rtol=0, atol=0)
+    assert many.stats["engine"] == "compiled"
 
 
 LONG = {
@@ -156,9 +158,6 @@ def test_long_sequences_of_any_field_are_one_call_of_a_written_kernel(name):
     torch.manual_seed(1)
     modules, x = [LONG[name]() for _ in range(3)], torch.randn(100, 9, 3, requires_grad=True)  # one kernel for all calls
     alone = looped(modules, x)
-    stats = getattr(modules[0], "rnn", modules[0]).stats
-    if stats["engine"] != "compiled":
-        pytest.skip(stats["engine_why"])
     many, rounding = ensemble(modules), {"rtol": 0, "atol": 1e-10}  # sums of a hundred steps
     assert_same(many(x), alone, many, modules, **rounding)
     assert many.stats == {"engine": "compiled", "engine_why": None}
@@ -186,7 +185,7 @@ def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_s
         return [output, *first, *torch.autograd.grad(sum(part.square().sum() for part in first), (x, ts))]
 
     found = double(lambda x, ts: many(x, ts=ts)[0])
-    assert many.stats["engine"] in ENGINES
+    assert many.stats["engine"] == "compiled"
     expected = double(lambda x, ts: torch.stack([module(x, ts=ts)[0] for module in modules]))
     for mine, theirs in zip(found, expected, strict=True):
         assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
@@ -203,7 +202,7 @@ def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_s
 )
 def test_any_number_of_networks_samples_and_times(count, batch, time, name, own, threads):
     torch.set_num_threads(threads)
-    modules, time = networks_of(name, count), 100 if name == "own field" else time
+    modules = networks_of(name, count)
     many, x = ensemble(modules), torch.randn(*([count] if own else []), time, batch, 3)
     found = many(x, each="x") if own else many(x)
     alone = [module(sample) for module, sample in zip(modules, x if own else [x] * count, strict=True)]

@@ -53,8 +53,8 @@ def times(*sizes, seed=2):
     return torch.rand(sizes, dtype=DOUBLE, generator=torch.Generator().manual_seed(seed)).cumsum(0).requires_grad_()
 
 
-TIME, BATCH = 7, 5
-LENGTHS = torch.tensor([7, 2, 5, 1, 6])
+TIME, BATCH = 7, 21
+LENGTHS = 1 + 4 * torch.arange(BATCH) % TIME  # in no order, and of more samples than are taken at once
 CALLS = {
     "dt": lambda: {"dt": 0.3},
     "substeps": lambda: {"dt": 0.5, "substeps": 3},

@@ -18,7 +18,6 @@ from discretize import ContinuousRNN, DiscreteRNN, Euler, ExponentialEuler, Laye
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 KINDS = [nn.RNN, nn.GRU, nn.LSTM]
 RELU = functools.partial(nn.RNN, nonlinearity="relu")
-ENGINES = ("compiled", "torch")  # the second where there is no compiler
 
 
 @st.composite
@@ -91,7 +90,6 @@ def test_a_converted_module_is_torchs_to_the_states_and_gradients(problem):
     for mine, wanted in ((results, expected), (by_inputs, expected_by_inputs), (by_weights, expected_by_weights)):
         for one, other in zip(mine, wanted, strict=True):
             assert_close(one, other, **ROUNDING)
-    assert ours.stats["engine"] in ENGINES
 
 
 @settings(max_examples=15)
@@ -207,23 +205,6 @@ def test_a_packed_batch_takes_times_and_starts_in_the_order_of_its_user():
     output, h_n = layers(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), starts, ts)
     assert_close(pad_packed_sequence(output, batch_first=True)[0], expected, **ROUNDING)
     assert_close(h_n, expected_n, **ROUNDING)
-
-
-@each("name", ["plain", "gated", "gru", "lstm"])
-@each("dt_learned", [False, True])
-def test_samples_that_are_over_change_nothing_in_the_kernels(name, dt_learned):
-    field, x = getattr(ctrnn, name)(2, 5), torch.randn(9, 21, 2)
-    lengths = [1 + (4 * k) % 9 for k in range(21)]  # in no order, and of more rows than a tile has
-    ts = torch.arange(10.0).requires_grad_(dt_learned)
-    found = []
-    for fused in (True, False):
-        rnn = DiscreteRNN(field, fused=fused, allow_overshoot=True)
-        seen = x.clone().requires_grad_()
-        output, h_n = rnn(seen, ts=ts, lengths=lengths)
-        sought = [seen, *field.parameters(), *([ts] if dt_learned else [])]
-        found.append([output, h_n, *torch.autograd.grad(output.sin().sum() + h_n.cos().sum(), sought)])
-    for ours, theirs in zip(*found, strict=True):
-        assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_layers_know_their_sizes_as_torchs_modules_do():

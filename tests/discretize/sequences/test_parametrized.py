@@ -3,6 +3,7 @@
 import pytest
 import torch
 from cases import each
+from conformance import kernels_for_all
 from torch import nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils.parametrize import register_parametrization
@@ -21,6 +22,12 @@ class Doubled(nn.Module):
     def forward(self, w):
         self.calls += 1
         return 2 * w
+
+
+@pytest.fixture(autouse=True)
+def short_sequences():
+    with kernels_for_all():
+        yield
 
 
 def field():

@@ -118,7 +118,7 @@ def test_fields_of_own_solves_are_those_of_cells():
     assert set(OWN) <= set(cells.FIELDS)
 
 
-SIZES = CellSizes(7, 3, 2, 5)
+SIZES = CellSizes(100, 3, 2, 5)  # as many as a kernel is written for
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,6 @@ def test_every_engine_is_there_or_skipped(unrolled):
     assert all(f"{name}, steps" in found for name in cells.FIELDS)
     assert engines.wrong_engine({"engine": "triton", "engine_why": None}, engines.COMPILED) is None  # a GPU's kernels
     assert engines.wrong_engine({"engine": "triton", "engine_why": None}, engines.STEPS) == "it ran by 'triton'"
-    assert all(f"{name}, torch" in found for name in ("gated", "GRU", "LSTM"))
 
 
 def test_fields_with_the_weights_of_torchs_modules_compute_what_those_do(unrolled):
@@ -155,13 +154,13 @@ def test_engines_agree_in_states_and_gradients(unrolled):
     x, found, _ = unrolled
     cotangent = torch.randn(SIZES.time, SIZES.batch, SIZES.hidden)
     for name in cells.FIELDS:
-        stepped, others = found[f"{name}, steps"], [found.get(f"{name}, {engine}") for engine in ("compiled", "torch")]
+        stepped, compiled = found[f"{name}, steps"], found.get(f"{name}, compiled")
         states, gradients = stepped.forward(x), stepped.backward(x, cotangent)
         assert not states.requires_grad
         assert len(gradients) == 1 + len(stepped.parameters)
-        for other in filter(None, others):  # the same sums in another order; more of them in gradients
-            assert_close(other.forward(x), states, rtol=0, atol=1e-13, msg=lambda text, name=other.name: f"{name}: {text}")
-            assert_close(other.backward(x, cotangent), gradients, rtol=0, atol=1e-11)
+        if compiled is not None:  # the same sums in another order; more of them in gradients
+            assert_close(compiled.forward(x), states, rtol=0, atol=1e-13, msg=lambda text, name=name: f"{name}: {text}")
+            assert_close(compiled.backward(x, cotangent), gradients, rtol=1e-12, atol=1e-11)
 
 
 def test_the_step_by_step_engine_really_is_one(unrolled):
@@ -388,7 +387,7 @@ def record():
 def test_tables_show_medians_and_ratios_of_the_rows(record):
     lines = tables.document(record).splitlines()
     assert "**T 6, forward**, times torch.nn.GRU; torch.nn.GRU takes 500 ms" in lines
-    assert "| gated | – | 0.50 | – | 2.00 |" in lines
+    assert "| gated | – | 0.50 | 2.00 |" in lines
     assert "| a | 1e-05 | 2.0e-07 | 1,234 | 0.5 | 1.00 | 0.5 | 1.00 | – |" in lines
     assert "| b | 1e-05 | 2.0e-07 | 1,234 | 5 | 10.0 | 5 | 10.0 | 2.5 |" in lines
     assert "| a | 1 | 2 | 1.00 |" in lines
@@ -403,14 +402,14 @@ def test_without_torch_cells_are_shown_in_milliseconds(record):
     record["rows"] = [row for row in record["rows"] if row["candidate"] != "torch.nn.GRU"]
     text = tables.part_of(data_frame(record["rows"]), "cells")
     assert "**T 6, forward**, milliseconds" in text
-    assert "| gated | – | 250 | – | 1e+03 |" in text
+    assert "| gated | – | 250 | 1e+03 |" in text
 
 
 def test_the_page_is_filled_between_its_markers_and_nowhere_else(record):
     text = "a\n<!-- bench: cells -->\nold\n<!-- end -->\nb\n<!-- bench: machine -->\n<!-- end -->\n"
     filled = page.filled(text, record)
     assert "old" not in filled
-    assert "| gated | – | 0.50 | – | 2.00 |" in filled
+    assert "| gated | – | 0.50 | 2.00 |" in filled
     assert filled.startswith("a\n<!-- bench: cells -->\n")
     assert "\n<!-- end -->\nb\n" in filled
     assert "`ctrnn bench`" in filled
