@@ -10,6 +10,10 @@
 #include <utility>
 #include <vector>
 
+#if defined(__FAST_MATH__)
+#error no -ffast-math: it takes nan and infinity for numbers, and cancels what rounds an exponent to a whole number
+#endif
+
 using real = REAL;
 
 #if defined(__AVX512F__)

@@ -1,4 +1,7 @@
-r"""A stiff solve by a kernel in Triton: as an explicit one, with another method's numbers and more to keep of a step."""
+r"""A stiff solve by a kernel in Triton: as an explicit one, with another method's numbers and more to keep of a step.
+
+Experimental: no such solve has run on a GPU.
+"""
 
 from __future__ import annotations
 
