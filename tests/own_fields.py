@@ -65,6 +65,18 @@ class Lorenz(ctrnn.VectorField):
         return 0.01 * torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -1)
 
 
+class Attractor(ctrnn.VectorField):
+    """Lorenz's equations with three numbers to learn, and no input."""
+
+    def __init__(self):
+        super().__init__(0, 3)
+        self.numbers = nn.Parameter(torch.tensor([10.0, 28.0, 8 / 3]))
+
+    def flow(self, projected, h):
+        (x, y, z), (s, r, b) = h.unbind(-1), self.numbers
+        return torch.stack([s * (y - x), x * (r - z) - y, x * y - b * z], -1)
+
+
 class Axes(ctrnn.VectorField):
     """A sample's numbers in several axes: heads with weights of their own, what is read by columns, and all against all."""
 

@@ -100,7 +100,7 @@ class Known(NamedTuple):
     end: weakref.ref[VectorField]
 
 
-_known: OrderedDict[tuple[int, Any], Known] = OrderedDict()  # of fields, by their ids, that are alive
+_known: OrderedDict[int, dict[Any, Known]] = OrderedDict()  # by request, of fields that are alive, by their ids
 _made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
 _absent: OrderedDict[tuple[Any, ...], None] = OrderedDict()  # kernels that were not on disk
 _uses: dict[tuple[type, ...], Uses] = {}  # of fields of the same parts
@@ -132,7 +132,7 @@ def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.
 def known(field: VectorField, request: Any, wait: bool) -> Known | None:
     """What `remember` was given for the same request, if nothing has changed that the field's code may read; wait: not without a
     kernel that may be there."""
-    found = _known.get((id(field), request))
+    found = _known.get(id(field), {}).get(request)
     if found is None or found.made is not _made or not found.guards.hold(field):
         return None
     if isinstance(found.kernel, Waiting):
@@ -144,12 +144,14 @@ def known(field: VectorField, request: Any, wait: bool) -> Known | None:
 
 def remember(field: VectorField, request: Any, guards: Guards, attributes: Attributes, kernel: Any, uses: Uses) -> None:
     """guards: of all that was looked at for the attributes and the kernel."""
-    key = id(field), request
+    key = id(field)
+    of_field = _known.get(key, {})
     if guards.refused:
-        _known.pop(key, None)
+        of_field.pop(request, None)
         return
+    # By a number alone: a field may die while code is watched, which may call no other's `__hash__`.
     end = weakref.ref(field, lambda _: _known.pop(key, None))
-    _keep(_known, key, Known(attributes, kernel, guards.complete(), uses, _made, end))
+    _keep(_known, key, of_field | {request: Known(attributes, kernel, guards.complete(), uses, _made, end)})
 
 
 def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:

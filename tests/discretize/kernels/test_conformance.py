@@ -12,7 +12,7 @@ from fuzz.dice import Dice
 from fuzz.fields import random_field
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_fields import Axes, Bent, Constant, Lorenz, Many, Own, Reading, Soft, Stiff
+from own_fields import Attractor, Axes, Bent, Constant, Lorenz, Many, Own, Reading, Soft, Stiff
 from problems import NAMED_FIELDS
 from torch.testing import assert_close
 
@@ -35,8 +35,8 @@ OWN |= {"three units": lambda: Own(3, 3)}  # few enough to be computed for sampl
 del OWN["Reading"]
 FIELDS = NAMED | PUBLISHED | OWN
 LEAKY = [name for name in FIELDS if type(FIELDS[name]()).leak is not ctrnn.VectorField.leak]
-EVERY_DAY = ["Own", "Axes", "PerSample", "Strided", "Convolving", "Indexing", "Reducing", "Attending", "Reshaping", "Powering"]
-EVERY_DAY += ["Cornered", "Mixing", "Layered", "Constant", "gated power 0.5", "lstm"]
+EVERY_DAY = ["Own", "Axes", "PerSample", "Strided", "Convolving", "Indexing", "Attending", "Reshaping", "Powering"]
+EVERY_DAY += ["Cornered", "Layered", "Constant", "gated power 0.5", "lstm"]
 
 
 def made(name, dtype=DOUBLE):
@@ -63,7 +63,7 @@ CALLS = {
     "times": lambda: {"ts": times(TIME + 1), "substeps": 2},
     "times of each": lambda: {"ts": times(TIME + 1, BATCH)},
     "stamps of each, lengths, substeps": lambda: {"ts": times(TIME, BATCH), "lengths": LENGTHS, "substeps": 2},
-    "times that nobody learns": lambda: {"ts": times(TIME + 1, BATCH).detach(), "lengths": LENGTHS},
+    "times and lengths that nobody learns": lambda: {"ts": times(TIME + 1, BATCH).detach(), "lengths": LENGTHS},
 }
 
 
@@ -141,7 +141,7 @@ def test_samples_and_states_may_lie_in_memory_in_any_way(engine, subtests):
 
 
 @each("engine", ENGINES)
-@each("sizes", [(1, 1), (2, 17), pytest.param((5, 131), marks=slow)])
+@each("sizes", [(1, 1), (2, 171), pytest.param((5, 17), marks=slow)])
 def test_fields_of_odd_sizes(engine, sizes):
     torch.manual_seed(0)
     check_sequence(engine, ctrnn.gru(*sizes), call="dt")
@@ -193,7 +193,7 @@ SHARED = ("spline", "told, and not warped", "function", "learned speed", "learne
 METHODS = ("dopri5", "tsit5", "dopri8", "rodas5p")
 
 
-def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, **how):
+def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, ts=TS[[0, 2, 3, 5]], **how):
     dtype, shared = dtype_of(field), inputs in SHARED
     x = normal(len(TS), 4, field.input_size, dtype=dtype) if x is None else x
     h0 = normal(x.shape[1], field.state_size, dtype=dtype, seed=3).detach() / 2 if h0 is None else h0.detach()
@@ -201,8 +201,10 @@ def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, 
     allowed = 100 * tolerance if shared else 100 * ROUNDING[dtype]  # by roundings steps are chosen, too
     if dtype == SINGLE:  # which may make another step of one that is just accepted: what is shared is the tolerance
         tolerance, allowed = 1e-4, 2e-2
+    if (engine, method) == ("triton", "rodas5p"):
+        tolerance = 1e-2  # few steps, each of which takes the interpreter a second
     how = {"rtol": tolerance, "atol": tolerance, "method": method, "counted": dtype == DOUBLE and not shared} | how
-    ts = None if "times" in inputs or "clock" in inputs else TS[[0, 2, 3, 5]]
+    ts = None if "times" in inputs or "clock" in inputs else ts
     agree(engine, solve(field, INPUTS[inputs], x, h0.requires_grad_(), ts, **how), allowed)
 
 
@@ -280,6 +282,24 @@ def test_solves_of_samples_and_states_that_lie_in_memory_in_any_way(engine, layo
     check_solve(engine, made("gated per unit"), x=x()[: len(TS)], h0=h0())
 
 
+ASKED = torch.stack([TS[0] * OF_EACH, TS[3] * OF_EACH, TS[3] * OF_EACH, TS[4] * OF_EACH])  # one of them twice
+ASKED[2:, 1] = ASKED[1, 1]  # a sequence that is over
+
+
+@each("engine", ENGINES)
+@each("ts", [TS[[5, 2, 0]], ASKED], ids=["backwards", "times of each"])
+def test_solves_at_any_times(engine, ts):
+    check_solve(engine, made("gated per unit"), ts=ts)
+
+
+@each("engine", ENGINES)
+def test_solves_without_an_input(engine):
+    h0 = normal(18, 3).detach()
+    h0[5] *= 8  # more steps than its neighbours
+    run = solve(Attractor(), lambda x: (None, None), torch.empty(0), h0.requires_grad_(), TS[:2] / 4, rtol=1e-6, atol=1e-6)
+    agree(engine, run, 100 * ROUNDING[DOUBLE])
+
+
 # What else is asked of a call: more derivatives, networks at once, states between.
 
 
@@ -320,7 +340,7 @@ def of_a_solve(field, x, h0, ts, fused, method="dopri5"):
 
 
 TWICE = [("gated per unit", of_a_sequence), ("Own", of_a_sequence), ("lstm", of_a_solve), ("gated power 0.5", of_a_solve)]
-TWICE += [("gated per unit", partial(of_a_solve, method="rodas5p"))]
+TWICE += [pytest.param("gated per unit", partial(of_a_solve, method="rodas5p"), marks=slow)]
 
 
 @each("engine", ENGINES)
@@ -365,7 +385,7 @@ def test_states_between_requested_times(engine, subtests):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=3)
+@settings(max_examples=2)
 def test_random_code(seed):
     check_random_code(seed)
 

@@ -40,7 +40,7 @@ def test_an_operator_gives_what_the_sequence_gives():
     assert_close(field.visible(torch.ops.ctrnn.steps(x, h0, *others)[0]), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph(frozen):
     field = Own()
     field.of_state.requires_grad_(not frozen)

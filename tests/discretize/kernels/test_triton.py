@@ -8,6 +8,7 @@ import os
 import cases
 import pytest
 import torch
+from conformance import kernels_for_all
 from own_fields import Axes, Lorenz, Many, Own
 from problems import NAMED_FIELDS, thinned
 from torch.testing import assert_close
@@ -15,7 +16,6 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Euler, ExponentialEuler
-from discretize.kernels import registry as written_kernels
 from discretize.kernels import sequences
 from discretize.kernels.record.functions import FUNCTIONS as OF_CPU
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
@@ -43,14 +43,14 @@ LANGUAGE = {
 }
 
 
-@each("name", thinned([*FIELDS, *OTHERS], ["lstm", "axes", "wide"]))
+@each("name", thinned([*FIELDS, *OTHERS], ["lstm", "axes"]))
 def test_the_text_is_python_of_known_names(name):
     module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name == "lstm" else Euler())
     program = program_of(module, {"x": True, "dt": True}, torch.float64, kernels.writer(torch.float64))
     check_names(program.written.text)
 
 
-@each("name", thinned([*FIELDS, *OTHERS], ["gated", "lorenz"]))
+@each("name", thinned([*FIELDS, *OTHERS], ["gated"]))
 def test_the_text_of_solves_is_python_of_known_names(name):
     field = (FIELDS | OTHERS)[name]().double()
     columns = field.project(torch.zeros(1, field.input_size)).shape[-1]
@@ -85,71 +85,16 @@ def check_names(text):
 
 
 @pytest.fixture
-def interpreter(monkeypatch):
+def interpreter():
     pytest.importorskip("triton")
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
-    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
-
-
-def both(field, step, x, ts=None, substeps=1, **given):
-    """States and gradients by the kernel, and step by step."""
-    x, h_0 = x.detach().requires_grad_(), (0.5 * torch.randn(x.shape[1], field.state_size).to(x)).requires_grad_()
-    answers = []
-    for fused in (True, False):
-        rnn = discretize.DiscreteRNN(field, step, fused=fused, allow_overshoot=True, dt=0.5, substeps=substeps)
-        times = None if ts is None else ts.detach().requires_grad_()
-        output, h_n = rnn(x, h_0, times, **given)
-        assert rnn.stats["engine"] == ("triton" if fused else "steps"), rnn.stats
-        total = (output * torch.linspace(-1, 1, output.numel()).reshape(output.shape).to(output)).sum() + h_n.square().sum()
-        sources = [each for each in (x, h_0, times, *field.parameters()) if each is not None and each.requires_grad]
-        answers.append([output, h_n, *torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True)])
-    return zip(*answers, strict=True)
+    with kernels_for_all():
+        yield
 
 
 INTERPRETED = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of numpy, at numbers that `where` leaves out
 EXACT = {"rtol": 1e-10, "atol": 1e-10}  # of float64: sums in another order, and tanh and the like by other formulas
-
-
-@INTERPRETED
-@cases.each("step", [Euler(), ExponentialEuler()])
-def test_states_and_gradients_are_those_of_the_steps(subtests, step, interpreter):
-    for name, make in (FIELDS | OTHERS).items():
-        if isinstance(step, ExponentialEuler) and name in ("many operations", "axes", "lorenz"):
-            continue  # it declares no leak
-        with subtests.test(name):
-            torch.manual_seed(0)
-            field = make().double()
-            for mine, theirs in both(field, step, torch.randn(4, 5, field.input_size)):
-                assert_close(mine, theirs, **EXACT)
-
-
-@INTERPRETED
-def test_every_explicit_step(subtests, interpreter):
-    for name in ("Heun", "RungeKutta4", "ETD2", "ETDRK4", "Splitting", "StrangSplitting", "FrozenTrapezoid"):
-        with subtests.test(name):
-            for mine, theirs in both(Own(), getattr(discretize, name)(), torch.randn(3, 3, 3)):
-                assert_close(mine, theirs, **EXACT)
-
-
-@INTERPRETED
-def test_every_kind_of_call(subtests, interpreter):
-    for how in ("substeps", "lengths", "reset", "times", "times of each", "two tiles"):
-        with subtests.test(how):
-            agrees_when_called(how)
-
-
-def agrees_when_called(how):
-    torch.manual_seed(0)
-    x, field = torch.randn(6, 21 if how == "two tiles" else 4, 3), ctrnn.gated(3, 5)
-    given = {
-        "lengths": {"lengths": torch.tensor([6, 2, 5, 1])},
-        "reset": {"reset": torch.rand(6, 4) < 0.3},
-        "times": {"ts": torch.rand(7).cumsum(0)},
-        "times of each": {"ts": torch.rand(7, 4).cumsum(0)},
-    }.get(how, {})
-    for mine, theirs in both(field, Euler(), x, substeps=2 if how == "substeps" else 1, **given):
-        assert_close(mine, theirs, **EXACT)
 
 
 ANGLES = {
@@ -187,13 +132,6 @@ def test_angles_and_remainders_and_their_derivatives(interpreter, subtests):
                 found.append((output, *torch.autograd.grad(output.square().sum(), h_0)))
             for mine, theirs in zip(*found, strict=True):
                 assert_close(mine, theirs, **EXACT, equal_nan=True)  # of asin at 1 the derivative is infinite, of tanh it is 0
-
-
-@INTERPRETED
-def test_float32_is_right_to_its_rounding(interpreter):
-    field = ctrnn.gru(3, 5, dtype=torch.float32)
-    for mine, theirs in both(field, Euler(), torch.randn(9, 4, 3, dtype=torch.float32)):
-        assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
 def in_bfloat16(field, x, h_0, **given):
@@ -277,31 +215,6 @@ def test_a_wrong_kernel_is_found_out_at_its_first_use(interpreter, monkeypatch):
 
 
 LOADED = kernels._loaded
-
-
-@INTERPRETED
-@each("own", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_networks_of_an_ensemble_are_each_as_they_are_alone(interpreter, own):
-    torch.manual_seed(0)
-    modules = [discretize.DiscreteRNN(ctrnn.gated(3, 5), allow_overshoot=True) for _ in range(2)]
-    many, x = discretize.ensemble(modules), torch.randn(*([2] if own else []), 4, 5, 3, requires_grad=True)
-    ts = torch.rand(5).cumsum(0).requires_grad_()
-    together, _ = many(x, ts=ts, each="x") if own else many(x, ts=ts)
-    assert many.stats == {"engine": "triton", "engine_why": None}
-    for module in modules:
-        module.fused = False
-    alone = torch.stack([module(x[k] if own else x, ts=ts)[0] for k, module in enumerate(modules)])
-    assert_close(together, alone, **EXACT)
-    weights = torch.linspace(-1, 1, alone.numel()).reshape(alone.shape)
-    of_many = torch.autograd.grad((together * weights).sum(), [x, ts, *many.parameters()])
-    of_alone = torch.autograd.grad((alone * weights).sum(), [x, ts, *(w for module in modules for w in module.parameters())])
-    own_weights = [torch.stack(each) for each in zip(*batched(of_alone[2:], len(of_many) - 2), strict=True)]
-    for mine, theirs in zip(of_many, [*of_alone[:2], *own_weights], strict=True):
-        assert_close(mine, theirs, **EXACT)
-
-
-def batched(values, size):
-    return [values[first : first + size] for first in range(0, len(values), size)]
 
 
 @INTERPRETED

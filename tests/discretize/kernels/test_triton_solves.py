@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import scipy.integrate
 import torch
-from own_fields import Constant, Lorenz, Many, Own
-from torch import nn
+from conformance import agree, kernels_for_all, solve
+from own_fields import Lorenz, Own
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
 from discretize import Checkpointed, SolverError, integrate
-from discretize.kernels import registry as written_kernels
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.solves import solve_triton
@@ -23,82 +22,22 @@ from discretize.kernels.triton.solving import run as solve_run
 from discretize.kernels.triton.solving.elimination import ELIMINATION, units_of
 
 each = pytest.mark.parametrize
-SAME = {"rtol": 1e-9, "atol": 1e-9}  # the same steps, sums in another order; tanh and powers by other formulas
+SAME = 1e-9  # the same steps, sums in another order; tanh and powers by other formulas
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of numpy, at numbers that `where` leaves out
 
 
 @pytest.fixture(autouse=True)
-def interpreter(monkeypatch):
+def interpreter():
     pytest.importorskip("triton")
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
-    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
-
-
-class Attractor(ctrnn.VectorField):
-    """Lorenz's equations with three numbers to learn, and no input."""
-
-    def __init__(self):
-        super().__init__(0, 3)
-        self.numbers = nn.Parameter(torch.tensor([10.0, 28.0, 8 / 3]))
-
-    def flow(self, projected, h):
-        (x, y, z), (s, r, b) = h.unbind(-1), self.numbers
-        return torch.stack([s * (y - x), x * (r - z) - y, x * y - b * z], -1)
+    with kernels_for_all():
+        yield
 
 
 def normal(*sizes, dtype=torch.float64):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=dtype)
-
-
-def both(field, path, h0, ts, x=None, other="steps", **settings):
-    """States, gradients and steps by the kernel, and by the engine in torch or, for `other` "compiled", by the CPU's kernel."""
-    answers, h0 = [], h0.detach().requires_grad_()
-    for engine in ("triton", other):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("discretize.kernels.choose.takes_triton", lambda device, engine=engine: engine == "triton")
-            solved = integrate(field, path, h0, ts, fused=engine != "steps", **TIGHT | settings)
-        assert solved.stats["engine"] == engine, solved.stats["engine_why"]
-        sources = [h0, *field.parameters(), *([] if x is None else [x])]
-        weight = torch.linspace(-1, 1, solved.hs.numel()).reshape(solved.hs.shape)
-        how = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}  # the path's is used twice
-        gradients = torch.autograd.grad((solved.hs * weight).sum(), sources, **how)
-        counts = [torch.tensor(solved.stats[f"{kind}steps_of_samples"]) for kind in ("", "accepted_", "rejected_")]
-        smallest = torch.tensor([solved.stats[name] for name in ("smallest_step", "smallest_step_at")])
-        answers.append([solved.hs, *gradients, *counts, smallest])
-    for mine, theirs in zip(*answers, strict=True):
-        assert_close(mine, theirs, **SAME)
-
-
-FIELDS = {
-    "gated": lambda: ctrnn.gated(3, 5),
-    "own": Own,
-    "many operations": Many,
-    "constant": Constant,
-    **{
-        name: lambda name=name: getattr(ctrnn, name)(3, 4)
-        for name in ("gru", "lstm", "lem", "cornn", "unicornn", "fitzhugh_nagumo", "ltc")
-    },
-}
-
-
-@each("method", ["dopri5", pytest.param("tsit5", marks=pytest.mark.slow), pytest.param("dopri8", marks=pytest.mark.slow)])
-def test_states_gradients_and_steps_are_those_of_the_engine_in_torch(subtests, method):
-    for name in {"dopri5": ["gated", "lem"], "tsit5": [*FIELDS], "dopri8": ["own", "gated"]}[method]:
-        with subtests.test(name):
-            torch.manual_seed(0)
-            field = FIELDS[name]().double()
-            x, ts = 0.5 * normal(3, 2, field.input_size), torch.arange(4.0) / 2
-            h0 = 0.3 * normal(2, field.state_size)
-            both(field, ctrnn.HeldPath(x.requires_grad_(), ts), h0, ts, x, method=method)
-
-
-@each("method", ["dopri8", pytest.param("tsit5", marks=pytest.mark.slow)])
-def test_samples_without_an_input_are_solved_in_tiles_of_which_the_last_is_not_full(method):
-    h0 = normal(18, 3)
-    h0[5] *= 8  # more steps than its neighbours
-    both(Attractor(), None, h0, [0.0, 0.05, 0.2], method=method)
 
 
 def test_solves_are_scipys_to_the_tolerance_at_each_samples_own_stiffness():
@@ -118,42 +57,13 @@ def test_solves_are_scipys_to_the_tolerance_at_each_samples_own_stiffness():
         assert_close(solved.hs[1:, row, 1].numpy(), exact.y[0], rtol=0, atol=1e-5)  # 100 tolerances
 
 
-@each(
-    "kind",
-    [
-        "times of each",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("straight", "curved", "clock", "backwards", "bounds")),
-    ],
-)
-def test_every_kind_of_input_and_clock(kind):
-    torch.manual_seed(1)
-    field, x, h0, ts = Own(), normal(5, 3, 3).requires_grad_(), 0.3 * normal(3, 10), torch.arange(5.0) / 2
-    straight = ctrnn.LinearPath(x, ts)
-    if kind == "times of each":
-        knots = torch.rand(6, 3).cumsum(0)
-        ts = knots[[0, 2, 3, 5]]
-        ts[2:, 1] = ts[1, 1]  # a sequence that is over
-        both(field, ctrnn.HeldPath(x, knots), h0, ts, x)
-    elif kind == "clock":
-        # The engine in torch takes the same steps for all samples where `speed` is any function.
-        both(field, straight, h0, ts, x, other="compiled", speed=lambda t: 1 + t * t / 8, method="dopri8")
-        clock = ctrnn.AffineWarp(2.5)
-        both(field, ctrnn.WarpedPath(ctrnn.HermitePath(x, ts), clock), h0, clock.inverse(ts), x, speed=clock.speed)
-    elif kind == "backwards":
-        both(field, straight, h0, ts.flip(0), x)
-    elif kind == "bounds":
-        both(field, straight, h0, ts, x, first_step=0.01, max_step=0.2, method="tsit5")
-    else:
-        both(field, {"straight": ctrnn.LinearPath, "curved": ctrnn.HermitePath}[kind](x, ts), h0, ts, x)
-
-
 def test_steps_beyond_the_first_room_and_launches_back_change_nothing(monkeypatch):
     monkeypatch.setattr(solve_run, "STEPS_A_SEGMENT", 0)
     monkeypatch.setattr(solve_run, "STEPS_AT_ALL", 1)
     monkeypatch.setattr(solve_run, "MOST_VALUES", 1)
     torch.manual_seed(2)
     ts, x = torch.arange(3.0), normal(2, 2, 2).requires_grad_()
-    both(ctrnn.gated(2, 3), ctrnn.HeldPath(x, ts), 0.1 * normal(2, 3), ts, x)
+    agree("triton", solve(ctrnn.gated(2, 3), lambda x: (ctrnn.HeldPath(x, ts), None), x, 0.1 * normal(2, 3), ts, **TIGHT), SAME)
 
 
 def test_blocks_are_solved_again_on_the_way_back():
@@ -167,7 +77,8 @@ def test_blocks_are_solved_again_on_the_way_back():
     launches, launched = [], solve_run.launch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve_run, "launch", lambda text, name, *rest: [launches.append(name), launched(text, name, *rest)])
-        both(field, ctrnn.HeldPath(x, knots), h0, ts, x, gradient=Checkpointed(5000))
+        gradient = Checkpointed(5000)
+        agree("triton", solve(field, lambda x: (ctrnn.HeldPath(x, knots), None), x, h0, ts, gradient=gradient, **TIGHT), SAME)
     assert launches.count("backward") >= 3
 
 
@@ -211,7 +122,7 @@ def test_states_between_come_from_the_kernels_steps():
     field, between = Own(), torch.linspace(0, 3, 7)
     solved = [integrate(field, path, h0, ts, fused=fused, **TIGHT) for fused in (True, False)]
     assert solved[0].stats["engine"] == "triton"
-    assert_close(*(each(between) for each in solved), **SAME)
+    assert_close(*(each(between) for each in solved), rtol=0, atol=SAME)
 
 
 @pytest.mark.slow
@@ -234,62 +145,6 @@ def test_float32_is_right_to_the_tolerance():
     assert found.stats["engine"] == "triton", found.stats["engine_why"]
     exact = integrate(field.double(), ctrnn.HeldPath(path.xs.double(), ts), torch.zeros(3, 20), ts, rtol=1e-11, atol=1e-11)
     assert_close(found.hs.double(), exact.hs, rtol=0, atol=1e-4)
-
-
-class Stiff(ctrnn.VectorField):
-    """A reset, and rates from 1 to 300."""
-
-    def __init__(self, inputs=2, hidden=3):
-        super().__init__(inputs, hidden)
-        self.to_gates, self.of_state = nn.Linear(inputs, 2 * hidden), nn.Linear(hidden, 2 * hidden, bias=False)
-        self.speed = nn.Parameter(torch.linspace(0, math.log(300), hidden))
-
-    def project(self, x):
-        return self.to_gates(x)
-
-    def flow(self, projected, h):
-        a, b = projected.chunk(2, -1)
-        w, v = self.of_state.weight.chunk(2)
-        reset = torch.sigmoid(a + h @ w.t())
-        return self.speed.exp() * (torch.tanh(b + (reset * h) @ v.t()) - h**3 - h)
-
-
-STIFF = {"method": "rodas5p", "rtol": 1e-2, "atol": 1e-2, "other": "compiled"}  # few steps, each of which takes long here
-
-
-@each(
-    "kind", ["straight", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("held", "curved", "times of each", "clock"))]
-)
-def test_the_stiff_method_takes_the_steps_of_the_cpus_kernel(kind):
-    torch.manual_seed(0)
-    field, x, h0, ts = Stiff(), normal(3, 2, 2).requires_grad_(), 0.3 * normal(2, 3), torch.arange(3.0) / 2
-    if kind == "times of each":
-        knots = torch.rand(4, 2).cumsum(0)
-        ts = knots[[0, 1, 3]]
-        ts[2, 1] = ts[1, 1]  # a sequence that is over
-        both(field, ctrnn.HeldPath(x, knots), h0, ts, x, **STIFF)
-    elif kind == "clock":
-        both(field, ctrnn.LinearPath(x, ts), h0, ts, x, speed=lambda t: 1 + t * t / 8, **STIFF)
-    elif kind == "held":
-        both(field, ctrnn.HeldPath(x[:2], ts), h0, ts, x, **STIFF)
-        both(Attractor(), None, 3 * normal(17, 3), [0.0, 0.1], gradient=Checkpointed(5000), **STIFF)  # two tiles, in blocks
-    else:
-        both(field, {"straight": ctrnn.LinearPath, "curved": ctrnn.HermitePath}[kind](x, ts), h0, ts, x, **STIFF)
-
-
-@pytest.mark.slow
-def test_the_stiff_method_for_fields_of_several_kinds(subtests):
-    small = {
-        "lstm": lambda: ctrnn.lstm(2, 2),
-        "fitzhugh_nagumo": lambda: ctrnn.fitzhugh_nagumo(2, 2),
-        "one unit": lambda: Stiff(1, 1),
-    }
-    for name, make in (small | {name: FIELDS[name] for name in ("constant", "many operations")}).items():
-        with subtests.test(name):
-            torch.manual_seed(0)
-            field, ts = make().double(), torch.arange(2.0) / 2
-            x, h0 = 0.5 * normal(2, 2, field.input_size), 0.3 * normal(2, field.state_size)
-            both(field, ctrnn.LinearPath(x.requires_grad_(), ts), h0, ts, x, **STIFF)
 
 
 @pytest.mark.slow

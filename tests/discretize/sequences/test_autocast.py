@@ -73,6 +73,7 @@ def test_a_solve_is_that_of_the_rounded_input_to_the_last_bit():
     assert torch.equal(got, plain)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", ["gated", pytest.param("mgu", marks=pytest.mark.slow)])
 def test_kernels_run_in_the_fields_dtype_on_the_way_back_too(name):
     field, x = getattr(ctrnn, name)(3, 5), torch.randn(120, 4, 3).bfloat16()
