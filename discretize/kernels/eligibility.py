@@ -33,6 +33,7 @@ __all__ = [
     "tensor_reason",
     "tracing_reason",
     "transform_reason",
+    "waits_for_kernels",
     "warn_once",
     "whole",
 ]
@@ -49,6 +50,11 @@ def is_fused(name: str, value: Fused) -> Fused:
     if not isinstance(value, bool) and value != "always":
         raise TypeError(f'`{name}` must be True, False or "always", got {value!r}.')
     return value
+
+
+def waits_for_kernels(fused: Fused) -> bool:
+    """Whether a first call builds its kernel: it is told to, or no call may have other last bits than the one before."""
+    return fused == "always" or (bool(fused) and torch.are_deterministic_algorithms_enabled())
 
 
 def setting_reason(fused: Fused) -> str | None:

@@ -43,6 +43,7 @@ from discretize.kernels.eligibility import (
     tangent_reason,
     tensor_reason,
     tracing_reason,
+    waits_for_kernels,
     whole,
 )
 from discretize.kernels.record.attributes import Attributes, attributes_of
@@ -116,7 +117,7 @@ def _run_written(
         "dt": lengths is not None and whole(lengths)[0].requires_grad,
         "stored": stored,
     }
-    weights, kernel = _found(engine, field, step, wanted, h0, fused == "always")
+    weights, kernel = _found(engine, field, step, wanted, h0, waits_for_kernels(fused))
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
     states = _states(kernel, field, step, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)

@@ -43,7 +43,15 @@ from discretize.kernels.cpp.solving import (
     no_kernel,
     states_by_engine,
 )
-from discretize.kernels.eligibility import Fused, device_reason, setting_reason, tangent_reason, tensor_reason, tracing_reason
+from discretize.kernels.eligibility import (
+    Fused,
+    device_reason,
+    setting_reason,
+    tangent_reason,
+    tensor_reason,
+    tracing_reason,
+    waits_for_kernels,
+)
 from discretize.kernels.pieces import projected_of, readable, reads_samples
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.guards import Guards
@@ -202,7 +210,7 @@ def solve_by(
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:
         return why
-    uses, wait = _uses(chain, engine), fused == "always" or stored is not None  # and then there is no other engine
+    uses, wait = _uses(chain, engine), waits_for_kernels(fused) or stored is not None  # and then there is no other engine
     read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
         return read

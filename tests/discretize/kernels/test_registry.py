@@ -107,6 +107,14 @@ def test_fields_of_the_same_parts_pay_together(monkeypatch):
     assert by_integrate(Own())[1]["engine"] == "steps"  # another kind of call
 
 
+def test_kernels_are_waited_for_where_answers_must_not_hang_on_the_clock():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert [call(Own())[1]["engine"] for call in (by_rnn, by_integrate)] == ["compiled", "compiled"]
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_a_kernel_in_the_process_is_taken_always():
     by_rnn(Own(), fused="always")
     assert by_rnn(Own())[1]["engine"] == "compiled"
