@@ -42,6 +42,7 @@ class _Traced(NamedTuple):
     field: weakref.ref[VectorField]
     step: Step
     values: tuple[Any, ...]
+    kept: int  # numbers of a step and a sample for the backward pass
 
 
 _traced: dict[str, _Traced] = {}
@@ -63,7 +64,7 @@ def node_for(field: VectorField, step: Step, like: Tensor, fused: bool) -> Node 
         return kernel
     name = f"{_digest(kernel.program)}-{len(_traced)}"
     assert not isinstance(told, str)
-    _traced[name] = _Traced(kernel, weakref.ref(field), step, told.values)
+    _traced[name] = _Traced(kernel, weakref.ref(field), step, told.values, kernel.kept_of(field.state_size))
     return Node(name, tuple(places[id(tensor)] for tensor in attributes.tensors))
 
 
@@ -129,7 +130,7 @@ def _steps(
 def _steps_like(
     xs: Tensor, h0: Tensor, weights: Sequence[Tensor], dt: float, substeps: int, kernel: str, keep: bool
 ) -> tuple[Tensor, Tensor]:
-    kept = [xs.shape[0] * substeps, xs.shape[1], _traced[kernel].kernel.kept_of(h0.shape[1])] if keep else [0]
+    kept = [xs.shape[0] * substeps, xs.shape[1], _traced[kernel].kept] if keep else [0]
     return xs.new_empty(xs.shape[0], *h0.shape), xs.new_empty(kept)
 
 
