@@ -253,7 +253,7 @@ class Powering(Reading):
         super().__init__(exponent=(6,), base=())
 
     def flow(self, projected, h):
-        grown = (0.1 + h.abs()).pow(self.exponent.exp()) * torch.sign(h)
+        grown = (0.1 + h.abs()).pow(self.exponent.exp()) * h
         return torch.sin(projected) * (2 + self.base.tanh()) ** (-h.square()) - grown - h**3 / 9 + torch.rsqrt(1 + h * h)
 
 
