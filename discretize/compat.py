@@ -58,6 +58,7 @@ PRIVATE = {
     **CHECKS,
     **RECORDING,
     "tree_leaves": ("torch.utils._pytree.tree_leaves", "takes tensors out of what code returns"),
+    "tree_map_only": ("torch.utils._pytree.tree_map_only", "does something with each tensor of an optimizer's state"),
     "tree_map": ("torch.utils._pytree.tree_map", "does the same with each tensor of what code returns"),
     # The operator itself: its wrapper compiles the loop, and takes a program made for one length for another of any.
     "scan_op": ("torch._higher_order_ops.scan.scan_op", "is a loop over time of any length, for torch.export"),

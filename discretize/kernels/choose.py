@@ -94,7 +94,7 @@ def run_solve(
 
 
 def solve_by_steps(chain: Chain, engine: Any, fused: Fused) -> AbstractContextManager[None]:
-    """Where a solve is run step by step, which may pay for a kernel later."""
+    """Count the seconds of a solve that runs step by step: they may pay for a kernel later."""
     if not isinstance(engine, AdaptiveEngine) or setting_reason(fused):
         return nullcontext()
     from discretize.kernels.cpp.solves import steps_counted  # noqa: PLC0415 - see above

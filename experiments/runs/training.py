@@ -20,9 +20,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
-from discretize import DiscreteRNN, SequenceModel, SolverError, StepError
+from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat
 from discretize.integration.settings import Settings
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
@@ -320,7 +319,7 @@ def _with_kernels_at_once(model: SequenceModel) -> SequenceModel:
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
     """A state as it can be kept on any machine."""
-    return tree_map_only(Tensor, Tensor.cpu, state)
+    return compat.tree_map_only(Tensor, Tensor.cpu, state)
 
 
 def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
