@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import io
 import re
-import runpy
 from itertools import zip_longest
 from pathlib import Path
 
@@ -172,11 +171,6 @@ def test_every_name_the_pages_give_a_package_is_there():
     ]
     assert not missing
     assert not is_there("derivations", "no_such_name")
-
-
-def test_the_contributors_page_lists_every_file_with_its_first_sentence():
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    assert page == runpy.run_path(str(ROOT / "tools" / "list_files.py"))["filled"](page), "run `python tools/list_files.py`"
 
 
 def test_the_readmes_two_commands_are_targets_of_the_makefile():
