@@ -27,14 +27,14 @@ from discretize.jumps.held import HeldJumpRNN as HeldJumpRNN
 from discretize.jumps.cfc import cfc as cfc, CfCJump as CfCJump
 from discretize.jumps.curves import Curve as Curve
 from discretize.jumps.ncps_modules import from_ncps as from_ncps
-from discretize.integration.integrate import integrate as integrate
+from discretize.solve import integrate as integrate
 from discretize.jumps.rnn import JumpRNN as JumpRNN, ode_rnn as ode_rnn, gru_ode_bayes as gru_ode_bayes
 from discretize.jumps.gru_d import gru_d as gru_d, GRUDJump as GRUDJump, Elapsed as Elapsed
 from discretize.jumps.jump import Jump as Jump, CellJump as CellJump, GRUBayes as GRUBayes
 from discretize.jumps.jump import observed_log_prob as observed_log_prob
 from discretize.jumps.jump import bayes_update as bayes_update, bayes_divergence as bayes_divergence
-from discretize.integration.events import Event as Event, EventTimes as EventTimes
-from discretize.gradients.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
+from discretize.solvers.events import Event as Event, EventTimes as EventTimes
+from discretize.solvers.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep

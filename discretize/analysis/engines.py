@@ -21,11 +21,11 @@ from ctrnn import HeldPath, VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.inputs.samples import checked_samples
-from discretize.integration.integrate import integrate
 from discretize.kernels.eligibility import Fused, takes_triton
 from discretize.kernels.sequences import run_triton, run_written
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import unroll
+from discretize.solve import integrate
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 

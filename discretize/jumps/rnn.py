@@ -19,14 +19,14 @@ from ctrnn.calls import answered
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field
 from ctrnn.fields.random.dropout import masked
-from discretize.gradients.choice import Gradient
-from discretize.integration.integrate import integrate
-from discretize.integration.settings import Settings
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Start
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
+from discretize.settings import Settings
+from discretize.solve import integrate
+from discretize.solvers.choice import Gradient
 from discretize.steps.step import Step
 
 __all__ = ["JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from discretize.gradients.detached import ModuleSettings
 from discretize.kernels import reference
 from discretize.kernels.build import Source, library
 from discretize.kernels.cpp.libraries import REALS, address, strides
@@ -52,6 +51,7 @@ from discretize.kernels.record.program import Program, StepModule, Writer, weigh
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, by_steps, kernel_of, known, remember, uses_of
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
+from discretize.solvers.detached import ModuleSettings
 from discretize.steps.step import Step
 
 __all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]

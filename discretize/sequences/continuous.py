@@ -11,14 +11,14 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.hold import FORWARD
-from discretize.gradients.choice import Gradient
 from discretize.graphs import scanned, whole
-from discretize.integration.integrate import integrate
-from discretize.integration.settings import MAX_NUM_STEPS, Settings
 from discretize.kernels.eligibility import Fused
 from discretize.sequences.module import FieldModule, Lengths, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
+from discretize.settings import MAX_NUM_STEPS, Settings
+from discretize.solve import integrate
+from discretize.solvers.choice import Gradient
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat
-from discretize.integration.settings import Settings
+from discretize.settings import Settings
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings

@@ -14,7 +14,7 @@ from ctrnn import HeldPath, VectorField, checks
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.orbits import PeriodicOrbit
 from discretize.analysis.dynamics.systems import Dynamics, Flow
-from discretize.integration.integrate import integrate
+from discretize.solve import integrate
 from discretize.trajectory import Trajectory
 
 __all__ = ["basins", "run"]

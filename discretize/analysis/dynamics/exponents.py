@@ -19,7 +19,7 @@ from ctrnn import HeldPath, VectorField, checks
 from ctrnn.fields.field import check_input
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.systems import Dynamics, Flow, derivative
-from discretize.integration.integrate import integrate
+from discretize.solve import integrate
 
 __all__ = ["LyapunovSpectrum", "lyapunov"]
 

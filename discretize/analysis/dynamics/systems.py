@@ -20,8 +20,8 @@ from torch.func import functional_call, vmap
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_field, check_state
 from discretize.analysis.dynamics.arguments import as_parameters, held_input, weights_at
-from discretize.integration.equation import Equation
 from discretize.sequences.cell import checked_step
+from discretize.solvers.equation import Equation
 from discretize.steps.step import Step, step_length
 
 __all__ = ["Dynamics", "Flow", "Map", "derivative", "jacobian"]

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
-from discretize.gradients.detached import ParameterSnapshot, check_same_states, once_only, refuse_captured
 from discretize.kernels.cpp.solving import KernelRun, solved
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.solved import Solved
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.detached import ParameterSnapshot, check_same_states, once_only, refuse_captured
 from discretize.solvers.segments import Chain
 
 __all__ = ["solved_within"]

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
-from discretize.gradients.detached import ModuleSettings
 from discretize.kernels.build import Libraries, Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
@@ -69,6 +68,7 @@ from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, kno
 from discretize.kernels.solved import Solved
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
+from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.segments import Chain, chain_of
 from discretize.steps.algebra.jacobian import declares_jacobian
 

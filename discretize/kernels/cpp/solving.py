@@ -26,13 +26,13 @@ from ctrnn import VectorField
 from ctrnn.inputs.pieces.polynomial import PolynomialPath
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
-from discretize.gradients.checkpointing import Blocks
 from discretize.kernels import reference
 from discretize.kernels.cpp.libraries import Problem, Report, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.solved import Solved
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.checkpointing import Blocks
 from discretize.solvers.continuation import MOST_BYTES, KeptSteps
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta

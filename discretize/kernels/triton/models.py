@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.gradients.detached import ModuleSettings
 from discretize.kernels.cpp.solves import WrittenField, total
 from discretize.kernels.record.program import FlowModule, Program
 from discretize.kernels.triton.lines import WEIGHTS
 from discretize.kernels.triton.solving.writing import SolveText
+from discretize.solvers.detached import ModuleSettings
 
 __all__ = ["SolveKernel", "TritonModel"]
 

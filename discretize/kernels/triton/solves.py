@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from discretize.gradients.detached import ModuleSettings
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by
 from discretize.kernels.record.program import FlowModule, Program, Writer
@@ -20,6 +19,7 @@ from discretize.kernels.triton.models import SolveKernel, TritonModel
 from discretize.kernels.triton.solving.run import TritonRun
 from discretize.kernels.triton.solving.stiff_run import StiffRun, recorder, stiff_kernel
 from discretize.kernels.triton.solving.writing import solve_writer
+from discretize.solvers.detached import ModuleSettings
 
 __all__ = ["solve_triton"]
 

@@ -280,7 +280,7 @@ def test_what_is_not_taken_says_why(subtests):
                 return whys[-1]
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("discretize.integration.solve.solve_triton", noted)
+                patch.setattr("discretize.kernels.triton.solves.solve_triton", noted)
                 solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
             assert solved.stats["engine"] != "triton"
             assert why in whys[0]

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.errors import SolverWarning, warn_user
-from discretize.gradients.choice import Adjoint, Checkpointed, Gradient
-from discretize.integration.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
+from discretize.solvers.choice import Adjoint, Checkpointed, Gradient
 from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.steps.step import Step

@@ -17,8 +17,7 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, DiscreteCell, Euler, SolverError, Step, integrate, unroll
-from discretize.integration import solve
+from discretize import Adjoint, DiscreteCell, Euler, SolverError, Step, integrate, solve, unroll
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure, SolverError
-from discretize.gradients.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
+from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
 from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
 from discretize.solvers.engine import SegmentSlope, SolverState, column
 from discretize.solvers.segments import Chain, Segment

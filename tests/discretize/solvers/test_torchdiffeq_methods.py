@@ -8,7 +8,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Adjoint, Checkpointed, ContinuousRNN, SolverError, integrate
-from discretize.integration.by_torchdiffeq import options_of, torchdiffeq_methods
+from discretize.solvers.by_torchdiffeq import options_of, torchdiffeq_methods
 
 NAMES = sorted(torchdiffeq_methods())
 FIXED = [name for name in NAMES if "step_size" in options_of(name)]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ctrnn import Path, TimePath, VectorField
 from ctrnn.fields.field import check_input, check_state
-from discretize.integration.settings import Settings
 from discretize.kernels.eligibility import HALF, takes_triton
+from discretize.settings import Settings
 from discretize.trajectory import Trajectory
 
 __all__ = ["in_float32", "rounded", "stored_dtype"]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.gradients.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
+from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
 from discretize.solvers.engine import Engine, SolverState, counting_apart
 from discretize.solvers.segments import Chain
 

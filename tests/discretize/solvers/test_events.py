@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, Event, SolverError, integrate
-from discretize.integration import events
+from discretize.solvers import events
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 EXACT = {"rtol": 0, "atol": 1e-9}  # ten tolerances

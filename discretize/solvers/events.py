@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.errors import SolverError
-from discretize.gradients.detached import once_only
-from discretize.integration.between import StatesBetween, StatesBetweenStops
+from discretize.solvers.between import StatesBetween, StatesBetweenStops
+from discretize.solvers.detached import once_only
 from discretize.solvers.statistics import SolverStats, added
 from discretize.trajectory import Trajectory
 

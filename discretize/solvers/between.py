@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.gradients.detached import ParameterSnapshot
 from discretize.solvers.continuation import Continuation
+from discretize.solvers.detached import ParameterSnapshot
 from discretize.trajectory import Trajectory
 
 __all__ = ["StatesBetween", "StatesBetweenStops"]

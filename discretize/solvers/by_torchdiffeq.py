@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure
-from discretize.gradients.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
+from discretize.solvers.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
 from discretize.solvers.engine import SolverState
 from discretize.solvers.segments import Chain, Segment
 from discretize.solvers.statistics import SolverStats

@@ -21,7 +21,7 @@ from ctrnn import HeldPath, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_field, check_like_field
 from ctrnn.fields.parts import affine
-from discretize.integration.events import Event
+from discretize.solvers.events import Event
 from discretize.trajectory import Trajectory
 
 __all__ = ["BackwardField", "Equation", "NumbersRefused", "as_driven_field", "joined", "of_parts"]

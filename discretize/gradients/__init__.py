@@ -1,1 +1,0 @@
-"""Gradients of solves: in bounded memory by checkpointing, and by the adjoint equation."""
