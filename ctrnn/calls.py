@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
-__all__ = ["ORDERS", "answered", "answered_class", "handed_on", "torch_name"]
+__all__ = ["ORDERS", "AnsweredInit", "answered", "handed_on", "torch_name"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -57,36 +57,36 @@ HABITS = {
 ORDERS = {"integrate": "It is called as integrate(field, path, h0, ts), a function f(t, h) as integrate(f, None, h0, ts)."}
 
 
-def answered(function: Callable[Given, Result], name: str | None = None) -> Callable[Given, Result]:
-    """The function; a call that does not fit its arguments is refused in words, by its `name`, for a method that of its class."""
+def answered(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Wrap a function so that a call which does not fit its arguments is refused in words; of a method, by its class's name."""
 
     @functools.wraps(function)
     def checked(*args: Given.args, **keywords: Given.kwargs) -> Result:
         try:
             return function(*args, **keywords)
         except TypeError:
-            if (words := _misuse(function, name, args, keywords)) is None:
+            if (words := _misuse(function, args, keywords)) is None:
                 raise
         raise TypeError(words)
 
-    checked.answers = True  # type: ignore[attr-defined]
     return checked
 
 
-def answered_class(kind: type) -> type:
-    """The class, whose construction is `answered`; one that takes nothing, or is an exception, as it is."""
-    made = inspect.unwrap(kind.__init__)  # type: ignore[misc]
-    if inspect.isfunction(made) and not issubclass(kind, BaseException):
-        kind.__init__ = answered(made, kind.__name__)  # type: ignore[method-assign]
-    return kind
+class AnsweredInit:
+    """Base class whose subclasses have `answered` constructors."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "__init__" in vars(cls):
+            cls.__init__ = answered(cls.__init__)  # type: ignore[method-assign]
 
 
-def _misuse(function: Callable, name: str | None, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> str | None:
-    """What does not fit; None if all does, and the error came from within."""
+def _misuse(function: Callable, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> str | None:
+    """Say what does not fit; None if all does, and the error came from within."""
     parameters = inspect.signature(function).parameters
     shown = [p for p in parameters.values() if p.name != "self"]
     given = len(args) - ("self" in parameters)
-    called = name or (type(args[0]).__name__ if "self" in parameters else function.__name__)
+    called = _class_of(function, type(args[0])) if "self" in parameters else function.__name__
     known = [p.name for p in shown if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     more = handed_on(function)
     unknown = [] if more is None else [name for name in keywords if name not in (*known, *more)]
@@ -102,6 +102,12 @@ def _misuse(function: Callable, name: str | None, args: tuple[Any, ...], keyword
     there = {*placed[:given], *keywords}
     missing = [f"`{p.name}`" for p in shown if p.name in known and p.default is p.empty and p.name not in there]
     return " ".join([f"`{called}` needs {' and '.join(missing)}.", *filter(None, [ORDERS.get(called)])]) if missing else None
+
+
+def _class_of(method: Callable, kind: type) -> str:
+    """The name of the object's class, or of the base class whose constructor that class calls with other arguments."""
+    is_own = method.__name__ != "__init__" or inspect.unwrap(kind.__init__) is method  # type: ignore[misc]
+    return kind.__name__ if is_own else method.__qualname__.split(".")[-2]
 
 
 def handed_on(function: Callable) -> list[str] | None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.fields.parts import projects_affinely
@@ -24,7 +25,7 @@ from ctrnn.inputs.splines import Spline, as_path
 __all__ = ["Driven"]
 
 
-class Driven:
+class Driven(AnsweredInit):
     r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces.
 
     Args:    field: a `VectorField`, of whose `Dropout` the masks are drawn here; path: its input, or a spline of torchcde; speed:

@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.inputs.path import Data, GatheredPath, column, piece_numbers
 
 __all__ = ["Speed", "Warp"]
 
 
-class Warp(ABC):
+class Warp(AnsweredInit, ABC):
     r"""A clock: an increasing c from `interval` onto `image`, smooth between its knots.
 
     Shape:   warp(t), warp.inverse(s): () -> (), (n,) -> (n,), float64.

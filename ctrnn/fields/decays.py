@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.fields.rates import SOFTPLUS
 
 __all__ = ["Decay", "LinearDecay", "PowerDecay"]
 
 
-class Decay(nn.Module, ABC):
+class Decay(AnsweredInit, nn.Module, ABC):
     r"""decay(h) = leak(h) h with leak(h) >= 0, elementwise.
 
     Shape:   h (..., hidden) -> (..., hidden).

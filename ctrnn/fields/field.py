@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.autocast import cast_for
-from ctrnn.calls import answered
+from ctrnn.calls import AnsweredInit, answered
 from ctrnn.fields.parts import affine
 from ctrnn.formulas import aligned, formula_of, in_latex
 from ctrnn.forward import jacobian_of
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class VectorField(nn.Module, ABC):
+class VectorField(AnsweredInit, nn.Module, ABC):
     r"""The one interface of continuous-time cells; subclasses give `flow`, and may give the other methods.
 
     A class whose units read only their neighbours says so by `bandwidths`, (lower, upper): dF_i/dh_k is 0 where i - k > lower

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 
 __all__ = ["Affine", "Part", "WeightSettings", "affine", "check_width", "projects_affinely", "read_sizes"]
 
@@ -64,7 +65,7 @@ def check_width(name: str, values: Tensor, h: Tensor) -> None:
         ) from None
 
 
-class Part(nn.Module, ABC):
+class Part(AnsweredInit, nn.Module, ABC):
     r"""A candidate or a rate: a function of x and h whose work on x alone can be done ahead.
 
     `projected_size` is the width of what `project` returns, so that a field can concatenate projections. A part that gives a

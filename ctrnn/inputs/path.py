@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.formulas import aligned
 from ctrnn.forward import jvp
 
@@ -25,7 +26,7 @@ __all__ = ["Data", "GatheredPath", "MappedPath", "Path", "Piece", "across", "col
 Data = Sequence[Tensor]  # what some pieces are made of: samples and knots, or only the pieces' numbers
 
 
-class Path(ABC):
+class Path(AnsweredInit, ABC):
     r"""A function of time made of smooth pieces; one of your own gives `knots`, `at` and `slope`.
 
     `knots` is (pieces + 1,) or (pieces + 1, batch), float64. `steady`: x is constant on each piece. `own_times`: a time for

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from ctrnn.calls import AnsweredInit
 from discretize.analysis.record import Record
 from discretize.analysis.stability import DIVERGENT, OVERSHOOTING, REGIONS
 from discretize.sequences.cell import DiscreteCell
@@ -66,7 +67,7 @@ def _count(record: Record, *_: object) -> None:
     record.count()
 
 
-class Monitor:
+class Monitor(AnsweredInit):
     r"""Watches every `DiscreteCell` and `DiscreteRNN` in a model until `remove`, or as a context.
 
     Costs an evaluation of the leak and its counting for each step recorded; a model that is not watched pays nothing. A

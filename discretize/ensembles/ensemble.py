@@ -19,6 +19,7 @@ from torch.func import functional_call, vmap
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from discretize import compat
 from discretize.ensembles.alike import checked_networks
 from discretize.ensembles.shared import SharedState, buffers_of, overlap, parameter_names, tensors_of
@@ -28,7 +29,7 @@ from discretize.kernels.record.recording import copied_with
 __all__ = ["Ensemble", "ensemble"]
 
 
-class Ensemble(nn.Module):
+class Ensemble(AnsweredInit, nn.Module):
     r"""Networks of one code with weights of their own, called like one of them.
 
     Args:    networks: modules of the same code, sizes, settings and hooks; their weights are copied. What may differ is the

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Normal, kl_divergence
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from discretize.sequences.cell import DiscreteCell
 
 __all__ = ["CellJump", "GRUBayes", "Jump", "bayes_divergence", "bayes_update", "observed_log_prob"]
 
 
-class Jump(nn.Module, ABC):
+class Jump(AnsweredInit, nn.Module, ABC):
     r"""A map of the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known.
 
     Shape:   x (batch, input), 0 where not observed; observed (batch, input) of 0 and 1; h (batch, state) -> like h.

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
 from discretize.riemannian.layers import AffineLayers
@@ -28,7 +29,7 @@ __all__ = ["RiemannianAscent"]
 MOST_TRIES = 60  # halvings, after which a rate of 1 is below the rounding
 
 
-class RiemannianAscent(torch.optim.Optimizer):
+class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
     r"""Maximizes the log-likelihood of symbol sequences, in metrics that do not depend on how activities are written.
 
     An optimizer of torch's, with two `param_groups`, read-out and transitions: each has a rate of its own, `lr`, and counts

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ctrnn import GLNNField, Relaxation, TanhCandidate, VectorField, checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.field import check_field
 from discretize.kernels.eligibility import Fused
@@ -24,7 +25,7 @@ __all__ = ["SymbolModel", "check_symbols", "log_probability", "mask_like"]
 PIECE = 1024  # samples whose weights, one for each edge, are in memory at once
 
 
-class SymbolModel(nn.Module):
+class SymbolModel(AnsweredInit, nn.Module):
     r"""Predicts each symbol from those before it: any field on one-hot symbols, a learned state to start from, a softmax.
 
     `read_out` has the writing weights w_iy, w_0y as its bias, both 0 until they are learned or `begin` sets them; `start` is

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
-from ctrnn.calls import answered, torch_name
+from ctrnn.calls import AnsweredInit, answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from ctrnn.fields.random.dropout import masked
@@ -21,7 +21,7 @@ from discretize.steps.step import Step, step_length
 __all__ = ["DiscreteCell", "checked_step"]
 
 
-class DiscreteCell(nn.Module):
+class DiscreteCell(AnsweredInit, nn.Module):
     r"""h <- step(field, x, h, dt).
 
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time; allow_overshoot:

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from ctrnn.calls import AnsweredInit
 from discretize.sequences.module import SequenceModule
 
 __all__ = ["SequenceModel"]
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(AnsweredInit, nn.Module):
     r"""A sequence of inputs -> a sequence of outputs, by any field under any step or solver.
 
     Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`, shared; output_size: numbers read out after every

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
-from ctrnn.calls import answered, torch_name
+from ctrnn.calls import AnsweredInit, answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.fields.random.dropout import masked
@@ -38,7 +38,7 @@ class Sequences(NamedTuple):
     ragged: Ragged | None
 
 
-class SequenceModule(nn.Module, ABC):
+class SequenceModule(AnsweredInit, nn.Module, ABC):
     """(x, h_0, ts, lengths) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
 
     num_layers, bidirectional = 1, False

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
+from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.steps.algebra.jacobian import jacobian_cost
 
 __all__ = ["Step", "mode", "step_length"]
 
 
-class Step(ABC):
+class Step(AnsweredInit, ABC):
     r"""A one-step map; subclasses give `order`, `evaluations` and `advance`, and `stability` if they know it in closed form.
 
     A step evaluates `flow` `evaluations` times, its derivative along a vector `tangents` times, and its Jacobian `jacobians`

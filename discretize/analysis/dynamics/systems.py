@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ctrnn import VectorField, checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import check_field, check_state
 from discretize.analysis.dynamics.arguments import as_parameters, held_input, weights_at
 from discretize.sequences.cell import checked_step
@@ -30,7 +31,7 @@ Function = Callable[[Tensor, Tensor], Tensor]
 Weights = Callable[[Tensor], Mapping[str, Tensor]]
 
 
-class Dynamics(ABC):
+class Dynamics(AnsweredInit, ABC):
     r"""A flow or a map; called as system(h, p), it gives dh/dt or the next state.
 
     Shape:   h (..., state); p None, a number or broadcast to (...) -> (..., state). x, where given, is the input in place of

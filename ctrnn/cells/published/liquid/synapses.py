@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.calls import AnsweredInit
 from ctrnn.fields.rates import SOFTPLUS
 
 __all__ = ["Synapses", "checked_wiring", "positive", "uniform"]
 
 
-class Synapses(nn.Module):
+class Synapses(AnsweredInit, nn.Module):
     r"""sum_j w s(u_j) e and sum_j w s(u_j), over those that there are, s(u) = sigma(a u + b).
 
     Args:    wiring: (sources, units) of -1, 0 and 1: where there is none, and where e starts at -1 and at 1;
