@@ -1,5 +1,6 @@
 r"""A claim: what a text says, how it is decided, and what is right where the text is wrong.
 
+    Source    whose claims are judged: `source("eq. 7").says(words, statement, mutation=...)` writes an entry down
     Entry     what is written down: source, label, statements as printed, the correction, a mutation
     Claim     what was found: the entry's verdict with its evidence
 
@@ -11,8 +12,8 @@ wrong, the corrected statement is that mutation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -21,29 +22,35 @@ from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict
 
-__all__ = ["Claim", "Correction", "Entry", "Mutation", "decided", "flips"]
+__all__ = ["Claim", "Correction", "Entry", "Mutation", "Place", "Source", "changed", "decided", "flips"]
 
 LONGEST_FORMULA = 400
 ALL_SIZES = "all sizes"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Correction:
-    r"""What is right, in words, and the statements that say so. Source: this project."""
+    """What is right, in words, and the statements that say so."""
 
     words: str
     statements: tuple[Statement, ...]
 
+    def __init__(self, words: str, *statements: Statement) -> None:
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "statements", statements)
+
 
 @dataclass(frozen=True)
 class Mutation:
-    r"""A change of the formula, in words, and the statement so changed: it must get the opposite verdict.
-
-    Source:  this project.
-    """
+    """A change of the formula, in words, and the statement so changed: it must get the opposite verdict."""
 
     words: str
     statement: Statement
+
+
+def changed(words: str, **parts: object) -> Callable[[Any], Mutation]:
+    """A mutation that changes parts of the entry's first statement: `changed("1/g read as g", rhs=g)`."""
+    return lambda statement: Mutation(words, replace(statement, **parts))
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,6 @@ class Entry:
              recorded: the verdict expected, where the fields above do not say it (undecided entries, say);
              quote: the span of the text that is judged, as the literature file has it but for line breaks;
              sizes: where the text speaks of every size and the statements of some, which: "2 units, 1 input".
-    Source:  this project.
     """
 
     source: str
@@ -98,6 +104,60 @@ class Entry:
     @property
     def word_for_proved(self) -> str:
         return AT_SIZES if self.sizes else HOLDS_ASSUMING if self.assumptions else HOLDS
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text, or this project, by its name in the ledger: `source(label)` is a place in it, whose `says` writes an entry.
+
+    Args:    as those of `Entry`; given: its assumptions, one as a string or several as a tuple.
+    """
+
+    name: str
+
+    def __call__(self, label: str, *, given: str | tuple[str, ...] = (), sizes: str = "") -> Place:
+        return Place(self.name, label, (given,) if isinstance(given, str) else given, sizes)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A label in a source, and what its claim is said of."""
+
+    source: str
+    label: str
+    assumptions: tuple[str, ...]
+    sizes: str
+
+    def says(
+        self,
+        words: str,
+        *statements: Statement,
+        mutation: Mutation | Callable[[Any], Mutation] | None = None,
+        correction: Correction | None = None,
+        reading: Correction | None = None,
+        remark: str = "",
+        recorded: str = "",
+        quote: str = "",
+    ) -> Entry:
+        """The entry. Args: as those of `Entry`; mutation: also one made by `changed`."""
+        return Entry(
+            self.source,
+            self.label,
+            words,
+            statements,
+            self.assumptions,
+            mutation=mutation(statements[0]) if callable(mutation) else mutation,
+            correction=correction,
+            reading=reading,
+            remark=remark,
+            recorded=recorded,
+            quote=quote,
+            sizes=self.sizes,
+        )
+
+    def repeats(self, entry: Entry, quote: str) -> Entry:
+        """The entry of another place, said here once more."""
+        return replace(entry, source=self.source, label=self.label, quote=quote)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sympy import Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, exp, eye,
 
 from derivations.argument import leaky as argument
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
@@ -38,7 +38,7 @@ __all__ = [
     "leaky_step",
 ]
 
-PAPER = "ohno-kumagai-2021"
+paper = Source("ohno-kumagai-2021")
 t = symbols.t
 a, u, n = Symbol("alpha", positive=True), Symbol("u", positive=True), Symbol("n", integer=True, nonnegative=True)
 c, z = Symbol("c", positive=True), Symbol("z", real=True)
@@ -86,134 +86,143 @@ def leaky() -> Iterator[Entry]:
     """Eqs. (1) to (3)."""
     (H,), start, t0 = symbols.state(1), Symbol("h_0", real=True), Symbol("t_0", real=True)
     path = start * exp(-c * (t - t0))
-    yield Entry(
-        PAPER, "eq. 1", "h(t) = e^(-c (t - t0)) h(t0) is the solution of dh/dt = -c h.",
-        (Solves((Eq(H.diff(t), -c * H),), {H: path}, (t0, {H: start})),), ("c > 0",),
-        Mutation("e^(-c t) read as e^(-t/c)", Solves((Eq(H.diff(t), -c * H),), {H: start * exp(-t / c)})),
+    yield paper("eq. 1", given="c > 0").says(
+        "h(t) = e^(-c (t - t0)) h(t0) is the solution of dh/dt = -c h.",
+        Solves((Eq(H.diff(t), -c * H),), {H: path}, (t0, {H: start})),
+        mutation=Mutation("e^(-c t) read as e^(-t/c)", Solves((Eq(H.diff(t), -c * H),), {H: start * exp(-t / c)})),
         quote=r"\displaystyle\frac{\mathrm{d}h}{\mathrm{d}t}(t)=-ch(t) (1)",
-    )  # fmt: skip
+    )
     twin = fields.leaky().substitute(alpha=a)
     tanhs, state = column(*(leaky_candidate(twin, i) for i in range(2))), column(*twin.state)
     new = any_candidate(p, q)
-    yield Entry(
-        PAPER, "eq. 2", "The leaky RNN h_t = (1 - alpha) h_{t-1} + alpha h~_t is the unit Euler step of the leaky field.",
-        (Equal(**steps_to(twin, (1 - a) * state + a * tanhs)), Equal(p + a * (new - p), (1 - a) * p + a * new)), (BELOW_ONE,),
-        Mutation("1 - alpha read as 1", Equal(**steps_to(twin, state + a * tanhs))),
+    yield paper("eq. 2", given=BELOW_ONE).says(
+        "The leaky RNN h_t = (1 - alpha) h_{t-1} + alpha h~_t is the unit Euler step of the leaky field.",
+        Equal(**steps_to(twin, (1 - a) * state + a * tanhs)),
+        Equal(p + a * (new - p), (1 - a) * p + a * new),
+        mutation=Mutation("1 - alpha read as 1", Equal(**steps_to(twin, state + a * tanhs))),
         quote=r"\displaystyle=(1-\alpha)\mathbf{h}_{t-1}+\alpha\tilde{\mathbf{h}}_{t}, (2)",
-    )  # fmt: skip
+    )
     transposed = symbols.weights("W_h", 2, 2)
     letters = dict(zip(transposed, transposed.T, strict=True))
-    yield Entry(
-        PAPER, "eq. 3", "h~_t = tanh(U h_{t-1} + W x_t + b), the product of a matrix: unit i sums U_ij h_j.",
-        (Equal(tanhs, column(*(argument.candidate(twin, i) for i in range(2)))),), sizes=AT_TWO_UNITS,
-        mutation=Mutation("U read as its transpose",
-                          Equal(tanhs.xreplace(letters), column(*(argument.candidate(twin, i) for i in range(2))))),
+    yield paper("eq. 3", sizes=AT_TWO_UNITS).says(
+        "h~_t = tanh(U h_{t-1} + W x_t + b), the product of a matrix: unit i sums U_ij h_j.",
+        Equal(tanhs, column(*(argument.candidate(twin, i) for i in range(2)))),
+        mutation=changed("U read as its transpose", lhs=tanhs.xreplace(letters)),
         quote=r"\displaystyle=\tanh(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}\mathbf{x}_{t}+\mathbf{b}), (3)",
-    )  # fmt: skip
+    )
     step = (1 - a) * p + a * z
-    yield Entry(
-        PAPER, "sec. III, alpha",
+    yield paper("sec. III, alpha", given=BELOW_ONE).says(
         "For alpha near 1 the state is replaced by the new one, for small alpha it is almost unchanged.",
-        (Equal(step - z, (1 - a) * (p - z)), Tends(step, a, 1, z, "-"), Tends(step, a, 0, p)), (BELOW_ONE,),
-        Mutation("near 1 and small exchanged", Tends(step, a, 0, z)), remark="h~ = z is held",
+        Equal(step - z, (1 - a) * (p - z)),
+        Tends(step, a, 1, z, "-"),
+        Tends(step, a, 0, p),
+        mutation=Mutation("near 1 and small exchanged", Tends(step, a, 0, z)),
+        remark="h~ = z is held",
         quote="is small, the state is almost unchanged and information is retained",
-    )  # fmt: skip
+    )
 
 
 def free() -> Iterator[Entry]:
     """Eqs. (4) and (5), footnote 2, eq. (9)."""
     weight, bias = Symbol("U", real=True), Symbol("b", real=True)
     step, quiet = (1 - a) * p + a * tanh(weight * q + x + bias), dict.fromkeys((weight, bias, x), S.Zero)
-    yield Entry(
-        PAPER, "eq. 4", "With x_t = 0, U = 0 and b = 0, (2) reduces to h_t = (1 - alpha) h_{t-1}.",
-        (Equal(step, (1 - a) * p, quiet),), FREE, Mutation("1 - alpha read as alpha", Equal(step, a * p, quiet)),
+    yield paper("eq. 4", given=FREE).says(
+        "With x_t = 0, U = 0 and b = 0, (2) reduces to h_t = (1 - alpha) h_{t-1}.",
+        Equal(step, (1 - a) * p, quiet),
+        mutation=changed("1 - alpha read as alpha", rhs=a * p),
         quote=r"\displaystyle\mathbf{h}_{t}=(1-\alpha)\mathbf{h}_{t-1}, (4)",
-    )  # fmt: skip
+    )
     kept = (1 - a) ** n
-    yield Entry(
-        PAPER, "eq. 5", "So h_t = (1 - alpha)^(t - t0) h_{t0}.",
-        (Equal(kept.subs(n, n + 1), (1 - a) * kept), Equal(kept.subs(n, 0), S.One)), (*FREE, BELOW_ONE),
-        Mutation("the exponent t - t0 + 1", Equal(((1 - a) ** (n + 1)).subs(n, 0), S.One)), remark="by induction over t",
+    yield paper("eq. 5", given=(*FREE, BELOW_ONE)).says(
+        "So h_t = (1 - alpha)^(t - t0) h_{t0}.",
+        Equal(kept.subs(n, n + 1), (1 - a) * kept),
+        Equal(kept.subs(n, 0), S.One),
+        mutation=Mutation("the exponent t - t0 + 1", Equal(((1 - a) ** (n + 1)).subs(n, 0), S.One)),
+        remark="by induction over t",
         quote=r"\displaystyle\mathbf{h}_{t}=(1-\alpha)^{t-t_{0}}\mathbf{h}_{t_{0}}. (5)",
-    )  # fmt: skip
+    )
     rate, steps = Symbol("r", positive=True), Symbol("t", positive=True)
     tau = -1 / log(exp(-rate))
-    yield Entry(
-        PAPER, "eq. 5, characteristic time",
+    yield paper("eq. 5, characteristic time", given=(*FREE, BELOW_ONE)).says(
         "The state decays by a constant factor, e, after every tau = -1/log(1 - alpha) steps: from step t to step t + tau.",
-        (Equal(exp(-rate) ** (steps + tau) / exp(-rate) ** steps, exp(-1)),), (*FREE, BELOW_ONE),
-        Mutation("tau = 1/alpha", Equal(exp(-rate) ** (steps + 1 / (1 - exp(-rate))) / exp(-rate) ** steps, exp(-1))),
+        Equal(exp(-rate) ** (steps + tau) / exp(-rate) ** steps, exp(-1)),
+        mutation=changed("tau = 1/alpha", lhs=exp(-rate) ** (steps + 1 / (1 - exp(-rate))) / exp(-rate) ** steps),
         remark="1 - alpha = e^(-r), r > 0; tau is not a whole number of steps",
         quote="This formula indicates that the state decays by a constant factor after every",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "footnote 2",
+    )
+    yield paper("footnote 2", given="alpha -> 0").says(
         "For small alpha tau and the continuous 1/alpha are equivalent, since -log(1 - alpha) = alpha + ...",
-        (Expands(-log(1 - a), a, a, 2), Tends(-a / log(1 - a), a, 0, S.One),
-         Tends(-1 / log(1 - a) - 1 / a, a, 0, -Rational(1, 2))),
-        ("alpha -> 0",), Mutation("alpha read as 2 alpha", Expands(-log(1 - a), a, 2 * a, 2)),
+        Expands(-log(1 - a), a, a, 2),
+        Tends(-a / log(1 - a), a, 0, S.One),
+        Tends(-1 / log(1 - a) - 1 / a, a, 0, -Rational(1, 2)),
+        mutation=changed("alpha read as 2 alpha", terms=2 * a),
         remark="equivalent in the sense that the ratio tends to 1; tau is shorter by half a step",
         quote="is small, these two are equivalent since we have",
-    )  # fmt: skip
+    )
     driven = leaky_step((symbols.weights("W_h", 2, 1) * x + symbols.biases("b_h", 2)).applyfunc(tanh))
     of_any = kept * p + symbols.signal("v")(n)
     following = (1 - a) * of_any + a * tanh(x)
-    yield Entry(
-        PAPER, "eq. 9", "With inputs and bias, but U = 0, still dh_t/dh_{t0} = (1 - alpha)^(t - t0) I.",
-        (Equal(driven.jacobian(h), (1 - a) * eye(2)), Equal(following.diff(p), kept.subs(n, n + 1)),
-         Equal(of_any.diff(p).subs(n, 0), S.One)), ("U = 0",),
-        Mutation("1 - alpha read as alpha", Equal(driven.jacobian(h), a * eye(2))),
+    yield paper("eq. 9", given="U = 0").says(
+        "With inputs and bias, but U = 0, still dh_t/dh_{t0} = (1 - alpha)^(t - t0) I.",
+        Equal(driven.jacobian(h), (1 - a) * eye(2)),
+        Equal(following.diff(p), kept.subs(n, n + 1)),
+        Equal(of_any.diff(p).subs(n, 0), S.One),
+        mutation=changed("1 - alpha read as alpha", rhs=a * eye(2)),
         remark="by induction over t: h_t = (1 - alpha)^n p + v(n), in which v holds what has come in",
         quote="Note that this equation holds even when we admit inputs after",
-    )  # fmt: skip
+    )
 
 
 def gated() -> Iterator[Entry]:
     """Eqs. (6) to (8)."""
     f, i, new, bias, spread = (Symbol(letter, real=True) for letter in ("f", "i", "n", "b_f", "v"))
     step = f * p + i * new
-    yield Entry(
-        PAPER, "eq. 6", "h_t = f h_{t-1} + i h~ is, with i = 1 - f, the unit Euler step of dh/dt = i (h~ - h).",
-        (Equal(step.subs(f, 1 - i), p + i * (new - p)),), ("i = 1 - f",),
-        Mutation("i = 1 - f read as i = f", Equal(step.subs(f, i), p + i * (new - p))),
+    yield paper("eq. 6", given="i = 1 - f").says(
+        "h_t = f h_{t-1} + i h~ is, with i = 1 - f, the unit Euler step of dh/dt = i (h~ - h).",
+        Equal(step.subs(f, 1 - i), p + i * (new - p)),
+        mutation=changed("i = 1 - f read as i = f", lhs=step.subs(f, i)),
         quote=r"\displaystyle=\mathbf{f}_{t}\odot\mathbf{h}_{t-1}+\mathbf{i}_{t}\odot\tilde{\mathbf{h}}_{t}, (6)",
-    )  # fmt: skip
+    )
     kept = f**n
-    yield Entry(
-        PAPER, "eq. 6, constant gate", "Ignoring h~ and with f_t = f constant, h_t = f^(t - t0) h_{t0}, unit by unit.",
-        (Equal(f * (kept * p), kept.subs(n, n + 1) * p), Equal(kept.subs(n, 0) * p, p)), ("h~ = 0", "f is constant"),
-        Mutation("f^(t - t0) read as f^(2 (t - t0))", Equal(f * (f ** (2 * n) * p), f ** (2 * (n + 1)) * p)),
-        remark="by induction over t", quote="to be constant, we see the same exponential decay structure",
-    )  # fmt: skip
+    yield paper("eq. 6, constant gate", given=("h~ = 0", "f is constant")).says(
+        "Ignoring h~ and with f_t = f constant, h_t = f^(t - t0) h_{t0}, unit by unit.",
+        Equal(f * (kept * p), kept.subs(n, n + 1) * p),
+        Equal(kept.subs(n, 0) * p, p),
+        mutation=Mutation("f^(t - t0) read as f^(2 (t - t0))", Equal(f * (f ** (2 * n) * p), f ** (2 * (n + 1)) * p)),
+        remark="by induction over t",
+        quote="to be constant, we see the same exponential decay structure",
+    )
     opened = sigma(z + bias)
-    yield Entry(
-        PAPER, "eq. 7", "f_t = sigma(U_f h + W_f x + b_f) is sigma(b_f) when the terms that vary are zero.",
-        (Equal(opened, sigma(bias), {z: S.Zero}),), ("U_f h + W_f x = 0",),
-        Mutation("b_f read as -b_f", Equal(sigma(z - bias), sigma(bias), {z: S.Zero})),
+    yield paper("eq. 7", given="U_f h + W_f x = 0").says(
+        "f_t = sigma(U_f h + W_f x + b_f) is sigma(b_f) when the terms that vary are zero.",
+        Equal(opened, sigma(bias), {z: S.Zero}),
+        mutation=changed("b_f read as -b_f", lhs=sigma(z - bias)),
         quote=r"\displaystyle=\sigma(\mathbf{U}_{f}\mathbf{h}_{t-1}+\mathbf{W}_{f}\mathbf{x}_{t}+\mathbf{b}_{f}), (7)",
-    )  # fmt: skip
+    )
     half = (sigma(z) - Rational(1, 2)) ** 2
-    yield Entry(
-        PAPER, "eq. 7, centred",
-        "When the terms that vary are centered around zero, v or -v by equal chance, f_t is near sigma(b_f), on average "
-        "equal to it.",
-        (Equal((sigma(bias + spread) + sigma(bias - spread)) / 2, sigma(bias)),),
+    yield paper("eq. 7, centred").says(
+        "When the terms that vary are centered around zero, v or -v by equal chance, "
+        "f_t is near sigma(b_f), on average equal to it.",
+        Equal((sigma(bias + spread) + sigma(bias - spread)) / 2, sigma(bias)),
         reading=Correction(
-            "When they are small: the slope of sigma is at most 1/4, and f_t differs by at most |v|/4. Centred terms may be "
-            "large, and f_t then is near 0 or 1.",
-            (Less(sigma(z).diff(z), Rational(1, 4), rewritten=half), Tends(sigma(u), u, oo, S.One),
-             Tends(sigma(-u), u, oo, S.Zero)),
+            "When they are small: the slope of sigma is at most 1/4, and f_t differs by at most |v|/4. Centred "
+            "terms may be large, and f_t then is near 0 or 1.",
+            Less(sigma(z).diff(z), Rational(1, 4), rewritten=half),
+            Tends(sigma(u), u, oo, S.One),
+            Tends(sigma(-u), u, oo, S.Zero),
         ),
         quote="are centered around zero",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 7, large bias", "Large entries of b_f make a long memory: the time -1/log(f) grows as e^b.",
-        (Tends(-exp(-u) / log(sigma(u)), u, oo, S.One), Less(S.Zero, sigma(z).diff(z), True)), ("U_f h + W_f x = 0",),
-        Mutation("e^b read as e^(2 b)", Tends(-exp(-2 * u) / log(sigma(u)), u, oo, S.One)),
+    )
+    yield paper("eq. 7, large bias", given="U_f h + W_f x = 0").says(
+        "Large entries of b_f make a long memory: the time -1/log(f) grows as e^b.",
+        Tends(-exp(-u) / log(sigma(u)), u, oo, S.One),
+        Less(S.Zero, sigma(z).diff(z), True),
+        mutation=changed("e^b read as e^(2 b)", expression=-exp(-2 * u) / log(sigma(u))),
         quote="for a gated RNN to learn long-term dependencies efficiently, one can impose some entries in",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 8", "i_t = sigma(U_i h + W_i x + b_i) is 1 - f_t for weights and bias of the other sign.",
-        (Equal(sigma(-z), 1 - sigma(z)),), mutation=Mutation("of the same sign", Equal(sigma(z), 1 - sigma(z))),
+    )
+    yield paper("eq. 8").says(
+        "i_t = sigma(U_i h + W_i x + b_i) is 1 - f_t for weights and bias of the other sign.",
+        Equal(sigma(-z), 1 - sigma(z)),
+        mutation=changed("of the same sign", lhs=sigma(z)),
         quote=r"\displaystyle=\sigma(\mathbf{U}_{i}\mathbf{h}_{t-1}+\mathbf{W}_{i}\mathbf{x}_{t}+\mathbf{b}_{i}). (8)",
-    )  # fmt: skip
+    )

@@ -15,7 +15,7 @@ from sympy import Abs, Derivative, Eq, Rational, S, Symbol, exp, oo
 
 from derivations.argument import power_decay
 from derivations.argument.taylor import euler_step, steps_to
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
@@ -26,7 +26,7 @@ from derivations.twins import fields
 
 __all__ = ["entries"]
 
-PAPER = "ohno-kumagai-2021"
+paper = Source("ohno-kumagai-2021")
 t, r, s, h0 = symbols.t, symbols.r, symbols.s, symbols.positive_h0
 a, u = Symbol("alpha", positive=True), Symbol("u", positive=True)
 # Unit h of a network of any size: it is pulled to any function of the input, of itself and of the others.
@@ -52,32 +52,34 @@ def exponential() -> Iterator[Entry]:
     """Eqs. (16) to (18)."""
     dt, after = symbols.dt, Symbol("h_t", real=True)
     leaky = {after: (1 - a) * h + a * pull}
-    yield Entry(
-        PAPER, "eq. 16", "h_t - h_{t-1} = alpha (tanh(U h_{t-1} + W x_t + b) - h_{t-1}).",
-        (Equal(after - h, a * (pull - h), leaky), Equal(**steps_to(leaky_unit(), [leaky[after]]))), (BELOW_ONE,),
-        Mutation("- h read as + h", Equal(after - h, a * (pull + h), leaky)),
+    yield paper("eq. 16", given=BELOW_ONE).says(
+        "h_t - h_{t-1} = alpha (tanh(U h_{t-1} + W x_t + b) - h_{t-1}).",
+        Equal(after - h, a * (pull - h), leaky),
+        Equal(**steps_to(leaky_unit(), [leaky[after]])),
+        mutation=changed("- h read as + h", rhs=a * (pull + h)),
         quote=r"\displaystyle\mathbf{h}_{t}-\mathbf{h}_{t-1}=\alpha\bigl{(}\tanh(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}"
-              r"\mathbf{x}_{t}+\mathbf{b})-\mathbf{h}_{t-1}\bigr{)}. (16)",
-    )  # fmt: skip
+        r"\mathbf{x}_{t}+\mathbf{b})-\mathbf{h}_{t-1}\bigr{)}. (16)",
+    )
     slope = (after - h) / dt
     following = {after: h + dt * (leaky_unit()[0].rhs)}
-    yield Entry(
-        PAPER, "eq. 17", "For a small time step that is the ODE dh/dt = alpha (tanh(U h + W x + b) - h).",
-        (Equal(slope, a * (pull - h), following),), ("alpha > 0",),
-        Mutation("alpha before tanh only", Equal(slope, a * pull - h, following)),
+    yield paper("eq. 17", given="alpha > 0").says(
+        "For a small time step that is the ODE dh/dt = alpha (tanh(U h + W x + b) - h).",
+        Equal(slope, a * (pull - h), following),
+        mutation=changed("alpha before tanh only", rhs=a * pull - h),
         quote="Considering a sufficiently small time step, we get an ODE",
-    )  # fmt: skip
+    )
     start, v, shift = Symbol("h_0", real=True), Symbol("v", real=True), symbols.signal("v")(t)
     held = v + (start - v) * exp(-a * t)
-    yield Entry(
-        PAPER, "eq. 18", "With U = 0, dh(t)/dh(t0) = e^(-alpha (t - t0)) I.",
-        (Solves((Eq(h.diff(t), a * (v - h)),), {h: held}, (S.Zero, {h: start})), Equal(Derivative(held, start), exp(-a * t)),
-         Equal(Derivative(start * exp(-a * t) + shift, start), exp(-a * t)),
-         Equal(Derivative(start * exp(-a * t) + shift, t) + a * (start * exp(-a * t) + shift), shift.diff(t) + a * shift)),
-        ("U = 0", "alpha > 0"), Mutation("alpha read as 1/alpha", Equal(Derivative(held, start), exp(-t / a))),
+    yield paper("eq. 18", given=("U = 0", "alpha > 0")).says(
+        "With U = 0, dh(t)/dh(t0) = e^(-alpha (t - t0)) I.",
+        Solves((Eq(h.diff(t), a * (v - h)),), {h: held}, (S.Zero, {h: start})),
+        Equal(Derivative(held, start), exp(-a * t)),
+        Equal(Derivative(start * exp(-a * t) + shift, start), exp(-a * t)),
+        Equal(Derivative(start * exp(-a * t) + shift, t) + a * (start * exp(-a * t) + shift), shift.diff(t) + a * shift),
+        mutation=Mutation("alpha read as 1/alpha", Equal(Derivative(held, start), exp(-t / a))),
         remark="for a held input, and for any: h0 e^(-alpha t) is added to what the input does by itself, here v(t)",
         quote=r"=e^{-\alpha(t-t_{0})}\mathbf{I}. (18)",
-    )  # fmt: skip
+    )
 
 
 def polynomial() -> Iterator[Entry]:
@@ -85,94 +87,99 @@ def polynomial() -> Iterator[Entry]:
     known = {identity.label: identity for identity in power_decay.identities()}
     solution, same, limit_ = known["eq. 19"], known["eq. 20"], known["eq. 20, r to 0"]
     printed, path = power_decay.misprints()[0], power_decay.closed_form(h0, r, s)
-    yield Entry(
-        PAPER, "eq. 19", solution.statement, (Equal(solution.lhs, solution.rhs),), solution.assumptions,
-        Mutation("r t read as t", Equal(h0 * (1 + h0**r * s) ** (-1 / r), power_decay.closed_form(h0, r, s))),
+    yield paper("eq. 19", given=solution.assumptions).says(
+        solution.statement,
+        Equal(solution.lhs, solution.rhs),
+        mutation=Mutation("r t read as t", Equal(h0 * (1 + h0**r * s) ** (-1 / r), power_decay.closed_form(h0, r, s))),
         quote=r"\displaystyle\frac{\mathrm{d}h}{\mathrm{d}t}=-|h|^{r}h, (19)",
-    )  # fmt: skip
+    )
     level, other = Symbol("h", real=True), Symbol("h'", real=True)
-    yield Entry(
-        PAPER, "eq. 19, symmetric", "The ODE is symmetric about h = 0: the rate of -h is that of h with the other sign.",
-        (Equal(-(Abs(other) ** r) * other, Abs(level) ** r * level, {other: -level}),),
-        mutation=Mutation("|h|^r h read as |h|^r", Equal(-(Abs(other) ** r), Abs(level) ** r, {other: -level})),
+    yield paper("eq. 19, symmetric").says(
+        "The ODE is symmetric about h = 0: the rate of -h is that of h with the other sign.",
+        Equal(-(Abs(other) ** r) * other, Abs(level) ** r * level, {other: -level}),
+        mutation=changed("|h|^r h read as |h|^r", lhs=-(Abs(other) ** r), rhs=Abs(level) ** r),
         quote="Since this ODE is symmetric with respect to the origin",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 20", same.statement, (Equal(same.lhs, same.rhs),), same.assumptions,
-        Mutation("1/h0^r read as h0^r", Equal(same.lhs, (r * s + h0**r) ** (-1 / r))),
+    )
+    yield paper("eq. 20", given=same.assumptions).says(
+        same.statement,
+        Equal(same.lhs, same.rhs),
+        mutation=changed("1/h0^r read as h0^r", rhs=(r * s + h0**r) ** (-1 / r)),
         quote=r"\displaystyle h(t)=\bigl{(}r(t-t_{0})+\frac{1}{h(t_{0})^{r}}\bigr{)}^{-1/r}. (20)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 20, r to 0", limit_.statement, (Tends(path, r, 0, limit_.rhs),), limit_.assumptions,
-        Mutation("the rate doubled", Tends(path, r, 0, h0 * exp(-2 * s))),
+    )
+    yield paper("eq. 20, r to 0", given=limit_.assumptions).says(
+        limit_.statement,
+        Tends(path, r, 0, limit_.rhs),
+        mutation=changed("the rate doubled", value=h0 * exp(-2 * s)),
         quote="this ODE has an exponential decaying solution, as discussed earlier",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 21", "dh(t)/dh(t0) = (1 + h(t0)^r (t - t0))^(-(r+1)/r).", (Equal(printed.lhs, printed.rhs),),
+    )
+    yield paper("eq. 21", given=printed.assumptions).says(
+        "dh(t)/dh(t0) = (1 + h(t0)^r (t - t0))^(-(r+1)/r).",
+        Equal(printed.lhs, printed.rhs),
         correction=Correction(
             "A factor r is missing: (1 + r h(t0)^r (t - t0))^(-(r+1)/r). Only for r = 1 the print is right.",
-            (Equal(printed.lhs, memory), Equal(printed.lhs, printed.rhs, {r: S.One})),
+            Equal(printed.lhs, memory),
+            Equal(printed.lhs, printed.rhs, {r: S.One}),
         ),
-        assumptions=printed.assumptions,
         quote=r"=\bigl{(}1+h(t_{0})^{r}(t-t_{0})\bigr{)}^{-\frac{r+1}{r}}, (21)",
-    )  # fmt: skip
+    )
 
 
 def compared() -> Iterator[Entry]:
     """What decays more slowly than what, and from when on."""
     power, cube = (r + 1) / r, (1 + 2 * u) ** Rational(-3, 2)
-    yield Entry(
-        PAPER, "eq. 21, order", "The memory decays polynomially, as (t - t0)^(-(r+1)/r).",
-        (Equal(memory.subs(s, 1 / u), u**power * (u + r * h0**r) ** (-power)), Tends(u + r * h0**r, u, 0, r * h0**r)),
-        ("h(t0) > 0", "r > 0"),
-        Mutation("(r + 1)/r read as 1/r", Equal(memory.subs(s, 1 / u), u ** (1 / r) * (u + r * h0**r) ** (-power))),
+    yield paper("eq. 21, order", given=("h(t0) > 0", "r > 0")).says(
+        "The memory decays polynomially, as (t - t0)^(-(r+1)/r).",
+        Equal(memory.subs(s, 1 / u), u**power * (u + r * h0**r) ** (-power)),
+        Tends(u + r * h0**r, u, 0, r * h0**r),
+        mutation=changed("(r + 1)/r read as 1/r", rhs=u ** (1 / r) * (u + r * h0**r) ** (-power)),
         remark="with the factor r; t - t0 = 1/u, and (u + r h0^r)^(-(r+1)/r) tends to a constant as u -> 0",
         quote="leads to a polynomial decaying solution",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 21, slower",
+    )
+    yield paper("eq. 21, slower").says(
         "Its memory decays more slowly than e^(-(t - t0)): for h(t0) = 1 and r = 2 it is larger at all times.",
-        (Less(exp(-u), cube),),
+        Less(exp(-u), cube),
         reading=Correction(
-            "In the end, not from the start: at first it falls r + 1 times as fast, and at t - t0 = 1 it is 0.19, where "
-            "e^(-1) is 0.37. It is larger from 3 on; for smaller h(t0) from later.",
-            (Equal(memory.diff(s).subs({s: 0, h0: 1}), -(r + 1)), Less(cube.subs(u, 1), exp(-1), True),
-             Less(exp(-3), cube.subs(u, 3),
-             True), Tends(exp(-u) / cube, u, oo, S.Zero)),
+            "In the end, not from the start: at first it falls r + 1 times as fast, and at t - t0 = 1 it is 0.19, where e^(-1) "
+            "is 0.37. It is larger from 3 on; for smaller h(t0) from later.",
+            Equal(memory.diff(s).subs({s: 0, h0: 1}), -(r + 1)),
+            Less(cube.subs(u, 1), exp(-1), True),
+            Less(exp(-3), cube.subs(u, 3), True),
+            Tends(exp(-u) / cube, u, oo, S.Zero),
         ),
         remark="u = t - t0",
         quote="which indicates a much slower decay of memory of the state",
-    )  # fmt: skip
+    )
     first, fourth = (memory.subs({h0: 1, r: k, s: u}) for k in (1, 4))
-    yield Entry(
-        PAPER, "sec. VI-D, larger r", "A larger r is a slower decay: for h(t0) = 1 more is kept with r = 4 than with r = 1.",
-        (Less(first, fourth),),
+    yield paper("sec. VI-D, larger r").says(
+        "A larger r is a slower decay: for h(t0) = 1 more is kept with r = 4 than with r = 1.",
+        Less(first, fourth),
         reading=Correction(
-            "In the end: the power is -(1 + 1/r), -1.25 for r = 4 and -2 for r = 1. Before, from h(t0) = 1, it is the other "
-            "way round: at t - t0 = 1 there are 0.25 with r = 1 and 0.13 with r = 4.",
-            (Less(fourth.subs(u, 1), first.subs(u, 1), True), Less(Rational(5, 4), S(2), True),
-             Tends(first / fourth, u, oo, S.Zero)),
+            "In the end: the power is -(1 + 1/r), -1.25 for r = 4 and -2 for r = 1. Before, from h(t0) = 1, it is the other way "
+            "round: at t - t0 = 1 there are 0.25 with r = 1 and 0.13 with r = 4.",
+            Less(fourth.subs(u, 1), first.subs(u, 1), True),
+            Less(Rational(5, 4), S(2), True),
+            Tends(first / fourth, u, oo, S.Zero),
         ),
         remark="u = t - t0",
         quote="corresponds to modeling the memory decaying more slowly",
-    )  # fmt: skip
+    )
     rest, rate = Symbol("k", positive=True), Symbol("h", positive=True)
     speed = (a * (rest ** (r + 1) - rate ** (r + 1))).diff(rate).subs(rate, rest)
     near = (h, {h: exp(speed * t)})
-    yield Entry(
-        PAPER, "sec. V, replacing",
-        "Replacing the linear decay in (17), with its inputs, makes the memory decay more slowly than e^(-alpha t): near "
-        "the rest h = k under a held input, for r = 2, it falls at a lower rate.",
-        (Less(3 * a * rest**2, a, region={rest: (0, 1)}),),
+    yield paper("sec. V, replacing").says(
+        "Replacing the linear decay in (17), with its inputs, makes the memory decay more slowly than e^(-alpha t): near the "
+        "rest h = k under a held input, for r = 2, it falls at a lower rate.",
+        Less(3 * a * rest**2, a, region={rest: (0, 1)}),
         correction=Correction(
             "Without input only, as in (19). Where an input holds the state at h = k the memory of a change is exponential "
             "again, e^(-alpha (r + 1) k^r t), and for r = 2 faster than before as soon as k is above 0.58.",
-            (Equal(speed, -a * (r + 1) * rest**r), Solves((Eq(h.diff(t), speed * h),), near[1]),
-             Less(a, 3 * a * rest**2, True, {rest: (Rational(58, 100), 1)})),
+            Equal(speed, -a * (r + 1) * rest**r),
+            Solves((Eq(h.diff(t), speed * h),), near[1]),
+            Less(a, 3 * a * rest**2, True, {rest: (Rational(58, 100), 1)}),
         ),
         remark="U = 0; h = k is at rest for tanh(W x + b) = k^(r+1). Section IV-A asks for a theory with inputs",
         quote="is achieved by simply replacing a linear decay term",
-    )  # fmt: skip
+    )
 
 
 def cells() -> Iterator[Entry]:
@@ -180,74 +187,79 @@ def cells() -> Iterator[Entry]:
     slowly, twin = fields.leaky(decay=fields.power_decay(r)).substitute(alpha=a), fields.leaky().substitute(alpha=a)
     state, tanhs = column(*twin.state), column(*(leaky_candidate(twin, i) for i in range(2)))
     powers = column(*(Abs(k) ** r * k for k in state))
-    yield Entry(
-        PAPER, "eq. 22", "With |h|^r h in place of h in (17): for r -> 0 it is (17) again, for h not 0.",
-        (Equal(slowly.flow, a * (tanhs - powers)), Tends(u**r * u, r, 0, u)), ("alpha > 0", "r > 0"),
-        Mutation("|h|^r h read as |h|^r", Equal(slowly.flow, a * (tanhs - column(*(Abs(k) ** r for k in state))))),
-        sizes=AT_TWO_UNITS, quote=r"-|\mathbf{h}(t)|^{r}\mathbf{h}(t)\bigr{)}. (22)",
-    )  # fmt: skip
+    yield paper("eq. 22", given=("alpha > 0", "r > 0"), sizes=AT_TWO_UNITS).says(
+        "With |h|^r h in place of h in (17): for r -> 0 it is (17) again, for h not 0.",
+        Equal(slowly.flow, a * (tanhs - powers)),
+        Tends(u**r * u, r, 0, u),
+        mutation=changed("|h|^r h read as |h|^r", rhs=a * (tanhs - column(*(Abs(k) ** r for k in state)))),
+        quote=r"-|\mathbf{h}(t)|^{r}\mathbf{h}(t)\bigr{)}. (22)",
+    )
     scaled = memory.subs(s, a * s)
-    yield Entry(
-        PAPER, "eq. 22, memory", "The memory of (22) without candidate is that of (21), as that of (17) is (18).",
-        (Equal(scaled, memory),),
+    yield paper("eq. 22, memory").says(
+        "The memory of (22) without candidate is that of (21), as that of (17) is (18).",
+        Equal(scaled, memory),
         reading=Correction(
-            "On the clock alpha t: (19) to (21) leave alpha out, (18) has it. With it the memory of (22) is (1 + alpha r "
-            "h0^r (t - t0))^(-(r+1)/r).",
-            (Equal(Derivative(power_decay.closed_form(h0, r, a * s), s), -a * power_decay.closed_form(h0, r, a * s) ** (r + 1)),
-             Equal(Derivative(power_decay.closed_form(h0, r, a * s), h0), scaled)),
+            "On the clock alpha t: (19) to (21) leave alpha out, (18) has it. With it the memory of "
+            "(22) is (1 + alpha r h0^r (t - t0))^(-(r+1)/r).",
+            Equal(Derivative(power_decay.closed_form(h0, r, a * s), s), -a * power_decay.closed_form(h0, r, a * s) ** (r + 1)),
+            Equal(Derivative(power_decay.closed_form(h0, r, a * s), h0), scaled),
         ),
         remark="(21) with its factor r",
         quote="Adopting this idea into (17) leads to",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 23", "h_t = h_{t-1} + alpha (h~_t - |h_{t-1}|^r h_{t-1}) is the unit Euler step of (22).",
-        (Equal(**steps_to(slow_unit(), [h + a * (pull - POWER)])), Equal(**steps_to(slowly, state + a * (tanhs - powers)))),
-        ("alpha > 0", "r > 0"), Mutation("- |h|^r h read as - h", Equal(**steps_to(slow_unit(), [h + a * (pull - h)]))),
+    )
+    yield paper("eq. 23", given=("alpha > 0", "r > 0")).says(
+        "h_t = h_{t-1} + alpha (h~_t - |h_{t-1}|^r h_{t-1}) is the unit Euler step of (22).",
+        Equal(**steps_to(slow_unit(), [h + a * (pull - POWER)])),
+        Equal(**steps_to(slowly, state + a * (tanhs - powers))),
+        mutation=Mutation("- |h|^r h read as - h", Equal(**steps_to(slow_unit(), [h + a * (pull - h)]))),
         quote=r"\displaystyle=\mathbf{h}_{t-1}+\alpha(\tilde{\mathbf{h}}_{t}-|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}), (23)",
-    )  # fmt: skip
+    )
     found = (euler_step(slowly) - state) / a + powers
     letters = dict(zip(twin.parameters["W_h"], twin.parameters["W_h"].T, strict=True))
-    yield Entry(
-        PAPER, "eq. 24", "h~_t in (23) is the candidate (3), with the same U, W and b.",
-        (Equal(found, tanhs),), ("alpha > 0", "r > 0"),
-        Mutation("U read as its transpose", Equal(found, tanhs.xreplace(letters))),
-        sizes=AT_TWO_UNITS, remark="solved for h~_t",
+    yield paper("eq. 24", given=("alpha > 0", "r > 0"), sizes=AT_TWO_UNITS).says(
+        "h~_t in (23) is the candidate (3), with the same U, W and b.",
+        Equal(found, tanhs),
+        mutation=changed("U read as its transpose", rhs=tanhs.xreplace(letters)),
+        remark="solved for h~_t",
         quote=r"\displaystyle=\tanh(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}\mathbf{x}_{t}+\mathbf{b}). (24)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. VI-D, r to 0", "In the limit r -> 0 the method is the conventional model, (23) is (2).",
-        (Tends(u**r * u, r, 0, u), Equal((h + a * (pull - POWER)).subs(r, 0), (1 - a) * h + a * pull)), ("h is not 0",),
-        Mutation("r -> 0 read as r -> 1", Tends(u**r * u, r, 1, u)), remark="at h = 0 both decays are 0",
+    )
+    yield paper("sec. VI-D, r to 0", given="h is not 0").says(
+        "In the limit r -> 0 the method is the conventional model, (23) is (2).",
+        Tends(u**r * u, r, 0, u),
+        Equal((h + a * (pull - POWER)).subs(r, 0), (1 - a) * h + a * pull),
+        mutation=changed("r -> 0 read as r -> 1", point=1),
+        remark="at h = 0 both decays are 0",
         quote="our method reduces to conventional models",
-    )  # fmt: skip
+    )
 
 
 def gated() -> Iterator[Entry]:
     """In gated networks, and with r = 2."""
     f, one = Symbol("f", positive=True), Symbol("h", real=True)
-    yield Entry(
-        PAPER, "sec. V, gated", "In gated RNNs f h is replaced by h - (1 - f) |h|^r h, which is f h for r = 0.",
-        (Equal(one - (1 - f) * Abs(one) ** r * one, f * one, {r: S.Zero}),),
-        mutation=Mutation("1 - f read as f", Equal(one - f * Abs(one) ** r * one, f * one, {r: S.Zero})),
+    yield paper("sec. V, gated").says(
+        "In gated RNNs f h is replaced by h - (1 - f) |h|^r h, which is f h for r = 0.",
+        Equal(one - (1 - f) * Abs(one) ** r * one, f * one, {r: S.Zero}),
+        mutation=changed("1 - f read as f", lhs=one - f * Abs(one) ** r * one),
         quote=r"\mathbf{h}_{t-1}-(\mathbf{1}-\mathbf{f}_{t})\odot|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. VI-A, r = 2", "With r = 2 the term |h|^r h is h^3.", (Equal(Abs(one) ** r * one, one**3, {r: S(2)}),),
-        mutation=Mutation("r = 2 read as r = 1", Equal(Abs(one) ** r * one, one**3, {r: S.One})),
+    )
+    yield paper("sec. VI-A, r = 2").says(
+        "With r = 2 the term |h|^r h is h^3.",
+        Equal(Abs(one) ** r * one, one**3, {r: S(2)}),
+        mutation=changed("r = 2 read as r = 1", where={r: S.One}),
         quote=r"|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}=\mathbf{h}_{t-1}^{3}",
-    )  # fmt: skip
+    )
 
 
 def cost() -> Iterator[Entry]:
     """Operations of a step."""
     n, d = Symbol("n", positive=True), Symbol("d", positive=True)
     extra = 3 * n / (n * (n + d))
-    yield Entry(
-        PAPER, "sec. V, cost",
+    yield paper("sec. V, cost").says(
         "Absolute values and powers of the state are few beside the matrix products: 3 n beside n (n + d).",
-        (Tends(extra, n, oo, S.Zero), Less(extra.subs({n: 64, d: 9}), Rational(1, 20)),
-         Less(extra.subs({n: 128, d: 1}), Rational(1, 20))),
+        Tends(extra, n, oo, S.Zero),
+        Less(extra.subs({n: 64, d: 9}), Rational(1, 20)),
+        Less(extra.subs({n: 128, d: 1}), Rational(1, 20)),
         mutation=Mutation("n (n + d) read as n", Less(S(3 * 64) / 64, Rational(1, 20))),
         remark="three operations a unit, |h|, its power, and a product; n units and d inputs as in table I",
         quote="since the computational cost for such operations is relatively small compared to the matrix multiplication",
-    )  # fmt: skip
+    )

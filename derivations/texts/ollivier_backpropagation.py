@@ -15,10 +15,10 @@ from itertools import chain
 from sympy import Derivative, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, log
 from sympy import symbols as letters
 
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, changed
 from derivations.prover.identity import column
 from derivations.prover.statements import Equal
-from derivations.texts.ollivier_networks import PAPER, SIZES, activities, log_pi, probabilities, scores, writing
+from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, writing
 from derivations.texts.ollivier_weights import step_of
 
 __all__ = ["entries"]
@@ -51,28 +51,32 @@ def proposition() -> Iterator[Entry]:
     """Proposition 11, eq. (80)."""
     L, (v1, v2) = Function("L", real=True), letters("v_1 v_2", real=True)
     probe = Subs(Derivative(L(v1 + eps, v2), eps), eps, 0)
-    yield Entry(
-        PAPER, "eq. 80", "B_j(t) is the derivative of log Pr in V_j(t): the effect of adding eps there.",
-        (Equal(probe, Derivative(L(v1, v2), v1)),), mutation=Mutation("of another unit", Equal(probe, Derivative(L(v1, v2), v2))),
-        sizes="2 units",
+    yield paper("eq. 80", sizes="2 units").says(
+        "B_j(t) is the derivative of log Pr in V_j(t): the effect of adding eps there.",
+        Equal(probe, Derivative(L(v1, v2), v1)),
+        mutation=changed("of another unit", rhs=Derivative(L(v1, v2), v2)),
         quote="In particular B^{0}_{j} gives the derivative with respect to the initial values V^{0}_{j} at time 0",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "prop. 11, meaning", "Adding eps to V_j(t+1) in its evolution equation changes log P_T by eps B_j(t) + O(eps^2).",
-        (Equal(Derivative(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), back[0]),),
-        correction=Correction("By eps B_j(t+1): it is V(t+1) that was changed.",
-        (Equal(Derivative(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), B[0]),)),
+    )
+    yield paper("prop. 11, meaning").says(
+        "Adding eps to V_j(t+1) in its evolution equation changes log P_T by eps B_j(t) + O(eps^2).",
+        Equal(Derivative(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), back[0]),
+        correction=Correction(
+            "By eps B_j(t+1): it is V(t+1) that was changed.",
+            Equal(Derivative(gain + B[0] * (later[0] + eps) + B[1] * later[1], eps), B[0]),
+        ),
         remark="B_1 and B_2 are the values at t + 1; " + SIZES,
         quote=r"then the value of \log P_{T} changes by \varepsilon B^{t}_{j}+O(\varepsilon^{2})",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "prop. 11, index", "In the evolution equation V_j(t+1) = V_j + sum_j tau_ijx a_i the sum is over j.",
-        (Equal(later[0], V[0] + sum(tau[1, j] * active[1] for j in range(2))),),
-        correction=Correction("It is over i, the units that j listens to, as in (13): after the sum over j no j is left.",
-                              (Equal(later[0], V[0] + sum(tau[i, 0] * active[i] for i in range(3))),)),
+    )
+    yield paper("prop. 11, index").says(
+        "In the evolution equation V_j(t+1) = V_j + sum_j tau_ijx a_i the sum is over j.",
+        Equal(later[0], V[0] + sum(tau[1, j] * active[1] for j in range(2))),
+        correction=Correction(
+            "It is over i, the units that j listens to, as in (13): after the sum over j no j is left.",
+            Equal(later[0], V[0] + sum(tau[i, 0] * active[i] for i in range(3))),
+        ),
         remark="j = 1 on the left, and i, which nothing binds, read as 1; printed twice in the sentence",
         quote=r"if, in the equation V^{t+1}_{j}=V^{t}_{j}+\sum_{j}\tau_{ijx_{t}}a^{t}_{i} defining GLNNs",
-    )  # fmt: skip
+    )
     p = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
     product = S.One
     for k in p:
@@ -83,55 +87,58 @@ def expressions() -> Iterator[Entry]:
     """Eqs. (81) to (85), (95)."""
     whole = gain + B[0] * later[0] + B[1] * later[1]
     for label, quote in (("eq. 81", "we have the backpropagation relation"), ("eq. 95", "from which the expressions for")):
-        yield Entry(
-            PAPER, label, "B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum_y pi(y) w_iy + sum_j tau_ijx B_j(t+1)).",
-            (Equal(column(*(Derivative(whole, k) for k in V)), column(*back)),),
-            mutation=Mutation("tau_jix", Equal(Derivative(whole, V[0]), B[0] + slopes[0] * (excess[1] + tau[1, 0] * B[0] + tau[2,
-            0] * B[1]))),
+        yield paper(label, sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+            "B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum_y pi(y) w_iy + sum_j tau_ijx B_j(t+1)).",
+            Equal(column(*(Derivative(whole, k) for k in V)), column(*back)),
+            mutation=Mutation(
+                "tau_jix", Equal(Derivative(whole, V[0]), B[0] + slopes[0] * (excess[1] + tau[1, 0] * B[0] + tau[2, 0] * B[1]))
+            ),
             remark="for any s, and so for all steps by induction from B(T) = 0",
-            sizes="2 units beside unit 0, 2 symbols, 1 step back",
             quote=quote,
-        )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 82", "The derivative in w_iy is sum_t a_i (1[x_t = y] - pi_t(y)).",
-        (Equal(Matrix(3, 2, lambda i, y: Derivative(whole, w[i, y])).as_immutable(), Matrix(3, 2, lambda i,
-         y: active[i] * ((1 if y == 0 else 0) - q[y])).as_immutable()),),
+        )
+    yield paper("eq. 82", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
+        "The derivative in w_iy is sum_t a_i (1[x_t = y] - pi_t(y)).",
+        Equal(
+            Matrix(3, 2, lambda i, y: Derivative(whole, w[i, y])).as_immutable(),
+            Matrix(3, 2, lambda i, y: active[i] * ((1 if y == 0 else 0) - q[y])).as_immutable(),
+        ),
         mutation=Mutation("the other sign", Equal(Derivative(whole, w[1, 0]), -active[1] * (1 - q[0]))),
         remark="unit 0 included",
-        sizes="2 units beside unit 0, 2 symbols, 1 step",
         quote=r"\frac{\partial\log\Pr\nolimits(x)}{\partial w_{iy}}=\sum_{t}a_{i}^{t}\left(",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 83", "The derivative in tau_ijy is sum_t 1[x_t = y] a_i(t) B_j(t+1).",
-        (Equal(Matrix(3, 2, lambda i, j: Derivative(whole, tau[i, j])).as_immutable(), Matrix(3, 2, lambda i,
-         j: active[i] * B[j]).as_immutable()),),
+    )
+    yield paper("eq. 83", sizes="2 units beside unit 0, 1 step").says(
+        "The derivative in tau_ijy is sum_t 1[x_t = y] a_i(t) B_j(t+1).",
+        Equal(
+            Matrix(3, 2, lambda i, j: Derivative(whole, tau[i, j])).as_immutable(),
+            Matrix(3, 2, lambda i, j: active[i] * B[j]).as_immutable(),
+        ),
         mutation=Mutation("B_j(t)", Equal(Derivative(whole, tau[1, 0]), active[1] * back[0])),
         remark="unit 0 included",
-        sizes="2 units beside unit 0, 1 step",
         quote=r"and the derivatives with respect to the transition weights are "
-              r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=\sum_{t}\mathbbm{1}_{x_",
-    )  # fmt: skip
+        r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=\sum_{t}\mathbbm{1}_{x_",
+    )
     p = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
     product = S.One
     for k in p:
         product = k * product
-    yield Entry(
-        PAPER, "eq. 84", "P_{t+1} = pi_t(x_t) P_t with P_0 = 1 gives the product of the probabilities.",
-        (Equal(log(product), sum(log(k) for k in p)),), mutation=Mutation("P_0 = 2", Equal(log(2 * product),
-         sum(log(k) for k in p))),
-        sizes="3 steps",
+    yield paper("eq. 84", sizes="3 steps").says(
+        "P_{t+1} = pi_t(x_t) P_t with P_0 = 1 gives the product of the probabilities.",
+        Equal(log(product), sum(log(k) for k in p)),
+        mutation=changed("P_0 = 2", lhs=log(2 * product)),
         quote=r"so that P_{T} is the probability of printing (x_{0},\ldots,x_{T-1})",
-    )  # fmt: skip
+    )
     before, wrong = Symbol("P_t", positive=True), Symbol("P_i", positive=True)
     energies = scores(active, w)
-    yield Entry(
-        PAPER, "eq. 85", "log P_{t+1} = log P_i + sum_i a_i w_ix - log(sum_y e^(sum_i a_i w_iy)).",
-        (Equal(before * q[0], exp(log(wrong) + log_pi(energies, 0))),),
-        correction=Correction("log P_t stands on the right, not log P_i: the exponential of it is (84) with (46).",
-                              (Equal(before * q[0], exp(log(before) + log_pi(energies, 0))),)),
+    yield paper("eq. 85").says(
+        "log P_{t+1} = log P_i + sum_i a_i w_ix - log(sum_y e^(sum_i a_i w_iy)).",
+        Equal(before * q[0], exp(log(wrong) + log_pi(energies, 0))),
+        correction=Correction(
+            "log P_t stands on the right, not log P_i: the exponential of it is (84) with (46).",
+            Equal(before * q[0], exp(log(before) + log_pi(energies, 0))),
+        ),
         remark="an index; it may be the extraction's",
         quote=r"\log P_{t+1}=\log P_{i}+\sum_{i}a^{t}_{i}w_{ix_{t}}-\log\left(\sum_{y}",
-    )  # fmt: skip
+    )
 
 
 dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
@@ -155,43 +162,47 @@ def of_voltages() -> Iterator[Entry]:
     first = Subs(Derivative(moving, eps), eps, 0)
     p2 = probabilities(scores(a, w))
     printed = sum(a[i] * dw[i, 0] + w[i, 0] * da[i] for i in range(3)) - sum(
-        p2[y] * sum(a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3)) for y in range(2))  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 86",
+        p2[y] * sum(a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3)) for y in range(2)
+    )
+    yield paper("eq. 86", sizes="2 units beside unit 0, 2 symbols").says(
         "To first order log P_{t+1} - log P_t varies by sum a dw_ix + sum w_ix da - sum_y pi(y)(sum a dw_iy + sum w_iy da).",
-        (Equal(first, printed),), mutation=Mutation("without pi(y)", Equal(first, sum(a[i] * dw[i, 0] + w[i,
-         0] * da[i] for i in range(3)) - sum(
-            a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3) for y in range(2)))),
-        sizes="2 units beside unit 0, 2 symbols",
+        Equal(first, printed),
+        mutation=changed(
+            "without pi(y)",
+            rhs=sum(a[i] * dw[i, 0] + w[i, 0] * da[i] for i in range(3))
+            - sum(a[i] * dw[i, y] + w[i, y] * da[i] for i in range(3) for y in range(2)),
+        ),
         quote=r"By a first-order Taylor expansion, the variation of \log P_{t+1} satisfies",
-    )  # fmt: skip
-    changed = Subs(Derivative(s(V[0] + eps * dv[0]), eps), eps, 0)
-    yield Entry(
-        PAPER, "eq. 87", "da_i = s'(V_i) dV_i.", (Equal(changed,
-        slopes[0] * dv[0]),),
-        mutation=Mutation("s read for s'", Equal(changed.doit(), s(V[0]) * dv[0])),
+    )
+    shift = Subs(Derivative(s(V[0] + eps * dv[0]), eps), eps, 0)
+    yield paper("eq. 87").says(
+        "da_i = s'(V_i) dV_i.",
+        Equal(shift, slopes[0] * dv[0]),
+        mutation=Mutation("s read for s'", Equal(shift.doit(), s(V[0]) * dv[0])),
         quote=r"where s^{\prime} is the derivative of the activation function, this yields",
-    )  # fmt: skip
+    )
     names = dict(zip((a[1], a[2], da[1], da[2]), (s(V[0]), s(V[1]), slopes[0] * dv[0], slopes[1] * dv[1]), strict=True))
     arranged = sum(active[i] * (dw[i, 0] - sum(q[y] * dw[i, y] for y in range(2))) for i in range(3)) + sum(
-        excess[i + 1] * slopes[i] * dv[i] for i in range(2))  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 88", "Rearranged: sum a_i (dw_ix - sum pi dw_iy) + sum (w_ix - sum pi w_iy) s'(V_i) dV_i.",
-        (Equal(printed, arranged, names),),
-        mutation=Mutation("s' left out", Equal(printed, arranged + (1 - slopes[0]) * excess[1] * dv[0], names)),
-        sizes="2 units beside unit 0, 2 symbols",
+        excess[i + 1] * slopes[i] * dv[i] for i in range(2)
+    )
+    yield paper("eq. 88", sizes="2 units beside unit 0, 2 symbols").says(
+        "Rearranged: sum a_i (dw_ix - sum pi dw_iy) + sum (w_ix - sum pi w_iy) s'(V_i) dV_i.",
+        Equal(printed, arranged, names),
+        mutation=changed("s' left out", rhs=arranged + (1 - slopes[0]) * excess[1] * dv[0]),
         quote="and rearranging and substituting",
-    )  # fmt: skip
-    expanded = sum(back[i] * dv[i] for i in range(2)) + sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)) + sum(
-        active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 89", "The differential of log P_T has the form sum B dV + sum C dw + sum D dtau at t, if it has at t + 1.",
-        (Equal(total, expanded),), mutation=Mutation("B(t+1) for B(t)", Equal(total.doit(),
-         expanded + sum((B[i] - back[i]) * dv[i] for i in range(2)))),
-        sizes="2 units beside unit 0, 2 symbols, 1 step back",
-        quote=r"Let us assume, by backward induction, that we can write the differential of \log "
-              r"P_{T} with respect to the parameters, as",
-    )  # fmt: skip
+    )
+    expanded = (
+        sum(back[i] * dv[i] for i in range(2))
+        + sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2))
+        + sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))
+    )
+    yield paper("eq. 89", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+        "The differential of log P_T has the form sum B dV + sum C dw + sum D dtau at t, if it has at t + 1.",
+        Equal(total, expanded),
+        mutation=Mutation("B(t+1) for B(t)", Equal(total.doit(), expanded + sum((B[i] - back[i]) * dv[i] for i in range(2)))),
+        quote=r"Let us assume, by backward induction, that we can write the differential of "
+        r"\log P_{T} with respect to the parameters, as",
+    )
 
 
 def of_weights() -> Iterator[Entry]:
@@ -201,51 +212,43 @@ def of_weights() -> Iterator[Entry]:
         dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
         for j in range(2)
     ]
-    yield Entry(
-        PAPER, "eq. 90", "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
-        (Equal(total, sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)), dict.fromkeys([*dv, *dt_], S.Zero)),),
-        mutation=Mutation("with dV left", Equal(total.doit(), sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)),
-                                               dict.fromkeys(dt_, S.Zero))),
-        sizes="2 units beside unit 0, 2 symbols, 1 step back",
+    yield paper("eq. 90", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+        "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
+        Equal(total, sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)), dict.fromkeys([*dv, *dt_], S.Zero)),
+        mutation=changed("with dV left", lhs=total.doit(), where=dict.fromkeys(dt_, S.Zero)),
         quote=r"C and D will cumulatively compute the gradient of \log P_{T} with respect to the parameters w and \tau",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 91", "D at time 0 is the derivative in tau: with dV = dw = 0 only its terms are left.",
-        (Equal(total, sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2)), dict.fromkeys([*dv, *dw], S.Zero)),),
-        mutation=Mutation("with dV left", Equal(total.doit(),
-                                               sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2)),
-                                               dict.fromkeys(dw, S.Zero))),
-        sizes="2 units beside unit 0, 2 symbols, 1 step back",
+    )
+    yield paper("eq. 91", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+        "D at time 0 is the derivative in tau: with dV = dw = 0 only its terms are left.",
+        Equal(total, sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2)), dict.fromkeys([*dv, *dw], S.Zero)),
+        mutation=changed("with dV left", lhs=total.doit(), where=dict.fromkeys(dw, S.Zero)),
         quote=r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=D^{0}_{ijy} (91)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 92", "dV_j(t+1) = dV_j + sum dtau_ijx a_i + sum tau_ijx s'(V_i) dV_i.",
-        (Equal(column(*dnext), column(*evolution)),), mutation=Mutation("without dV_j",
-         Equal(dnext[0].doit(), evolution[0] - dv[0])),
-        sizes="2 units beside unit 0",
+    )
+    yield paper("eq. 92", sizes="2 units beside unit 0").says(
+        "dV_j(t+1) = dV_j + sum dtau_ijx a_i + sum tau_ijx s'(V_i) dV_i.",
+        Equal(column(*dnext), column(*evolution)),
+        mutation=Mutation("without dV_j", Equal(dnext[0].doit(), evolution[0] - dv[0])),
         quote=r"Using the evolution equation V^{t+1}_{j}=V^{t}_{j}+\sum_{i}\tau_{ijx_{t}}a^{t}_{i} we find",
-    )  # fmt: skip
+    )
 
 
 def of_the_likelihood() -> Iterator[Entry]:
     """Eqs. (93) and (94)."""
-    yield Entry(
-        PAPER, "eq. 93", "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
-        (Equal(column(*(Derivative(total, dw[1, y]) for y in range(2))),
-               column(active[1] - q[0] * active[1], -q[1] * active[1])),),
+    yield paper("eq. 93", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+        "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
+        Equal(column(*(Derivative(total, dw[1, y]) for y in range(2))), column(active[1] - q[0] * active[1], -q[1] * active[1])),
         mutation=Mutation("+ pi(y) a_i", Equal(Derivative(total.doit(), dw[1, 1]), q[1] * active[1])),
         remark="the step's own term",
-        sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"C^{t}_{iy}=C^{t+1}_{iy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}-\pi_{t}(y)a^{t}_{i} (93)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 94", "D_ijy(t) = D_ijy(t+1) + 1[x_t = y] a_i B_j(t+1).",
-        (Equal(Derivative(total, dt_[1, 1]), active[1] * B[1]), Equal(Derivative(total, dt_[0, 1]), B[1])),
-        mutation=Mutation("a_j B_i", Equal(Derivative(total, dt_[1, 1]), active[2] * B[0])),
+    )
+    yield paper("eq. 94", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+        "D_ijy(t) = D_ijy(t+1) + 1[x_t = y] a_i B_j(t+1).",
+        Equal(Derivative(total, dt_[1, 1]), active[1] * B[1]),
+        Equal(Derivative(total, dt_[0, 1]), B[1]),
+        mutation=changed("a_j B_i", rhs=active[2] * B[0]),
         remark="the step's own term",
-        sizes="2 units beside unit 0, 2 symbols, 1 step back",
         quote=r"D^{t}_{ijy}=D^{t+1}_{ijy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}B^{t+1}_{j} (94)",
-    )  # fmt: skip
+    )
 
 
 gains = [log_pi(E, y) for y in range(3)]
@@ -259,66 +262,68 @@ norm = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
 def fisher_matrix() -> Iterator[Entry]:
     """Appendix C, eqs. (96) to (98): three symbols."""
     moved = [Derivative(log_pi([e + eps * d for e, d in zip(E, changes, strict=True)], y), eps).subs(eps, 0) for y in range(3)]
-    yield Entry(
-        PAPER, "eq. 96", "d log pi(y) is the sum over y' of (d log pi(y)/dE_y') dE_y'.",
-        (Equal(column(*moved), column(*change)),), mutation=Mutation("only y' = y", Equal(moved[0], slope[0][0] * changes[0])),
-        sizes="3 symbols",
+    yield paper("eq. 96", sizes="3 symbols").says(
+        "d log pi(y) is the sum over y' of (d log pi(y)/dE_y') dE_y'.",
+        Equal(column(*moved), column(*change)),
+        mutation=Mutation("only y' = y", Equal(moved[0], slope[0][0] * changes[0])),
         quote=r"The effect of a change \hskip 0.5pt\delta\hskip-0.5ptE^{t} on \log\pi_{t} is",
-    )  # fmt: skip
+    )
     scale = Symbol("lambda", positive=True)
     doubled = squared.subs({d: scale * d for d in changes}, simultaneous=True)
-    yield Entry(
-        PAPER, "eq. 97", "The norm |d pi| itself is E (d log pi)^2.",
-        (Equal(doubled, scale * squared),),
+    yield paper("eq. 97").says(
+        "The norm |d pi| itself is E (d log pi)^2.",
+        Equal(doubled, scale * squared),
         correction=Correction(
-        "The square of the norm is: E (d log pi)^2 grows with the square of d, as (45) and (102) print "
-        "it.", (Equal(doubled, scale**2 * squared), Equal(squared, norm))),
+            "The square of the norm is: E (d log pi)^2 grows with the square of d, as (45) and (102) print it.",
+            Equal(doubled, scale**2 * squared),
+            Equal(squared, norm),
+        ),
         remark="a norm of lambda d is lambda times that of d; the exponent may have been lost in the extraction",
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}(\hskip 0.5pt\delta\hskip-0.5pt\log\pi_% {t}(y))^{2} (97)",
-    )  # fmt: skip
+    )
     triples = [(y, i, k) for y in range(3) for i in range(3) for k in range(3)]
     double = sum(pi[y] * slope[y][i] * slope[y][k] * changes[i] * changes[k] for y, i, k in triples)
-    yield Entry(
-        PAPER, "eq. 98", "Written out it is E of the sum over y', y'' of the products of derivatives, a bilinear form in dE.",
-        (Equal(squared, double),), mutation=Mutation("only y' = y''", Equal(squared,
-         sum(pi[y] * slope[y][k] ** 2 * changes[k] ** 2 for y in range(3) for k in range(3)))),
-        sizes="3 symbols",
+    yield paper("eq. 98", sizes="3 symbols").says(
+        "Written out it is E of the sum over y', y'' of the products of derivatives, a bilinear form in dE.",
+        Equal(squared, double),
+        mutation=changed(
+            "only y' = y''", rhs=sum(pi[y] * slope[y][k] ** 2 * changes[k] ** 2 for y in range(3) for k in range(3))
+        ),
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[\sum_{y^{\prime},y^{\prime\prime}",
-    )  # fmt: skip
+    )
 
 
 def exponential_family() -> Iterator[Entry]:
     """Eqs. (99) to (102)."""
     right = Matrix(3, 3, lambda y, k: (1 if y == k else 0) - pi[k]).as_immutable()
-    yield Entry(
-        PAPER, "eq. 99", "d log pi(y)/dE_y' = 1[y = y'] - pi(y').",
-        (Equal(Matrix(slope).as_immutable(), right),), mutation=Mutation("pi(y)", Equal(slope[0][1], -pi[0])),
-        sizes="3 symbols",
+    yield paper("eq. 99", sizes="3 symbols").says(
+        "d log pi(y)/dE_y' = 1[y = y'] - pi(y').",
+        Equal(Matrix(slope).as_immutable(), right),
+        mutation=Mutation("pi(y)", Equal(slope[0][1], -pi[0])),
         quote=r"\frac{\partial\log\pi_{t}(y)}{\partial E_{y^{\prime}}}=\mathbbm{1}_{y=y^",
-    )  # fmt: skip
+    )
     expected = Matrix(3, 3, lambda i, k: sum(pi[y] * slope[y][i] * slope[y][k] for y in range(3))).as_immutable()
-    yield Entry(
-        PAPER, "eq. 100", "E of the products is E (1[y = y'] - pi(y'))(1[y = y''] - pi(y'')), whose first factors have mean 0.",
-        (Equal(column(*(sum(pi[y] * right[y, k] for y in range(3)) for k in range(3))), column(0, 0, 0)),
-         Equal(expected[0, 1], sum(pi[y] * right[y, 0] * right[y, 1] for y in range(3)))),
+    yield paper("eq. 100", sizes="3 symbols").says(
+        "E of the products is E (1[y = y'] - pi(y'))(1[y = y''] - pi(y'')), whose first factors have mean 0.",
+        Equal(column(*(sum(pi[y] * right[y, k] for y in range(3)) for k in range(3))), column(0, 0, 0)),
+        Equal(expected[0, 1], sum(pi[y] * right[y, 0] * right[y, 1] for y in range(3))),
         mutation=Mutation("with weights 1/3", Equal(sum(right[y, 0] for y in range(3)), S.Zero)),
-        sizes="3 symbols",
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[(\mathbbm{1}_{y=y^{\prime}}-\pi_{%",
-    )  # fmt: skip
+    )
     closed = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
     curvature = Matrix(3, 3, lambda i, k: -Derivative(gains[1], E[i], E[k])).as_immutable()
-    yield Entry(
-        PAPER, "eq. 101", "That is pi(y') (1[y' = y''] - pi(y'')), and also the Hessian of -log pi(y).",
-        (Equal(expected, closed), Equal(curvature, closed)), mutation=Mutation("+ pi(y'')", Equal(expected[0, 1],
-         pi[0] * pi[1])),
-        sizes="3 symbols",
+    yield paper("eq. 101", sizes="3 symbols").says(
+        "That is pi(y') (1[y' = y''] - pi(y'')), and also the Hessian of -log pi(y).",
+        Equal(expected, closed),
+        Equal(curvature, closed),
+        mutation=Mutation("+ pi(y'')", Equal(expected[0, 1], pi[0] * pi[1])),
         quote=r"\displaystyle=\pi_{t}(y^{\prime})(\mathbbm{1}_{y^{\prime}=y^{\prime\prime}}-% \pi_{t}(y^{\prime\prime})) (101)",
-    )  # fmt: skip
+    )
     spread = sum(pi[i] * pi[k] * (changes[i] - changes[k]) ** 2 for i in range(3) for k in range(i))
-    yield Entry(
-        PAPER, "eq. 102", "|d pi|^2 = sum pi dE^2 - sum pi pi' dE dE', which is not negative, and 0 where all dE are equal.",
-        (Equal(squared, norm), Equal(norm, spread)), mutation=Mutation("minus read as plus", Equal(squared,
-         norm + 2 * mean**2)),
-        sizes="3 symbols",
+    yield paper("eq. 102", sizes="3 symbols").says(
+        "|d pi|^2 = sum pi dE^2 - sum pi pi' dE dE', which is not negative, and 0 where all dE are equal.",
+        Equal(squared, norm),
+        Equal(norm, spread),
+        mutation=changed("minus read as plus", rhs=norm + 2 * mean**2),
         quote=r"Consequently, the Fisher metric for \pi_{t}, expressed in terms of the variations",
-    )  # fmt: skip
+    )

@@ -15,12 +15,12 @@ from typing import Any
 
 from sympy import Expr, Integer, Rational, S, Subs, Symbol, exp, log, oo
 
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, changed
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Fails
-from derivations.texts.ollivier_networks import PAPER
+from derivations.texts.ollivier_networks import paper
 
 __all__ = ["entries"]
 
@@ -40,31 +40,32 @@ def gradients() -> Iterator[Entry]:
         """The slope of g delta - factor KL/(2 eta) at twice, or once, the natural gradient step: 0 where it is largest."""
         return (g * delta - factor * fisher * delta**2 / 2 / (2 * eta)).diff(delta).subs(delta, 2 / factor * eta * g / fisher)
 
-    yield Entry(
-        PAPER, "intro., natural gradient",
+    yield paper("intro., natural gradient", given="0 < p < 1").says(
         "Amari's natural gradient replaces |theta - theta'|^2 in (1) with the Kullback-Leibler divergence KL(Pr | Pr').",
-        (Expands(divergence, delta, fisher * delta**2, 3),), ("0 < p < 1",),
+        Expands(divergence, delta, fisher * delta**2, 3),
         correction=Correction(
             "With twice the divergence, the squared norm of (44): with KL itself the step is twice the natural gradient's.",
-            (Expands(2 * divergence, delta, fisher * delta**2, 3), Equal(penalized(S(2)), S.Zero),
-             Equal(penalized(S.One), S.Zero))),
-        remark="one symbol of two, p = 1/(1 + u) its probability, delta the change of its log-odds, p (1 - p) delta^2 its "
-               "squared norm",
+            Expands(2 * divergence, delta, fisher * delta**2, 3),
+            Equal(penalized(S(2)), S.Zero),
+            Equal(penalized(S.One), S.Zero),
+        ),
+        remark="one symbol of two, p = 1/(1 + u) its probability, delta the change of its "
+        "log-odds, p (1 - p) delta^2 its squared norm",
         quote=r"which amounts to replacing \left\|\theta-\theta^{\prime}\right\|^{2} with the Kullback–Leibler divergence",
-    )  # fmt: skip
+    )
     B, m, eps, kappa = (Symbol(name, positive=True) for name in ("B", "m", "eps", "kappa"))
     carried = (B / kappa) / (m / kappa**2 + eps)
-    yield Entry(
-        PAPER, "sec. 1.2.1, same trajectory",
+    yield paper("sec. 1.2.1, same trajectory").says(
         "With the training procedures below, tanh instead of the logistic function results in the same learning trajectory.",
-        (Equal(carried.subs(kappa, 2), kappa.subs(kappa, 2) * B / (m + eps)),),
+        Equal(carried.subs(kappa, 2), kappa.subs(kappa, 2) * B / (m + eps)),
         reading=Correction(
             "Without the dampening of section 2, which section 3.6 says breaks invariance, and with V_j(0) carried over.",
-            (Equal(carried.subs(eps, 0), kappa * B / m),)),
+            Equal(carried.subs(eps, 0), kappa * B / m),
+        ),
         remark="the step (29) of V_j(0) for tanh(V) = 2 s(2 V) - 1: V becomes kappa V, kappa = 2, B becomes B/kappa and the "
-               "modulus m/kappa^2, so that the step should become kappa times as large",
+        "modulus m/kappa^2, so that the step should become kappa times as large",
         quote=r"using the \tanh function instead of the logistic function would result in the same learning trajectory",
-    )  # fmt: skip
+    )
 
 
 State = tuple[Any, ...]
@@ -166,30 +167,33 @@ def examples() -> Iterator[Entry]:
     """What examples 1, 3 and 4 need of a model, and example 2 of a correlation."""
     start: State = (0, None, None, False)
     same = Every("20 lines, their probability by the law and by the chain", agreeing(line, start, inserted))
-    yield Entry(
-        PAPER, "intro., example 1, Markovian",
+    yield paper("intro., example 1, Markovian").says(
         "Insertions of a subsequence, as in Example 1, are impossible to represent within a Markovian model.",
-        (Fails(same),),
+        Fails(same),
         reading=Correction(
             "Impossible for blocks nested without bound. Those of Example 1 are two deep, and 3,199 states represent it: the "
             "letters, digits and capitals written, and whether a block may still open.",
-            (same, Equal(Integer(reached(start, inserted)), S(3199)))),
+            same,
+            Equal(Integer(reached(start, inserted)), S(3199)),
+        ),
         remark="states of a chain that a hidden Markov model can have; to learn them from data is another matter",
         quote="This kind of structure is impossible to represent within a Markovian model",
-    )  # fmt: skip
+    )
     music = Every("20 times ten bars, their probability by the law and by the chain", agreeing(bars, (0, ()), played))
     combined = 8 * sum(3 ** len(rhythm) for rhythm in RHYTHMS)
-    yield Entry(
-        PAPER, "intro., example 3, states",
+    yield paper("intro., example 3, states").says(
         "Example 3 is a Markov chain only with a huge state space, one state for every combination of rhythm and pitches.",
-        (Less(S(combined), Integer(reached((0, ()), played))),),
+        Less(S(combined), Integer(reached((0, ()), played))),
         correction=Correction(
             "The place in the cycle of chords and the values so far in the bar are enough, 96 states: the pitches of a bar are "
-            "independent, and nothing depends on those played.", (music, Equal(Integer(reached((0, ()), played)), S(96)))),
-        remark="1,176 combinations of a place, a rhythm and its pitches; a state's law is over whole notes, single characters "
-               "need a few states each",
+            "independent, and nothing depends on those played.",
+            music,
+            Equal(Integer(reached((0, ()), played)), S(96)),
+        ),
+        remark="1,176 combinations of a place, a rhythm and its pitches; a state's law is over whole "
+        "notes, single characters need a few states each",
         quote="a Markov representation would essentially need to see every possible combination of rhythm and pitches",
-    )  # fmt: skip
+    )
 
     def confused(read: Callable[[int], int]) -> Callable[[], Cases]:
         """Every way in which an automaton of n states can move on an a: two numbers of a's that end in one state."""
@@ -204,16 +208,14 @@ def examples() -> Iterator[Entry]:
 
         return cases
 
-    yield Entry(
-        PAPER, "intro., example 4, automata", "Sequences of the form a^n b^n cannot be represented by a finite automaton.",
-        (Every("automata of 1 to 5 states", confused(lambda n: n)),),
-        mutation=Mutation("blocks shorter than the automaton has states",
-                          Every("automata of 1 to 5 states", confused(lambda n: n - 1))),
+    yield paper("intro., example 4, automata", sizes="automata of up to 5 states").says(
+        "Sequences of the form a^n b^n cannot be represented by a finite automaton.",
+        Every("automata of 1 to 5 states", confused(lambda n: n)),
+        mutation=changed("blocks shorter than the automaton has states", cases=confused(lambda n: n - 1)),
         remark="after as many a's as it has states it is in one state for two numbers of them, and accepts b's alike; for n "
-               "bounded, as between 1024 and 2047 in section 4, a finite automaton does it",
-        sizes="automata of up to 5 states",
+        "bounded, as between 1024 and 2047 in section 4, a finite automaton does it",
         quote="Example 4 is the textbook example of sequences that cannot be represented by a finite automaton",
-    )  # fmt: skip
+    )
     bits = list(product((0, 1), repeat=2))
 
     both, alone = Symbol("E[x z]", real=True), Symbol("E[z]", real=True)
@@ -223,52 +225,59 @@ def examples() -> Iterator[Entry]:
         means = {both: sum(result(x, y) * x for x, y in bits), alone: sum(result(x, y) for x, y in bits)}
         return Equal(both, alone / 2, {letter: Rational(total, 4) for letter, total in means.items()})
 
-    yield Entry(
-        PAPER, "intro., example 2, correlation", "The XOR of two random bits has no correlation with either of them.",
-        (uncorrelated(lambda x, y: x ^ y),),
+    yield paper("intro., example 2, correlation").says(
+        "The XOR of two random bits has no correlation with either of them.",
+        uncorrelated(lambda x, y: x ^ y),
         mutation=Mutation("XOR read as AND", uncorrelated(lambda x, y: x & y)),
         remark="it is symmetric in the two bits",
         quote="Use of the XOR function prevents detecting a correlation between the XOR result and any one of the two arguments",
-    )  # fmt: skip
+    )
 
 
 def generative_models() -> Iterator[Entry]:
     """Section 1.1 and 1.2."""
     n, k, w = Symbol("n", positive=True), Symbol("k", positive=True), Symbol("w", real=True)
-    yield Entry(
-        PAPER, "sec. 1.1, infinite sequences",
+    yield paper("sec. 1.1, infinite sequences", given="each symbol has a probability of at most e^-k, k > 0").says(
         "Of an infinite training sequence (x_t), t = 0, 1, ..., the probability is to be maximized, as (2) has it.",
-        (Fails(Tends(exp(-k * n), n, oo, S.Zero)),), ("each symbol has a probability of at most e^-k, k > 0",),
-        reading=Correction("Of its first T symbols, as in (7): of an infinite one it is 0, and all theta are alike.",
-                           (Tends(exp(-k * n), n, oo, S.Zero), Equal(log(exp(-k * n)), -k * n))),
+        Fails(Tends(exp(-k * n), n, oo, S.Zero)),
+        reading=Correction(
+            "Of its first T symbols, as in (7): of an infinite one it is 0, and all theta are alike.",
+            Tends(exp(-k * n), n, oo, S.Zero),
+            Equal(log(exp(-k * n)), -k * n),
+        ),
         remark="n symbols have at most the probability e^(-k n)",
         quote="A generative model for symbolic sequences is a model which produces an infinite random sequence of symbols",
-    )  # fmt: skip
+    )
     meeting, apart = exp(2 * w) / (2 * exp(w) + exp(2 * w)), exp(w) / (2 * exp(w) + 1)
-    yield Entry(
-        PAPER, "sec. 1.2, non-linear voting",
+    yield paper("sec. 1.2, non-linear voting").says(
         "If two active units put high weight on two subsets of the alphabet, only the symbols in both have high probability.",
-        (Tends(meeting, w, oo, S.One), Tends(apart, w, oo, S.Zero)),
-        reading=Correction("If there is an intersection: else the symbols of the subsets keep it, here 1/2 for each.",
-                           (Tends(meeting, w, oo, S.One), Tends(apart, w, oo, S.Half))),
+        Tends(meeting, w, oo, S.One),
+        Tends(apart, w, oo, S.Zero),
+        reading=Correction(
+            "If there is an intersection: else the symbols of the subsets keep it, here 1/2 for each.",
+            Tends(meeting, w, oo, S.One),
+            Tends(apart, w, oo, S.Half),
+        ),
         remark="subsets {a, b} and {b, c} of {a, b, c}, where b is meant; then {a} and {c}, where b is not; activities 1",
         quote="only the symbols in the intersection of these subsets will have high probability",
-    )  # fmt: skip
+    )
     a1, a2, k1, k2 = (Symbol(name, real=True) for name in ("a_1", "a_2", "k_1", "k_2"))
     m, eps = Symbol("m", positive=True), Symbol("epsilon", positive=True)
     form = m * (a1 * k1 + a2 * k2) ** 2
     unseen = {k1: a2, k2: -a1}
-    yield Entry(
-        PAPER, "sec. 1.2, positive definite", "The metrics M(theta) are symmetric positive-definite matrices.",
-        (Less(S.Zero, Subs(form, (k1, k2), (a2, -a1)), True),),
+    yield paper("sec. 1.2, positive definite").says(
+        "The metrics M(theta) are symmetric positive-definite matrices.",
+        Less(S.Zero, Subs(form, (k1, k2), (a2, -a1)), True),
         correction=Correction(
-            "They are not negative: of one step the matrix has rank one, and with w_iy = 0, as at startup, it is 0. With the "
-            "dampening they are positive definite.",
-            (Less(S.Zero, form), Equal(form.subs(unseen), S.Zero),
-             Less(S.Zero, form + eps * (k1**2 + 1), True, rewritten=form + eps * k1**2 + eps))),
+            "They are not negative: of one step the matrix has rank one, and with w_iy = 0, as at startup, it is 0. "
+            "With the dampening they are positive definite.",
+            Less(S.Zero, form),
+            Equal(form.subs(unseen), S.Zero),
+            Less(S.Zero, form + eps * (k1**2 + 1), True, rewritten=form + eps * k1**2 + eps),
+        ),
         remark="two incoming weights, one step: the change (k_1, k_2) = (a_2, -a_1) has length 0; k_2 = 1 in the last statement",
         quote=r"given by a symmetric, positive-definite matrix M(\theta)",
-    )  # fmt: skip
+    )
 
 
 def networks() -> Iterator[Entry]:
@@ -290,16 +299,17 @@ def networks() -> Iterator[Entry]:
         return printed(prior, 0, always_on) * printed(after, 1, always_on)
 
     by_paths = sum((prior[i] * emits[i][0] * moves[i][j] * emits[j][1] for i in states for j in states), S.Zero)
-    yield Entry(
-        PAPER, "sec. 1.2.2, linear output",
+    yield paper("sec. 1.2.2, linear output").says(
         "With a linear output pi(x) = sum_i a_i w_ix/sum_i a_i in place of the softmax (6) the GNN is exactly the HMM.",
-        (Equal(by_network(1), by_paths),),
-        reading=Correction("With the sums over the states of the HMM only, not over the always-activated unit 0 of (6) and (10).",
-                           (Equal(by_network(0), by_paths),)),
-        remark="2 states, 2 symbols, 2 steps: the probability by the network against the sum over all paths of the HMM; "
-               "1/(1 + u) and 1/(1 + v) are probabilities",
+        Equal(by_network(1), by_paths),
+        reading=Correction(
+            "With the sums over the states of the HMM only, not over the always-activated unit 0 of (6) and (10).",
+            Equal(by_network(0), by_paths),
+        ),
+        remark="2 states, 2 symbols, 2 steps: the probability by the network against the sum over all paths of the "
+        "HMM; 1/(1 + u) and 1/(1 + v) are probabilities",
         quote="then the GNN model exactly reduces to the HMM model",
-    )  # fmt: skip
+    )
     tau = [[Symbol(f"tau_{{{i}{j}}}", real=True) for j in (1, 2)] for i in (1, 2)]
     shared = [Symbol(f"tau_{i}", real=True) for i in (1, 2)]
     g = [Symbol(f"g_{i}", real=True) for i in (1, 2)]
@@ -310,13 +320,14 @@ def networks() -> Iterator[Entry]:
         """dV_j/dt = dV_j/da_j da_j/dt, in the chart in which the basic vector field is constant: dV_j/da_j = 1/F_j^0."""
         return (1 / basic[j]) * (sum((weights[i][j] * g[i] for i in states), S.Zero) * basic[j])
 
-    yield Entry(
-        PAPER, "footnote 6, index",
+    yield paper("footnote 6, index").says(
         "With F_j = (sum_i f_i(a_i, x)) F_j^0, f_i = tau_i(x) g_i(a_i) one obtains (12), dV_j/dt = sum_i tau_ijx a_i.",
-        tuple(Equal(in_chart([[each, each] for each in shared], j), by_unit[j]) for j in states),
-        correction=Correction("With f_ij and tau_ij(x): as printed V_j changes alike for all j that hear the same units.",
-                              (*(Equal(in_chart(tau, j), by_unit[j]) for j in states),
-                               Equal(*(in_chart([[each, each] for each in shared], j) for j in states)))),
+        *tuple(Equal(in_chart([[each, each] for each in shared], j), by_unit[j]) for j in states),
+        correction=Correction(
+            "With f_ij and tau_ij(x): as printed V_j changes alike for all j that hear the same units.",
+            *(Equal(in_chart(tau, j), by_unit[j]) for j in states),
+            Equal(*(in_chart([[each, each] for each in shared], j) for j in states)),
+        ),
         remark="two units",
         quote="and that the latter decomposes as a sum of the influences of individual units i",
-    )  # fmt: skip
+    )

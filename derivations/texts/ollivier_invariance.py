@@ -16,25 +16,10 @@ from collections.abc import Iterator
 from itertools import chain, product
 from typing import Any
 
-from sympy import (
-    Expr,
-    Integer,
-    S,
-    Symbol,
-    cos,
-    diag,
-    exp,
-    eye,
-    hessian,
-    log,
-    oo,
-    sin,
-    sqrt,
-    zeros,
-)
+from sympy import Expr, Integer, S, Symbol, cos, diag, exp, eye, hessian, log, oo, sin, sqrt, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
@@ -42,7 +27,7 @@ from derivations.prover.statements import Equal, Fails
 
 __all__ = ["entries", "letters", "symmetric"]
 
-PAPER = "ollivier-2013-riemannian-metrics-ii"
+paper = Source("ollivier-2013-riemannian-metrics-ii")
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", real=True)
 SMOOTH = "the change of parameters is smooth, with slopes J that can be inverted"
 
@@ -104,56 +89,51 @@ def gradients() -> Iterator[Entry]:
     turned = Symbol("phi", real=True)
     rotation = Matrix([[cos(turned), -sin(turned)], [sin(turned), cos(turned)]])
     in_basis = A * at_start(gradient(function(A * psi), psi), psi)
-    yield Entry(
-        PAPER, "eq. 36, other bases",
+    yield paper("eq. 36, other bases", sizes="2 parameters").says(
         "Gradient ascent depends on the numbers that stand for the parameters: in another basis, theta = A psi, it moves theta "
         "by eta A A^T df/dtheta, which is the same only if the basis is orthogonal.",
-        (Equal(in_basis, A * A.T * slope), Fails(Equal(A * A.T, eye(2))), Equal((rotation * rotation.T).applyfunc(_trig),
-                                                                                eye(2))),
-        mutation=Mutation("in another basis read as the same step", Equal(in_basis, slope)),
-        sizes="2 parameters",
+        Equal(in_basis, A * A.T * slope),
+        Fails(Equal(A * A.T, eye(2))),
+        Equal((rotation * rotation.T).applyfunc(_trig), eye(2)),
+        mutation=changed("in another basis read as the same step", rhs=slope),
         quote="a non-orthogonal change of basis in parameter space will yield different learning trajectories",
-    )  # fmt: skip
+    )
     inner = A.inv()
     moved = eta * M.inv() * slope
     stationary = slope + H * moved - M * moved / eta
-    yield Entry(
-        PAPER, "eq. 38, other bases",
+    yield paper("eq. 38, other bases", given="A can be inverted", sizes="2 parameters").says(
         "With (theta - theta')^T M (theta - theta') for the squared distance the update is theta + eta M^-1 df/dtheta; a linear "
         "change of basis theta = A psi amounts to M = (A A^T)^-1, which is positive definite.",
-        (*(Tends(each, eta, 0, S.Zero) for each in stationary), Equal((A * A.T).inv() * in_basis, slope),
-         Equal(square(step, (A * A.T).inv()), square(inner * step, eye(2)))), ("A can be inverted",),
-        Mutation("M^-1 read as M", Tends((slope + (H - M / eta) * eta * M * slope)[0], eta, 0, S.Zero)),
+        *(Tends(each, eta, 0, S.Zero) for each in stationary),
+        Equal((A * A.T).inv() * in_basis, slope),
+        Equal(square(step, (A * A.T).inv()), square(inner * step, eye(2))),
+        mutation=Mutation("M^-1 read as M", Tends((slope + (H - M / eta) * eta * M * slope)[0], eta, 0, S.Zero)),
         remark="the first statements say that the penalized maximum is stationary there up to O(eta)",
-        sizes="2 parameters",
-        quote=r"a linear change of basis for \theta amounts to replacing \left\|\theta-\theta^{\prime}\right\|^{2} with "
-              r"(\theta-\theta^{\prime})^{\!\top}\!M(\theta-\theta^{\prime}) with M a symmetric, positive-definite matrix",
-    )  # fmt: skip
+        quote=r"a linear change of basis for \theta amounts to replacing \left\|\theta-\theta^{\prime}\right\|^{2} with (\theta-"
+        r"\theta^{\prime})^{\!\top}\!M(\theta-\theta^{\prime}) with M a symmetric, positive-definite matrix",
+    )
     distance = square(psi, M) / 2
     law = at_start(second_slopes(put(distance, psi, near(psi)), psi), psi)
-    yield Entry(
-        PAPER, "eq. 39, curved coordinates",
-        "The length of an infinitesimal change is that of the change, not of its numbers: in other coordinates psi the matrix "
-        "of the same norm is J^T M J with J = dtheta/dpsi.",
-        (Equal(law, J.T * M * J),), (SMOOTH,),
-        Mutation("J^T M J read as J M J^T", Equal(law, J * M * J.T)),
+    yield paper("eq. 39, curved coordinates", given=SMOOTH, sizes="2 parameters").says(
+        "The length of an infinitesimal change is that of the change, not of its numbers: in other coordinates psi the matrix of "
+        "the same norm is J^T M J with J = dtheta/dpsi.",
+        Equal(law, J.T * M * J),
+        mutation=changed("J^T M J read as J M J^T", rhs=J * M * J.T),
         remark="the metric is the Hessian of half the squared distance, which is a function on the manifold",
-        sizes="2 parameters",
         quote=r"Moreover, in general the matrix M may depend on the current value of \theta",
-    )  # fmt: skip
+    )
     inside = near(psi)
     natural = (J.T * M * J).inv() * at_start(gradient(function(inside), psi), psi)
     seen = put(inside, psi, eta * J.inv() * step)
     straight = J * (eta * natural)
-    yield Entry(
-        PAPER, "eq. 40, curved coordinates",
+    yield paper("eq. 40, curved coordinates", given=SMOOTH, sizes="2 parameters").says(
         "The gradient step eta M^-1 df/dtheta of a metric is the same step in all coordinates, to first order in eta.",
-        (Equal(straight, eta * M.inv() * slope), *(Expands(seen[k], eta, eta * step[k], 2) for k in (0, 1))), (SMOOTH,),
-        Mutation("M(theta)^-1 left out", Equal(J * at_start(gradient(function(inside), psi), psi), slope)),
+        Equal(straight, eta * M.inv() * slope),
+        *(Expands(seen[k], eta, eta * step[k], 2) for k in (0, 1)),
+        mutation=Mutation("M(theta)^-1 left out", Equal(J * at_start(gradient(function(inside), psi), psi), slope)),
         remark="J psi' = M^-1 f' where psi' is the step in psi; the second statement is the step carried over",
-        sizes="2 parameters",
         quote="Thus the natural gradient provides invariance with respect to some arbitrary design choices",
-    )  # fmt: skip
+    )
 
 
 def _trig(e: Expr) -> Expr:
@@ -218,47 +198,52 @@ def divergences() -> Iterator[Entry]:
         moved += weight * (totals[""] + totals[first] - eps * (d[""] * int(first == "a") + d[first] * int(x == "a")))
     norms = {past: p[past] * (1 - p[past]) * d[past] ** 2 for past in PASTS}
     fisher_mean = norms[""] + p[""] * norms["a"] + (1 - p[""]) * norms["b"]
-    yield Entry(
-        PAPER, "eq. 41, metric",
+    yield paper("eq. 41, metric", sizes="2 symbols, sequences of 2").says(
         "For close parameters 2 D_1 is a metric on whole sequences, and it is the mean over sequences of the sum of |d pi_t|^2.",
-        (Equal(bend(2 * moved), column(0, fisher_mean)),),
-        mutation=Mutation("mean read as sum over all pasts", Equal(bend(2 * moved), column(0, sum(norms.values())))),
+        Equal(bend(2 * moved), column(0, fisher_mean)),
+        mutation=changed("mean read as sum over all pasts", rhs=column(0, sum(norms.values()))),
         remark="p is the probability of an a after nothing, a or b, and d the change of its log-odds",
-        sizes="2 symbols, sequences of 2",
         quote="One way to define the Fisher metric is as an infinitesimal Kullback–Leibler divergence between two "
-              "infinitesimally close probability distributions on the same set",
-    )  # fmt: skip
+        "infinitesimally close probability distributions on the same set",
+    )
     k, T = Symbol("k", positive=True), Symbol("T", positive=True)
-    yield Entry(
-        PAPER, "eq. 41, infinite sequences", "D_1 is a number for the laws of all infinite sequences.",
-        (Fails(Tends(k * T, T, oo, oo)),), ("each symbol adds a mean divergence of at least k > 0",),
-        reading=Correction("For those of the first T symbols, as the sentence before it has them: it grows with T, as D_2 does.",
-                           (Tends(k * T, T, oo, oo), Equal((k * T).diff(T), k))),
+    yield paper("eq. 41, infinite sequences", given="each symbol adds a mean divergence of at least k > 0").says(
+        "D_1 is a number for the laws of all infinite sequences.",
+        Fails(Tends(k * T, T, oo, oo)),
+        reading=Correction(
+            "For those of the first T symbols, as the sentence before it has them: it grows with T, as D_2 does.",
+            Tends(k * T, T, oo, oo),
+            Equal((k * T).diff(T), k),
+        ),
         remark="two laws whose next symbols keep differing are singular to one another; T symbols add k T or more",
         quote=r"where \Pr\nolimits_{\theta} is the probability distribution over the set of all sequences",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 42, one sequence",
+    )
+    yield paper("eq. 42, one sequence", sizes="2 symbols, sequences of 2").says(
         "D_2 depends on the training sequence and is not D_1, but on the mean over sequences drawn from the model it is.",
-        (Equal(mean, d1), Fails(Equal(conditional("aa"), d1))),
-        mutation=Mutation("drawn from the model read as drawn uniformly",
-                          Equal(sum((conditional(w) for w in ("aa", "ab", "ba", "bb")), S.Zero) / 4, d1)),
+        Equal(mean, d1),
+        Fails(Equal(conditional("aa"), d1)),
+        mutation=changed(
+            "drawn from the model read as drawn uniformly",
+            lhs=sum((conditional(w) for w in ("aa", "ab", "ba", "bb")), S.Zero) / 4,
+        ),
         remark="any conditional probabilities",
-        sizes="2 symbols, sequences of 2",
         quote="The other depends on the actual training sequence x and is",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 43, unseen pasts",
+    )
+    yield paper("eq. 43, unseen pasts").says(
         "If the training sequence starts with a, D_2 does not see how the probability of sequences starting with a b changes.",
-        (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("aa").diff(v[""]), S.Zero)),
+        Equal(conditional("aa").diff(v["b"]), S.Zero),
+        Equal(conditional("aa").diff(v[""]), S.Zero),
         reading=Correction(
             "It does not see what comes after a first b, which D_1 does. That of the first b itself is 1 - pi_0(a), and seen.",
-            (Equal(conditional("aa").diff(v["b"]), S.Zero), Equal(conditional("ab").diff(v["b"]), S.Zero),
-             Fails(Equal(d1.diff(v["b"]), S.Zero)), Fails(Equal(chance_of("v", "ba").diff(v[""]), S.Zero)))),
+            Equal(conditional("aa").diff(v["b"]), S.Zero),
+            Equal(conditional("ab").diff(v["b"]), S.Zero),
+            Fails(Equal(d1.diff(v["b"]), S.Zero)),
+            Fails(Equal(chance_of("v", "ba").diff(v[""]), S.Zero)),
+        ),
         remark="for sequences of 2",
         quote=r"if the actual training sequence starts with the letter a, a gradient ascent based on D_{2} will not care how a "
-              r"change of \theta affects the probability of sequences starting with a b",
-    )  # fmt: skip
+        r"change of \theta affects the probability of sequences starting with a b",
+    )
     ratio = {
         (past, x): Symbol(f"l_{{{past}{x}}}", real=True)
         for n in range(3)
@@ -273,16 +258,14 @@ def divergences() -> Iterator[Entry]:
     sequences = [*map("".join, product("ab", repeat=3))]
     left = sum((drawn(w) * sum(ratio[w[:t], w[t]] for t in range(3)) for w in sequences), S.Zero)
     right = sum((drawn(past) * (p[past] * ratio[past, "a"] + (1 - p[past]) * ratio[past, "b"]) for past in p), S.Zero)
-    yield Entry(
-        PAPER, "footnote 9", "D_1 is the sum over t of the mean, over pasts drawn from the model, of KL(pi_t | pi_t').",
-        (Equal(Symbol("D_1"), right, {Symbol("D_1"): left}),
-         Equal(d1, kl("") + chance("u", "a", "") * kl("a") + chance("u", "b", "") * kl("b"))),
-        mutation=Mutation("the past's probability left out",
-                          Equal(d1, kl("") + kl("a") + kl("b"))),
+    yield paper("footnote 9", sizes="2 symbols, sequences of 2 and 3").says(
+        "D_1 is the sum over t of the mean, over pasts drawn from the model, of KL(pi_t | pi_t').",
+        Equal(Symbol("D_1"), right, {Symbol("D_1"): left}),
+        Equal(d1, kl("") + chance("u", "a", "") * kl("a") + chance("u", "b", "") * kl("b")),
+        mutation=Mutation("the past's probability left out", Equal(d1, kl("") + kl("a") + kl("b"))),
         remark="letters l for log(pi/pi') in sequences of 3, and sequences of 2 in full",
-        sizes="2 symbols, sequences of 2 and 3",
         quote=r"Indeed one has D_{1}=\mathbb{E}_{x\sim\Pr\nolimits\nolimits_{\theta}}\ln\frac{\Pr\nolimits",
-    )  # fmt: skip
+    )
 
 
 def softmax(energies: Matrix) -> Matrix:
@@ -310,31 +293,32 @@ def fisher() -> Iterator[Entry]:
     share = weight / sum(weight)
     slopes = put(Matrix(3, 3, lambda x, y: softmax(E)[x].diff(E[y])), E, weight.applyfunc(log))
     wrong = diag(*share) - share.multiply_elementwise(share) * Matrix([[1, 1, 1]])
-    yield Entry(
-        PAPER, "eq. 46, slopes",
-        "The softmax is a probability on the symbols, is unchanged when the same number is added to all E_y, and has the slopes "
-        "d pi(x)/dE_y = pi(x) (1_{x=y} - pi(y)).",
-        (Equal(sum(softmax(E)), S.One), Equal(softmax(E + Matrix([eps] * 3)), softmax(E)), Less(S.Zero, share[0], True),
-         Equal(slopes, diag(*share) - share * share.T)),
+    yield paper("eq. 46, slopes", sizes="3 symbols").says(
+        "The softmax is a probability on the symbols, is unchanged when the same number is added to all E_y, and has the "
+        "slopes d pi(x)/dE_y = pi(x) (1_{x=y} - pi(y)).",
+        Equal(sum(softmax(E)), S.One),
+        Equal(softmax(E + Matrix([eps] * 3)), softmax(E)),
+        Less(S.Zero, share[0], True),
+        Equal(slopes, diag(*share) - share * share.T),
         mutation=Mutation("1_{x=y} - pi(y) read as 1_{x=y} - pi(x)", Equal(slopes, wrong)),
-        sizes="3 symbols",
         quote=r"Let us set E_{y}^{t}\mathrel{\mathop{:}}=\sum_{i}a^{t}_{i}w_{iy}, so that",
-    )  # fmt: skip
+    )
     p = Symbol("p", positive=True)
     linear = [(-log(p)).diff(p, 2), (-log(1 - p)).diff(p, 2)]
     by_output = [loglik(x)[1] for x in ("ab", "aa")]
-    yield Entry(
-        PAPER, "sec. 3.2, Newton",
-        "For the writing weights the natural gradient with learning rate 1 is Newton's method: the Hessian of the "
-        "log-likelihood is minus the Fisher matrix, whatever the symbols read.",
-        (Equal(-by_output[0], information()), Equal(-by_output[1], information())), ("steps are taken where the matrix can be "
-                                                                                     "inverted",),
-        Mutation("softmax output read as linear output pi(x) = p: then the Hessian depends on the symbol", Equal(linear[0],
-            linear[1])),
+    yield paper(
+        "sec. 3.2, Newton", given="steps are taken where the matrix can be inverted", sizes="2 units, 2 symbols, 2 steps"
+    ).says(
+        "For the writing weights the natural gradient with learning rate 1 is Newton's method: the Hessian of the log-likelihood "
+        "is minus the Fisher matrix, whatever the symbols read.",
+        Equal(-by_output[0], information()),
+        Equal(-by_output[1], information()),
+        mutation=Mutation(
+            "softmax output read as linear output pi(x) = p: then the Hessian depends on the symbol", Equal(linear[0], linear[1])
+        ),
         remark="the matrix itself has no inverse (see there), so both are up to its null directions",
-        sizes="2 units, 2 symbols, 2 steps",
         quote="for the parameters w, the natural gradient with learning rate 1 coincides with the Newton method",
-    )  # fmt: skip
+    )
 
 
 # Writing weights: units i = 0 (always on) and 1, symbols a and b, two times.
@@ -378,39 +362,40 @@ def writing_weights() -> Iterator[Entry]:
     """Section 3.2: the metric over the writing coefficients."""
     divergence = sum((divergence_of_softmax(prob.col(t), energies(t)) for t in TIMES), S.Zero)
     norm = sum((variance(prob.col(t), energies(t)) for t in TIMES), S.Zero)
-    yield Entry(
-        PAPER, "eq. 48, D_2", "The sum over t of |d pi_t|^2, with dE_y^t = sum_i a_i^t dw_iy in (47), is 2 D_2 at second order.",
-        (Equal(bend(2 * divergence), column(0, norm)),),
-        mutation=Mutation("2 D_2 read as D_2", Equal(bend(divergence), column(0, norm))),
-        sizes="2 units, 2 symbols, 2 steps",
+    yield paper("eq. 48, D_2", sizes="2 units, 2 symbols, 2 steps").says(
+        "The sum over t of |d pi_t|^2, with dE_y^t = sum_i a_i^t dw_iy in (47), is 2 D_2 at second order.",
+        Equal(bend(2 * divergence), column(0, norm)),
+        mutation=changed("2 D_2 read as D_2", lhs=bend(divergence)),
         quote="By the discussion above, we are interested in the quantity",
-    )  # fmt: skip
+    )
     shift = Matrix([Symbol("c_0", real=True)] * 2 + [Symbol("c_1", real=True)] * 2)
     reduced = information().extract([0, 2], [0, 2])
     v = [prob[0, t] * prob[1, t] for t in TIMES]
-    yield Entry(
-        PAPER, "sec. 3.2, inverse of the full matrix", "The Fisher matrix of the writing weights can be inverted, at a cost.",
-        (Fails(Equal(information().det(method="berkowitz"), S.Zero)),),
+    yield paper("sec. 3.2, inverse of the full matrix").says(
+        "The Fisher matrix of the writing weights can be inverted, at a cost.",
+        Fails(Equal(information().det(method="berkowitz"), S.Zero)),
         correction=Correction(
             "It never can: adding c_i to w_iy for all y changes no probability, so as many directions as there are units have "
             "length 0. With the weights of one symbol held fixed it can, if the activities are not all the same.",
-            (Equal(information() * shift, zeros(4, 1)), Equal(reduced.det(), v[0] * v[1] * (a[1, 1] - a[1, 0]) ** 2)),
+            Equal(information() * shift, zeros(4, 1)),
+            Equal(reduced.det(), v[0] * v[1] * (a[1, 1] - a[1, 0]) ** 2),
         ),
         remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
         quote="This is a full matrix whose inversion can be costly",
-    )  # fmt: skip
+    )
     units, symbols, steps = (Symbol(name, positive=True) for name in ("N", "A", "T"))
-    yield Entry(
-        PAPER, "remark 7", "For the writing weights the Hessian is easily computed, and there is no reason not to use it.",
-        (Fails(Equal(information().det(method="berkowitz"), S.Zero)),),
+    yield paper("remark 7").says(
+        "For the writing weights the Hessian is easily computed, and there is no reason not to use it.",
+        Fails(Equal(information().det(method="berkowitz"), S.Zero)),
         correction=Correction(
             "There are two, and section 2 does not use it: it has no inverse (see there), and (N A)^2 entries, sums over time, "
             "where the quasi-diagonal reduction has 2 N A.",
-            (Equal(information() * shift, zeros(4, 1)),
-             Tends((units * symbols) ** 2 * steps / (2 * units * symbols * steps), symbols, oo, oo))),
+            Equal(information() * shift, zeros(4, 1)),
+            Tends((units * symbols) ** 2 * steps / (2 * units * symbols * steps), symbols, oo, oo),
+        ),
         remark="against section 3.2: a full matrix whose inversion can be costly; 2 units, 2 symbols, 2 steps",
         quote="is easily computed (Section 3.2) and there is no reason not to use it",
-    )  # fmt: skip
+    )
 
 
 def each_time() -> Iterator[Entry]:
@@ -420,28 +405,30 @@ def each_time() -> Iterator[Entry]:
     total = metrics[0] + metrics[1] + metrics[2]
     distance = sum((square(near(psi), metrics[t]) for t in times), S.Zero) / 2
     carried = at_start(second_slopes(distance, psi), psi)
-    yield Entry(
-        PAPER, "eq. 51, invariance",
+    yield paper("eq. 51, invariance", given=SMOOTH, sizes="2 parameters, 3 steps").says(
         "If the metric of the time-unfolded network does not depend on coordinates, its sum over time does not either: in other "
         "coordinates the matrix is J^T (sum_t M^t) J.",
-        (Equal(carried, J.T * total * J),), (SMOOTH,),
-        Mutation("the metrics of single times changed by different J", Equal(J.T * (metrics[0] + metrics[1]) * J,
-                                                                             J.T * metrics[0] * J + metrics[1])),
+        Equal(carried, J.T * total * J),
+        mutation=Mutation(
+            "the metrics of single times changed by different J",
+            Equal(J.T * (metrics[0] + metrics[1]) * J, J.T * metrics[0] * J + metrics[1]),
+        ),
         remark="all theta^t equal theta, so all have the same J",
-        sizes="2 parameters, 3 steps",
-        quote="If the metric used on the time-unfolded network is reparametrization-invariant, then so will "
-              "be the metric on the recurrent network",
-    )  # fmt: skip
+        quote="If the metric used on the time-unfolded network is reparametrization-invariant, then "
+        "so will be the metric on the recurrent network",
+    )
     lengths = letters("l", 2, positive=True)
-    yield Entry(
-        PAPER, "sec. 3.3, sum of norms", "The norm of a change is the sum over time of the norms of the changes at each time.",
-        (Equal(sqrt(lengths[0] ** 2 + lengths[1] ** 2), lengths[0] + lengths[1]),),
-        correction=Correction("Its square is the sum of their squares, as (51) has it: only so is it a metric.",
-                              (Equal(square(lengths, eye(2)), lengths[0] ** 2 + lengths[1] ** 2),
-                               Fails(Equal((lengths[0] + lengths[1]) ** 2, square(lengths, eye(2)))))),
+    yield paper("sec. 3.3, sum of norms").says(
+        "The norm of a change is the sum over time of the norms of the changes at each time.",
+        Equal(sqrt(lengths[0] ** 2 + lengths[1] ** 2), lengths[0] + lengths[1]),
+        correction=Correction(
+            "Its square is the sum of their squares, as (51) has it: only so is it a metric.",
+            Equal(square(lengths, eye(2)), lengths[0] ** 2 + lengths[1] ** 2),
+            Fails(Equal((lengths[0] + lengths[1]) ** 2, square(lengths, eye(2)))),
+        ),
         remark="two steps, l the lengths of the changes at each",
         quote="as a sum over time of the norms of corresponding changes of parameters at each time in the time-unfolded network",
-    )  # fmt: skip
+    )
 
 
 def ranks() -> Iterator[Entry]:
@@ -457,26 +444,25 @@ def ranks() -> Iterator[Entry]:
     )
     long = [letters(f"v^{t + 1}", 3) for t in times]
     two_steps = weights[0] * long[0] * long[0].T + weights[1] * long[1] * long[1].T
-    yield Entry(
-        PAPER, "footnote 10",
+    yield paper("footnote 10", sizes="2 parameters of one unit, 3 steps").says(
         "The metric of one time is of rank one, so it has no inverse; the sum over times is in general of full rank.",
-        (Equal((one * one.T).det(), S.Zero), Equal(summed.det(), crosses), Less(S.Zero, summed.det(), rewritten=crosses)),
+        Equal((one * one.T).det(), S.Zero),
+        Equal(summed.det(), crosses),
+        Less(S.Zero, summed.det(), rewritten=crosses),
         mutation=Mutation("one training sequence of 3 steps read as one of 1 step", Fails(Equal((one * one.T).det(), S.Zero))),
         remark="with weights c; by Cauchy and Binet it is singular only if all v^t are parallel",
-        sizes="2 parameters of one unit, 3 steps",
-        quote=r"with only one training sequence the metric \left\|\hskip 0.5pt\delta\hskip-0.5pt\theta^{t}\right\| on each "
-              r"individual \theta^{t} is only of rank one",
-    )  # fmt: skip
+        quote=r"with only one training sequence the metric \left\|\hskip 0.5pt\delta\hskip-0.5pt\theta^{t}\right\| on "
+        r"each individual \theta^{t} is only of rank one",
+    )
     metric = Matrix(3, 3, lambda i, k: Symbol(f"M_{{{i}{k}}}", real=True))
-    yield Entry(
-        PAPER, "footnote 10, short sequences", "For fewer times than parameters the sum has no inverse either.",
-        (Equal(metric.det(), S.Zero, dict(zip(metric, two_steps, strict=True))),),
+    yield paper("footnote 10, short sequences", sizes="3 parameters, 2 steps").says(
+        "For fewer times than parameters the sum has no inverse either.",
+        Equal(metric.det(), S.Zero, dict(zip(metric, two_steps, strict=True))),
         mutation=Mutation("2 times read as 3 times", Equal((two_steps + weights[2] * long[2] * long[2].T).det(), S.Zero)),
-        sizes="3 parameters, 2 steps",
         remark="what counts are the times at which the symbol of these parameters was read",
-        quote=r"the metric on \hskip 0.5pt\delta\hskip-0.5pt\theta is generally full-rank, being a "
-              r"sum over time of rank-one metrics",
-    )  # fmt: skip
+        quote=r"the metric on \hskip 0.5pt\delta\hskip-0.5pt\theta is generally "
+        r"full-rank, being a sum over time of rank-one metrics",
+    )
 
 
 def kept_apart() -> Iterator[Entry]:
@@ -486,13 +472,12 @@ def kept_apart() -> Iterator[Entry]:
     natural = sum((sum((D[t, s] for s in range(t + 1)), S.Zero) ** 2 for t in times), S.Zero)
     recurrent = sum((D[t, s] ** 2 for t, s in D), S.Zero)
     lost = 2 * sum((D[t, s] * D[t, r] for t, s in D for r in range(s)), S.Zero)
-    yield Entry(
-        PAPER, "remark 9",
-        "The natural norm of a recurrent network and its recurrent-natural norm differ in general: the second has no products "
-        "of the effects of different times.",
-        (Fails(Equal(natural, recurrent)), Equal(natural - recurrent, lost)),
+    yield paper("remark 9", sizes="1 parameter, 1 output, 3 steps").says(
+        "The natural norm of a recurrent network and its recurrent-natural norm differ in general: the second has "
+        "no products of the effects of different times.",
+        Fails(Equal(natural, recurrent)),
+        Equal(natural - recurrent, lost),
         mutation=Mutation("the effects of different times added before they are squared", Equal(natural, recurrent)),
         remark="D_ts the effect of theta^s on the output at t; lost is twice the sum of D_ts D_tr over r < s",
-        sizes="1 parameter, 1 output, 3 steps",
         quote="which is generally different and accounts for fewer cross-time dependencies",
-    )  # fmt: skip
+    )

@@ -13,13 +13,13 @@ from itertools import chain, pairwise
 from sympy import Derivative, Expr, Function, Rational, S, Subs, Symbol, exp, log, oo, sqrt, tanh
 
 from derivations.argument.taylor import euler_step
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, changed
 from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Rounds
-from derivations.texts.ollivier_networks import PAPER, probabilities
+from derivations.texts.ollivier_networks import paper, probabilities
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 
@@ -42,14 +42,13 @@ def writing_at_start() -> Iterator[Entry]:
     weights = [Symbol(f"w_0{k}", real=True) for k in (1, 2, 3)]
     frequencies = {nu[2]: 1 - nu[0] - nu[1]}
     counted = dict(zip(weights, map(log, nu), strict=True))
-    yield Entry(
-        PAPER, "eq. 30", "With w_0y = log nu_y and w_iy = 0 the initial model is i.i.d. with the frequencies nu.",
-        (Equal(column(*probabilities(weights)), column(*nu) / sum(nu), counted),
-         Equal(column(*nu) / sum(nu), column(*nu), frequencies)), ("nu_y > 0",),
-        Mutation("log nu read as nu", Equal(probabilities(nu)[0].subs(frequencies), nu[0])),
-        sizes="3 symbols",
+    yield paper("eq. 30", given="nu_y > 0", sizes="3 symbols").says(
+        "With w_0y = log nu_y and w_iy = 0 the initial model is i.i.d. with the frequencies nu.",
+        Equal(column(*probabilities(weights)), column(*nu) / sum(nu), counted),
+        Equal(column(*nu) / sum(nu), column(*nu), frequencies),
+        mutation=Mutation("log nu read as nu", Equal(probabilities(nu)[0].subs(frequencies), nu[0])),
         quote="this way the initial model is an i.i.d. sequence with the correct frequencies",
-    )  # fmt: skip
+    )
     line = "X0X1X0 1 1 0 1 0 1 1 1 0 1 0 1 0 0 1 0 0 1 0 0 1 0 0=1\n"
 
     def predicted(symbols: str) -> Callable[[], Cases]:
@@ -57,17 +56,19 @@ def writing_at_start() -> Iterator[Entry]:
         after = [y for before, y in pairwise(line) if before == "="]
         return lambda: (({f"times {y!r}": after.count(y)}, (y, "in", tuple(after))) for y in symbols)
 
-    yield Entry(
-        PAPER, "eq. 30, symbols not predicted", "w_0y = log nu_y is a starting value for every symbol y of the alphabet.",
-        (Every("the symbols of Example 2", predicted("".join(dict.fromkeys(line)))),),
+    yield paper("eq. 30, symbols not predicted").says(
+        "w_0y = log nu_y is a starting value for every symbol y of the alphabet.",
+        Every("the symbols of Example 2", predicted("".join(dict.fromkeys(line)))),
         correction=Correction(
             "For those that are to be predicted. Where only some are, as in the distant XOR, others have nu_y = 0 and log nu_y = "
             "-oo; a large negative w_0y is meant, with which pi(y) goes to 0.",
-            (Every("the bit after the =", predicted("1")), Tends(log(nu[0]), nu[0], 0, -oo),
-             Tends(nu[0] / (nu[0] + nu[1]), nu[0], 0, S.Zero))),
+            Every("the bit after the =", predicted("1")),
+            Tends(log(nu[0]), nu[0], 0, -oo),
+            Tends(nu[0] / (nu[0] + nu[1]), nu[0], 0, S.Zero),
+        ),
         remark="section 2 defines nu_y as the frequency among symbols to be predicted; section 4 sets chi_t = 1 after = only",
         quote="is the frequency of symbol y among symbols to be predicted in the training data",
-    )  # fmt: skip
+    )
 
 
 def transition_at_start() -> Iterator[Entry]:
@@ -76,42 +77,41 @@ def transition_at_start() -> Iterator[Entry]:
     frequencies = {nu[2]: 1 - nu[0] - nu[1]}
     beta = Symbol("beta", real=True)
     loop = v - alpha * s(v) + beta
-    yield Entry(
-        PAPER, "eq. 31", "tau_iiy = -alpha is negative feedback: the step's slope in its own V is 1 - alpha s'(V).",
-        (Equal(Derivative(loop, v), 1 - alpha * Derivative(s(v), v)),), mutation=Mutation("-alpha read as alpha",
-         Equal(Derivative(loop, v),
-         1 + alpha * Derivative(s(v), v))),
+    yield paper("eq. 31").says(
+        "tau_iiy = -alpha is negative feedback: the step's slope in its own V is 1 - alpha s'(V).",
+        Equal(Derivative(loop, v), 1 - alpha * Derivative(s(v), v)),
+        mutation=changed("-alpha read as alpha", rhs=1 + alpha * Derivative(s(v), v)),
         quote=r"if \tau_{jjx} is negative for all x, then the feedback will be negative",
-    )  # fmt: skip
+    )
     drawn = [Symbol(f"u_{k}", real=True) for k in (1, 2, 3)]
     centred = [k - sum(n * j for n, j in zip(nu, drawn, strict=True)) for k in drawn]
-    yield Entry(
-        PAPER, "eq. 32", "The reading rates u_jy minus their mean have average 0 over the data.",
-        (Equal(sum(n * k for n, k in zip(nu, centred, strict=True)).subs(frequencies), S.Zero),), (
-        "nu are the frequencies, their sum is 1",),
-        Mutation("the plain mean removed", Equal(sum(n * (k - sum(drawn) / 3) for n, k in zip(nu, drawn,
-        strict=True)).subs(frequencies), S.Zero)),
-        sizes="3 symbols",
+    yield paper("eq. 32", given="nu are the frequencies, their sum is 1", sizes="3 symbols").says(
+        "The reading rates u_jy minus their mean have average 0 over the data.",
+        Equal(sum(n * k for n, k in zip(nu, centred, strict=True)).subs(frequencies), S.Zero),
+        mutation=changed(
+            "the plain mean removed", lhs=sum(n * (k - sum(drawn) / 3) for n, k in zip(nu, drawn, strict=True)).subs(frequencies)
+        ),
         quote=r"and then shifted by a constant so that the average of \rho_{x_{t}} over the training data x_{t} is 0",
-    )  # fmt: skip
+    )
     half = Rational(1, 2)
     j = Symbol("j", positive=True)
     scale = 1 / (j + 1)
     root = sqrt(half * (half - scale))
-    yield Entry(
-        PAPER, "eq. 33",
+    yield paper("eq. 33").says(
         "With mu_j = 1/(j+1) and alpha = 1/2, beta = -sqrt(alpha (alpha - mu)) is real for j >= 1 and |beta| < alpha.",
-        (Equal(root.subs(j, 1), S.Zero), Less(S.Zero, half * (half - scale).subs(j, 1 + u), True),
-         Less(half * (half - scale), half**2, True)),
+        Equal(root.subs(j, 1), S.Zero),
+        Less(S.Zero, half * (half - scale).subs(j, 1 + u), True),
+        Less(half * (half - scale), half**2, True),
         mutation=Mutation("mu = 1/j", Less(S.Zero, half * (half - 1 / j).subs(j, 1 + u))),
         quote=r"\mu_{j}=1/(j+1),\qquad\alpha=1/2,\qquad\beta_{j}=-\sqrt{\alpha(\alpha-\mu_{j})} (33)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "footnote 7", "The time scale of unit j is O(j) at the start: -1/log(1 - mu_j) = j + 1/2 + ...",
-        (Tends(-1 / (j * log(1 - scale)), j, oo, S.One), Tends(-1 / log(1 - scale) - j, j, oo, half)),
-        mutation=Mutation("j + 1/2 read as j + 1", Tends(-1 / log(1 - scale) - j, j, oo, S.One)),
+    )
+    yield paper("footnote 7").says(
+        "The time scale of unit j is O(j) at the start: -1/log(1 - mu_j) = j + 1/2 + ...",
+        Tends(-1 / (j * log(1 - scale)), j, oo, S.One),
+        Tends(-1 / log(1 - scale) - j, j, oo, half),
+        mutation=changed("j + 1/2 read as j + 1", expression=-1 / log(1 - scale) - j),
         quote="from Appendix A the time scale for unit j is O(j) at startup",
-    )  # fmt: skip
+    )
 
 
 def random_graph() -> Iterator[Entry]:
@@ -126,21 +126,22 @@ def random_graph() -> Iterator[Entry]:
         return tanh(size * inputs[1] + keep * tanh(size * inputs[0]))
 
     spread = Rational(1, 48) / (1 - (1 - 1 / j) ** 2)
-    yield Entry(
-        PAPER, "eq. 69",
-        "With (69) the activation of each unit is a linear combination of past symbols, with exponentially decreasing weights; "
-        "unit i has a decay time of order i.",
-        (Equal(Derivative(active(S.One), inputs[1], 2), S.Zero),),
+    yield paper("eq. 69").says(
+        "With (69) the activation of each unit is a linear combination of past symbols, with exponentially decreasing "
+        "weights; unit i has a decay time of order i.",
+        Equal(Derivative(active(S.One), inputs[1], 2), S.Zero),
         reading=Correction(
             "So it is to first order for small inputs, with weights tau_ii^k and decay time -1/log(1 - 1/i) = i - 1/2 - ...",
-            (Expands(active(small), small, small * (inputs[1] + keep * inputs[0]), 2),
-             Tends(-1 / (j * log(1 - 1 / j)), j, oo, S.One), Tends(-1 / log(1 - 1 / j) - j, j, oo, -half),
-             Less(S.One, spread.subs(j, 96), True))),
+            Expands(active(small), small, small * (inputs[1] + keep * inputs[0]), 2),
+            Tends(-1 / (j * log(1 - 1 / j)), j, oo, S.One),
+            Tends(-1 / log(1 - 1 / j) - j, j, oo, -half),
+            Less(S.One, spread.subs(j, 96), True),
+        ),
         remark="the inputs are not small: (69) has 1/2 where (32) has mu_j/4, so that from i = 96 on the standard deviation of "
-               "V_i = sum_k tau_ii^k rho, 1/48 being the variance of (u - mean)/2, is above 1, where tanh bends",
+        "V_i = sum_k tau_ii^k rho, 1/48 being the variance of (u - mean)/2, is above 1, where tanh bends",
         quote="the activation of each unit is given by a random linear combination of past symbols with weights exponentially "
-              "decreasing with time, with unit i having a decay time of order i",
-    )  # fmt: skip
+        "decreasing with time, with unit i having a decay time of order i",
+    )
 
 
 def linear_regime() -> Iterator[Entry]:
@@ -149,15 +150,17 @@ def linear_regime() -> Iterator[Entry]:
     T, b, V = glnn.parameters["T_1"], glnn.parameters["t_1"], glnn.state
     first_read = euler_step(glnn)
     one = dict(zip(glnn.inputs, (S.One, S.Zero), strict=True))
-    yield Entry(
-        PAPER, "eq. 70", "V_j + tau_jj s(V_j) + tau_0j + sum over the other units is the evolution equation (13).",
-        (Equal(first_read, column(*(V[j] + T[j, j] * tanh(V[j]) + b[j] + T[j, 1 - j] * tanh(V[1 - j]) for j in range(2))), one),),
-        mutation=Mutation("i != j left out of the last sum", Equal(first_read[0], V[0] + T[0, 0] * tanh(V[0]) + b[0]
-                                                                   + sum(T[0, i] * tanh(V[i]) for i in range(2)), one)),
+    yield paper("eq. 70", sizes="2 units beside unit 0").says(
+        "V_j + tau_jj s(V_j) + tau_0j + sum over the other units is the evolution equation (13).",
+        Equal(first_read, column(*(V[j] + T[j, j] * tanh(V[j]) + b[j] + T[j, 1 - j] * tanh(V[1 - j]) for j in range(2))), one),
+        mutation=changed(
+            "i != j left out of the last sum",
+            lhs=first_read[0],
+            rhs=V[0] + T[0, 0] * tanh(V[0]) + b[0] + sum(T[0, i] * tanh(V[i]) for i in range(2)),
+        ),
         remark="against this project's field of the GLNN, its first symbol read; T_ji is the print's tau_ij",
-        sizes="2 units beside unit 0",
         quote=r"let us isolate the contributions of i=j and of the always-activated unit i=0",
-    )  # fmt: skip
+    )
     yield from chain(without_and_with_feedback(), signs_of_alpha(), windows_and_choices())
 
 
@@ -166,25 +169,35 @@ def rates_of_units() -> Iterator[Entry]:
     beta, eps = Symbol("beta", real=True), Symbol("eps", real=True)
     step = v - alpha * s(v) + beta
     at_rest = {s(v): beta / alpha}
-    yield Entry(
-        PAPER, "eq. 71", "V - alpha s(V) + beta rests where s(V) = beta/alpha.",
-        (Equal(step, v, at_rest),),
-        mutation=Mutation("beta/alpha read as alpha/beta", Equal(step, v, {s(v): alpha / beta})),
+    yield paper("eq. 71").says(
+        "V - alpha s(V) + beta rests where s(V) = beta/alpha.",
+        Equal(step, v, at_rest),
+        mutation=changed("beta/alpha read as alpha/beta", where={s(v): alpha / beta}),
         quote=r"which has a fixed point at "
-              r"V^{t}_{j}=\bar{V}\mathrel{\mathop{:}}=s^{-1}(\beta/\alpha), i.e., a^{t}_{j}=\beta/\alpha",
-    )  # fmt: skip
+        r"V^{t}_{j}=\bar{V}\mathrel{\mathop{:}}=s^{-1}(\beta/\alpha), i.e., a^{t}_{j}=\beta/\alpha",
+    )
     linear = Symbol("V0", real=True)
-    yield Entry(
-        PAPER, "eq. 72", "Close to the fixed point V(t+1) - Vbar = (1 - alpha s'(Vbar)) (V(t) - Vbar), up to the square.",
-        (Equal(Subs(Derivative(step.subs(v, linear + eps), eps), eps, 0), 1 - alpha * s(linear).diff(linear)),
-         Expands((linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear, eps,
-         (1 - alpha * (1 - tanh(linear) ** 2)) * eps, 2)),
-        mutation=Mutation("1 - alpha s' read as 1 + alpha s'",
-        Expands((linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear, eps,
-                          (1 + alpha * (1 - tanh(linear) ** 2)) * eps, 2)),
+    yield paper("eq. 72").says(
+        "Close to the fixed point V(t+1) - Vbar = (1 - alpha s'(Vbar)) (V(t) - Vbar), up to the square.",
+        Equal(Subs(Derivative(step.subs(v, linear + eps), eps), eps, 0), 1 - alpha * s(linear).diff(linear)),
+        Expands(
+            (linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear,
+            eps,
+            (1 - alpha * (1 - tanh(linear) ** 2)) * eps,
+            2,
+        ),
+        mutation=Mutation(
+            "1 - alpha s' read as 1 + alpha s'",
+            Expands(
+                (linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear,
+                eps,
+                (1 + alpha * (1 - tanh(linear) ** 2)) * eps,
+                2,
+            ),
+        ),
         remark="the slope for any s, the order for s = tanh, beta = alpha s(Vbar)",
         quote=r"The linearized dynamics around this fixed point (V^{t}_{j} close to \bar{V}) is",
-    )  # fmt: skip
+    )
     decay = 1 / (1 + u)
     rho = [Symbol(f"rho_{k}", real=True) for k in range(4)]
     state = S.Zero
@@ -192,212 +205,232 @@ def rates_of_units() -> Iterator[Entry]:
         state = decay * state + eps * k
     printed = eps * sum(decay ** (4 - k) * rho[k] for k in range(4))
     right = eps * sum(decay ** (4 - k - 1) * rho[k] for k in range(4))
-    yield Entry(
-        PAPER, "eq. 73", "With tau_0jx = beta + eps rho_x each step adds eps rho_x to the deviation and keeps 1 - mu of it.",
-        (Equal(step + eps * rho[0] - v, eps * rho[0], at_rest),),
-        mutation=Mutation("eps rho read as rho", Equal(step + eps * rho[0] - v, rho[0], at_rest)),
+    yield paper("eq. 73").says(
+        "With tau_0jx = beta + eps rho_x each step adds eps rho_x to the deviation and keeps 1 - mu of it.",
+        Equal(step + eps * rho[0] - v, eps * rho[0], at_rest),
+        mutation=changed("eps rho read as rho", rhs=rho[0]),
         remark="at the fixed point",
-        quote=r"A more interesting choice is to let \tau_{jjx}=-\alpha,\qquad\tau_{0jx}=\beta+\varepsilon\rho_{x} "
-              r"(73) with small \varepsilon",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 74", "V(t) is Vbar + eps sum_{t' < t} (1 - mu)^(t - t') rho_{x_t'}.",
-        (Equal(state, printed),),
+        quote=r"A more interesting choice is to let \tau_{jjx}=-\alpha,\qquad\tau_{0jx}=\beta+"
+        r"\varepsilon\rho_{x} (73) with small \varepsilon",
+    )
+    yield paper("eq. 74").says(
+        "V(t) is Vbar + eps sum_{t' < t} (1 - mu)^(t - t') rho_{x_t'}.",
+        Equal(state, printed),
         correction=Correction(
-            "The exponent is t - t' - 1: the symbol read last, t' = t - 1, has not decayed yet.", (Equal(state, right),)),
+            "The exponent is t - t' - 1: the symbol read last, t' = t - 1, has not decayed yet.", Equal(state, right)
+        ),
         remark="four steps from Vbar; 1 - mu = 1/(1 + u) is any number of (0, 1)",
         quote=r"V^{t}_{j}\approx\bar{V}+\varepsilon\sum_{t^{\prime}<t}(1-\mu)^{t-t^{\prime}}",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 75", "mu = alpha s'(Vbar) is what a step takes from the deviation: the step's slope is 1 - mu.",
-        (Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * Derivative(tanh(v), v)),),
-        mutation=Mutation("alpha s' read as alpha s", Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * tanh(v))),
+    )
+    yield paper("eq. 75").says(
+        "mu = alpha s'(Vbar) is what a step takes from the deviation: the step's slope is 1 - mu.",
+        Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * Derivative(tanh(v), v)),
+        mutation=changed("alpha s' read as alpha s", rhs=alpha * tanh(v)),
         quote=r"\mu\mathrel{\mathop{:}}=\alpha s^{\prime}(\bar{V}) (75)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "app. A, oscillation", "alpha above 1/sup s' (1 for tanh) makes V(t+1) a function of V(t) that is not monotone.",
-        (Equal(Derivative(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha), Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
-         Less(S.Zero, 1 - u * (1 - tanh(v) ** 2), True, {u: (0, 1)}, rewritten=(1 - u) + u * tanh(v) ** 2)),
+    )
+    yield paper("app. A, oscillation").says(
+        "alpha above 1/sup s' (1 for tanh) makes V(t+1) a function of V(t) that is not monotone.",
+        Equal(Derivative(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha),
+        Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
+        Less(S.Zero, 1 - u * (1 - tanh(v) ** 2), True, {u: (0, 1)}, rewritten=(1 - u) + u * tanh(v) ** 2),
         mutation=Mutation("above 1 read as above 1/2", Less((1 - alpha).subs(alpha, Rational(1, 2) + u), S.Zero)),
         remark="the last statement: below 1 it is monotone everywhere",
-        quote=r"values of \alpha above 1/\sup s^{\prime} (=1 for \tanh activation) will provide too much feedback, resulting "
-              r"in non-monotonous V^{t+1} as a function of V^{t}",
-    )  # fmt: skip
+        quote=r"values of \alpha above 1/\sup s^{\prime} (=1 for \tanh activation) will provide too much feedback, resulting in "
+        r"non-monotonous V^{t+1} as a function of V^{t}",
+    )
 
 
 def spread_of_rates() -> Iterator[Entry]:
     """Eqs. (76) to (79), footnote 17."""
-    yield Entry(
-        PAPER, "eq. 76", "alpha = 1/2 is 1/(2 sup s') for tanh, whose largest slope is 1, at 0.",
-        (Equal(Derivative(tanh(v), v).subs(v, 0), S.One), Less(S.Zero, 1 - Derivative(tanh(v), v), rewritten=tanh(v) ** 2)),
-        mutation=Mutation("tanh read as the logistic function", Equal(sigma(v).diff(v).subs(v, 0), S.One)),
+    yield paper("eq. 76").says(
+        "alpha = 1/2 is 1/(2 sup s') for tanh, whose largest slope is 1, at 0.",
+        Equal(Derivative(tanh(v), v).subs(v, 0), S.One),
+        Less(S.Zero, 1 - Derivative(tanh(v), v), rewritten=tanh(v) ** 2),
+        mutation=changed("tanh read as the logistic function", lhs=sigma(v).diff(v).subs(v, 0)),
         quote=r"Indeed we have found that setting \alpha=1/(2\sup s^{\prime}), i.e., \tau_{jjx}=-\alpha=-1/2 (76) (for tanh)",
-    )  # fmt: skip
+    )
     level = Symbol("a", real=True)
     solved = -sqrt(alpha * (alpha - mu))
-    yield Entry(
-        PAPER, "eq. 77", "beta = -sqrt(alpha (alpha - mu)) gives mu = alpha s'(s^-1(beta/alpha)) for tanh.",
-        (Equal(alpha * (1 - (solved / alpha) ** 2), mu), Equal(Derivative(tanh(v), v), (1 - level**2).subs(level, tanh(v)))),
-        ("0 < mu <= alpha",), Mutation("alpha (alpha - mu) read as alpha - mu",
-         Equal(alpha * (1 - (-sqrt(alpha - mu) / alpha) ** 2), mu)),
+    yield paper("eq. 77", given="0 < mu <= alpha").says(
+        "beta = -sqrt(alpha (alpha - mu)) gives mu = alpha s'(s^-1(beta/alpha)) for tanh.",
+        Equal(alpha * (1 - (solved / alpha) ** 2), mu),
+        Equal(Derivative(tanh(v), v), (1 - level**2).subs(level, tanh(v))),
+        mutation=changed("alpha (alpha - mu) read as alpha - mu", lhs=alpha * (1 - (-sqrt(alpha - mu) / alpha) ** 2)),
         remark="the positive root does as well",
         quote=r"for the \tanh activation function, this yields \beta=-\sqrt{\alpha(\alpha-\mu)} (77)",
-    )  # fmt: skip
+    )
     n = Symbol("n", positive=True)
-    yield Entry(
-        PAPER, "eq. 78", "mu_j = 1/(j+1) has a characteristic time of order j: after j + 1 steps a part near 1/e is left.",
-        (Tends((1 - 1 / n) ** n, n, oo, exp(-1)),), mutation=Mutation("1/e read as 1/2", Tends((1 - 1 / n) ** n, n, oo,
-         Rational(1, 2))),
+    yield paper("eq. 78").says(
+        "mu_j = 1/(j+1) has a characteristic time of order j: after j + 1 steps a part near 1/e is left.",
+        Tends((1 - 1 / n) ** n, n, oo, exp(-1)),
+        mutation=changed("1/e read as 1/2", value=Rational(1, 2)),
         quote="this yields a characteristic time of order j and seems to perform well",
-    )  # fmt: skip
+    )
     geometric = (1 - (1 - mu) ** n) / mu
-    yield Entry(
-        PAPER, "eq. 79", "eps = mu/4 keeps the sum small: with |rho| <= 1 it stays below eps/mu = 1/4.",
-        (Equal(geometric.subs(n, n + 1) - 1, (1 - mu) * geometric), Equal((mu / 4 * geometric).subs(mu, 1), Rational(1, 4)),
-         Equal(mu / 4 / mu, Rational(1, 4))),
-        ("0 < mu <= 1", "|rho| <= 1"), Mutation("mu/4 read as 1/4", Equal(Rational(1, 4) / mu, Rational(1, 4))),
+    yield paper("eq. 79", given=("0 < mu <= 1", "|rho| <= 1")).says(
+        "eps = mu/4 keeps the sum small: with |rho| <= 1 it stays below eps/mu = 1/4.",
+        Equal(geometric.subs(n, n + 1) - 1, (1 - mu) * geometric),
+        Equal((mu / 4 * geometric).subs(mu, 1), Rational(1, 4)),
+        Equal(mu / 4 / mu, Rational(1, 4)),
+        mutation=Mutation("mu/4 read as 1/4", Equal(Rational(1, 4) / mu, Rational(1, 4))),
         remark="the sum of (1 - mu)^k over n steps is (1 - (1 - mu)^n)/mu < 1/mu",
         quote=r"so taking \varepsilon somewhat smaller than \mu is reasonable. We have used \varepsilon=\frac{\mu}{4} (79)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "footnote 17", "Since the activation function s ranges in [0; 1], the feedback -alpha s(V) is bounded.",
-        (Less(S.Zero, tanh(z)),),
+    )
+    yield paper("footnote 17").says(
+        "Since the activation function s ranges in [0; 1], the feedback -alpha s(V) is bounded.",
+        Less(S.Zero, tanh(z)),
         correction=Correction(
             "For tanh, with which these values are used, s ranges in (-1, 1); the feedback is bounded by alpha either way.",
-            (Less(S.Zero, 1 - tanh(z).rewrite(exp) ** 2, True, rewritten=4 * exp(2 * z) / (exp(2 * z) + 1) ** 2),)),
+            Less(S.Zero, 1 - tanh(z).rewrite(exp) ** 2, True, rewritten=4 * exp(2 * z) / (exp(2 * z) + 1) ** 2),
+        ),
         remark="[0, 1] is the range of the logistic function",
         quote=r"Indeed since the activation function s ranges in [0;1], the feedback term -\alpha s(V^{t}_{j}) is bounded",
-    )  # fmt: skip
+    )
 
 
 def without_and_with_feedback() -> Iterator[Entry]:
     """Appendix A in words: what feedback does, for tanh unless another s is named."""
     rest, _, n, tau = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
-    yield Entry(
-        PAPER, "app. A, perpetual increase",
+    yield paper("app. A, perpetual increase").says(
         "Positive tau_jjx results in perpetual increase of V_j if the other contributions are ignored.",
-        (Less(S.Zero, tau * tanh(v), True),),
+        Less(S.Zero, tau * tanh(v), True),
         reading=Correction(
             "So it is for the logistic function, or for tanh of the size of V_j: from V < 0 it falls for ever, at 0 it stays.",
-            (Less(S.Zero, tau * sigma(v), True), Less(S.Zero, tau * (exp(u) - exp(-u)) / (exp(u) + exp(-u)), True, rising=(u,)),
-             Equal(tanh(-v), -tanh(v)), Equal(tanh(S.Zero), S.Zero))),
+            Less(S.Zero, tau * sigma(v), True),
+            Less(S.Zero, tau * (exp(u) - exp(-u)) / (exp(u) + exp(-u)), True, rising=(u,)),
+            Equal(tanh(-v), -tanh(v)),
+            Equal(tanh(S.Zero), S.Zero),
+        ),
         remark="the experiments and these values are for tanh",
         quote=r"positive \tau_{jjx} would result in perpetual increase of V^{t}_{j} if the other contributions are ignored",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "app. A, attractive", "If |1 - alpha s'(Vbar)| < 1 the fixed point is attractive: deviations vanish by (72).",
-        (Tends(exp(-rest * n), n, oo, S.Zero),), ("the deviation is small enough for (72)",),
-        Mutation("< 1 read as > 1", Tends(exp(rest * n), n, oo, S.Zero)),
+    )
+    yield paper("app. A, attractive", given="the deviation is small enough for (72)").says(
+        "If |1 - alpha s'(Vbar)| < 1 the fixed point is attractive: deviations vanish by (72).",
+        Tends(exp(-rest * n), n, oo, S.Zero),
+        mutation=changed("< 1 read as > 1", expression=exp(rest * n)),
         remark="|1 - alpha s'| = e^-k with k > 0, and its power n is what is left after n steps",
         quote=r"so that if \left|\mskip 1.0mu 1-\alpha s^{\prime}(\bar{V})\right|<1 this fixed point is attractive",
-    )  # fmt: skip
+    )
     part = 1 / (1 + u)
-    yield Entry(
-        PAPER, "app. A, rate", "The weights of past values decrease exponentially at rate 1 - mu.",
-        (Equal(part**n, exp(-part * n)),), ("0 < mu < 1",),
+    yield paper("app. A, rate", given="0 < mu < 1").says(
+        "The weights of past values decrease exponentially at rate 1 - mu.",
+        Equal(part**n, exp(-part * n)),
         reading=Correction(
             "By the factor 1 - mu at each step. The rate is -log(1 - mu), near mu: slow where 1 - mu is near 1.",
-            (Equal(part ** (n + 1) / part**n, part), Expands(-log(1 - mu), mu, mu, 2))),
+            Equal(part ** (n + 1) / part**n, part),
+            Expands(-log(1 - mu), mu, mu, 2),
+        ),
         remark="1 - mu = 1/(1 + u)",
         quote=r"with weights exponentially decreasing with time at rate (1-\mu)",
-    )  # fmt: skip
+    )
 
 
 def signs_of_alpha() -> Iterator[Entry]:
     """Which alpha, and what another does."""
     _, j, _, _ = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
     bounded = Symbol("x", positive=True)
-    yield Entry(
-        PAPER, "app. A, positive alpha", "Negative alpha leads to instability, positive alpha stabilizes.",
-        (Less(S.One, (1 + u) ** 2, True), Less((1 - alpha) ** 2, S.One, True)),
+    yield paper("app. A, positive alpha").says(
+        "Negative alpha leads to instability, positive alpha stabilizes.",
+        Less(S.One, (1 + u) ** 2, True),
+        Less((1 - alpha) ** 2, S.One, True),
         reading=Correction(
             "Positive alpha up to 2/s'(Vbar) does; beyond, the fixed point repels, as at Vbar = 0 for alpha > 2.",
-            (Less((1 - bounded) ** 2, S.One, True, {bounded: (0, 2)}, rewritten=bounded * (2 - bounded)),
-             Less(S.One, (1 - (2 + u)) ** 2, True))),
+            Less((1 - bounded) ** 2, S.One, True, {bounded: (0, 2)}, rewritten=bounded * (2 - bounded)),
+            Less(S.One, (1 - (2 + u)) ** 2, True),
+        ),
         remark="x = alpha s'(Vbar); the text says presumably, and next that alpha above 1 is too much",
         quote=r"negative values of \alpha would lead to unstability, whereas positive values of \alpha presumably stabilize",
-    )  # fmt: skip
+    )
     at_rest = 1 - alpha * (mu / alpha)
-    yield Entry(
-        PAPER, "app. A, oscillation, at rest", "With alpha above 1/sup s' the unit oscillates about its fixed point.",
-        (Less((at_rest.subs(mu, 1 / (j + 1))), S.Zero),),
+    yield paper("app. A, oscillation, at rest").says(
+        "With alpha above 1/sup s' the unit oscillates about its fixed point.",
+        Less((at_rest.subs(mu, 1 / (j + 1))), S.Zero),
         reading=Correction(
-            "Only where alpha s'(Vbar) is above 1, as at Vbar = 0. With beta set for a mu of at most 1/2 the slope there is "
-            "1 - mu > 0, whatever alpha: no oscillation.",
-            (Equal(at_rest, 1 - mu), Less(S.Zero, 1 - 1 / (j + 1), True), Less(1 - (1 + u), S.Zero, True))),
+            "Only where alpha s'(Vbar) is above 1, as at Vbar = 0. With beta set for a mu of at most 1/2 the slope there "
+            "is 1 - mu > 0, whatever alpha: no oscillation.",
+            Equal(at_rest, 1 - mu),
+            Less(S.Zero, 1 - 1 / (j + 1), True),
+            Less(1 - (1 + u), S.Zero, True),
+        ),
         remark="alpha s'(Vbar) = mu by (75) and (77)",
         quote=r"resulting in non-monotonous V^{t+1} as a function of V^{t} and an oscillating behavior",
-    )  # fmt: skip
+    )
 
 
 def windows_and_choices() -> Iterator[Entry]:
     """Windows, mu and the size of the sum."""
     part = 1 / (1 + u)
-    yield Entry(
-        PAPER, "app. A, window", "Data much older than 1/mu has little weight: after c/mu steps at most e^-c.",
-        (Less(u / (1 + u), log(1 + u), True, rising=(u,)),), mutation=Mutation("after c steps already", Less(S.One, log(1 + u))),
+    yield paper("app. A, window").says(
+        "Data much older than 1/mu has little weight: after c/mu steps at most e^-c.",
+        Less(u / (1 + u), log(1 + u), True, rising=(u,)),
+        mutation=Mutation("after c steps already", Less(S.One, log(1 + u))),
         remark="1 - mu = 1/(1 + u): (1 - mu)^(c/mu) <= e^-c says that -log(1 - mu) >= mu",
         quote=r"data much older than t-t^{\prime}\gg\frac{1}{\mu} has little weight",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 77, arbitrary mu", "(77) sets beta from an arbitrary choice for mu.",
-        (Less(S.Zero, alpha * (alpha - mu)),), ("mu > 0",),
+    )
+    yield paper("eq. 77, arbitrary mu", given="mu > 0").says(
+        "(77) sets beta from an arbitrary choice for mu.",
+        Less(S.Zero, alpha * (alpha - mu)),
         reading=Correction(
             "From any mu up to alpha sup s' = alpha; above, (77) is the root of a negative number.",
-            (Less(S.Zero, alpha * (alpha - mu), region={mu: (0, alpha)}, rewritten=alpha * (alpha - mu)),
-             Less(alpha * (alpha - mu).subs(mu, alpha + u), S.Zero, True))),
+            Less(S.Zero, alpha * (alpha - mu), region={mu: (0, alpha)}, rewritten=alpha * (alpha - mu)),
+            Less(alpha * (alpha - mu).subs(mu, alpha + u), S.Zero, True),
+        ),
         quote=r"which is used to set \beta from an arbitrary choice for \mu",
-    )  # fmt: skip
+    )
     eps, lost = Symbol("epsilon", positive=True), u / (1 + u)
     printed = eps * part / (1 - part)
-    yield Entry(
-        PAPER, "app. A, size of the sum", "If each rho is of size 1, eps sum_{t' < t} (1 - mu)^(t - t') rho is eps/mu.",
-        (Equal(printed, eps / lost),), ("0 < mu < 1",),
+    yield paper("app. A, size of the sum", given="0 < mu < 1").says(
+        "If each rho is of size 1, eps sum_{t' < t} (1 - mu)^(t - t') rho is eps/mu.",
+        Equal(printed, eps / lost),
         correction=Correction(
             "For rho = 1 it is eps (1 - mu)/mu; with the exponent t - t' - 1 it is eps/mu, a bound. The rho have mean 0: for "
             "independent ones of variance 1 the standard deviation is eps/sqrt(mu (2 - mu)), of the order of eps/sqrt(mu).",
-            (Equal(printed, eps * (1 - lost) / lost), Equal(eps / (1 - part), eps / lost),
-             Equal(eps**2 / (1 - part**2), eps**2 / (lost * (2 - lost))))),
+            Equal(printed, eps * (1 - lost) / lost),
+            Equal(eps / (1 - part), eps / lost),
+            Equal(eps**2 / (1 - part**2), eps**2 / (lost * (2 - lost))),
+        ),
         remark="1 - mu = 1/(1 + u); geometric series of 1 - mu, from its first power as printed, from 1, and of its square",
         quote=r"If each \rho is roughly of size 1, the sum is \varepsilon/\mu",
-    )  # fmt: skip
+    )
 
 
 def numbers() -> Iterator[Entry]:
     """Section 4, footnote 8."""
     k, eta, distance = Symbol("k", positive=True), Symbol("eta", positive=True), Symbol("x", real=True)
     moved = distance - eta * k * distance
-    yield Entry(
-        PAPER, "footnote 8", "Past the optimal learning rate a quadratic minimum is stepped over: the iterates oscillate.",
-        (Equal(moved.subs(eta, 1 / k), S.Zero), Less(moved.subs({eta: (1 + u) / k, distance: k}), S.Zero, True)),
+    yield paper("footnote 8").says(
+        "Past the optimal learning rate a quadratic minimum is stepped over: the iterates oscillate.",
+        Equal(moved.subs(eta, 1 / k), S.Zero),
+        Less(moved.subs({eta: (1 + u) / k, distance: k}), S.Zero, True),
         mutation=Mutation("past half of it", Less(moved.subs({eta: (1 + u) / (2 * k), distance: k}), S.Zero)),
         remark="f = k x^2/2, optimal rate 1/k; from x = k > 0 the next iterate is negative",
-        quote="this leads to some slight oscillating behavior when the learning rate gets past the optimal "
-              "value (as is clear for a quadratic minimum)",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 4, a letter", "Representing a letter of 26 costs log(26)/log(2), about 4.7 bits.",
-        (Rounds(log(26) / log(2), "4.7"),), mutation=Mutation("26 read as 36", Rounds(log(36) / log(2), "4.7")),
+        quote="this leads to some slight oscillating behavior when the learning rate gets past the "
+        "optimal value (as is clear for a quadratic minimum)",
+    )
+    yield paper("sec. 4, a letter").says(
+        "Representing a letter of 26 costs log(26)/log(2), about 4.7 bits.",
+        Rounds(log(26) / log(2), "4.7"),
+        mutation=changed("26 read as 36", value=log(36) / log(2)),
         quote=r"the cost of representing a letter in the alphabet is \log(26)/\log(2)\approx 4.7 bits",
-    )  # fmt: skip
+    )
     bits = (log(1536) / log(2), log(S(1536) / 1535) / log(2) * 1535)
-    yield Entry(
-        PAPER, "sec. 4, a^n b^n",
+    yield paper("sec. 4, a^n b^n").says(
         "A uniform n of 1024 to 2047 is 10 bits, 100 for ten blocks; a geometric law of mean 1536 has about 12.",
-        (Equal(log(S(1024)) / log(2), S(10)), Rounds(bits[0] + bits[1], "12")),
+        Equal(log(S(1024)) / log(2), S(10)),
+        Rounds(bits[0] + bits[1], "12"),
         mutation=Mutation("base 2 read as base e", Rounds(log(1536) + 1535 * log(S(1536) / 1535), "12")),
         quote=r"The geometric law with mean \frac{1024+2048}{2}=1536 has an entropy of about 12 bits instead of 10",
-    )  # fmt: skip
+    )
     true, ours, theirs = S(-88482), S(-89126), S(-96099)
-    yield Entry(
-        PAPER, "sec. 4, insertions",
-        "-89126 bits is more than ten times closer to the true model's -88482 than -96099, by 7 bits a line; RNNs that run for 4 "
-        "hours are seven times farther.",
-        (Less(10 * (true - ours), true - theirs, True), Rounds((ours - theirs) / 1000, "7"),
-         Rounds((true - theirs - 2810) / (true - ours), "7")),
+    yield paper("sec. 4, insertions").says(
+        "-89126 bits is more than ten times closer to the true model's -88482 than -96099, by 7 bits a line; RNNs "
+        "that run for 4 hours are seven times farther.",
+        Less(10 * (true - ours), true - theirs, True),
+        Rounds((ours - theirs) / 1000, "7"),
+        Rounds((true - theirs - 2810) / (true - ours), "7"),
         mutation=Mutation("ten read as twelve", Less(12 * (true - ours), true - theirs)),
         remark="after 4 hours (2810 bits better) the RNN is 7.5 times farther, as printed to one digit",
         quote="GLNNs come more than ten times closer to the true model log-likelihood than RNNs: the best validation "
-              "log-likelihood for GLNNs is -89,126 bits while that for RNNs is -96,099 bits, compared "
-              "to -88,482 bits for the true model",
-    )  # fmt: skip
+        "log-likelihood for GLNNs is -89,126 bits while that for RNNs is -96,099 "
+        "bits, compared to -88,482 bits for the true model",
+    )

@@ -14,16 +14,16 @@ from itertools import chain
 from sympy import Derivative, Eq, Expr, Function, ImmutableDenseMatrix, S, Symbol, exp, log, oo, tanh
 
 from derivations.argument.taylor import steps_to
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Mutation, Source, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Solves
 from derivations.twins.fields import sigma
 
-__all__ = ["PAPER", "SIZES", "activities", "entries", "log_pi", "probabilities", "s", "scores", "writing"]
+__all__ = ["paper", "SIZES", "activities", "entries", "log_pi", "probabilities", "s", "scores", "writing"]
 
-PAPER = "ollivier-2013-riemannian-metrics-ii"
+paper = Source("ollivier-2013-riemannian-metrics-ii")
 SIZES = "checked for two units beside unit 0"
 alpha, mu, eta = Symbol("alpha", positive=True), Symbol("mu", positive=True), Symbol("eta", positive=True)
 v, z, u = Symbol("V", real=True), Symbol("z", real=True), Symbol("u", positive=True)
@@ -60,88 +60,84 @@ def likelihood() -> Iterator[Entry]:
     f = g * (near - theta) + k * (near - theta) ** 2 / 2
     best = theta + eta * g / (1 - eta * k)
     penalized = f - (theta - near) ** 2 / (2 * eta)
-    yield Entry(
-        PAPER, "eq. 1",
+    yield paper("eq. 1", given=("eta is small", "f is smooth"), sizes="1 parameter").says(
         "The gradient step theta + eta f' is the maximum of f(theta') - |theta - theta'|^2/(2 eta) up to O(eta^2).",
-        (Equal(Derivative(penalized, near).subs(near, best), S.Zero), Expands(best, eta, theta + eta * g, 2)),
-        ("eta is small", "f is smooth"), Mutation("1/(2 eta) read as 1/eta", Expands(theta + eta * g / (2 - eta * k), eta,
-         theta + eta * g, 2)),
+        Equal(Derivative(penalized, near).subs(near, best), S.Zero),
+        Expands(best, eta, theta + eta * g, 2),
+        mutation=Mutation("1/(2 eta) read as 1/eta", Expands(theta + eta * g / (2 - eta * k), eta, theta + eta * g, 2)),
         remark="for f with slope g and curvature k at theta; the error is eta^2 k g",
-        sizes="1 parameter",
         quote=r"for small enough learning rates \eta (where \approx means “up to O(\eta^{2}) when \eta\to 0”)",
-    )  # fmt: skip
+    )
     p = Function("P", positive=True)(theta)
-    yield Entry(
-        PAPER, "eq. 2", "The probability of the sequence and its logarithm are largest at the same parameter.",
-        (Equal(Derivative(log(p), theta), Derivative(p, theta) / p),), mutation=Mutation("log P read as 1/P",
-         Equal(Derivative(1 / p, theta),
-         Derivative(p, theta) / p)),
+    yield paper("eq. 2").says(
+        "The probability of the sequence and its logarithm are largest at the same parameter.",
+        Equal(Derivative(log(p), theta), Derivative(p, theta) / p),
+        mutation=changed("log P read as 1/P", lhs=Derivative(1 / p, theta)),
         remark="log P rises where P does, since P > 0",
-        quote=r"the goal of learning is to find the value of \theta that maximizes "
-              r"the probability of the training sequence (x_{t})",
-    )  # fmt: skip
+        quote=r"the goal of learning is to find the value of \theta that maximizes the "
+        r"probability of the training sequence (x_{t})",
+    )
     joint = [Symbol(f"p_{k}", positive=True) for k in (1, 2, 3)]
     partial = [joint[0], joint[1] / joint[0], joint[2] / joint[1]]
-    yield Entry(
-        PAPER, "eq. 3", "log Pr is the sum over t of log Pr(x_t | x_0 ... x_{t-1}).",
-        (Equal(sum(log(k) for k in partial), log(joint[2])),),
-        mutation=Mutation("conditioned on x_{t-1} alone, once", Equal(sum(log(k) for k in (joint[0], joint[1] / joint[0],
-        joint[2] / joint[0])), log(joint[2]))),
+    yield paper("eq. 3", sizes="3 symbols read").says(
+        "log Pr is the sum over t of log Pr(x_t | x_0 ... x_{t-1}).",
+        Equal(sum(log(k) for k in partial), log(joint[2])),
+        mutation=changed(
+            "conditioned on x_{t-1} alone, once", lhs=sum(log(k) for k in (joint[0], joint[1] / joint[0], joint[2] / joint[0]))
+        ),
         remark="p_k is the probability of the first k symbols",
-        sizes="3 symbols read",
         quote=r"\displaystyle=\operatorname*{arg\,max}_{\theta}\sum_{t}\log\Pr\nolimits",
-    )  # fmt: skip
+    )
     chi = [Symbol(f"chi_{k}", real=True) for k in (1, 2, 3)]
     chosen = sum(c * log(k) for c, k in zip(chi, partial, strict=True))
-    yield Entry(
-        PAPER, "eq. 4",
+    yield paper("eq. 4", sizes="3 symbols read").says(
         "With only some symbols to be predicted, the sum with chi_t is the log-probability of those given the others.",
-        (Equal(chosen.subs(dict(zip(chi, (0, 1, 0), strict=True))), log(joint[1] / joint[0])),
-         Equal(chosen.subs(dict.fromkeys(chi, 1)), log(joint[2]))),
-        mutation=Mutation("chi read as 1 - chi", Equal(chosen.subs(dict(zip(chi, (1, 0, 1), strict=True))),
-        log(joint[1] / joint[0]))),
-        sizes="3 symbols read",
+        Equal(chosen.subs(dict(zip(chi, (0, 1, 0), strict=True))), log(joint[1] / joint[0])),
+        Equal(chosen.subs(dict.fromkeys(chi, 1)), log(joint[2])),
+        mutation=changed("chi read as 1 - chi", lhs=chosen.subs(dict(zip(chi, (1, 0, 1), strict=True)))),
         quote=r"In this case the problem is to find the \theta maximizing the probability of those symbols to be predicted",
-    )  # fmt: skip
+    )
 
 
 def transitions() -> Iterator[Entry]:
     """Eqs. (5) to (7)."""
     word = [Symbol(f"p_{k}", positive=True) for k in range(5)]
     labels = [S(t % 2) for t in range(4)]
-    yield Entry(
-        PAPER, "eq. 5",
+    yield paper("eq. 5", sizes="2 pairs").says(
         "chi_t = 1 for what is to be predicted, else 0: of y_0 z_0 y_1 z_1 it leaves the labels z, given all before them.",
-        (Equal(sum(c * log(word[t + 1] / word[t]) for t, c in enumerate(labels)), log(word[2] / word[1] * word[4] / word[3])),),
-        mutation=Mutation("0 for what is to be predicted and 1 otherwise", Equal(
-            sum((1 - c) * log(word[t + 1] / word[t]) for t, c in enumerate(labels)), log(word[2] / word[1] * word[4] / word[3]))),
+        Equal(sum(c * log(word[t + 1] / word[t]) for t, c in enumerate(labels)), log(word[2] / word[1] * word[4] / word[3])),
+        mutation=changed(
+            "0 for what is to be predicted and 1 otherwise",
+            lhs=sum((1 - c) * log(word[t + 1] / word[t]) for t, c in enumerate(labels)),
+        ),
         remark="p_k is the probability of the first k symbols",
-        sizes="2 pairs",
-        quote=r"might be of the form y_{0}z_{0}y_{1}z_{1}y_{2}z_{2}\ldots where for each instance y_{i} we have to predict the "
-              r"corresponding label z_{i}",
-    )  # fmt: skip
+        quote=r"might be of the form y_{0}z_{0}y_{1}z_{1}y_{2}z_{2}\ldots where for each instance y_{i} we "
+        r"have to predict the corresponding label z_{i}",
+    )
     w = writing(3)
     pi = probabilities(scores(activities, w))
     shift = {w[1, y]: w[1, y] + z for y in range(3)}
-    yield Entry(
-        PAPER, "eq. 6", "pi is a distribution, and adding one number to all weights of a unit changes nothing.",
-        (Equal(sum(pi), S.One), Equal(column(*(k.subs(shift, simultaneous=True) for k in pi)), column(*pi))),
+    yield paper("eq. 6", sizes="2 units beside unit 0, 3 symbols").says(
+        "pi is a distribution, and adding one number to all weights of a unit changes nothing.",
+        Equal(sum(pi), S.One),
+        Equal(column(*(k.subs(shift, simultaneous=True) for k in pi)), column(*pi)),
         mutation=Mutation("to one weight only", Equal(pi[0].subs(w[1, 0], w[1, 0] + z), pi[0])),
-        sizes="2 units beside unit 0, 3 symbols",
-        quote=r"the network outputs a random symbol x\in\mathcal{A} with probabilities given by the exponential of the "
-              r"writing weights weighted by the activation levels at that time",
-    )  # fmt: skip
+        quote=r"the network outputs a random symbol x\in\mathcal{A} with probabilities given by the exponential of the writing "
+        r"weights weighted by the activation levels at that time",
+    )
     steps = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
     q = Symbol("q", real=True)
-    yield Entry(
-        PAPER, "eq. 7", "Pr(x) is the product over t of pi_t(x_t), and summing it over all sequences gives 1.",
-        (Equal(sum((q if first else 1 - q) * (steps[0] if second else 1 - steps[0]) for first in (0, 1) for second in (0, 1)),
-         S.One),),
-        mutation=Mutation("the product read as a sum", Equal(sum((q if first else 1 - q) + (steps[0] if second else 1 - steps[0])
-                                                                for first in (0, 1) for second in (0, 1)), S.One)),
-        sizes="2 symbols, 2 steps",
+    yield paper("eq. 7", sizes="2 symbols, 2 steps").says(
+        "Pr(x) is the product over t of pi_t(x_t), and summing it over all sequences gives 1.",
+        Equal(
+            sum((q if first else 1 - q) * (steps[0] if second else 1 - steps[0]) for first in (0, 1) for second in (0, 1)), S.One
+        ),
+        mutation=changed(
+            "the product read as a sum",
+            lhs=sum((q if first else 1 - q) + (steps[0] if second else 1 - steps[0]) for first in (0, 1) for second in (0, 1)),
+        ),
         quote=r"\Pr\nolimits((x_{t})_{t=0,\ldots,T-1})=\prod_{t=0}^{T-1}\pi_{t}(x_{t})",
-    )  # fmt: skip
+    )
 
 
 def recurrent_and_gated() -> Iterator[Entry]:
@@ -152,47 +148,44 @@ def recurrent_and_gated() -> Iterator[Entry]:
     added = [Symbol(f"rho'_{k}", real=True) for k in (1, 2)]
     others = [added[j] + sum(activities[i] * tau[i, j] for i in (1, 2)) for j in range(2)]
     moved = {added[j]: rho[j] + tau[0, j] for j in range(2)}
-    yield Entry(
-        PAPER, "eq. 8",
+    yield paper("eq. 8", sizes="2 units beside unit 0").says(
         "V_j = rho_jx + sum_i tau_ij a_i: the bias tau_0j is redundant, adding it to all rho_jx has the same effect.",
-        (Equal(column(*others), column(*values), moved),),
+        Equal(column(*others), column(*values), moved),
         mutation=Mutation("not added", Equal(values[0].subs(tau[0, 0], 0), values[0])),
         remark="footnote 3",
-        sizes="2 units beside unit 0",
         quote=r"the bias \tau_{0i} at unit i has the same effect as adding \tau_{0i} to all "
-              r"the input weights \rho_{ix} for all symbols x",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 9", "tanh and the logistic function are related by an affine transform of V and a: tanh(V) = 2 s(2 V) - 1.",
-        (Equal(tanh(v).rewrite(exp), 2 * sigma(2 * v) - 1),), mutation=Mutation("2 V read as V", Equal(tanh(v).rewrite(exp),
-         2 * sigma(v) - 1)),
+        r"the input weights \rho_{ix} for all symbols x",
+    )
+    yield paper("eq. 9").says(
+        "tanh and the logistic function are related by an affine transform of V and a: tanh(V) = 2 s(2 V) - 1.",
+        Equal(tanh(v).rewrite(exp), 2 * sigma(2 * v) - 1),
+        mutation=changed("2 V read as V", rhs=2 * sigma(v) - 1),
         quote="Actually the two are related: one is obtained from the other by an affine transform of V and a",
-    )  # fmt: skip
+    )
     emits = [Symbol(f"e_{i}", positive=True) for i in (1, 2)]
     moves = ImmutableDenseMatrix(2, 2, lambda i, j: Symbol(f"q_{{{i + 1}{j + 1}}}", positive=True))
     before = [activities[1], activities[2]]
     gnn = [sum(before[i] * (emits[i] * moves[i, j]) for i in range(2)) for j in range(2)]
     stochastic = {moves[i, 1]: 1 - moves[i, 0] for i in range(2)}
-    yield Entry(
-        PAPER, "eq. 10", "With s(V) = V and tau_ijx = Pr(i prints x) Pr(i -> j) the GNN's update is the HMM's forward equation.",
-        (Equal(sum(gnn).subs(stochastic), before[0] * emits[0] + before[1] * emits[1]),
-         Equal(gnn[0], (ImmutableDenseMatrix([before]) * ImmutableDenseMatrix([[emits[0], 0], [0, emits[1]]]) * moves)[0])),
+    yield paper("eq. 10", sizes="2 states").says(
+        "With s(V) = V and tau_ijx = Pr(i prints x) Pr(i -> j) the GNN's update is the HMM's forward equation.",
+        Equal(sum(gnn).subs(stochastic), before[0] * emits[0] + before[1] * emits[1]),
+        Equal(gnn[0], (ImmutableDenseMatrix([before]) * ImmutableDenseMatrix([[emits[0], 0], [0, emits[1]]]) * moves)[0]),
         mutation=Mutation("Pr(j prints x)", Equal(sum(before[i] * emits[0] * moves[i, 0] for i in range(2)), gnn[0])),
         remark="the sum over j is the probability of the symbols printed so far",
-        sizes="2 states",
         quote="then the GNN transition (10) yields the update equation for the HMM forward probabilities",
-    )  # fmt: skip
+    )
     gates = {(i, j): tau[i, j] + (rho[j] if i == 0 else 0) for i in range(3) for j in range(2)}
-    yield Entry(
-        PAPER, "eq. 11",
+    yield paper("eq. 11", sizes="2 units beside unit 0").says(
         "GNNs extend RNNs: with tau_ijx = tau_ij for units and tau_0jx = tau_0j + rho_jx, (10) and (11) are (8) and (9).",
-        (Equal(column(*(s(sum(activities[i] * gates[i, j] for i in range(3))) for j in range(2))), column(*map(s, values))),),
-        mutation=Mutation("s read as another function", Equal(
-            Function("f", real=True)(sum(activities[i] * gates[i, 0] for i in range(3))), s(values[0]))),
+        Equal(column(*(s(sum(activities[i] * gates[i, j] for i in range(3))) for j in range(2))), column(*map(s, values))),
+        mutation=Mutation(
+            "s read as another function",
+            Equal(Function("f", real=True)(sum(activities[i] * gates[i, 0] for i in range(3))), s(values[0])),
+        ),
         remark="for the symbol x just printed, and so for each; the same activation function s, whichever it is",
-        sizes="2 units beside unit 0",
         quote="GNNs are an extension of recurrent neural networks",
-    )  # fmt: skip
+    )
 
 
 def leaky_networks() -> Iterator[Entry]:
@@ -203,28 +196,26 @@ def leaky_networks() -> Iterator[Entry]:
     field = [Eq(h.diff(symbols.t), rate) for h, rate in zip(states, drive, strict=True)]
     V, start, drawn = states[0], Symbol("V_0", real=True), Symbol("k", real=True)
     on, off, ramp = Eq(V.diff(symbols.t), drawn), Eq(V.diff(symbols.t), S.Zero), start + drawn * symbols.t
-    yield Entry(
-        PAPER, "eq. 12",
+    yield paper("eq. 12").says(
         "dV_j/dt = sum_i tau_ijx a_i integrates: V rises while the sum is k, and stays where it is once the sum is 0.",
-        (Solves((on,), {V: ramp}, (S.Zero, {V: start})), Solves((off,), {V: start})),
+        Solves((on,), {V: ramp}, (S.Zero, {V: start})),
+        Solves((off,), {V: start}),
         mutation=Mutation("a leaky unit, dV/dt = -V + sum", Solves((Eq(V.diff(symbols.t), drawn - V),), {V: ramp})),
         remark="whether the sum is 0 between events is a matter of the weights; with tau_jjx = 0 for what is not an event it is",
         quote=r"units become activated when a certain signal x_{t} occurs, and stay activated until another event occurs",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 13", "V_j <- V_j + sum_i tau_ijx a_i is the obvious discretization of (12): its unit Euler step.",
-        (Equal(**steps_to(field, column(*states) + column(*drive))),),
+    )
+    yield paper("eq. 13", sizes="2 units beside unit 0").says(
+        "V_j <- V_j + sum_i tau_ijx a_i is the obvious discretization of (12): its unit Euler step.",
+        Equal(**steps_to(field, column(*states) + column(*drive))),
         mutation=Mutation("without the + V_j", Equal(**steps_to(field, drive))),
-        sizes="2 units beside unit 0",
         quote="Gated leaky neural networks are obtained by the obvious time discretization of this evolution equation",
-    )  # fmt: skip
+    )
     w, weight = writing(2), Symbol("w", real=True)
     pi = probabilities(scores(activities, w))
-    yield Entry(
-        PAPER, "eq. 14", "Each unit sways the odds by a factor: log pi(x) - log pi(y) is sum_i a_i (w_ix - w_iy).",
-        (Equal(pi[0] / pi[1], exp(sum(activities[i] * (w[i, 0] - w[i, 1]) for i in range(3)))),
-         Tends(1 / (1 + exp(-u * weight)), weight, oo, S.One)),
-        mutation=Mutation("w_ix - w_iy read as w_ix", Equal(pi[0] / pi[1], exp(sum(activities[i] * w[i, 0] for i in range(3))))),
-        sizes="2 units beside unit 0, 2 symbols",
+    yield paper("eq. 14", sizes="2 units beside unit 0, 2 symbols").says(
+        "Each unit sways the odds by a factor: log pi(x) - log pi(y) is sum_i a_i (w_ix - w_iy).",
+        Equal(pi[0] / pi[1], exp(sum(activities[i] * (w[i, 0] - w[i, 1]) for i in range(3)))),
+        Tends(1 / (1 + exp(-u * weight)), weight, oo, S.One),
+        mutation=changed("w_ix - w_iy read as w_ix", rhs=exp(sum(activities[i] * w[i, 0] for i in range(3)))),
         quote="This allows any active unit to sway the result by using a large enough weight",
-    )  # fmt: skip
+    )

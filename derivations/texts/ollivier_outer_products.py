@@ -12,12 +12,12 @@ from itertools import chain, product
 from sympy import Derivative, Expr, Integer, S, Symbol, diag, eye, log, oo, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, changed
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Fails
-from derivations.texts.ollivier_unfolded import PAPER, UNITS, eta, real, symmetric, total, vector
+from derivations.texts.ollivier_unfolded import UNITS, eta, paper, real, symmetric, total, vector
 
 __all__ = ["entries", "gram"]
 
@@ -31,43 +31,47 @@ def step_sizes() -> Iterator[Entry]:
     C, G, lam = symmetric("C", 2), vector("G", 2), Symbol("lambda", positive=True)
     step = C.inv() * G
     theta = Symbol("theta", positive=True)
-    yield Entry(
-        PAPER, "sec. 3.4, step size", "The gradient ascent theta + eta C^-1 dL/dtheta has step size theta.",
-        (Equal(eta * step, theta * step),),
-        correction=Correction("Its step size is eta: C times the step is eta dL/dtheta.", (Equal(C * (eta * step), eta * G),)),
+    yield paper("sec. 3.4, step size").says(
+        "The gradient ascent theta + eta C^-1 dL/dtheta has step size theta.",
+        Equal(eta * step, theta * step),
+        correction=Correction("Its step size is eta: C times the step is eta dL/dtheta.", Equal(C * (eta * step), eta * G)),
         remark="a slip of the pen",
         quote=r"The associated gradient ascent for L, with step size \theta, is thus",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3.4, scaling", "Scaling L by lambda scales the step by 1/lambda.",
-        (Equal((lam**2 * C).inv() * (lam * G), step / lam),), ("C can be inverted",),
-        Mutation("1/lambda read as lambda", Equal((lam**2 * C).inv() * (lam * G), step * lam)),
-        sizes="2 parameters",
+    )
+    yield paper("sec. 3.4, scaling", given="C can be inverted", sizes="2 parameters").says(
+        "Scaling L by lambda scales the step by 1/lambda.",
+        Equal((lam**2 * C).inv() * (lam * G), step / lam),
+        mutation=changed("1/lambda read as lambda", rhs=step * lam),
         quote=r"scaling L by a factor \lambda will result in scaling this gradient step by 1/\lambda",
-    )  # fmt: skip
+    )
     p = Symbol("p", positive=True)
-    yield Entry(
-        PAPER, "sec. 3.4, logarithmic loss", "The logarithmic loss is log Pr(y | x): it falls as the probability of y rises.",
-        (Less(log(p).diff(p), S.Zero),),
-        reading=Correction("It is minus that. log Pr rises with Pr, and the gradient ascent of the section is for it.",
-                           (Less((-log(p)).diff(p), S.Zero, True), Less(S.Zero, log(p).diff(p), True))),
+    yield paper("sec. 3.4, logarithmic loss").says(
+        "The logarithmic loss is log Pr(y | x): it falls as the probability of y rises.",
+        Less(log(p).diff(p), S.Zero),
+        reading=Correction(
+            "It is minus that. log Pr rises with Pr, and the gradient ascent of the section is for it.",
+            Less((-log(p)).diff(p), S.Zero, True),
+            Less(S.Zero, log(p).diff(p), True),
+        ),
         remark="the outer product metric is the same for both",
         quote=r"When the loss function \ell is the logarithmic loss \ell(x)=\log\Pr\nolimits_{\theta}(y|x)",
-    )  # fmt: skip
+    )
 
 
 def averages() -> Iterator[Entry]:
     """Section 3.4: sums, averages, and the Fisher metric."""
     C, v = symmetric("C", 2), vector("v", 2)
     one, other = vector("l^1", 2), vector("l^2", 2)
-    yield Entry(
-        PAPER, "sec. 3.4, sum or average", "For L a sum or an average of the losses of samples the step is eta C^-1 dL/dtheta.",
-        (Equal(C * (eta * C.inv() * (one + other)), eta * (one + other) / 2),),
-        reading=Correction("With the same C, a mean (53), the steps differ by the number of samples: their directions agree.",
-                           (Equal(C * (eta * C.inv() * (one + other)), 2 * (eta * (one + other) / 2)),)),
+    yield paper("sec. 3.4, sum or average").says(
+        "For L a sum or an average of the losses of samples the step is eta C^-1 dL/dtheta.",
+        Equal(C * (eta * C.inv() * (one + other)), eta * (one + other) / 2),
+        reading=Correction(
+            "With the same C, a mean (53), the steps differ by the number of samples: their directions agree.",
+            Equal(C * (eta * C.inv() * (one + other)), 2 * (eta * (one + other) / 2)),
+        ),
         remark="two samples, two parameters: L the sum on the left, the average on the right, both multiplied by C",
         quote=r"L decomposes as a sum or average L=\mathbb{E}_{x\in\mathcal{D}}\ell(x)",
-    )  # fmt: skip
+    )
     s = vector("s", 2)
     samples = [vector(f"l^{k}", 2) for k in (1, 2, 3)]
     mean_square = (samples[0] * samples[0].T + samples[1] * samples[1].T + samples[2] * samples[2].T) / 3
@@ -76,37 +80,34 @@ def averages() -> Iterator[Entry]:
     def spread(move: Matrix) -> Expr:
         return total((each.T * move)[0] ** 2 for each in samples) / 3 - (mean.T * move)[0] ** 2
 
-    yield Entry(
-        PAPER, "sec. 3.4, least variance",
-        "For a given increment of L the outer product step C^-1 dL/dtheta is the one whose increments of the samples have least "
-        "variance.",
-        (Equal(spread(s + v) - spread(s) - spread(v), 2 * (v.T * (mean_square * s - mean * (mean.T * s)))[0]),
-         Equal(spread(v), (v.T * mean_square * v)[0] - (mean.T * v)[0] ** 2)),
-        ("C can be inverted",),
-        Mutation("C read as C/2", Equal(spread(s + v) - spread(s) - spread(v),
-                                        (v.T * (mean_square * s - mean * (mean.T * s)))[0])),
-        remark="at C s = dL/dtheta the right side is 0 for every v with the same increment, dL . v "
-               "= 0, and the variance of v, not negative, is added",
-        sizes="2 parameters, 3 samples",
+    yield paper("sec. 3.4, least variance", given="C can be inverted", sizes="2 parameters, 3 samples").says(
+        "For a given increment of L the outer product step C^-1 dL/dtheta is the one whose "
+        "increments of the samples have least variance.",
+        Equal(spread(s + v) - spread(s) - spread(v), 2 * (v.T * (mean_square * s - mean * (mean.T * s)))[0]),
+        Equal(spread(v), (v.T * mean_square * v)[0] - (mean.T * v)[0] ** 2),
+        mutation=changed("C read as C/2", rhs=(v.T * (mean_square * s - mean * (mean.T * s)))[0]),
+        remark="at C s = dL/dtheta the right side is 0 for every v with the same increment, dL . v = 0, "
+        "and the variance of v, not negative, is added",
         quote="the OP gradient step is the one for which the increment is most uniformly spread over all samples",
-    )  # fmt: skip
+    )
     p = Matrix([*(Symbol(f"pi_{k}", positive=True) for k in (1, 2))])
     pi = Matrix([p[0], p[1], 1 - p[0] - p[1]])
     score = [eye(3).col(y) - pi for y in range(3)]
     fisher = diag(*pi) - pi * pi.T
     drawn = pi[0] * score[0] * score[0].T + pi[1] * score[1] * score[1].T + pi[2] * score[2] * score[2].T
-    yield Entry(
-        PAPER, "sec. 3.4, Fisher",
-        "With y drawn from the network's output the outer product metric is the Fisher metric; with the target value of y alone "
-        "it is not.",
-        (Equal(drawn, fisher), Fails(Equal(score[0] * score[0].T, fisher))),
-        mutation=Mutation("drawn from the output read as drawn uniformly",
-                          Equal((score[0] * score[0].T + score[1] * score[1].T + score[2] * score[2].T) / 3, fisher)),
+    yield paper("sec. 3.4, Fisher", sizes="3 symbols").says(
+        "With y drawn from the network's output the outer product metric is the Fisher "
+        "metric; with the target value of y alone it is not.",
+        Equal(drawn, fisher),
+        Fails(Equal(score[0] * score[0].T, fisher)),
+        mutation=changed(
+            "drawn from the output read as drawn uniformly",
+            lhs=(score[0] * score[0].T + score[1] * score[1].T + score[2] * score[2].T) / 3,
+        ),
         remark="in the variables E of the softmax",
-        sizes="3 symbols",
-        quote="for the latter, y would be sampled from the output of the network seen as a probability distribution, "
-              "instead of using only the target value of y",
-    )  # fmt: skip
+        quote="for the latter, y would be sampled from the output of the network seen as a probability "
+        "distribution, instead of using only the target value of y",
+    )
 
 
 def gram(features: list[Matrix], weights: Matrix) -> Matrix:
@@ -128,35 +129,35 @@ def best_fits() -> Iterator[Entry]:
 
     squares, ratio = B.applyfunc(lambda b: b**2), Matrix([B[t] / m[t] for t in (0, 1)])
     backed = gram(a, m) * x - (a[0] * B[0] + a[1] * B[1])
-    yield Entry(
-        PAPER, "sec. 3.4, desired change",
+    yield paper("sec. 3.4, desired change").says(
         "Each unit combines its incoming signals in an optimal way to match the desired change given by B.",
-        (Equal(-normal(squares, B), step_solves),),
+        Equal(-normal(squares, B), step_solves),
         correction=Correction(
             "To match B/c, c the weights: that is 1/B in the RUOP metric, largest where B is smallest, and B/m in the RBPM.",
-            (Equal(-normal(squares, B.applyfunc(lambda b: 1 / b)), step_solves), Equal(-normal(m, ratio), backed))),
+            Equal(-normal(squares, B.applyfunc(lambda b: 1 / b)), step_solves),
+            Equal(-normal(m, ratio), backed),
+        ),
         remark="G = sum a B against the normal equations of the fits; the weights keep what is near 0 from counting much",
         quote="combines the signals from its incoming units j in an optimal way to match a desired change in activity",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3.5, desired profile",
+    )
+    yield paper("sec. 3.5, desired profile").says(
         "The gradient ascent in the RBPM is a weighted regression that matches the profile given by the backpropagation values.",
-        (Equal(-normal(m, B), backed),),
-        correction=Correction("That matches the values divided by the moduli, B/m.", (Equal(-normal(m, ratio), backed),)),
+        Equal(-normal(m, B), backed),
+        correction=Correction("That matches the values divided by the moduli, B/m.", Equal(-normal(m, ratio), backed)),
         remark="as in section 3.4, with weights m",
         quote="to best match a desired activation profile given by the backpropagation values",
-    )  # fmt: skip
+    )
     c, word = Matrix([Symbol(f"c_{k}", positive=True) for k in (1, 2, 3)]), (0, 0, 1)
     heard = real("a^0_1", "a^1_1", "a^2_1")
     features = [Matrix([int(x == 0), int(x == 0) * heard[t], int(x == 1), int(x == 1) * heard[t]]) for t, x in enumerate(word)]
-    yield Entry(
-        PAPER, "sec. 3.4, symbols apart", "The transition parameters of different symbols are orthogonal for GNNs and GLNNs.",
-        (Equal(gram(features, c)[:2, 2:], zeros(2, 2)), Fails(Equal(gram(features, c)[0, 1], S.Zero))),
+    yield paper("sec. 3.4, symbols apart", sizes="1 unit heard beside unit 0, 2 symbols, the word aab").says(
+        "The transition parameters of different symbols are orthogonal for GNNs and GLNNs.",
+        Equal(gram(features, c)[:2, 2:], zeros(2, 2)),
+        Fails(Equal(gram(features, c)[0, 1], S.Zero)),
         mutation=Mutation("those of one symbol are too", Equal(gram(features, c)[0, 1], S.Zero)),
         remark="weights c; at a time the weights of the symbol read contribute, no others",
-        sizes="1 unit heard beside unit 0, 2 symbols, the word aab",
         quote=r"are mutually orthogonal in the RUOP metric, i.e., there are no cross-terms for x\neq x^{\prime}",
-    )  # fmt: skip
+    )
 
 
 rho, c = real("rho_1x", "rho_2x"), Matrix([Symbol(f"c_{k}", positive=True) for k in (1, 2, 3)])
@@ -171,16 +172,19 @@ def symbols_and_weights() -> Iterator[Entry]:
     a = {i: Symbol(f"a_{i}", real=True) for i in UNITS}
     V = {j: rho[j - 1] + total(tau[i, j] * a[i] for i in UNITS) for j in UNITS}
     moved = {pair: Derivative(V[1], tau[pair]) * Derivative(V[1], rho[0]) for pair in tau}
-    yield Entry(
-        PAPER, "sec. 3.4, RNNs, index", "For RNNs the transition parameters tau_ij have non-trivial scalar products with the "
-                                        "input parameters rho_ix.",
-        (Fails(Equal(moved[1, 2], S.Zero)),),
-        correction=Correction("It is the tau_ji that have: tau_ij goes to another unit, j, and units are orthogonal.",
-                              (Equal(moved[1, 2], S.Zero), Fails(Equal(moved[2, 1], S.Zero)), Equal(moved[2, 1], a[2]))),
+    yield paper("sec. 3.4, RNNs, index").says(
+        "For RNNs the transition parameters tau_ij have non-trivial scalar products with the input parameters rho_ix.",
+        Fails(Equal(moved[1, 2], S.Zero)),
+        correction=Correction(
+            "It is the tau_ji that have: tau_ij goes to another unit, j, and units are orthogonal.",
+            Equal(moved[1, 2], S.Zero),
+            Fails(Equal(moved[2, 1], S.Zero)),
+            Equal(moved[2, 1], a[2]),
+        ),
         remark="i = 1, j = 2; the evolution equation in the same sentence has tau_ji",
-        quote=r"the transition parameters \tau_{ij} have non-trivial scalar product with all the "
-              r"input parameters \rho_{ix} for all x",
-    )  # fmt: skip
+        quote=r"the transition parameters \tau_{ij} have non-trivial scalar product with "
+        r"all the input parameters \rho_{ix} for all x",
+    )
     cofactor = M[0, 2] * M[1, 2] - M[0, 1] * M[2, 2]
     for label, words, quote in (
         (
@@ -194,17 +198,19 @@ def symbols_and_weights() -> Iterator[Entry]:
             "the parameters corresponding to different symbols in the alphabet are not mutually orthogonal",
         ),
     ):
-        yield Entry(
-            PAPER, label, f"Contrary to GNNs and GLNNs, the parameters of RNNs for different symbols are not {words}.",
-            (Fails(Equal(M[0, 1], S.Zero)),),
+        yield paper(label).says(
+            f"Contrary to GNNs and GLNNs, the parameters of RNNs for different symbols are not {words}.",
+            Fails(Equal(M[0, 1], S.Zero)),
             correction=Correction(
                 "They are: no two symbols are read at one time, so rho_ix and rho_ix' have no cross-term. They are coupled "
                 "through the tau_ji, which are orthogonal to neither: the inverse of the metric does have a cross-term.",
-                (Equal(M[0, 1], S.Zero), Equal(M[0, 2], c[0] * at[0] + c[2] * at[2]), Fails(Equal(cofactor, S.Zero))),
+                Equal(M[0, 1], S.Zero),
+                Equal(M[0, 2], c[0] * at[0] + c[2] * at[2]),
+                Fails(Equal(cofactor, S.Zero)),
             ),
             remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba",
             quote=quote,
-        )  # fmt: skip
+        )
 
 
 def cost() -> Iterator[Entry]:
@@ -228,34 +234,33 @@ def cost() -> Iterator[Entry]:
                 (n, "=", entries_kept.subs({A: symbols, d: edges})),
             )
 
-    yield Entry(
-        PAPER, "sec. 3.4, RNNs, cost", "For RNNs handling the metric would be quadratic in alphabet size.",
-        (Tends(entries_kept / A**2, A, oo, S.Half),),
+    yield paper("sec. 3.4, RNNs, cost").says(
+        "For RNNs handling the metric would be quadratic in alphabet size.",
+        Tends(entries_kept / A**2, A, oo, S.Half),
         correction=Correction(
             "It is linear: the block of the rho_ix is diagonal, so a unit's matrix has A + A d + d (d + 1)/2 entries that are "
             "not 0. Eliminating rho_iy = (g_y - M_y1 tau)/M_y leaves a matrix of the tau_ji alone, after sums over the symbols.",
-            (Tends(entries_kept / A, A, oo, d + 1), Every("2, 3 and 5 symbols with 1 to 3 edges", counted),
-             Equal(own * ((g_y - side * move) / own) + side * move, g_y),
-             Equal(side * ((g_y - side * move) / own), side * g_y / own - side**2 / own * move),
-             Equal(first - second * eliminated + below * eliminated, g)),
+            Tends(entries_kept / A, A, oo, d + 1),
+            Every("2, 3 and 5 symbols with 1 to 3 edges", counted),
+            Equal(own * ((g_y - side * move) / own) + side * move, g_y),
+            Equal(side * ((g_y - side * move) / own), side * g_y / own - side**2 / own * move),
+            Equal(first - second * eliminated + below * eliminated, g),
         ),
         remark="a full symmetric matrix would have A^2/2 entries for many symbols; the elimination for any number of symbols and "
-               "one edge, row by row, S_1 the sum of M_y1 g_y/M_y over the symbols and S_2 that of M_y1^2/M_y",
+        "one edge, row by row, S_1 the sum of M_y1 g_y/M_y over the symbols and S_2 that of M_y1^2/M_y",
         quote="thus, handling this metric would be quadratic in alphabet size",
-    )  # fmt: skip
+    )
 
 
 def redundant_biases() -> Iterator[Entry]:
     """Footnote 3."""
     biased = gram([Matrix([1, int(x == 0), int(x == 1), at[t]]) for t, x in enumerate(word)], c)
-    yield Entry(
-        PAPER, "footnote 3, metrics",
+    yield paper("footnote 3, metrics", sizes="2 symbols, 1 edge, the word aba").says(
         "Biases are redundant in RNNs: with them the recurrent metrics have a direction of length 0, and cannot be inverted.",
-        (Equal(biased * Matrix([1, -1, -1, 0]), zeros(4, 1)),
-         Equal(biased[1, 1] - biased[0, 1] ** 2 / biased[0, 0], (c[0] + c[2]) * c[1] / (c[0] + c[1] + c[2]))),
+        Equal(biased * Matrix([1, -1, -1, 0]), zeros(4, 1)),
+        Equal(biased[1, 1] - biased[0, 1] ** 2 / biased[0, 0], (c[0] + c[2]) * c[1] / (c[0] + c[1] + c[2])),
         mutation=Mutation("no biases", Equal(M * Matrix([1, -1, 0]), zeros(3, 1))),
-        remark="a bias is the same as one number added to every rho_ix; the denominators of the quasi-diagonal reduction, which "
-               "section 4 uses for RNNs, are not 0",
-        sizes="2 symbols, 1 edge, the word aba",
+        remark="a bias is the same as one number added to every rho_ix; the denominators of the quasi-diagonal "
+        "reduction, which section 4 uses for RNNs, are not 0",
         quote="Biases are actually redundant in this case",
-    )  # fmt: skip
+    )

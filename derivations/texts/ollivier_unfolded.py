@@ -13,12 +13,12 @@ from typing import Any
 from sympy import Expr, Function, S, Symbol, exp, log, sqrt, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails
 
 __all__ = [
-    "PAPER",
+    "paper",
     "TIMES",
     "UNITS",
     "entries",
@@ -33,7 +33,7 @@ __all__ = [
     "vector",
 ]
 
-PAPER = "ollivier-2013-riemannian-metrics-ii"
+paper = Source("ollivier-2013-riemannian-metrics-ii")
 UNITS, SYMBOLS, TIMES, WORD = (1, 2), (0, 1), (0, 1, 2), (0, 0, 1)
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", positive=True)
 
@@ -151,18 +151,16 @@ def dummies() -> Iterator[Entry]:
         printed = Matrix([active(i, t - 1) * B[j, t] for i, j, t in pairs])
         late = Matrix([active(i, t) * B[j, t] for i, j, t in pairs])
         quote = "The same expression holds for GNNs (but B has a different expression)"
-        yield Entry(
-            PAPER, f"eq. 54, three steps of {name}",
+        yield paper(f"eq. 54, three steps of {name}", sizes="2 units beside unit 0, 2 symbols, the word aab").says(
             f"For {name} the derivative of the log-likelihood in the dummy parameter tau^t_ji is a_j^(t-1) B_i^t with B from "
             "(22), so that the metric (55) is (56) and the gradient (25): a at t goes with B at t + 1.",
-            (Equal(exact, printed),
-             Equal(Matrix([net.slope(net.V[0][i]) for i in UNITS]), Matrix([B[i, 0] for i in UNITS]))),
-            mutation=Mutation("a at t with B at t", Equal(exact, late)),
+            Equal(exact, printed),
+            Equal(Matrix([net.slope(net.V[0][i]) for i in UNITS]), Matrix([B[i, 0] for i in UNITS])),
+            mutation=changed("a at t with B at t", rhs=late),
             remark="any activation function, with chi_t; differentiated as it stands, B then computed by (22)"
-                   + ("" if leaky else " without the first term: V does not leak"),
-            sizes="2 units beside unit 0, 2 symbols, the word aab",
+            + ("" if leaky else " without the first term: V does not leak"),
             quote="For GLNNs, this results in the expression given in the algorithm of Section 2" if leaky else quote,
-        )  # fmt: skip
+        )
     net = Unfolded(True)
     B, moves = net.backward(), {t: Symbol(f"dtau^{t}", real=True) for t in (*TIMES, len(TIMES))}
     length = total((net.slope(dummy(1, 1, t)) * moves[t]) ** 2 for t in TIMES[1:])
@@ -171,14 +169,16 @@ def dummies() -> Iterator[Entry]:
         """(56) for one weight, the time of the change written `later` than that of the activity."""
         return total((B[1, t + 1] * active(1, t) * moves[t + later]) ** 2 for t in TIMES)
 
-    yield Entry(
-        PAPER, "eq. 56, times", "The RUOP metric is sum_t B_i(t+1)^2 a_j^t a_j'^t dtau^t dtau^t, of changes at time t.",
-        (Equal(length, summed(0)),),
-        correction=Correction("Of changes of the parameters used at t + 1, dtau^(t+1), or without the time, as (68) has it.",
-                              (Equal(length, summed(1)),)),
+    yield paper("eq. 56, times").says(
+        "The RUOP metric is sum_t B_i(t+1)^2 a_j^t a_j'^t dtau^t dtau^t, of changes at time t.",
+        Equal(length, summed(0)),
+        correction=Correction(
+            "Of changes of the parameters used at t + 1, dtau^(t+1), or without the time, as (68) has it.",
+            Equal(length, summed(1)),
+        ),
         remark="the weight of unit 1 on itself in the word aab; V at t uses the dummy tau^t and the activity of t - 1",
         quote=r"\sum_{j,j^{\prime}}\sum_{t}(B^{t+1}_{i})^{2}a^{t}_{j}a^{t}_{j^{\prime}}% \hskip 0.5pt\delta\hskip-0.5pt\tau^{t}",
-    )  # fmt: skip
+    )
 
 
 def sums_of_squares() -> Iterator[Entry]:
@@ -188,84 +188,91 @@ def sums_of_squares() -> Iterator[Entry]:
     common = Symbol("tau_{12}", real=True)
     shared = net.gain.subs(dict.fromkeys(both, common)).diff(common)
     parts = [net.gain.diff(u).subs(dict.fromkeys(both, common)) for u in both]
-    yield Entry(
-        PAPER, "remark 10, sum of squares",
+    yield paper("remark 10, sum of squares", sizes="2 units, 3 steps").says(
         "The derivative in a parameter is the sum over time of those in its dummies, so the outer product metric is the square "
         "of a sum and the recurrent one the sum of squares: they differ.",
-        (Equal(shared, parts[0] + parts[1]),
-         Fails(Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2))))),
-        mutation=Mutation("the sum of squares read as the square of the sum",
-                          Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2)))),
+        Equal(shared, parts[0] + parts[1]),
+        Fails(Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2)))),
+        mutation=Mutation(
+            "the sum of squares read as the square of the sum",
+            Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2))),
+        ),
         remark="D the derivatives in the dummies",
-        sizes="2 units, 3 steps",
         quote="one is a time sum of outer product squares, the other is the outer product square of a time sum",
-    )  # fmt: skip
+    )
     D = Matrix(3, 3, lambda t, s: Symbol(f"D_{{{t}{s}}}", real=True) if s <= t else S.Zero)
     rows = total(total(D[t, s] for s in range(3)) ** 2 for t in range(3))
     columns = total(total(D[t, s] for t in range(3)) ** 2 for s in range(3))
-    yield Entry(
-        PAPER, "remark 10, another metric",
+    yield paper("remark 10, another metric", sizes="1 parameter, 3 steps").says(
         "The metric sum_t (d log pi_t(x_t)/d theta)^2 is not the recurrent outer product metric sum_t (d log Pr/d theta^t)^2.",
-        (Fails(Equal(rows, columns)), Equal(total(iter(D * Matrix([1, 1, 1]))), total(iter(D.T * Matrix([1, 1, 1]))))),
+        Fails(Equal(rows, columns)),
+        Equal(total(iter(D * Matrix([1, 1, 1]))), total(iter(D.T * Matrix([1, 1, 1])))),
         mutation=Mutation("for one time only read as for all times", Equal(rows, columns)),
         remark="D_ts the effect of theta^s on log pi_t: squares of the sums of rows, and of columns",
-        sizes="1 parameter, 3 steps",
         quote="These are generally different. Computing all partial derivatives",
-    )  # fmt: skip
+    )
     right, wrong = ([Symbol(f"pi_{k}(x_{t})", positive=True) for t, k in enumerate(index)] for index in ((0, 1), ("x", "x")))
     joint = Symbol("P(x_0)", positive=True), Symbol("P(x_0x_1)", positive=True)
     by_time = {right[0]: joint[0], right[1]: joint[1] / joint[0]}
-    yield Entry(
-        PAPER, "remark 10, index", "log Pr(x) decomposes into the sum of the log pi_x(x_t), whose squares make another metric.",
-        (Equal(log(joint[1]), total(log(each) for each in wrong)),),
-        correction=Correction("Into the log pi_t(x_t): the distributions are those of the times.",
-                              (Equal(log(joint[1]), total(log(each.subs(by_time)) for each in right)),)),
+    yield paper("remark 10, index").says(
+        "log Pr(x) decomposes into the sum of the log pi_x(x_t), whose squares make another metric.",
+        Equal(log(joint[1]), total(log(each) for each in wrong)),
+        correction=Correction(
+            "Into the log pi_t(x_t): the distributions are those of the times.",
+            Equal(log(joint[1]), total(log(each.subs(by_time)) for each in right)),
+        ),
         remark="two steps; printed twice, and right in the decomposition before",
         quote=r"Computing all partial derivatives \frac{\partial\log\pi_{x}(x_{t})}{\partial\theta} for all t and \theta",
-    )  # fmt: skip
+    )
     v, u = vector("v", 2), vector("u", 2)
     at_once = Matrix(4, 4, lambda r, k: v[r] * v[k] if r < 2 and k < 2 else u[r - 2] * u[k - 2] if r > 1 and k > 1 else S.Zero)
-    yield Entry(
-        PAPER, "remark 10, T matrices",
+    yield paper("remark 10, T matrices").says(
         "On a sequence of length T the recurrent unitwise outer product metric is a sum of T matrices of rank 1.",
-        (Equal(at_once.extract([0, 2], [0, 2]).det(), S.Zero),),
+        Equal(at_once.extract([0, 2], [0, 2]).det(), S.Zero),
         reading=Correction(
-            "For the incoming parameters of one unit; for all it has a block of rank 1 for each unit. The last of the T is 0, "
-            "since B^T = 0.", (Equal((v * v.T).det(), S.Zero), Equal(Unfolded(True).backward()[1, len(TIMES)], S.Zero))),
+            "For the incoming parameters of one unit; for all it has a block of rank 1 for each "
+            "unit. The last of the T is 0, since B^T = 0.",
+            Equal((v * v.T).det(), S.Zero),
+            Equal(Unfolded(True).backward()[1, len(TIMES)], S.Zero),
+        ),
         remark="two units with two parameters each, one time: a minor with a parameter of each unit",
         quote="the recurrent UOP metric is a sum of T matrices of rank 1",
-    )  # fmt: skip
+    )
 
 
 def averages() -> Iterator[Entry]:
     """Remark 8, and the order of the updates."""
     first, second = symmetric("M^1", 2), symmetric("M^2", 2)
     slopes = vector("g^1", 2) + vector("g^2", 2)
-    yield Entry(
-        PAPER, "remark 8, average", "For several training sequences the metrics are averaged, and section 2 says summed.",
-        (Equal((first + second) * (((first + second) / 2).inv() * slopes), slopes),),
-        reading=Correction("Either, if the gradients are treated alike: with summed gradients averages make the step as many "
-                           "times larger as there are sequences.",
-                           (Equal((first + second) * (((first + second) / 2).inv() * slopes), 2 * slopes),
-                            Equal((first + second) * (((first + second) / 2).inv() * (slopes / 2)), slopes))),
+    yield paper("remark 8, average").says(
+        "For several training sequences the metrics are averaged, and section 2 says summed.",
+        Equal((first + second) * (((first + second) / 2).inv() * slopes), slopes),
+        reading=Correction(
+            "Either, if the gradients are treated alike: with summed gradients averages make the step "
+            "as many times larger as there are sequences.",
+            Equal((first + second) * (((first + second) / 2).inv() * slopes), 2 * slopes),
+            Equal((first + second) * (((first + second) / 2).inv() * (slopes / 2)), slopes),
+        ),
         remark="two sequences; section 2: simply by summing the gradients and the metrics over the training examples",
         quote="and then define a metric by averaging the square norm",
-    )  # fmt: skip
+    )
     B_start, m_start = Unfolded(True).backward(), moduli_of(lambda i, t: S.Zero)
     silent = {weight(i, y): S.Zero for i in UNITS for y in SYMBOLS}
-    yield Entry(
-        PAPER, "sec. 2, order of the updates",
+    yield paper("sec. 2, order of the updates", sizes="2 units, 3 steps").says(
         "It is important to start with the writing weights, otherwise the metric at startup may be singular: with w_iy = 0 for "
         "all units both metrics on the transition weights are 0.",
-        (Equal(Matrix([*B_start.values()]), zeros(len(B_start), 1), silent),
-         Equal(Matrix([*m_start.values()]), zeros(len(m_start), 1))),
-        mutation=Mutation("w_1a not 0", Equal(Matrix([each.subs({k: v for k, v in silent.items() if k != weight(1,
-            0)}) for each in B_start.values()]),
-                                              zeros(len(B_start), 1))),
+        Equal(Matrix([*B_start.values()]), zeros(len(B_start), 1), silent),
+        Equal(Matrix([*m_start.values()]), zeros(len(m_start), 1)),
+        mutation=Mutation(
+            "w_1a not 0",
+            Equal(
+                Matrix([each.subs({k: v for k, v in silent.items() if k != weight(1, 0)}) for each in B_start.values()]),
+                zeros(len(B_start), 1),
+            ),
+        ),
         remark="not only singular, but 0",
-        sizes="2 units, 3 steps",
         quote="It is important to start with an update of w_{ix}, otherwise the metric at startup may be singular",
-    )  # fmt: skip
+    )
 
 
 def moduli_of(source: Any) -> dict[tuple[int, int], Expr]:
@@ -301,55 +308,54 @@ def moduli() -> Iterator[Entry]:
             by_path += along**2 * source(end, length)
             ends[end] = ends.get(end, S.Zero) + along
         by_end += total(effect**2 * source(end, length) for end, effect in ends.items())
-    yield Entry(
-        PAPER, "eq. 61, paths",
-        "The modulus is the sum over all paths through the time-unfolded network of the square of the path's slope times the "
-        "variance at its end.",
-        (Equal(ours, by_path),),
-        mutation=Mutation("the sum of squares over paths read as the square of the sum over paths to each end", Equal(ours,
-            by_end)),
-        remark="what (58) amounts to: effects along different paths are not added up before they "
-               "are squared, as in the natural metric",
-        sizes="2 units, 3 steps",
+    yield paper("eq. 61, paths", sizes="2 units, 3 steps").says(
+        "The modulus is the sum over all paths through the time-unfolded network of the square of "
+        "the path's slope times the variance at its end.",
+        Equal(ours, by_path),
+        mutation=changed("the sum of squares over paths read as the square of the sum over paths to each end", rhs=by_end),
+        remark="what (58) amounts to: effects along different paths are not added up "
+        "before they are squared, as in the natural metric",
         quote=r"as the sum \sum_{j,\,i\to j}\left\|\hskip 0.5pt\delta\hskip-0.5pta_{j}\right\|_",
-    )  # fmt: skip
+    )
     pi, w = Symbol("pi", positive=True), real("w_a", "w_b")
     variance = pi * w[0] ** 2 + (1 - pi) * w[1] ** 2 - (pi * w[0] + (1 - pi) * w[1]) ** 2
-    yield Entry(
-        PAPER, "eq. 60, positive", "The backpropagated modulus of a unit is a positive number.",
-        (Less(S.Zero, variance.subs(w[1], w[0]), True),),
+    yield paper("eq. 60, positive").says(
+        "The backpropagated modulus of a unit is a positive number.",
+        Less(S.Zero, variance.subs(w[1], w[0]), True),
         correction=Correction(
-            "It is not negative. It is 0 at the last time if w_iy is the same for all y, and at all times if the unit reaches no "
-            "other.",
-            (Equal(variance, pi * (1 - pi) * (w[0] - w[1]) ** 2), Equal(variance.subs(w[1], w[0]), S.Zero),
-             Less(S.Zero, pi * (1 - pi) * (w[0] - w[1]) ** 2, region={pi: (0, 1)}, rewritten=pi * (1 - pi) * (w[0] - w[1]) ** 2)),
+            "It is not negative. It is 0 at the last time if w_iy is the same for all y, "
+            "and at all times if the unit reaches no other.",
+            Equal(variance, pi * (1 - pi) * (w[0] - w[1]) ** 2),
+            Equal(variance.subs(w[1], w[0]), S.Zero),
+            Less(S.Zero, pi * (1 - pi) * (w[0] - w[1]) ** 2, region={pi: (0, 1)}, rewritten=pi * (1 - pi) * (w[0] - w[1]) ** 2),
         ),
-        remark="the modulus at t = T - 1, for two symbols; so it is before the first update of w, which Section 2 therefore puts "
-               "first",
+        remark="the modulus at t = T - 1, for two symbols; so it is before the first "
+        "update of w, which Section 2 therefore puts first",
         quote="for some positive number m_{i}^{t}, the backpropagated modulus [Oll13]",
-    )  # fmt: skip
+    )
     m, da = Symbol("m", positive=True), Symbol("da", positive=True)
-    yield Entry(
-        PAPER, "eq. 62, norm", "The norm |da| itself, not its square, is m (da)^2.",
-        (Equal(sqrt(m * da**2), m * da**2),),
-        correction=Correction("|da|^2 = m (da)^2, as (60) has it: a norm doubles with the change.",
-                              (Equal(sqrt(m * (2 * da) ** 2), 2 * sqrt(m * da**2)), Equal(m * (2 * da) ** 2, 4 * m * da**2))),
+    yield paper("eq. 62, norm").says(
+        "The norm |da| itself, not its square, is m (da)^2.",
+        Equal(sqrt(m * da**2), m * da**2),
+        correction=Correction(
+            "|da|^2 = m (da)^2, as (60) has it: a norm doubles with the change.",
+            Equal(sqrt(m * (2 * da) ** 2), 2 * sqrt(m * da**2)),
+            Equal(m * (2 * da) ** 2, 4 * m * da**2),
+        ),
         remark="in the line before (62)",
         quote=r"=m_{i}^{t}% \left(\hskip 0.5pt\delta\hskip-0.5pta_{i}^{t}\right)^{2}=\tilde{m}{}_{i}^{t}",
-    )  # fmt: skip
+    )
     slopes = {(i, t): Symbol(f"phi^{t}_{i}", nonzero=True, real=True) for i in UNITS for t in (*TIMES, len(TIMES))}
     seen = {(j, t): Symbol(f"m^{t}_{j}", positive=True) for j in UNITS for t in (1,)}
     new = source(1, 0) / slopes[1, 0] ** 2 + total(
         (slopes[j, 1] * link(1, j, 0) / slopes[1, 0]) ** 2 * seen[j, 1] / slopes[j, 1] ** 2 for j in UNITS
     )
     old = source(1, 0) + total(link(1, j, 0) ** 2 * seen[j, 1] for j in UNITS)
-    yield Entry(
-        PAPER, "eq. 61, other activities",
-        "Written in other activities phi_i(a_i) the modulus is divided by the square of the slope of phi_i, so the metric of a "
-        "change is the same.",
-        (Equal(new, old / slopes[1, 0] ** 2),), ("phi_i is smooth and its slope is not 0",),
-        Mutation("the square of the slope read as the slope", Equal(new, old / slopes[1, 0])),
+    yield paper("eq. 61, other activities", given="phi_i is smooth and its slope is not 0", sizes="2 units, 1 step back").says(
+        "Written in other activities phi_i(a_i) the modulus is divided by the square of the slope of "
+        "phi_i, so the metric of a change is the same.",
+        Equal(new, old / slopes[1, 0] ** 2),
+        mutation=changed("the square of the slope read as the slope", rhs=old / slopes[1, 0]),
         remark="any smooth phi; with m = 0 after the end it gives all steps",
-        sizes="2 units, 1 step back",
         quote="The variables V and a correspond bijectively to each other",
-    )  # fmt: skip
+    )

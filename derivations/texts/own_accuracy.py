@@ -10,26 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import (
-    Derivative,
-    Eq,
-    I,
-    ImmutableDenseMatrix,
-    Rational,
-    S,
-    Symbol,
-    diag,
-    exp,
-    eye,
-    factorial,
-    im,
-    log,
-    re,
-    tanh,
-)
+from sympy import Derivative, Eq, I, ImmutableDenseMatrix, Rational, S, Symbol, diag, exp, eye, factorial, im, log, re, tanh
 
 from derivations.argument.taylor import dropped, euler_step
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands
@@ -38,7 +22,7 @@ from derivations.texts.own_steps import exact_step, relaxed
 
 __all__ = ["entries"]
 
-OWN = "this project"
+own = Source("this project")
 t, dt, h0 = symbols.t, symbols.dt, symbols.h0
 z, b, w = (Symbol(name, real=True) for name in "zbw")
 g, k, u = (Symbol(name, positive=True) for name in "gku")
@@ -68,20 +52,19 @@ def modes() -> Iterator[Entry]:
     jacobian = ImmutableDenseMatrix(2, 2, lambda i, j: Derivative(step[i], states[j]))
     factor, bound = 1 + g * (a + I * b - 1), 2 * (1 - a) / ((1 - a) ** 2 + b**2)
     grown, distance = re(factor) ** 2 + im(factor) ** 2, (1 - a) ** 2 + b**2
-    yield Entry(
-        OWN, "result 3, Jacobian",
+    yield own("result 3, Jacobian", given=ONE_GATE).says(
         "The step's Jacobian is I + g (D W - I), so that a mode lambda of D W is multiplied by 1 + g (lambda - 1).",
-        (Equal(jacobian, eye(2) + g * (DW - eye(2))),), (ONE_GATE,),
-        Mutation("D W transposed", Equal(jacobian, eye(2) + g * (DW.T - eye(2)))), remark="checked for 2 units",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "result 3, mode",
-        "A linear mode a + i b of D W is stable iff g < 2 (1 - a)/((1 - a)^2 + b^2): 1 - |1 + g (a + i b - 1)|^2 has the sign of "
-        "the right side minus g.",
-        (Equal(1 - grown, g * distance * (bound - g)),), ("g > 0", "a + i b is not 1", ONE_GATE),
-        Mutation("(1 - a)^2 + b^2 read as (1 - a)^2", Equal(1 - grown, g * distance * (2 / (1 - a) - g))),
+        Equal(jacobian, eye(2) + g * (DW - eye(2))),
+        mutation=changed("D W transposed", rhs=eye(2) + g * (DW.T - eye(2))),
+        remark="checked for 2 units",
+    )
+    yield own("result 3, mode", given=("g > 0", "a + i b is not 1", ONE_GATE)).says(
+        "A linear mode a + i b of D W is stable iff g < 2 (1 - a)/((1 - a)^2 + b^2): 1 - |1 + g (a + i b - "
+        "1)|^2 has the sign of the right side minus g.",
+        Equal(1 - grown, g * distance * (bound - g)),
+        mutation=changed("(1 - a)^2 + b^2 read as (1 - a)^2", rhs=g * distance * (2 / (1 - a) - g)),
         remark="for a >= 1 the right side is not positive, and no g > 0 is stable",
-    )  # fmt: skip
+    )
 
 
 def local_errors() -> Iterator[Entry]:
@@ -93,45 +76,45 @@ def local_errors() -> Iterator[Entry]:
     exponential = sum((whole.diff(dt, n).subs(dt, 0) * dt**n / factorial(n) for n in (1, 2)), whole.subs(dt, 0))
     unequal = diag(*symbols.biases("g", 2))
     lead = dt**2 / 2 * g**2
-    yield Entry(
-        OWN, "result 4, Euler", "Euler's local error is (g^2/2) (D W - I) (f - h), times dt^2, where the gate is constant.",
-        (Equal(euler, lead * (DW - eye(2)) * (candidates - states)),), (ONE_GATE, HELD),
-        Mutation("D W - I read as D W", Equal(euler, lead * DW * (candidates - states))),
+    yield own("result 4, Euler", given=(ONE_GATE, HELD)).says(
+        "Euler's local error is (g^2/2) (D W - I) (f - h), times dt^2, where the gate is constant.",
+        Equal(euler, lead * (DW - eye(2)) * (candidates - states)),
+        mutation=changed("D W - I read as D W", rhs=lead * DW * (candidates - states)),
         remark="checked for 2 units; at dt = 1 it is the leading term in g",
-    )  # fmt: skip
+    )
     pull = candidates - states
     apart, product = dropped(equations(states, unequal * pull)), unequal * (DW - eye(2)) * unequal
-    yield Entry(
-        OWN, "result 4, Euler, gates per unit",
+    yield own("result 4, Euler, gates per unit", given=("G is constant", HELD)).says(
         "With a constant gate for each unit it is (1/2) G (D W - I) G (f - h), G diagonal.",
-        (Equal(apart, dt**2 / 2 * product * pull),), ("G is constant", HELD),
-        Mutation("G (D W - I) G read as G^2 (D W - I)", Equal(apart, dt**2 / 2 * unequal**2 * (DW - eye(2)) * pull)),
+        Equal(apart, dt**2 / 2 * product * pull),
+        mutation=changed("G (D W - I) G read as G^2 (D W - I)", rhs=dt**2 / 2 * unequal**2 * (DW - eye(2)) * pull),
         remark="new here; checked for 2 units",
-    )  # fmt: skip
+    )
     missed = euler_step(field, dt) + euler - exponential
     (one,), v = symbols.state(1), Symbol("v", real=True)
     candidate, gate = tanh(w * one + b), (1 + tanh(v * one + z)) / 2
     (learned,) = dropped([Eq(one.diff(t), gate * (candidate - one))])
     constant = dt**2 / 2 * gate**2 * (w * (1 - candidate**2) - 1) * (candidate - one)
     slope = dt**2 / 2 * 2 * v * gate * (1 - gate) * gate * (candidate - one) ** 2
-    yield Entry(
-        OWN, "result 4, gate's derivative", "A gate that reads the state adds terms of its derivative: (1/2) g'(h) g (f - h)^2.",
-        (Equal(learned, constant + slope),), (HELD,), Mutation("the term left out", Equal(learned, constant)),
+    yield own("result 4, gate's derivative", given=HELD).says(
+        "A gate that reads the state adds terms of its derivative: (1/2) g'(h) g (f - h)^2.",
+        Equal(learned, constant + slope),
+        mutation=changed("the term left out", rhs=constant),
         remark="checked for 1 unit with g = (1 + tanh(v h + z))/2 = sigma(2 v h + 2 z), of which g' = 2 v g (1 - g)",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "result 4, exponential Euler", "Exponential Euler's local error is (g^2/2) D W (f - h), times dt^2.",
-        (Equal(missed, lead * DW * pull),), (ONE_GATE, HELD),
-        Mutation("D W read as D W - I", Equal(missed, lead * (DW - eye(2)) * pull)),
+    )
+    yield own("result 4, exponential Euler", given=(ONE_GATE, HELD)).says(
+        "Exponential Euler's local error is (g^2/2) D W (f - h), times dt^2.",
+        Equal(missed, lead * DW * pull),
+        mutation=changed("D W read as D W - I", rhs=lead * (DW - eye(2)) * pull),
         remark="checked for 2 units",
-    )  # fmt: skip
+    )
     still = tanh(b) + (h0 - tanh(b)) * exp(-g * t)
-    yield Entry(
-        OWN, "result 4, no recurrence", "Without recurrence exponential Euler drops nothing: its step solves the field.",
-        (Solves((Eq(one.diff(t), g * (tanh(b) - one)),), {one: still}, (S.Zero, {one: h0})),
-         Equal(still.subs(t, dt), exact_step(h0, tanh(b), g * dt))), ("g is constant", HELD),
-        Mutation("Euler for exponential Euler", Equal(still.subs(t, dt), relaxed(h0, tanh(b), g * dt))),
-    )  # fmt: skip
+    yield own("result 4, no recurrence", given=("g is constant", HELD)).says(
+        "Without recurrence exponential Euler drops nothing: its step solves the field.",
+        Solves((Eq(one.diff(t), g * (tanh(b) - one)),), {one: still}, (S.Zero, {one: h0})),
+        Equal(still.subs(t, dt), exact_step(h0, tanh(b), g * dt)),
+        mutation=Mutation("Euler for exponential Euler", Equal(still.subs(t, dt), relaxed(h0, tanh(b), g * dt))),
+    )
 
 
 def compared() -> Iterator[Entry]:
@@ -139,25 +122,25 @@ def compared() -> Iterator[Entry]:
     lam, a = Symbol("lambda", real=True), Symbol("a", real=True)
     flow, euler, exponential = exp(g * (lam - 1)), 1 + g * (lam - 1), exact_step(S.One, lam, g)
     theirs, ours = (1 - a) ** 2 + b**2, a**2 + b**2
-    yield Entry(
-        OWN, "result 4, same order", "Exponential Euler's error is of the same order in g as Euler's where there is recurrence.",
-        (Expands(flow - euler, g, (lam - 1) ** 2 * g**2 / 2, 3), Expands(flow - exponential, g, lam * (lam - 1) * g**2 / 2, 3)),
-        ("a linear mode: f = lambda h",),
-        Mutation("the same order read as one more", Expands(flow - exponential, g, S.Zero, 3)),
-    )  # fmt: skip
+    yield own("result 4, same order", given="a linear mode: f = lambda h").says(
+        "Exponential Euler's error is of the same order in g as Euler's where there is recurrence.",
+        Expands(flow - euler, g, (lam - 1) ** 2 * g**2 / 2, 3),
+        Expands(flow - exponential, g, lam * (lam - 1) * g**2 / 2, 3),
+        mutation=changed("the same order read as one more", expression=flow - exponential, terms=S.Zero),
+    )
     disc = (k / (k**2 - 1)) ** 2 - (a + 1 / (k**2 - 1)) ** 2 - b**2
-    yield Entry(
-        OWN, "result 4, several times smaller",
+    yield own("result 4, several times smaller").says(
         "With recurrence exponential Euler's local error is several times smaller than Euler's.",
-        (Less(4 * ours, theirs),),
+        Less(4 * ours, theirs),
         correction=Correction(
             "On a mode lambda = a + i b of D W the ratio is |lambda|/|1 - lambda|: smaller iff a < 1/2, and k times smaller (k > "
             "1) iff lambda is within k/(k^2 - 1) of -1/(k^2 - 1). For a > 1/2 it is larger: at lambda = 3/4 three times.",
-            (Equal(theirs - ours, 1 - 2 * a), Equal(theirs - k**2 * ours, (k**2 - 1) * disc),
-             Equal(ours.subs({a: Rational(3, 4), b: 0}), 9 * theirs.subs({a: Rational(3, 4), b: 0}))),
+            Equal(theirs - ours, 1 - 2 * a),
+            Equal(theirs - k**2 * ours, (k**2 - 1) * disc),
+            Equal(ours.subs({a: Rational(3, 4), b: 0}), 9 * theirs.subs({a: Rational(3, 4), b: 0})),
         ),
         remark="several is read as at least twice: 4 |lambda|^2 <= |1 - lambda|^2",
-    )  # fmt: skip
+    )
 
 
 def whole_decay() -> Iterator[Entry]:
@@ -166,33 +149,32 @@ def whole_decay() -> Iterator[Entry]:
     error = exp(-u) - exp(-(1 + C) * u)
     worst = log(1 + C) / C
     height = C * (1 + C) ** (-(1 + C) / C)
-    yield Entry(
-        OWN, "result 4, frozen", "Frozen, Euler's error is e^-g - (1 - g) = g^2/2 - g^3/6 + ...",
-        (Expands(exp(-g) - (1 - g), g, g**2 / 2 - g**3 / 6, 4),), (FROZEN,),
-        Mutation("- g^3/6 read as + g^3/6", Expands(exp(-g) - (1 - g), g, g**2 / 2 + g**3 / 6, 4)),
-    )  # fmt: skip
-    yield Entry(
-        OWN, "result 4, largest error",
-        "Over a whole decay the largest error e^-u - (1 - g)^(u/g), at u = log(1 + C)/C, is exactly C (1 + C)^(-(1 + C)/C) with "
-        "1 + C = -log(1 - g)/g.",
-        (Equal(Derivative(error, u), exp(-u) * ((1 + C) * exp(-C * u) - 1)),
-         Equal((1 + C) * exp(-C * u), S.One, {u: worst}),
-         Equal(Derivative((1 + C) * exp(-C * u), u), -C * (1 + C) * exp(-C * u)),
-         Equal(log(height), log(C) - log(1 + C) - worst)),
-        (FROZEN, "0 < g < 1", "u = g n is any positive number"),
-        Mutation("1 + C read as 1 + 2 C", Equal((1 + 2 * C) * exp(-C * worst), S.One)),
-        remark="new here; C > 0 as the forgetting time of a gate g is below 1/g; the error rises up to that u and falls from "
-               "there",
-    )  # fmt: skip
+    yield own("result 4, frozen", given=FROZEN).says(
+        "Frozen, Euler's error is e^-g - (1 - g) = g^2/2 - g^3/6 + ...",
+        Expands(exp(-g) - (1 - g), g, g**2 / 2 - g**3 / 6, 4),
+        mutation=changed("- g^3/6 read as + g^3/6", terms=g**2 / 2 + g**3 / 6),
+    )
+    yield own("result 4, largest error", given=(FROZEN, "0 < g < 1", "u = g n is any positive number")).says(
+        "Over a whole decay the largest error e^-u - (1 - g)^(u/g), at u = log(1 + C)/C, is exactly C (1 "
+        "+ C)^(-(1 + C)/C) with 1 + C = -log(1 - g)/g.",
+        Equal(Derivative(error, u), exp(-u) * ((1 + C) * exp(-C * u) - 1)),
+        Equal((1 + C) * exp(-C * u), S.One, {u: worst}),
+        Equal(Derivative((1 + C) * exp(-C * u), u), -C * (1 + C) * exp(-C * u)),
+        Equal(log(height), log(C) - log(1 + C) - worst),
+        mutation=Mutation("1 + C read as 1 + 2 C", Equal((1 + 2 * C) * exp(-C * worst), S.One)),
+        remark="new here; C > 0 as the forgetting time of a gate g is below 1/g; the "
+        "error rises up to that u and falls from there",
+    )
     P, Q = Symbol("P", positive=True), Symbol("Q", positive=True)
     rise = ((1 + C) / (1 + Q) - 1) / (1 + P)
-    yield Entry(
-        OWN, "result 4, whole decay",
+    yield own("result 4, whole decay", given=FROZEN).says(
         "Over a whole decay the largest error is g/(2 e) + O(g^2): C/e to first order in C, and C = g/2 + O(g^2).",
-        (Equal(log(height), log(C) - (1 + C) * log(1 + C) / C), Expands((1 + C) * log(1 + C), C, C, 2),
-         Expands(-log(1 - g) - g, g, g * (g / 2), 3), Less(rise, C)), (FROZEN,),
-        Mutation("g/(2 e) read as g/e", Expands(-log(1 - g) - g, g, g * g, 3)),
+        Equal(log(height), log(C) - (1 + C) * log(1 + C) / C),
+        Expands((1 + C) * log(1 + C), C, C, 2),
+        Expands(-log(1 - g) - g, g, g * (g / 2), 3),
+        Less(rise, C),
+        mutation=Mutation("g/(2 e) read as g/e", Expands(-log(1 - g) - g, g, g * g, 3)),
         remark="both series are multiplied by what stands below, C and g C = -log(1 - g) - g; before its maximum the error rises "
-               "in u by at most C, with e^u = 1 + P and e^(C u) = 1 + Q in the last statement; so the whole step before it, at "
-               "most g away, loses at most g C = O(g^2)",
-    )  # fmt: skip
+        "in u by at most C, with e^u = 1 + P and e^(C u) = 1 + Q in the last statement; so the whole step before "
+        "it, at most g away, loses at most g C = O(g^2)",
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Source, changed
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.twins import fields
@@ -17,7 +17,7 @@ from derivations.twins.fields import SymbolicField
 
 __all__ = ["entries"]
 
-OWN = "this project"
+own = Source("this project")
 GATES = ("c' is a function of the data so far", "a gate may be any function of the data with values in (0, 1)", "c' (rate) < 1")
 CONSTANT = ("c' is a constant",)
 
@@ -37,21 +37,27 @@ def classes() -> Iterator[tuple[str, SymbolicField, str, str, tuple[str, ...]]]:
     yield "gru", fields.gru(), EVERY_WARP, "contains every warped field: z becomes 1 - c' (1 - z).", GATES
     yield "lstm", fields.lstm(), NONE, "(the smooth lift, with rate 1 on h) contains none: -h stays -h.", ()
     yield (
-        "lstm, read out", fields.lstm_read_out(), EVERY_WARP,
+        "lstm, read out",
+        fields.lstm_read_out(),
+        EVERY_WARP,
         "(with h = o tanh(c) at all times) contains every warped field: i becomes c' i and f becomes 1 - c' (1 - f).",
         (*GATES, "the output gate reads x only"),
-    )  # fmt: skip
+    )
     yield (
-        "glnn", fields.glnn(), RESCALING,
+        "glnn",
+        fields.glnn(),
+        RESCALING,
         "contains the fields on clocks of constant speed, its transition weights being multiplied by c'; other clocks, whatever "
-        "they depend on beyond the symbol just read, it does not.", CONSTANT,
-    )  # fmt: skip
+        "they depend on beyond the symbol just read, it does not.",
+        CONSTANT,
+    )
 
 
 def entries() -> Iterator[Entry]:
     for name, field, group, words, assumptions in classes():
         other = RESCALING if group == NONE else NONE
-        yield Entry(
-            OWN, f"closure, {name}", f"The class of {name} fields {words}", (Closes(field, group),), assumptions,
-            Mutation(f"{group!r} read as {other!r}", Closes(field, other)),
-        )  # fmt: skip
+        yield own(f"closure, {name}", given=assumptions).says(
+            f"The class of {name} fields {words}",
+            Closes(field, group),
+            mutation=changed(f"{group!r} read as {other!r}", group=other),
+        )

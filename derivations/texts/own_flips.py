@@ -11,10 +11,10 @@ from itertools import chain
 
 from sympy import Derivative, Rational, S, Symbol, exp, tanh
 
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Mutation, changed
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal
-from derivations.texts.own_maps import NAMES, OWN, dt, g, h, z
+from derivations.texts.own_maps import NAMES, dt, g, h, own, z
 from derivations.twins import step_maps
 from derivations.twins.step_maps import stability_function
 
@@ -33,35 +33,34 @@ def entries() -> Iterator[Entry]:
 
 def equation() -> Iterator[Entry]:
     slope = tanh(b - v * h) - h
-    yield Entry(
-        OWN, "unit, one point of rest",
+    yield own("unit, one point of rest", given=INPUT).says(
         "For w < 0 the right-hand side of h' = g (tanh(w h + b) - h) falls in h, is positive at h = -1 and negative at h = 1: it "
         "has one zero, and every state moves towards it.",
-        (Equal(Derivative(slope, h), -v * (1 - tanh(b - v * h) ** 2) - 1),
-         Less(-v * (1 - tanh(b - v * h) ** 2) - 1, S.Zero, True), Less(S.Zero, slope.subs(h, -1), True),
-         Less(slope.subs(h, 1), S.Zero, True)), (INPUT,),
-        Mutation("w < 0 read as w > 0", Less(v * (1 - tanh(b + v * h) ** 2) - 1, S.Zero, True)),
+        Equal(Derivative(slope, h), -v * (1 - tanh(b - v * h) ** 2) - 1),
+        Less(-v * (1 - tanh(b - v * h) ** 2) - 1, S.Zero, True),
+        Less(S.Zero, slope.subs(h, -1), True),
+        Less(slope.subs(h, 1), S.Zero, True),
+        mutation=Mutation("w < 0 read as w > 0", Less(v * (1 - tanh(b + v * h) ** 2) - 1, S.Zero, True)),
         remark="v is -w; that a continuous function which falls and changes its sign has one zero is not proved here",
-    )  # fmt: skip
+    )
 
 
 def flips_of_gates() -> Iterator[Entry]:
     step, sech = h + G * (tanh(w * h + b) - h), Symbol("s", positive=True)
-    yield Entry(
-        OWN, "unit, multiplier of a gate",
-        "h + G (tanh(w h + b) - h) multiplies a small difference by 1 - G + G w sech^2(w h + b); at a point of rest that is "
-        "1 - G + G w (1 - h^2).",
-        (Equal(Derivative(step, h), 1 - G + G * w * (1 - tanh(w * h + b) ** 2)),), (INPUT,),
-        Mutation("G w sech^2 read as w sech^2", Equal(Derivative(step, h), 1 - G + w * (1 - tanh(w * h + b) ** 2))),
-    )  # fmt: skip
+    yield own("unit, multiplier of a gate", given=INPUT).says(
+        "h + G (tanh(w h + b) - h) multiplies a small difference by 1 - G + G w sech^2(w h + b); at a "
+        "point of rest that is 1 - G + G w (1 - h^2).",
+        Equal(Derivative(step, h), 1 - G + G * w * (1 - tanh(w * h + b) ** 2)),
+        mutation=changed("G w sech^2 read as w sech^2", rhs=1 - G + w * (1 - tanh(w * h + b) ** 2)),
+    )
     at = -(2 - G) / (G * sech)
-    yield Entry(
-        OWN, "unit, flip of a gate",
+    yield own("unit, flip of a gate", given=INPUT).says(
         "The multiplier 1 - G + G w s, s = sech^2(w h + b), is -1 just where w s = -(2 - G)/G, which is below -1 for every gate "
         "G in (0, 1): so a gate below 1 flips for some weight, and for none with |w| <= 1.",
-        (Equal(1 - G + G * at * sech, S.NegativeOne), Less(G, 2 - G, True, {G: (0, 1)}, 2 * (1 - G))), (INPUT,),
-        Mutation("(2 - G)/G read as (1 - G)/G", Equal(1 - G - G * (1 - G) / G, S.NegativeOne)),
-    )  # fmt: skip
+        Equal(1 - G + G * at * sech, S.NegativeOne),
+        Less(G, 2 - G, True, {G: (0, 1)}, 2 * (1 - G)),
+        mutation=changed("(2 - G)/G read as (1 - G)/G", lhs=1 - G - G * (1 - G) / G),
+    )
 
 
 def gates() -> Iterator[Entry]:
@@ -75,12 +74,11 @@ def gates() -> Iterator[Entry]:
         step = step_maps.MAPS[name](lambda x: g * (tanh(w * x + b) - x), lambda x: g, h, dt).doit()
         pull = tanh(w * h + b) - h
         said = {"exponential_euler": "1 - e^(-g dt)", "frozen_backward_euler": "g dt/(1 + g dt)"}.get(name, "g dt/(1 + g dt/2)")
-        yield Entry(
-            OWN, f"unit, gate of {NAMES[name]}",
+        yield own(f"unit, gate of {NAMES[name]}", given=(INPUT, "g is constant")).says(
             f"On h' = g (tanh(w h + b) - h) {NAMES[name]} is the Euler map with the gate G = {said}, and flips where that does.",
-            (Equal(step, h + gate * pull),), (INPUT, "g is constant"),
-            Mutation("another map's gate", Equal(step, h + other * pull)),
-        )  # fmt: skip
+            Equal(step, h + gate * pull),
+            mutation=changed("another map's gate", rhs=h + other * pull),
+        )
 
 
 def no_flip() -> Iterator[Entry]:
@@ -90,14 +88,13 @@ def no_flip() -> Iterator[Entry]:
     rewritten = {"taylor2": second, "midpoint": second, "heun": second, "runge_kutta4": fourth}
     for name, gap in rewritten.items():
         R = stability_function(name, z, S.Zero).doit()
-        yield Entry(
-            OWN, f"unit, no flip of {NAMES[name]}",
+        yield own(f"unit, no flip of {NAMES[name]}", given=INPUT).says(
             f"At a point of rest of the equation the multiplier R(z) of {NAMES[name]} is above -1 for every real z: "
             "no flip there.",
-            (Less(S.NegativeOne, R, True, None, gap),), (INPUT,),
-            Mutation("-1 read as 1", Less(S.One, R, True)),
+            Less(S.NegativeOne, R, True, None, gap),
+            mutation=Mutation("-1 read as 1", Less(S.One, R, True)),
             remark="such maps have points of rest that the equation does not have, and those may flip",
-        )  # fmt: skip
+        )
     falling = {
         "backward_euler": (1 / (1 + y), "1/(1 - z)"),
         "trapezoid": ((1 - y / 2) / (1 + y / 2), "(1 + z/2)/(1 - z/2)"),
@@ -105,11 +102,11 @@ def no_flip() -> Iterator[Entry]:
     }
     for name, (multiplier, said) in falling.items():
         R = stability_function(name, -y, y).doit()
-        yield Entry(
-            OWN, f"unit, no flip of {NAMES[name]}",
+        yield own(f"unit, no flip of {NAMES[name]}", given=INPUT).says(
             f"Where the equation's point of rest is stable, z < 0, the multiplier {said} of {NAMES[name]} is above -1 for every "
             "step: no flip.",
-            (Equal(R, multiplier), Less(S.NegativeOne, multiplier, True)), (INPUT,),
-            Mutation("-1 read as 1", Less(S.One, multiplier, True)),
+            Equal(R, multiplier),
+            Less(S.NegativeOne, multiplier, True),
+            mutation=Mutation("-1 read as 1", Less(S.One, multiplier, True)),
             remark="y is -z",
-        )  # fmt: skip
+        )

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from derivations.argument.core import core_identities
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Source, changed
 from derivations.prover.identity import Identity
 from derivations.prover.statements import Equal
 
 __all__ = ["entries", "from_identity"]
 
+own = Source("this project")
+
 
 def entries() -> Iterator[Entry]:
-    return (from_identity(identity) for identity in core_identities() if identity.source == "this project")
+    return (from_identity(identity) for identity in core_identities() if identity.source == own.name)
 
 
 def from_identity(identity: Identity) -> Entry:
     """The identity as an entry; its mutation doubles the right side."""
-    return Entry(
-        identity.source, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs, identity.where),),
-        identity.assumptions, Mutation("the right side doubled", Equal(identity.lhs, 2 * identity.rhs, identity.where)),
-    )  # fmt: skip
+    return own(identity.label, given=identity.assumptions).says(
+        identity.statement,
+        Equal(identity.lhs, identity.rhs, identity.where),
+        mutation=changed("the right side doubled", rhs=2 * identity.rhs),
+    )

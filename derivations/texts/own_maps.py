@@ -32,7 +32,7 @@ from sympy import (
     tanh,
 )
 
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Mutation, Source, changed
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
@@ -40,9 +40,9 @@ from derivations.prover.statements import Equal, Rounds
 from derivations.twins import step_maps
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
 
-__all__ = ["FROZEN", "NAMES", "OWN", "frozen_step", "dt", "entries", "f", "g", "h", "r", "u", "y", "z"]
+__all__ = ["FROZEN", "NAMES", "own", "frozen_step", "dt", "entries", "f", "g", "h", "r", "u", "y", "z"]
 
-OWN = "this project"
+own = Source("this project")
 dt = symbols.dt
 h, f, z = (Symbol(name, real=True) for name in "hfz")
 g, l, u, y = (Symbol(name, positive=True) for name in "gluy")
@@ -51,14 +51,23 @@ EXPONENTIAL = ("exponential_euler", "etd2", "etd_rk4", "fitted_midpoint", "expon
 FROZEN = "f and g are constant over the step"
 # Words for the maps, in the order of the table.
 NAMES = {
-    "euler": "Euler", "taylor2": "the second-order Taylor step", "midpoint": "the midpoint rule", "heun": "Heun's rule",
-    "runge_kutta4": "the classical Runge-Kutta step", "exponential_euler": "exponential Euler", "etd2": "ETD2",
-    "etd_rk4": "ETD-RK4", "fitted_midpoint": "the fitted midpoint rule", "backward_euler": "backward Euler",
+    "euler": "Euler",
+    "taylor2": "the second-order Taylor step",
+    "midpoint": "the midpoint rule",
+    "heun": "Heun's rule",
+    "runge_kutta4": "the classical Runge-Kutta step",
+    "exponential_euler": "exponential Euler",
+    "etd2": "ETD2",
+    "etd_rk4": "ETD-RK4",
+    "fitted_midpoint": "the fitted midpoint rule",
+    "backward_euler": "backward Euler",
     "trapezoid": "the trapezoid",
-    "frozen_backward_euler": "frozen backward Euler", "frozen_trapezoid": "the frozen trapezoid",
-    "exponential_rosenbrock": "the exponential Rosenbrock step", "splitting": "Lie's splitting",
+    "frozen_backward_euler": "frozen backward Euler",
+    "frozen_trapezoid": "the frozen trapezoid",
+    "exponential_rosenbrock": "the exponential Rosenbrock step",
+    "splitting": "Lie's splitting",
     "strang_splitting": "Strang's splitting",
-}  # fmt: skip
+}
 
 
 def entries() -> Iterator[Entry]:
@@ -76,50 +85,55 @@ def gates() -> Iterator[Entry]:
     """What a unit step makes of h' = g (f - h)."""
     second, exponential, backward, middle = g - g**2 / 2, 1 - exp(-g), g / (1 + g), g / (1 + g / 2)
     made = {
-        "euler": (g, 1 - exp(-g)), "taylor2": (second, g), "midpoint": (second, g), "heun": (second, g + g**2 / 2),
-        "runge_kutta4": (g - g**2 / 2 + g**3 / 6 - g**4 / 24, second), "exponential_euler": (exponential, g),
-        "etd2": (exponential, second), "etd_rk4": (exponential, g - g**2 / 2 + g**3 / 6 - g**4 / 24),
-        "fitted_midpoint": (exponential, second), "backward_euler": (backward, exponential), "trapezoid": (middle, backward),
-        "frozen_backward_euler": (backward, middle), "frozen_trapezoid": (middle, g / (2 + g)),
+        "euler": (g, 1 - exp(-g)),
+        "taylor2": (second, g),
+        "midpoint": (second, g),
+        "heun": (second, g + g**2 / 2),
+        "runge_kutta4": (g - g**2 / 2 + g**3 / 6 - g**4 / 24, second),
+        "exponential_euler": (exponential, g),
+        "etd2": (exponential, second),
+        "etd_rk4": (exponential, g - g**2 / 2 + g**3 / 6 - g**4 / 24),
+        "fitted_midpoint": (exponential, second),
+        "backward_euler": (backward, exponential),
+        "trapezoid": (middle, backward),
+        "frozen_backward_euler": (backward, middle),
+        "frozen_trapezoid": (middle, g / (2 + g)),
         "exponential_rosenbrock": (exponential, g),
-    }  # fmt: skip
+    }
     step, G, R = map(Function, ("step", "G", "R"))
     for name, (gate, other) in made.items():
-        yield Entry(
-            OWN, f"step maps, gate of {NAMES[name]}",
+        yield own(f"step maps, gate of {NAMES[name]}", given=FROZEN).says(
             f"With f and g frozen and dt = 1, {NAMES[name]} is h + G (f - h) with G = {_said(gate)}, which is 1 - R(-g).",
-            (Equal(step(h), h + gate * (f - h), {step(h): frozen_step(name)}),
-             Equal(G(g), gate, {G(g): induced_gate(name, g)}),
-             Equal(1 - R(-g), gate, {R(-g): stability_function(name, -g, g)})), (FROZEN,),
-            Mutation(f"{_said(gate)} read as {_said(other)}", Equal(frozen_step(name), h + other * (f - h))),
-        )  # fmt: skip
+            Equal(step(h), h + gate * (f - h), {step(h): frozen_step(name)}),
+            Equal(G(g), gate, {G(g): induced_gate(name, g)}),
+            Equal(1 - R(-g), gate, {R(-g): stability_function(name, -g, g)}),
+            mutation=Mutation(f"{_said(gate)} read as {_said(other)}", Equal(frozen_step(name), h + other * (f - h))),
+        )
     for name, (keeps, writes) in {"splitting": (exp(-g), g), "strang_splitting": (exp(-g), exp(-g / 2) * g)}.items():
-        yield Entry(
-            OWN, f"step maps, gate of {NAMES[name]}",
+        yield own(f"step maps, gate of {NAMES[name]}", given=FROZEN).says(
             f"{NAMES[name].capitalize()} makes no gate: with f and g frozen and dt = 1 it keeps {_said(keeps)} of h "
             f"and writes {_said(writes)} of f.",
-            (Equal(frozen_step(name), keeps * h + writes * f), Equal(induced_factors(name, g)[0], keeps),
-             Equal(induced_factors(name, g)[1], writes)), (FROZEN,),
-            Mutation(f"{_said(writes)} read as 1 - {_said(keeps)}", Equal(frozen_step(name), keeps * h + (1 - keeps) * f)),
-        )  # fmt: skip
+            Equal(frozen_step(name), keeps * h + writes * f),
+            Equal(induced_factors(name, g)[0], keeps),
+            Equal(induced_factors(name, g)[1], writes),
+            mutation=changed(f"{_said(writes)} read as 1 - {_said(keeps)}", rhs=keeps * h + (1 - keeps) * f),
+        )
 
 
 def fixed_points() -> Iterator[Entry]:
     lie, strang, step = g * f / (1 - exp(-g)), f * (g / 2) / sinh(g / 2), Function("step")
-    yield Entry(
-        OWN, "step maps, fixed point of Lie's splitting",
+    yield own("step maps, fixed point of Lie's splitting", given=FROZEN).says(
         "Lie's splitting rests at g f/(1 - e^-g), further out than f for every g > 0.",
-        (Equal(step(lie), lie, {step(lie): frozen_step("splitting").subs(h, lie)}),
-         Less(1 - exp(-g), g, True, rising=(g,))), (FROZEN,),
-        Mutation("g f/(1 - e^-g) read as f", Equal(frozen_step("splitting").subs(h, f), f)),
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, fixed point of Strang's splitting",
+        Equal(step(lie), lie, {step(lie): frozen_step("splitting").subs(h, lie)}),
+        Less(1 - exp(-g), g, True, rising=(g,)),
+        mutation=Mutation("g f/(1 - e^-g) read as f", Equal(frozen_step("splitting").subs(h, f), f)),
+    )
+    yield own("step maps, fixed point of Strang's splitting", given=FROZEN).says(
         "Strang's splitting rests at f (g/2)/sinh(g/2), nearer to 0 than f for every g > 0.",
-        (Equal(step(strang), strang.rewrite(exp), {step(strang): frozen_step("strang_splitting").subs(h, strang).rewrite(exp)}),
-         Less(g / 2, sinh(g / 2), True, rising=(g,))), (FROZEN,),
-        Mutation("sinh(g/2) read as tanh(g/2)", Less(g / 2, tanh(g / 2), True)),
-    )  # fmt: skip
+        Equal(step(strang), strang.rewrite(exp), {step(strang): frozen_step("strang_splitting").subs(h, strang).rewrite(exp)}),
+        Less(g / 2, sinh(g / 2), True, rising=(g,)),
+        mutation=Mutation("sinh(g/2) read as tanh(g/2)", Less(g / 2, tanh(g / 2), True)),
+    )
 
 
 def frozen_step(name: str) -> Expr:
@@ -143,26 +157,30 @@ def factors() -> Iterator[Entry]:
         phi(1, -l) - 3 * phi(2, -l) + 4 * phi(3, -l) + (2 * phi(2, -l) - 4 * phi(3, -l)) * (a + b) + end * c
     )
     found = {
-        "euler": (1 + z, exp(z)), "taylor2": (second, 1 + z), "midpoint": (second, 1 + z), "heun": (second, 1 + z + z**2),
+        "euler": (1 + z, exp(z)),
+        "taylor2": (second, 1 + z),
+        "midpoint": (second, 1 + z),
+        "heun": (second, 1 + z + z**2),
         "runge_kutta4": (second + z**3 / 6 + z**4 / 24, second + z**3 / 6),
         "exponential_euler": (1 + once * z, exp(z)),
         "etd2": (1 + once * z + phi(2, -l) * rest * once * z, 1 + once * z + phi(2, -l) * z**2),
-        "etd_rk4": (fourth, exp(z)), "fitted_midpoint": (1 + z + phi(2, -l) * z**2, second),
-        "backward_euler": (1 / (1 - z), 1 / (1 + z)), "trapezoid": ((1 + z / 2) / (1 - z / 2), (1 + z) / (1 - z)),
+        "etd_rk4": (fourth, exp(z)),
+        "fitted_midpoint": (1 + z + phi(2, -l) * z**2, second),
+        "backward_euler": (1 / (1 - z), 1 / (1 + z)),
+        "trapezoid": ((1 + z / 2) / (1 - z / 2), (1 + z) / (1 - z)),
         "frozen_backward_euler": (1 + z / (1 + l), 1 / (1 - z)),
         "frozen_trapezoid": (1 + z / (1 + l / 2), (1 + z / 2) / (1 - z / 2)),
         "exponential_rosenbrock": (exp(z), 1 + once * z),
         "splitting": (exp(-l) + z + l, exp(-l) + z),
         "strang_splitting": (half * (half + rest * (half + rest / 2)), half * (half + rest)),
-    }  # fmt: skip
+    }
     for name, (value, other) in found.items():
         after = step_maps.MAPS[name](lambda u: rate * u, lambda _: leak, h, length).doit()
-        yield Entry(
-            OWN, f"step maps, R of {NAMES[name]}",
+        yield own(f"step maps, R of {NAMES[name]}").says(
             f"Of h' = lambda h = (lambda + L) h - L h, with z = lambda dt and l = L dt, {NAMES[name]} multiplies h by R(z).",
-            (Equal(after, value * h, modes),), (),
-            Mutation(f"R(z) read as {_said(other)}", Equal(stability_function(name, z, l), other)),
-        )  # fmt: skip
+            Equal(after, value * h, modes),
+            mutation=Mutation(f"R(z) read as {_said(other)}", Equal(stability_function(name, z, l), other)),
+        )
 
 
 def local_errors() -> Iterator[Entry]:
@@ -182,9 +200,7 @@ def local_errors() -> Iterator[Entry]:
         "exponential_euler": (1, half * (F1 + L) * F, half * F1 * F),
         "etd2": (2, dt**3 * F * ((F1 + L) * (2 * F1 + 3 * L) - F2 * F) / 12, dt**3 * F * (2 * F1**2 - F2 * F) / 12),
         "etd_rk4": (4, -(dt**5) * F * (runge + leaks) / 2880, -(dt**5) * F * runge / 2880),
-        "fitted_midpoint": (
-            2, dt**3 * F * (F2 * F + 4 * F1 * (F1 + L)) / 24, dt**3 * (F2 * F**2 / 24 + F1**2 * F / 6),
-        ),
+        "fitted_midpoint": (2, dt**3 * F * (F2 * F + 4 * F1 * (F1 + L)) / 24, dt**3 * (F2 * F**2 / 24 + F1**2 * F / 6)),
         "backward_euler": (1, -half * F1 * F, half * F1 * F),
         "trapezoid": (2, -(dt**3) * (F2 * F**2 + F1**2 * F) / 12, dt**3 * (F2 * F**2 + F1**2 * F) / 12),
         "frozen_backward_euler": (1, dt**2 * (F1 / 2 + L) * F, -half * F1 * F),
@@ -192,36 +208,40 @@ def local_errors() -> Iterator[Entry]:
         "exponential_rosenbrock": (2, sixth * F2 * F**2, sixth * (F2 * F**2 + F1**2 * F)),
         "splitting": (1, half * (F1 * F - L**2 * h), half * (F1 + L) * F),
         "strang_splitting": (2, dt**3 * strang / 24, sixth * (F2 * F**2 + F1**2 * F)),
-    }  # fmt: skip
+    }
     for name, (order, term, other) in dropped.items():
         missed = Function("missed")(dt)
-        yield Entry(
-            OWN, f"step maps, local error of {NAMES[name]}",
+        yield own(f"step maps, local error of {NAMES[name]}", given="the input is held over the step").says(
             f"Exact minus map, {NAMES[name]} drops a term in dt^{order + 1} first, and so is of order {order}.",
-            (Equal(missed, term, {missed: local_error(name, order + 1)}),), ("the input is held over the step",),
-            Mutation(f"the term read as {_said(other)}", Equal(missed, other, {missed: local_error(name, order + 1)})),
+            Equal(missed, term, {missed: local_error(name, order + 1)}),
+            mutation=changed(f"the term read as {_said(other)}", rhs=other),
             remark="F, F', ... and L stand for their values at h: F and L are any functions of one unit, smooth at h"
-                   + ("; what is forgotten is 1 - e^(-L dt), the rate held" if "splitting" in name else ""),
-        )  # fmt: skip
+            + ("; what is forgotten is 1 - e^(-L dt), the rate held" if "splitting" in name else ""),
+        )
 
 
 def without_leak() -> Iterator[Entry]:
     F = Function("F")
     same = {
-        "exponential_euler": "euler", "frozen_backward_euler": "euler", "frozen_trapezoid": "euler", "splitting": "euler",
-        "etd2": "heun", "etd_rk4": "runge_kutta4", "strang_splitting": "midpoint", "fitted_midpoint": "midpoint",
-    }  # fmt: skip
+        "exponential_euler": "euler",
+        "frozen_backward_euler": "euler",
+        "frozen_trapezoid": "euler",
+        "splitting": "euler",
+        "etd2": "heun",
+        "etd_rk4": "runge_kutta4",
+        "strang_splitting": "midpoint",
+        "fitted_midpoint": "midpoint",
+    }
 
     def step(name: str) -> Expr:
         return step_maps.MAPS[name](lambda u: F(expand(u)), lambda _: S.Zero, h, dt).doit()
 
-    yield Entry(
-        OWN, "step maps, without a leak",
+    yield own("step maps, without a leak", given="L = 0").says(
         "With L = 0 the exponential, the frozen and the split maps are old ones, for any F: Euler, Heun (ETD2), the classical "
         "Runge-Kutta step (ETD-RK4) and the midpoint rule (Strang, and the fitted one).",
-        tuple(Equal(Symbol(name), step(other), {Symbol(name): step(name)}) for name, other in same.items()), ("L = 0",),
-        Mutation("ETD2 read as the midpoint rule", Equal(step("etd2"), step("midpoint"))),
-    )  # fmt: skip
+        *tuple(Equal(Symbol(name), step(other), {Symbol(name): step(name)}) for name, other in same.items()),
+        mutation=Mutation("ETD2 read as the midpoint rule", Equal(step("etd2"), step("midpoint"))),
+    )
 
 
 def regions() -> Iterator[Entry]:
@@ -229,46 +249,51 @@ def regions() -> Iterator[Entry]:
     second, third = (1 + (1 - g) ** 2) / 2, g**3 - 4 * g**2 + 12 * g - 24
     fourth = 1 - g + g**2 / 2 - g**3 / 6 + g**4 / 24
     middle, R = (1 - g / 2) / (1 + g / 2), Function("R")(-g)
-    yield Entry(
-        OWN, "step maps, second order in g",
+    yield own("step maps, second order in g", given=FROZEN).says(
         "The Taylor step, the midpoint rule and Heun's never overshoot, for their R(-g) = (1 + (1 - g)^2)/2 is at least 1/2: no "
         "gate of theirs is above 1/2. They approach f for g < 2, keep their distance at g = 2, and diverge beyond.",
-        (*(Equal(R, second, {R: stability_function(name, -g, g)}) for name in ("taylor2", "midpoint", "heun")),
-         Less(S.Half, second), Less(second, S.One, True, {g: (0, 2)}, g * (2 - g) / 2), Equal(second.subs(g, 2), S.One),
-         Less(S.One, second, True, {g: (2, oo)}, g * (g - 2) / 2)), (FROZEN,),
-        Mutation("g < 2 read as g < 3", Less(second, S.One, True, {g: (0, 3)})),
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, fourth order in g",
+        *(Equal(R, second, {R: stability_function(name, -g, g)}) for name in ("taylor2", "midpoint", "heun")),
+        Less(S.Half, second),
+        Less(second, S.One, True, {g: (0, 2)}, g * (2 - g) / 2),
+        Equal(second.subs(g, 2), S.One),
+        Less(S.One, second, True, {g: (2, oo)}, g * (g - 2) / 2),
+        mutation=Mutation("g < 2 read as g < 3", Less(second, S.One, True, {g: (0, 3)})),
+    )
+    yield own("step maps, fourth order in g", given=FROZEN).says(
         "The classical Runge-Kutta step never overshoots, R(-g) > 0, and approaches f up to the one real root of g^3 - 4 g^2 + "
         "12 g - 24, which is 2.785; there it keeps its distance, and beyond it diverges.",
-        (Equal(R, fourth, {R: stability_function("runge_kutta4", -g, g)}), Equal(1 - fourth, -g * third / 24),
-         Less(S.Zero, fourth, True, None, ((g**2 - 2 * g) ** 2 + 8 * (g - Rational(3, 2)) ** 2 + 6) / 24),
-         Less(S.Zero, third.diff(g), True, None, 3 * (g - Rational(4, 3)) ** 2 + Rational(20, 3)),
-         Rounds(CRootOf(third, 0), "2.785")), (FROZEN,),
-        Mutation("2.785 read as 2.875", Rounds(CRootOf(third, 0), "2.875")),
+        Equal(R, fourth, {R: stability_function("runge_kutta4", -g, g)}),
+        Equal(1 - fourth, -g * third / 24),
+        Less(S.Zero, fourth, True, None, ((g**2 - 2 * g) ** 2 + 8 * (g - Rational(3, 2)) ** 2 + 6) / 24),
+        Less(S.Zero, third.diff(g), True, None, 3 * (g - Rational(4, 3)) ** 2 + Rational(20, 3)),
+        Rounds(CRootOf(third, 0), "2.785"),
+        mutation=Mutation("2.785 read as 2.875", Rounds(CRootOf(third, 0), "2.875")),
         remark="the cubic increases, so it is negative before its root and positive beyond, and 1 - R the other way round",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, monotone for every g",
-        "Backward Euler, its frozen form and the exponential maps approach f monotonically for every g > 0: 1/(1 + g) and e^-g "
-        "are in (0, 1).",
-        (*(Equal(induced_factors(name, g)[0], 1 / (1 + g)) for name in ("backward_euler", "frozen_backward_euler")),
-         *(Equal(induced_factors(name, g)[0], exp(-g)) for name in EXPONENTIAL),
-         Less(S.Zero, 1 / (1 + g), True), Less(1 / (1 + g), S.One, True), Less(S.Zero, exp(-g), True),
-         Less(exp(-g), S.One, True, rising=(g,))), (FROZEN,),
-        Mutation("Euler's factor for theirs", Less(S.Zero, induced_factors("euler", g)[0], True)),
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, trapezoid in g",
+    )
+    yield own("step maps, monotone for every g", given=FROZEN).says(
+        "Backward Euler, its frozen form and the exponential maps approach f monotonically for "
+        "every g > 0: 1/(1 + g) and e^-g are in (0, 1).",
+        *(Equal(induced_factors(name, g)[0], 1 / (1 + g)) for name in ("backward_euler", "frozen_backward_euler")),
+        *(Equal(induced_factors(name, g)[0], exp(-g)) for name in EXPONENTIAL),
+        Less(S.Zero, 1 / (1 + g), True),
+        Less(1 / (1 + g), S.One, True),
+        Less(S.Zero, exp(-g), True),
+        Less(exp(-g), S.One, True, rising=(g,)),
+        mutation=Mutation("Euler's factor for theirs", Less(S.Zero, induced_factors("euler", g)[0], True)),
+    )
+    yield own("step maps, trapezoid in g", given=FROZEN).says(
         "The trapezoid and its frozen form are monotone up to g = 2; beyond, they alternate about f and still approach it, for "
         "every g, ever more slowly: R tends to -1, and the gate g/(1 + g/2) not to 1 but to 2.",
-        (*(Equal(induced_factors(name, g)[0], middle) for name in ("trapezoid", "frozen_trapezoid")),
-         Less(S.Zero, middle, True, {g: (0, 2)}), Equal(middle.subs(g, 2), S.Zero), Less(middle, S.Zero, True, {g: (2, oo)}),
-         Less(S.NegativeOne, middle, True), Less(middle, S.One, True), Tends(middle, g, oo, S.NegativeOne),
-         Tends(induced_gate("trapezoid", g), g, oo, S(2))), (FROZEN,),
-        Mutation("2 read as 1", Tends(induced_gate("trapezoid", g), g, oo, S.One)),
-    )  # fmt: skip
+        *(Equal(induced_factors(name, g)[0], middle) for name in ("trapezoid", "frozen_trapezoid")),
+        Less(S.Zero, middle, True, {g: (0, 2)}),
+        Equal(middle.subs(g, 2), S.Zero),
+        Less(middle, S.Zero, True, {g: (2, oo)}),
+        Less(S.NegativeOne, middle, True),
+        Less(middle, S.One, True),
+        Tends(middle, g, oo, S.NegativeOne),
+        Tends(induced_gate("trapezoid", g), g, oo, S(2)),
+        mutation=Mutation("2 read as 1", Tends(induced_gate("trapezoid", g), g, oo, S.One)),
+    )
 
 
 def half_planes() -> Iterator[Entry]:
@@ -283,37 +308,38 @@ def half_planes() -> Iterator[Entry]:
 
     once, twice = (a * (2 + a) + b**2) / ((1 + a) ** 2 + b**2), 2 * a / ((1 + a / 2) ** 2 + b**2 / 4)
     size = Abs(R(-a + I * b)) ** 2
-    yield Entry(
-        OWN, "step maps, left half-plane",
-        "|R(z)| <= 1 wherever Re z <= 0, for backward Euler and for the trapezoid, here with z = -a + i b; on the imaginary axis "
-        "the trapezoid has |R| = 1.",
-        (Equal(1 - size, once, {size: square("backward_euler")}), Less(S.Zero, once),
-         Equal(1 - size, twice, {size: square("trapezoid")}), Less(S.Zero, twice)), (),
-        Mutation("Euler for backward Euler", Less(expand(square("euler")), S.One)),
-    )  # fmt: skip
+    yield own("step maps, left half-plane").says(
+        "|R(z)| <= 1 wherever Re z <= 0, for backward Euler and for the trapezoid, here with z = -a + i b; on "
+        "the imaginary axis the trapezoid has |R| = 1.",
+        Equal(1 - size, once, {size: square("backward_euler")}),
+        Less(S.Zero, once),
+        Equal(1 - size, twice, {size: square("trapezoid")}),
+        Less(S.Zero, twice),
+        mutation=Mutation("Euler for backward Euler", Less(expand(square("euler")), S.One)),
+    )
     gate, n = 1 - exp(-l), "|N'| <= kappa L at the state, with kappa < 1"
     sides = {"exponential_euler": (exp(-l), gate / l, gate), "frozen_backward_euler": (1 / (1 + l), 1 / (1 + l), l / (1 + l))}
     for name, (keeps, adds, room) in sides.items():
-        yield Entry(
-            OWN, f"step maps, contraction by {NAMES[name]}",
+        yield own(f"step maps, contraction by {NAMES[name]}", given=("L is constant, or held", n)).says(
             f"Where recurrence is weaker than the leak, |N'| <= kappa L with kappa < 1, {NAMES[name]} contracts at any length of "
             f"the step. With w = N' dt = z + l its factor is R = {_said(keeps)} + w ({_said(adds)}), and 1 - |R| is at least "
             f"(1 - kappa) ({_said(room)}).",
-            (Equal(R(w - l), keeps + adds * w, {R(w - l): stability_function(name, w - l, l)}),
-             Less(S.Zero, keeps, True, None, None, (l,)), Less(S.Zero, adds * l, True, None, room, (l,)),
-             Equal(1 - (keeps + adds * k * l), room * (1 - k))), ("L is constant, or held", n),
-            Mutation("kappa < 1 read as kappa < 2", Less(keeps + adds * k * l, S.One, True, {k: (0, 2)})),
+            Equal(R(w - l), keeps + adds * w, {R(w - l): stability_function(name, w - l, l)}),
+            Less(S.Zero, keeps, True, None, None, (l,)),
+            Less(S.Zero, adds * l, True, None, room, (l,)),
+            Equal(1 - (keeps + adds * k * l), room * (1 - k)),
+            mutation=Mutation("kappa < 1 read as kappa < 2", Less(keeps + adds * k * l, S.One, True, {k: (0, 2)})),
             remark="|R| <= keeps + adds |w|, since both are positive",
-        )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, no contraction by the frozen trapezoid",
-        "The frozen trapezoid does not contract at every length where |N'| <= kappa L with kappa < 1: for w = -kappa l its "
-        "R is below -1 once kappa l > 2.",
-        (Less(stability_function("frozen_trapezoid", -k * l - l, l).subs(k, (2 + g) / l), S.NegativeOne, True),), (),
-        Mutation("kappa l > 2 read as kappa l > 1",
-                 Less(stability_function("frozen_trapezoid", -k * l - l, l).subs(k, (1 + g) / l), S.NegativeOne, True)),
+        )
+    yield own("step maps, no contraction by the frozen trapezoid").says(
+        "The frozen trapezoid does not contract at every length where |N'| <= kappa L with kappa < 1: for w = "
+        "-kappa l its R is below -1 once kappa l > 2.",
+        Less(stability_function("frozen_trapezoid", -k * l - l, l).subs(k, (2 + g) / l), S.NegativeOne, True),
+        mutation=changed(
+            "kappa l > 2 read as kappa l > 1", lower=stability_function("frozen_trapezoid", -k * l - l, l).subs(k, (1 + g) / l)
+        ),
         remark="with kappa l = 2 + g, g > 0; kappa < 1 asks for l > 2",
-    )  # fmt: skip
+    )
 
 
 def stiff() -> Iterator[Entry]:
@@ -322,40 +348,47 @@ def stiff() -> Iterator[Entry]:
     missed, rises = backward - exp(-g), 1 + g - exp(g / 2)
     w, height = Symbol("w", real=True), g / (1 + g) ** 2
     worst = -1 - 2 * LambertW(-exp(-S.Half) / 2, -1)
-    yield Entry(
-        OWN, "step maps, backward Euler forgets too little", "Backward Euler leaves more than is right: 1/(1 + g) > e^-g.",
-        (Less(1 + g, exp(g), True, rising=(g,)), Equal(backward, 1 / (1 + g))), (FROZEN,),
-        Mutation("1/(1 + g) read as Euler's 1 - g", Less(exp(-g), 1 - g, True)),
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, backward Euler's largest error",
+    yield own("step maps, backward Euler forgets too little", given=FROZEN).says(
+        "Backward Euler leaves more than is right: 1/(1 + g) > e^-g.",
+        Less(1 + g, exp(g), True, rising=(g,)),
+        Equal(backward, 1 / (1 + g)),
+        mutation=Mutation("1/(1 + g) read as Euler's 1 - g", Less(exp(-g), 1 - g, True)),
+    )
+    yield own("step maps, backward Euler's largest error", given=FROZEN).says(
         "Its error 1/(1 + g) - e^-g is largest at the one g > 0 with e^(g/2) = 1 + g, at g = -1 - 2 w with w e^w = -e^(-1/2)/2, "
         "which is 2.5129, and is g/(1 + g)^2 there, 0.2036.",
-        (Equal(missed.diff(g), exp(-g) / (1 + g) ** 2 * (1 + g + exp(g / 2)) * rises), Equal(rises.subs(g, 0), S.Zero),
-         Less(rises.diff(g, 2), S.Zero, True), Less(S.Zero, rises.diff(g).subs(g, 0), True), Tends(rises, g, oo, -oo),
-         Equal(-exp(w) * rises.subs(g, -1 - 2 * w), exp(-S.Half) + 2 * w * exp(w)),
-         Equal(missed - height, -missed.diff(g)), Rounds(worst, "2.5129"), Rounds(height.subs(g, worst), "0.2036")), (FROZEN,),
-        Mutation("g/(1 + g)^2 read as g/(1 + g^2)", Rounds((g / (1 + g**2)).subs(g, worst), "0.2036")),
+        Equal(missed.diff(g), exp(-g) / (1 + g) ** 2 * (1 + g + exp(g / 2)) * rises),
+        Equal(rises.subs(g, 0), S.Zero),
+        Less(rises.diff(g, 2), S.Zero, True),
+        Less(S.Zero, rises.diff(g).subs(g, 0), True),
+        Tends(rises, g, oo, -oo),
+        Equal(-exp(w) * rises.subs(g, -1 - 2 * w), exp(-S.Half) + 2 * w * exp(w)),
+        Equal(missed - height, -missed.diff(g)),
+        Rounds(worst, "2.5129"),
+        Rounds(height.subs(g, worst), "0.2036"),
+        mutation=Mutation("g/(1 + g)^2 read as g/(1 + g^2)", Rounds((g / (1 + g**2)).subs(g, worst), "0.2036")),
         remark="the derivative has the sign of 1 + g - e^(g/2), which is 0 at 0, rises there, is concave and falls in the end",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, trapezoid forgets too much", "The trapezoid's R is below e^-g, for every g > 0.",
-        (Less(middle, exp(-g), True, {g: (2, oo)}), Less(g, log((1 + g / 2) / (1 - g / 2)), True, {g: (0, 2)}, rising=(g,))),
-        (FROZEN,), Mutation("below read as above", Less(exp(-g), middle, True)),
+    )
+    yield own("step maps, trapezoid forgets too much", given=FROZEN).says(
+        "The trapezoid's R is below e^-g, for every g > 0.",
+        Less(middle, exp(-g), True, {g: (2, oo)}),
+        Less(g, log((1 + g / 2) / (1 - g / 2)), True, {g: (0, 2)}, rising=(g,)),
+        mutation=Mutation("below read as above", Less(exp(-g), middle, True)),
         remark="for g < 2 by logarithms: e^g < (1 + g/2)/(1 - g/2); from g = 2 on R is not positive",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, errors of long steps",
+    )
+    yield own("step maps, errors of long steps", given=FROZEN).says(
         "Of a very long step backward Euler's error tends to 0 and the trapezoid's to -1, in size as much as there was to "
         "forget; exponential Euler has none, of any length.",
-        (Tends(missed, g, oo, S.Zero), Tends(middle - exp(-g), g, oo, S.NegativeOne),
-         Equal(stability_function("exponential_euler", -g, g), exp(-g))), (FROZEN,),
-        Mutation("-1 read as 0", Tends(middle - exp(-g), g, oo, S.Zero)), remark="an error is map minus exact, for h = 1, f = 0",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, long steps of backward Euler",
+        Tends(missed, g, oo, S.Zero),
+        Tends(middle - exp(-g), g, oo, S.NegativeOne),
+        Equal(stability_function("exponential_euler", -g, g), exp(-g)),
+        mutation=changed("-1 read as 0", expression=middle - exp(-g)),
+        remark="an error is map minus exact, for h = 1, f = 0",
+    )
+    yield own("step maps, long steps of backward Euler", given=FROZEN).says(
         "Backward Euler's gate misses 1 by 1/(1 + g), where e^-g is right: to leave 1/100 takes it g = 99, and not 4.605.",
-        (Equal(1 - induced_gate("backward_euler", g), 1 / (1 + g)), Equal(backward.subs(g, 99), Rational(1, 100)),
-         Rounds(log(100), "4.605")), (FROZEN,),
-        Mutation("99 read as 9", Equal(backward.subs(g, 9), Rational(1, 100))),
-    )  # fmt: skip
+        Equal(1 - induced_gate("backward_euler", g), 1 / (1 + g)),
+        Equal(backward.subs(g, 99), Rational(1, 100)),
+        Rounds(log(100), "4.605"),
+        mutation=Mutation("99 read as 9", Equal(backward.subs(g, 9), Rational(1, 100))),
+    )

@@ -16,7 +16,7 @@ from sympy import Derivative, Expr, Rational, S, Symbol, exp, tanh
 from derivations.argument.gated import gate
 from derivations.argument.gru import total
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Mutation, Source, changed
 from derivations.closure import RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.cases import Cases, Every
@@ -28,7 +28,7 @@ from derivations.twins.fields import SymbolicField, sigma
 
 __all__ = ["entries"]
 
-OWN = "this project"
+own = Source("this project")
 r, t = symbols.r, symbols.t
 step = Symbol("step", real=True)
 h, c, x, w, u, b = (Symbol(name, real=True) for name in ("h", "c", "x", "w", "u", "b"))
@@ -67,36 +67,39 @@ def standing_still() -> Iterator[Entry]:
         waits = state + field.flow.xreplace(stepped(field))
         # A decay that the step does not multiply: h still falls while the clock stands.
         falls = waits - (1 - step) * column(*(rate * h for rate, h in zip(gates_of(field), field.state, strict=True)))
-        yield Entry(
-            OWN, f"result 10, {name}", f"The {words} is exactly invariant to a clock that stops and goes.",
-            (Equal(waits, state, {step: S.Zero}), Equal(waits, cell, {step: S.One})),
-            mutation=Mutation("the decay not gated", Equal(falls, state, {step: S.Zero})),
+        yield own(f"result 10, {name}", sizes="2 units, 1 input").says(
+            f"The {words} is exactly invariant to a clock that stops and goes.",
+            Equal(waits, state, {step: S.Zero}),
+            Equal(waits, cell, {step: S.One}),
+            mutation=changed("the decay not gated", lhs=falls),
             remark="its gates are multiplied by the step, 0 or 1; a cell without gates has none to multiply, and does not wait",
-            sizes="2 units, 1 input",
-        )  # fmt: skip
+        )
     candidate = tanh(w * x + u * h + b)
-    yield Entry(
-        OWN, "result 10, plain", "The plain RNN is not: it reads again at every step.",
-        (Fails(Equal(candidate, h)), Fails(Equal(candidate.subs(h, candidate), candidate))),
-         mutation=Mutation("without weights", Fails(Equal(candidate.subs({w: 0, u: 0, b: 0}).subs(h, 0), S.Zero))),
-    )  # fmt: skip
+    yield own("result 10, plain").says(
+        "The plain RNN is not: it reads again at every step.",
+        Fails(Equal(candidate, h)),
+        Fails(Equal(candidate.subs(h, candidate), candidate)),
+        mutation=Mutation("without weights", Fails(Equal(candidate.subs({w: 0, u: 0, b: 0}).subs(h, 0), S.Zero))),
+    )
     a = Symbol("alpha", positive=True)
 
     def leaky(state: Expr) -> Expr:
         return (1 - a) * state + a * tanh(w * x + b)
 
-    yield Entry(
-        OWN, "result 10, leaky", "The leaky cell with a fixed alpha is not: two steps on one sample forget more than one does.",
-        (Equal(Derivative(leaky(leaky(h)), h), (1 - a) ** 2), Fails(Equal(leaky(leaky(h)), leaky(h)))),
+    yield own("result 10, leaky").says(
+        "The leaky cell with a fixed alpha is not: two steps on one sample forget more than one does.",
+        Equal(Derivative(leaky(leaky(h)), h), (1 - a) ** 2),
+        Fails(Equal(leaky(leaky(h)), leaky(h))),
         mutation=Mutation("alpha = 0 while it waits", Fails(Equal(leaky(leaky(h)).subs(a, 0), leaky(h).subs(a, 0)))),
         remark="without recurrent weights already",
-    )  # fmt: skip
+    )
     gnn = tanh(w * h + b)
-    yield Entry(
-        OWN, "result 10, GNN", "The GNN, a = s(sum tau_ijx a_i), is not: there is no weight for which tanh keeps every state.",
-        (Fails(Equal(gnn, h)), Fails(Equal(gnn.subs({w: 1, b: 0}), h))), mutation=Mutation("linear s",
-         Fails(Equal((w * h + b).subs({w: 1, b: 0}), h))),
-    )  # fmt: skip
+    yield own("result 10, GNN").says(
+        "The GNN, a = s(sum tau_ijx a_i), is not: there is no weight for which tanh keeps every state.",
+        Fails(Equal(gnn, h)),
+        Fails(Equal(gnn.subs({w: 1, b: 0}), h)),
+        mutation=Mutation("linear s", Fails(Equal((w * h + b).subs({w: 1, b: 0}), h))),
+    )
 
 
 def read_out_and_blanks() -> Iterator[Entry]:
@@ -107,35 +110,38 @@ def read_out_and_blanks() -> Iterator[Entry]:
         return output.subs(h, previous) * tanh(c)
 
     fixed = sigma(x) * tanh(c)
-    yield Entry(
-        OWN, "result 10, LSTM", "The LSTM is invariant only without the recurrent weights of its output gate.",
-        (Equal(cell, c, {step: S.Zero}), Fails(Equal(visible(visible(h)), visible(h))), Equal(visible(h), fixed, {u: S.Zero}),
-         Equal(visible(visible(h)), fixed, {u: S.Zero})),
+    yield own("result 10, LSTM").says(
+        "The LSTM is invariant only without the recurrent weights of its output gate.",
+        Equal(cell, c, {step: S.Zero}),
+        Fails(Equal(visible(visible(h)), visible(h))),
+        Equal(visible(h), fixed, {u: S.Zero}),
+        Equal(visible(visible(h)), fixed, {u: S.Zero}),
         mutation=Mutation("with them", Equal(visible(visible(h)), visible(h))),
         remark="while the clock stands the input and c are the same; h = o tanh(c) is computed anew from the last h",
-    )  # fmt: skip
+    )
     glnn = fields.glnn()
     silent = dict.fromkeys([*glnn.parameters["T_2"], *glnn.parameters["t_2"]], S.Zero)
     first, second = (dict(zip(glnn.inputs, one, strict=True)) for one in ((S.One, S.Zero), (S.Zero, S.One)))
-    yield Entry(
-        OWN, "result 10, GLNN, blank", "In a GLNN padding with a symbol of zero weights changes nothing, without any gate.",
-        (Equal(glnn.flow, column(0, 0), {**silent, **second}),),
-        mutation=Mutation("the other symbol", Equal(glnn.flow, column(0, 0), {**silent, **first})),
-        remark="V + 0 is V in floating point too", sizes="2 units, 2 symbols",
-    )  # fmt: skip
+    yield own("result 10, GLNN, blank", sizes="2 units, 2 symbols").says(
+        "In a GLNN padding with a symbol of zero weights changes nothing, without any gate.",
+        Equal(glnn.flow, column(0, 0), {**silent, **second}),
+        mutation=changed("the other symbol", where={**silent, **first}),
+        remark="V + 0 is V in floating point too",
+    )
     rates = [Symbol("p_1", positive=True), Symbol("p_2", positive=True)]
     names = (1, 2)
     scaled = glnn.substitute(
         **{f"{letter}_{k}": rates[k - 1] * glnn.parameters[f"{letter}_{k}"] for k in names for letter in "Tt"}
     )
     reading = [dict(zip(glnn.inputs, one, strict=True)) for one in ((S.One, S.Zero), (S.Zero, S.One))]
-    yield Entry(
-        OWN, "result 10, GLNN, rates",
+    yield own("result 10, GLNN, rates", sizes="2 units, 2 symbols").says(
         "GLNN is linear in its transition weights, so that its ODE absorbs rescaling and rates that depend on the symbol.",
-        (Closes(glnn, RESCALING), *(Equal(scaled.flow, rates[k] * glnn.flow, one) for k, one in enumerate(reading))),
-        mutation=Mutation("the rate of the other symbol", Equal(scaled.flow.subs(reading[0]),
-        rates[1] * glnn.flow.subs(reading[0]))), sizes="2 units, 2 symbols",
-    )  # fmt: skip
+        Closes(glnn, RESCALING),
+        *(Equal(scaled.flow, rates[k] * glnn.flow, one) for k, one in enumerate(reading)),
+        mutation=Mutation(
+            "the rate of the other symbol", Equal(scaled.flow.subs(reading[0]), rates[1] * glnn.flow.subs(reading[0]))
+        ),
+    )
 
 
 def repeats(off: int) -> Callable[[], Cases]:
@@ -201,29 +207,29 @@ def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Callable[[], C
 
 def sampling() -> Iterator[Entry]:
     """Result 11."""
-    yield Entry(
-        OWN, "result 11, repeats", "x(floor c(t)) repeats symbol k exactly ceil(c^-1(k+1)) - ceil(c^-1(k)) times.",
-        (Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),
-         Every("c(t) = t^2/m, m from 1 to 11, k from 0 to 7", bent_repeats(0))),
+    yield own("result 11, repeats", sizes="clocks p t/q and t^2/m").says(
+        "x(floor c(t)) repeats symbol k exactly ceil(c^-1(k+1)) - ceil(c^-1(k)) times.",
+        Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),
+        Every("c(t) = t^2/m, m from 1 to 11, k from 0 to 7", bent_repeats(0)),
         mutation=Mutation("one more", Every("c(t) = t^2/m", bent_repeats(1))),
-        remark="floor c(t) = k is k <= c(t) < k + 1, that is c^-1(k) <= t < c^-1(k+1): the integers in it are counted by "
-               "ceilings, for any increasing clock",
-        sizes="clocks p t/q and t^2/m",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "result 11, none lost", "No symbol is lost iff every floor c(t+1) - floor c(t) is 0 or 1.",
-        (Every("six increments of 0 to 3", kept(1)),), mutation=Mutation("0, 1 or 2", Every("the same", kept(2))),
+        remark="floor c(t) = k is k <= c(t) < k + 1, that is c^-1(k) <= t < c^-1(k+1): the integers in it are "
+        "counted by ceilings, for any increasing clock",
+    )
+    yield own("result 11, none lost", sizes="6 increments of up to 3").says(
+        "No symbol is lost iff every floor c(t+1) - floor c(t) is 0 or 1.",
+        Every("six increments of 0 to 3", kept(1)),
+        mutation=Mutation("0, 1 or 2", Every("the same", kept(2))),
         remark="an increment above 1 leaves a symbol out, and only that does; counted from the first symbol read to the last",
-        sizes="6 increments of up to 3",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "result 11, gate", "The gate equal to that difference reproduces the unwarped trajectory exactly.",
-        (Every("seven increments of 0 or 1", reproduced(lambda rises, n: rises[n])),), ("the cell waits where its gate is 0",),
-        Mutation("the difference one step earlier", Every("the same", reproduced(lambda rises, n: rises[n - 1] if n else 1))),
-        remark="each symbol is read once, at the last of its repetitions; the state is the list of what was read, and every "
-               "cell's state is a function of that",
-        sizes="7 increments",
-    )  # fmt: skip
+    )
+    yield own("result 11, gate", given="the cell waits where its gate is 0", sizes="7 increments").says(
+        "The gate equal to that difference reproduces the unwarped trajectory exactly.",
+        Every("seven increments of 0 or 1", reproduced(lambda rises, n: rises[n])),
+        mutation=Mutation(
+            "the difference one step earlier", Every("the same", reproduced(lambda rises, n: rises[n - 1] if n else 1))
+        ),
+        remark="each symbol is read once, at the last of its repetitions; the state is the list of what was read, "
+        "and every cell's state is a function of that",
+    )
 
     def causal(speeds: Callable[[tuple[int, ...], int], Rational]) -> Callable[[], Cases]:
         """All pairs of sequences of runs up to 3 long: an equal past must give an equal speed."""
@@ -245,23 +251,23 @@ def sampling() -> Iterator[Entry]:
     def starts(runs: tuple[int, ...], n: int) -> Rational:
         return S(int(n == 0 or played(runs)[n] != played(runs)[n - 1]))
 
-    yield Entry(
-        OWN, "result 11, causal",
+    yield own("result 11, causal").says(
         "For variable repeats the smooth c' = 1/k is no causal function of the data; a clock that goes at each new symbol is.",
-        (Fails(Every("two runs of 1 to 3", causal(smooth))), Every("two runs of 1 to 3", causal(starts))),
+        Fails(Every("two runs of 1 to 3", causal(smooth))),
+        Every("two runs of 1 to 3", causal(starts)),
         mutation=Mutation("the smooth speed is causal", Every("the same", causal(smooth))),
-        remark="the clock that goes at the last repetition, as the gate above, knows the next symbol; going at the first is "
-               "causal",
-    )  # fmt: skip
+        remark="the clock that goes at the last repetition, as the gate above, knows "
+        "the next symbol; going at the first is causal",
+    )
     e = Symbol("e", positive=True)
-    yield Entry(
-        OWN, "result 11, limit",
+    yield own("result 11, limit", given="the candidate is held").says(
         "A k-fold repeat with alpha = 1/k tends to the ODE's flow, not to the plain RNN, at the rate 1/k.",
-        (Tends((1 - e) ** (1 / e), e, 0, exp(-1)), Tends(((1 - e) ** (1 / e) - exp(-1)) / e, e, 0, -exp(-1) / 2)),
-        ("the candidate is held",), Mutation("to the plain RNN, which keeps nothing", Tends((1 - e) ** (1 / e), e, 0, S.Zero)),
-        remark="e = 1/k; what is kept of h is (1 - 1/k)^k = 1/e - 1/(2 e k) + ...; with a candidate that moves the rate is "
-               "Euler's order, 1",
-    )  # fmt: skip
+        Tends((1 - e) ** (1 / e), e, 0, exp(-1)),
+        Tends(((1 - e) ** (1 / e) - exp(-1)) / e, e, 0, -exp(-1) / 2),
+        mutation=changed("to the plain RNN, which keeps nothing", value=S.Zero),
+        remark="e = 1/k; what is kept of h is (1 - 1/k)^k = 1/e - 1/(2 e k) + ...; with a "
+        "candidate that moves the rate is Euler's order, 1",
+    )
 
 
 def moduli() -> Iterator[Entry]:
@@ -280,22 +286,20 @@ def moduli() -> Iterator[Entry]:
     mean = sum(chance(0, i) * chance(1, j) * (excess(0, i) + through * excess(1, j)) ** 2 for i in (0, 1) for j in (0, 1))
     variance = [slope**2 * p[k] * (1 - p[k]) * gap[k] ** 2 for k in (0, 1)]
     modulus = variance[0] + through**2 * variance[1]
-    yield Entry(
-        OWN, "result 13, one unit",
+    yield own("result 13, one unit", given="the inputs are given, only the targets are drawn", sizes="2 steps, 2 symbols").says(
         "RBPM's modulus is the expectation of B^2 under targets drawn from the model, for one hidden unit.",
-        (Equal(mean, modulus),), ("the inputs are given, only the targets are drawn",), Mutation("J^2 read as J", Equal(mean,
-         variance[0] + through * variance[1])),
-        remark="J = dV(t+1)/dV(t)", sizes="2 steps, 2 symbols",
-    )  # fmt: skip
+        Equal(mean, modulus),
+        mutation=changed("J^2 read as J", rhs=variance[0] + through * variance[1]),
+        remark="J = dV(t+1)/dV(t)",
+    )
     paths = [Symbol("J_1", real=True), Symbol("J_2", real=True)]
     ends = [Symbol("v_1", real=True), Symbol("v_2", real=True)]
     last = [[(ends[j] if target else S.Zero) - p[1] * ends[j] for target in (0, 1)] for j in (0, 1)]
     several = sum(chance(1, k) * (paths[0] * last[0][k] + paths[1] * last[1][k]) ** 2 for k in (0, 1))
     squares = p[1] * (1 - p[1]) * (paths[0] ** 2 * ends[0] ** 2 + paths[1] ** 2 * ends[1] ** 2)
-    yield Entry(
-        OWN, "result 13, several units",
+    yield own("result 13, several units", sizes="1 unit that reaches 2, 1 step").says(
         "For several units it is not: the expectation has cross terms, 2 J_1 J_2 cov(B_1, B_2), which the modulus leaves out.",
-        (Fails(Equal(several, squares)), Equal(several,
-         squares + 2 * paths[0] * paths[1] * p[1] * (1 - p[1]) * ends[0] * ends[1])),
-        mutation=Mutation("without cross terms", Equal(several, squares)), sizes="1 unit that reaches 2, 1 step",
-    )  # fmt: skip
+        Fails(Equal(several, squares)),
+        Equal(several, squares + 2 * paths[0] * paths[1] * p[1] * (1 - p[1]) * ends[0] * ends[1]),
+        mutation=Mutation("without cross terms", Equal(several, squares)),
+    )

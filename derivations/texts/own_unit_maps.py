@@ -5,30 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from sympy import (
-    Derivative,
-    Eq,
-    Expr,
-    Function,
-    I,
-    ImmutableDenseMatrix,
-    S,
-    Symbol,
-    conjugate,
-    diag,
-    exp,
-    expand,
-    eye,
-    log,
-    tanh,
-)
+from sympy import Derivative, Eq, Expr, Function, I, ImmutableDenseMatrix, S, Symbol, conjugate, diag, exp, expand, eye, log, tanh
 
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Mutation
+from derivations.claim import Entry, Mutation, changed
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails
-from derivations.texts.own_maps import FROZEN, OWN, dt, f, frozen_step, g, h, u, z
+from derivations.texts.own_maps import FROZEN, dt, f, frozen_step, g, h, own, u, z
 from derivations.twins import step_maps
 from derivations.twins.fields import sigma
 from derivations.twins.step_maps import induced_gate
@@ -57,39 +41,36 @@ def units() -> Iterator[Entry]:
     def modes(on: Expr, off: Expr) -> Expr:
         return (eye(2) * (z - 1 + g) - g * ImmutableDenseMatrix([[on, off], [0, 0]])).det()
 
-    yield Entry(
-        OWN, "step maps, Jacobian of Euler", "With a constant gate for each unit Euler's Jacobian is I - G + G D W.",
-        (Equal(jacobian, eye(2) - G + G * D * W),), ("G is constant", "the input is held over the step"),
-        Mutation("G D W read as D W", Equal(jacobian, eye(2) - G + D * W)), remark="checked for 2 units",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, row bound",
+    yield own("step maps, Jacobian of Euler", given=("G is constant", "the input is held over the step")).says(
+        "With a constant gate for each unit Euler's Jacobian is I - G + G D W.",
+        Equal(jacobian, eye(2) - G + G * D * W),
+        mutation=changed("G D W read as D W", rhs=eye(2) - G + D * W),
+        remark="checked for 2 units",
+    )
+    yield own("step maps, row bound", given=("G is constant", "d_i = f_i' >= 0, as for tanh")).says(
         "Every eigenvalue of I - G + G D W is at most max_i(|1 - g_i| + g_i d_i sum_j |W_ij|) in size.",
-        (Equal(expand(value * conjugate(value)), m**2 + 2 * m * n * x + n**2 * (x**2 + v**2)),
-         Less(grown, (p + q) ** 2, False, None, 2 * p * q * away + q**2 * short),
-         Less((p - q) ** 2, (p + q) ** 2, False, None, 4 * p * q)),
-        ("G is constant", "d_i = f_i' >= 0, as for tanh"),
-        Mutation("|m| + |n| read as the larger of them", Less(grown.subs({away: 0, short: 0, p: q + u}), (q + u) ** 2)),
+        Equal(expand(value * conjugate(value)), m**2 + 2 * m * n * x + n**2 * (x**2 + v**2)),
+        Less(grown, (p + q) ** 2, False, None, 2 * p * q * away + q**2 * short),
+        Less((p - q) ** 2, (p + q) ** 2, False, None, 4 * p * q),
+        mutation=Mutation("|m| + |n| read as the larger of them", Less(grown.subs({away: 0, short: 0, p: q + u}), (q + u) ** 2)),
         remark="for 2 units: of an eigenvector the larger entry is put to 1, and its row is (m, n): the eigenvalue is m + n (x + "
-               "i v) with |x + i v|^2 = 1 - s and m n x = |m| |n| (1 - e), e and s >= 0, p = |m|, q = |n|. By the third "
-               "statement |1 - g + g d W| <= |1 - g| + g d |W|",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, row bound below 1",
+        "i v) with |x + i v|^2 = 1 - s and m n x = |m| |n| (1 - e), e and s >= 0, p = |m|, q = |n|. By the third "
+        "statement |1 - g + g d W| <= |1 - g| + g d |W|",
+    )
+    yield own("step maps, row bound below 1", given="G is constant").says(
         "That bound is below 1 where every unit has d_i sum_j |W_ij| <= kappa < 1 and g_i < 2/(1 + kappa).",
-        (Equal(1 - ((1 - g) + g * k), g * (1 - k)), Equal(1 - ((g - 1) + g * k), (1 + k) * (2 / (1 + k) - g)),
-         Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 1)})), ("G is constant",),
-        Mutation("kappa < 1 read as kappa < 2", Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 2)})),
+        Equal(1 - ((1 - g) + g * k), g * (1 - k)),
+        Equal(1 - ((g - 1) + g * k), (1 + k) * (2 / (1 + k) - g)),
+        Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 1)}),
+        mutation=Mutation("kappa < 1 read as kappa < 2", Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 2)})),
         remark="|1 - g| in its two cases; result 3, contracting rates, unit by unit",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, row bound is not reached",
-        "The bound may be far above the largest eigenvalue: for W with one entry, off the diagonal, the eigenvalues are 1 - g_i, "
-        "whatever that entry.",
-        (Equal(Function("det")(z), (z - 1 + g) ** 2, {Function("det")(z): modes(0, p)}),),
-        ("g_1 = g_2 and d = 1",),
-        Mutation("off the diagonal read as on it", Equal(modes(p, 0), (z - 1 + g) ** 2)),
-    )  # fmt: skip
+    )
+    yield own("step maps, row bound is not reached", given="g_1 = g_2 and d = 1").says(
+        "The bound may be far above the largest eigenvalue: for W with one entry, off the diagonal, the "
+        "eigenvalues are 1 - g_i, whatever that entry.",
+        Equal(Function("det")(z), (z - 1 + g) ** 2, {Function("det")(z): modes(0, p)}),
+        mutation=Mutation("off the diagonal read as on it", Equal(modes(p, 0), (z - 1 + g) ** 2)),
+    )
 
 
 def lstm() -> Iterator[Entry]:
@@ -101,29 +82,33 @@ def lstm() -> Iterator[Entry]:
     euler, exponential = step_maps.euler, step_maps.exponential_euler
     by_euler, by_flow = euler(*cell, part).expand().diff(c), exponential(*cell, part).doit().expand().diff(c)
     held = ("gates are constant over the step", "0 < f < 1")
-    yield Entry(
-        OWN, "step maps, LSTM's cell by Euler",
-        "Euler with step dt multiplies the LSTM's c by 1 - (1 - f) dt: monotone for every dt <= 1 and every gate f, and f itself "
-        "at dt = 1, as in torch.nn.LSTM.",
-        (Equal(by_euler, 1 - (1 - forget) * part), Less(S.Zero, by_euler, True, {part: (0, 1), forget: (0, 1)}),
-         Less(by_euler, S.One, True, {forget: (0, 1)}), Equal(by_euler.subs(part, 1), forget),
-         Equal(euler(*cell, S.One), forget * c + given)), held,
-        Mutation("dt <= 1 read as dt <= 2", Less(S.Zero, by_euler, True, {part: (0, 2), forget: (0, 1)})),
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, LSTM's cell by exponential Euler",
+    yield own("step maps, LSTM's cell by Euler", given=held).says(
+        "Euler with step dt multiplies the LSTM's c by 1 - (1 - f) dt: monotone for every dt <= 1 and every gate f, "
+        "and f itself at dt = 1, as in torch.nn.LSTM.",
+        Equal(by_euler, 1 - (1 - forget) * part),
+        Less(S.Zero, by_euler, True, {part: (0, 1), forget: (0, 1)}),
+        Less(by_euler, S.One, True, {forget: (0, 1)}),
+        Equal(by_euler.subs(part, 1), forget),
+        Equal(euler(*cell, S.One), forget * c + given),
+        mutation=Mutation("dt <= 1 read as dt <= 2", Less(S.Zero, by_euler, True, {part: (0, 2), forget: (0, 1)})),
+    )
+    yield own("step maps, LSTM's cell by exponential Euler", given=held).says(
         "Exponential Euler multiplies c by e^(-(1 - f) dt), at dt = 1 not by f but by more.",
-        (Equal(by_flow, exp(-(1 - forget) * part)), Less(1 - u, exp(-u), True, rising=(u,))), held,
-        Mutation("more read as less", Less(exp(forget - 1), forget, True, {forget: (0, 1)})), remark="with f = 1 - u",
-    )  # fmt: skip
+        Equal(by_flow, exp(-(1 - forget) * part)),
+        Less(1 - u, exp(-u), True, rising=(u,)),
+        mutation=Mutation("more read as less", Less(exp(forget - 1), forget, True, {forget: (0, 1)})),
+        remark="with f = 1 - u",
+    )
     kept = exponential(*shown, S.One).doit()
-    yield Entry(
-        OWN, "step maps, LSTM's output",
-        "Euler at dt = 1 replaces h altogether; exponential Euler keeps e^-1 of it, and so the exponential map of the LSTM's "
-        "field is not torch.nn.LSTM.",
-        (Equal(euler(*shown, S.One), target), Equal(kept, exp(-1) * past + (1 - exp(-1)) * target), Fails(Equal(kept, target))),
-        held, Mutation("exponential Euler for Euler", Equal(kept, target)), remark="w = o tanh(f c + i g), v = i g",
-    )  # fmt: skip
+    yield own("step maps, LSTM's output", given=held).says(
+        "Euler at dt = 1 replaces h altogether; exponential Euler keeps e^-1 of it, and so the exponential "
+        "map of the LSTM's field is not torch.nn.LSTM.",
+        Equal(euler(*shown, S.One), target),
+        Equal(kept, exp(-1) * past + (1 - exp(-1)) * target),
+        Fails(Equal(kept, target)),
+        mutation=changed("exponential Euler for Euler", lhs=kept),
+        remark="w = o tanh(f c + i g), v = i g",
+    )
 
 
 def readings() -> Iterator[Entry]:
@@ -131,32 +116,32 @@ def readings() -> Iterator[Entry]:
     N, A, T, gain = Function("N"), Symbol("A", real=True), Symbol("tau", positive=True), Symbol("f", positive=True)
     D, rate = Function("D"), Symbol("z", positive=True)
     frozen = step_maps.frozen_backward_euler
-    yield Entry(
-        OWN, "step maps, GRU",
+    yield own("step maps, GRU", given=(FROZEN, "0 < z < 1")).says(
         "With its gate and candidate frozen torch's GRU, (1 - z) n + z h, is the Euler step of the gated cell with rate 1 - z; "
         "exponential Euler makes of it the gate 1 - e^-(1 - z), below 1 - 1/e, backward Euler (1 - z)/(2 - z), below 1/2.",
-        (Equal(frozen_step("euler").subs(g, 1 - rate), (1 - rate) * f + rate * h),
-         *(Equal(frozen_step(name).subs(g, 1 - rate), h + gate * (f - h))
-           for name, gate in (("exponential_euler", 1 - exp(rate - 1)), ("backward_euler", (1 - rate) / (2 - rate)))),
-         Less(1 - exp(rate - 1), 1 - exp(-1), True, rising=(rate,)), Less((1 - rate) / (2 - rate), S.Half, True, {rate: (0, 1)})),
-        (FROZEN, "0 < z < 1"), Mutation("1 - z read as z", Equal(frozen_step("euler").subs(g, rate), (1 - rate) * f + rate * h)),
+        Equal(frozen_step("euler").subs(g, 1 - rate), (1 - rate) * f + rate * h),
+        *(
+            Equal(frozen_step(name).subs(g, 1 - rate), h + gate * (f - h))
+            for name, gate in (("exponential_euler", 1 - exp(rate - 1)), ("backward_euler", (1 - rate) / (2 - rate)))
+        ),
+        Less(1 - exp(rate - 1), 1 - exp(-1), True, rising=(rate,)),
+        Less((1 - rate) / (2 - rate), S.Half, True, {rate: (0, 1)}),
+        mutation=changed("1 - z read as z", lhs=frozen_step("euler").subs(g, rate)),
         remark="f is n; a sigmoid gate used as a rate cannot replace the state in one exponential or backward Euler step",
-    )  # fmt: skip
-    yield Entry(
-        OWN, "step maps, sigmoid gate as backward Euler",
+    )
+    yield own("step maps, sigmoid gate as backward Euler", given=FROZEN).says(
         "The gate sigma(z) is backward Euler's of the rate e^z, as it is the exact step's of the rate log(1 + e^z).",
-        (Equal(induced_gate("backward_euler", g).subs(g, exp(z)), sigma(z)),
-         Equal(induced_gate("exponential_euler", g).subs(g, log(1 + exp(z))), sigma(z))), (FROZEN,),
-        Mutation("e^z read as log(1 + e^z)", Equal(induced_gate("backward_euler", g).subs(g, log(1 + exp(z))), sigma(z))),
-    )  # fmt: skip
+        Equal(induced_gate("backward_euler", g).subs(g, exp(z)), sigma(z)),
+        Equal(induced_gate("exponential_euler", g).subs(g, log(1 + exp(z))), sigma(z)),
+        mutation=changed("e^z read as log(1 + e^z)", lhs=induced_gate("backward_euler", g).subs(g, log(1 + exp(z)))),
+    )
     fused = (h + dt * N(h)) / (1 + dt * D(h))
     ltc = (h + dt * gain * A) / (1 + dt * (1 / T + gain))
-    yield Entry(
-        OWN, "step maps, fused step",
-        "The fused step of liquid time-constant networks, (h + dt N)/(1 + dt D) for h' = N - D h, is the frozen backward Euler "
-        "step; theirs has N = f A and D = 1/tau + f.",
-        (Equal(frozen(lambda a: N(a) - D(a) * a, D, h, dt), fused),
-         Equal(frozen(lambda a: gain * A - (1 / T + gain) * a, lambda a: 1 / T + gain, h, dt), ltc)), (),
-        Mutation("the frozen trapezoid for it", Equal(step_maps.frozen_trapezoid(lambda a: N(a) - D(a) * a, D, h, dt), fused)),
+    yield own("step maps, fused step").says(
+        "The fused step of liquid time-constant networks, (h + dt N)/(1 + dt D) for h' = N - D h, is the frozen backward "
+        "Euler step; theirs has N = f A and D = 1/tau + f.",
+        Equal(frozen(lambda a: N(a) - D(a) * a, D, h, dt), fused),
+        Equal(frozen(lambda a: gain * A - (1 / T + gain) * a, lambda a: 1 / T + gain, h, dt), ltc),
+        mutation=changed("the frozen trapezoid for it", lhs=step_maps.frozen_trapezoid(lambda a: N(a) - D(a) * a, D, h, dt)),
         remark="Hasani et al. 2021, the fused solver; f is their gate at the state and input of the step",
-    )  # fmt: skip
+    )

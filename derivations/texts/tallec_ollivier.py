@@ -18,7 +18,7 @@ from sympy import Derivative, Eq, Expr, Integral, Rational, S, Subs, Symbol, exp
 from derivations.argument import clocks, gated, leaky
 from derivations.argument.clocks import change_of_time, on_clock, right_sides
 from derivations.argument.taylor import euler_step, steps_to
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.cases import Cases, Every
@@ -30,7 +30,7 @@ from derivations.twins import fields
 
 __all__ = ["AT_TWO_UNITS", "any_unit", "entries", "from_identity", "of_paper"]
 
-PAPER = "tallec-ollivier-2018"
+paper = Source("tallec-ollivier-2018")
 t, alpha, h0, u = symbols.t, symbols.alpha, symbols.h0, Symbol("u", positive=True)
 POSITIVE = "alpha > 0"
 AT_TWO_UNITS = "2 units, 1 input"
@@ -43,15 +43,18 @@ def entries() -> Iterator[Entry]:
 
 
 def of_paper(*chapters: list[Identity]) -> dict[str, Identity]:
-    return {identity.label: identity for chapter in chapters for identity in chapter if identity.source == PAPER}
+    return {identity.label: identity for chapter in chapters for identity in chapter if identity.source == paper.name}
 
 
 def from_identity(identity: Identity, words: str, wrong: Expr, *any_size: Equal, quote: str) -> Entry:
     """The identity as an entry, a right side that must be refuted, and the same for networks of any size."""
-    return Entry(
-        PAPER, identity.label, identity.statement, (Equal(identity.lhs, identity.rhs, identity.where), *any_size),
-        identity.assumptions, Mutation(words, Equal(identity.lhs, wrong, identity.where)), quote=quote,
-    )  # fmt: skip
+    return paper(identity.label, given=identity.assumptions).says(
+        identity.statement,
+        Equal(identity.lhs, identity.rhs, identity.where),
+        *any_size,
+        mutation=changed(words, rhs=wrong),
+        quote=quote,
+    )
 
 
 def any_unit(rate: Expr = S.One) -> list[Eq]:
@@ -64,45 +67,46 @@ def introduction() -> Iterator[Entry]:
     c, k = symbols.c(t), Symbol("k", positive=True)
     slow = h0 / (1 + 2 * h0**2 * u) ** Rational(1, 2)
     memory = (1 + 2 * h0**2 * u) ** Rational(-3, 2)
-    yield Entry(
-        PAPER, "intro, stability",
+    yield paper("intro, stability").says(
         "In a stable system gradients decay exponentially: faster than some e^(-k t), k > 0.",
-        (Tends(memory.subs(h0, 1) * exp(k * u), u, oo, S.Zero),),
+        Tends(memory.subs(h0, 1) * exp(k * u), u, oo, S.Zero),
         reading=Correction(
-            "Of exponential stability, as h' = -k h has it. h' = -h^3 is stable too, and its gradient (1 + 2 h0^2 t)^(-3/2) "
-            "decays as a power of t.",
-            (Tends(exp(-2 * k * u) * exp(k * u), u, oo, S.Zero), Equal(Derivative(slow, u), -slow**3),
-             Equal(Derivative(slow, h0), memory),
-             Tends(slow.subs(h0, 1), u, oo, S.Zero)),
+            "Of exponential stability, as h' = -k h has it. h' = -h^3 is stable too, and its gradient "
+            "(1 + 2 h0^2 t)^(-3/2) decays as a power of t.",
+            Tends(exp(-2 * k * u) * exp(k * u), u, oo, S.Zero),
+            Equal(Derivative(slow, u), -(slow**3)),
+            Equal(Derivative(slow, h0), memory),
+            Tends(slow.subs(h0, 1), u, oo, S.Zero),
         ),
-        quote="stability of a dynamical system comes at the price of exponential decay of the gradient signals used for "
-              "learning",
-    )  # fmt: skip
+        quote="stability of a dynamical system comes at the price of exponential decay of the gradient signals used for learning",
+    )
     level = symbols.signal("x")
     driven, played = Eq(h.diff(t), h * level(t).diff(t)), Eq(h.diff(t), h * level(c).diff(t))
-    yield Entry(
-        PAPER, "intro, necessarily",
+    yield paper("intro, necessarily").says(
         "Invariance necessarily leads to gates: a model without them does not follow its input to another clock.",
-        (Fails(Solves((played,), {h: h0 * exp(level(c))})),),
+        Fails(Solves((played,), {h: h0 * exp(level(c))})),
         reading=Correction(
             "Of fields dh/dt = F(x, h), which read the input and not its rate of change: on a clock they become c' F, and a "
-            "class that has F must have c' F. Without a gate dh/dt = h dx/dt is invariant: h0 e^x solves it, h0 e^x(c) on "
-            "any clock.",
-            (Equal(**on_clock(any_unit(), c, [c.diff(t) * (pull - h)])), Closes(fields.plain(), NONE),
-             Solves((driven,), {h: h0 * exp(level(t))}), Solves((played,), {h: h0 * exp(level(c))})),
+            "class that has F must have c' F. Without a gate dh/dt = h dx/dt is "
+            "invariant: h0 e^x solves it, h0 e^x(c) on any clock.",
+            Equal(**on_clock(any_unit(), c, [c.diff(t) * (pull - h)])),
+            Closes(fields.plain(), NONE),
+            Solves((driven,), {h: h0 * exp(level(t))}),
+            Solves((played,), {h: h0 * exp(level(c))}),
         ),
         quote="postulating invariance to time transformations in the data (taking invariance to time warping as an axiom) "
-              "necessarily leads to a gate-like mechanism in recurrent models",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "intro, forget biases",
+        "necessarily leads to a gate-like mechanism in recurrent models",
+    )
+    yield paper("intro, forget biases", given="inputs and states are 0").says(
         "Forget gate biases 1 and 2 are forgetting times of 1 + e = 3.7 and 1 + e^2 = 8.4 steps.",
-        (Equal(1 / (1 - fields.sigma(S.One)), 1 + exp(1)), Equal(1 / (1 - fields.sigma(S(2))), 1 + exp(2)),
-         Less(exp(2) + 1, S(9)), Less(S(3), exp(1) + 1)),
-        ("inputs and states are 0",), Mutation("bias 2 read as 3", Less(exp(3) + 1, S(9))),
+        Equal(1 / (1 - fields.sigma(S.One)), 1 + exp(1)),
+        Equal(1 / (1 - fields.sigma(S(2))), 1 + exp(2)),
+        Less(exp(2) + 1, S(9)),
+        Less(S(3), exp(1) + 1),
+        mutation=Mutation("bias 2 read as 3", Less(exp(3) + 1, S(9))),
         remark='called medium term here; the appendix says of text8, with T_max = 8, that "short term dependencies dominate"',
         quote="setting the bias of the forget gate of LSTMs to 1 or 2 provides overall good performance",
-    )  # fmt: skip
+    )
 
 
 def rescaling() -> Iterator[Entry]:
@@ -115,48 +119,57 @@ def rescaling() -> Iterator[Entry]:
     after = column(*(Symbol(f"h_{{{i},t+1}}", real=True) for i in (1, 2)))
     rnn = one | {unit: leaky.candidate(plain, i) for i, unit in enumerate(after)}
     scaled = change_of_time(any_unit(), alpha * t)
-    yield Entry(
-        PAPER, "eq. 1", "c(t) = alpha t maps [0, oo) onto itself and increases; a character every 10 steps is alpha = "
-                        "0.1.",
-        (Less(S.Zero, clock.speed, True), Equal(alpha * clock.inverse, t),
-         Equal(alpha * t, n, {alpha: Rational(1, 10), t: 10 * n})),
-        (POSITIVE,), Mutation("alpha = 0.1 read as alpha = 10", Equal(alpha * t, n, {alpha: S(10), t: 10 * n})),
+    yield paper("eq. 1", given=POSITIVE).says(
+        "c(t) = alpha t maps [0, oo) onto itself and increases; a character every 10 steps is alpha = 0.1.",
+        Less(S.Zero, clock.speed, True),
+        Equal(alpha * clock.inverse, t),
+        Equal(alpha * t, n, {alpha: Rational(1, 10), t: 10 * n}),
+        mutation=Mutation("alpha = 0.1 read as alpha = 10", Equal(alpha * t, n, {alpha: S(10), t: 10 * n})),
         quote=r"receiving a new input character every 10 time steps only, would correspond to $\alpha = 0.1$",
-    )  # fmt: skip
+    )
     yield from_identity(
-        known["eq. 2"], "with half a step", euler_step(plain, half),
+        known["eq. 2"],
+        "with half a step",
+        euler_step(plain, half),
         Equal(**steps_to(any_unit(), [pull])),
         quote=r"$$h_{t+1} = \tanh(W_x x_t + W_h h_t + b) \tag{2}$$",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "eq. 3", "(3) is the field of which (2) is the Taylor expansion with dt = 1: (2) minus h_t, per unit of "
-                        "time.",
-        (Equal((after - states) / symbols.dt, plain.flow, rnn),
-         Equal((after[0] - h) / symbols.dt, pull - h, one | {after[0]: pull})),
-        mutation=Mutation("- h read as + h", Equal((after + states) / symbols.dt, plain.flow, rnn)),
-        quote=r"namely, (2) is the Taylor expansion $h(t + \delta t) \approx h(t) + \delta t \frac{dh(t)}{dt}$ with "
-              r"discretization step $\delta t = 1$",
-    )  # fmt: skip
+    )
+    yield paper("eq. 3").says(
+        "(3) is the field of which (2) is the Taylor expansion with dt = 1: (2) minus h_t, per unit of time.",
+        Equal((after - states) / symbols.dt, plain.flow, rnn),
+        Equal((after[0] - h) / symbols.dt, pull - h, one | {after[0]: pull}),
+        mutation=changed("- h read as + h", lhs=(after + states) / symbols.dt),
+        quote=r"namely, (2) is the Taylor expansion $h(t + \delta t) \approx h(t) + \delta t "
+        r"\frac{dh(t)}{dt}$ with discretization step $\delta t = 1$",
+    )
     yield from_identity(
-        known["footnote 2"], "c'(t) left out", known["footnote 2"].rhs / symbols.c(t).diff(t),
+        known["footnote 2"],
+        "c'(t) left out",
+        known["footnote 2"].rhs / symbols.c(t).diff(t),
         quote=r"set the model and data with variable $T$ to $H(T) := h(c(T))$ and $X(T) := x(c(T))$ .",
-    )  # fmt: skip
+    )
     yield from_identity(
-        known["eq. 4"], "alpha before tanh only", known["eq. 4"].rhs + (alpha - 1) * column(*symbols.signals("H", 2)),
+        known["eq. 4"],
+        "alpha before tanh only",
+        known["eq. 4"].rhs + (alpha - 1) * column(*symbols.signals("H", 2)),
         Equal(**on_clock(any_unit(), alpha * t, [alpha * pull - alpha * h])),
         quote=r"$$\frac{dh(t)}{dt} = \alpha \tanh(W_x x(t) + W_h h(t) + b) - \alpha h(t). \tag{4}$$",
-    )  # fmt: skip
+    )
     yield from_identity(
-        leaky_step, "1 - alpha read as 1 + alpha",
-        leaky_step.rhs + 2 * alpha * states, Equal(**steps_to(scaled, [alpha * pull + (1 - alpha) * h])),
+        leaky_step,
+        "1 - alpha read as 1 + alpha",
+        leaky_step.rhs + 2 * alpha * states,
+        Equal(**steps_to(scaled, [alpha * pull + (1 - alpha) * h])),
         quote=r"$$h_{t+1} = \alpha \tanh(W_x x_t + W_h h_t + b) + (1 - \alpha)h_t \tag{5}$$",
-    )  # fmt: skip
+    )
     yield from_identity(
-        closed, "alpha beta read as alpha + beta", closed.rhs.xreplace({alpha: alpha + symbols.beta}),
+        closed,
+        "alpha beta read as alpha + beta",
+        closed.rhs.xreplace({alpha: alpha + symbols.beta}),
         Equal(**on_clock(any_unit(alpha), symbols.beta * t, right_sides(any_unit(alpha * symbols.beta)))),
-        quote=r"is to take a leaky model in which $\alpha > 0$ is a learnable parameter, corresponding to the coefficient "
-              r"of the time rescaling",
-    )  # fmt: skip
+        quote=r"is to take a leaky model in which $\alpha > 0$ is a learnable parameter, "
+        r"corresponding to the coefficient of the time rescaling",
+    )
     yield from_identity(
         known["footnote 3"],
         "the rate doubled",
@@ -168,32 +181,31 @@ def rescaling() -> Iterator[Entry]:
 def invariant_classes() -> Iterator[Entry]:
     """Which of the classes (2) and (5) are invariant to time rescaling."""
     plain = fields.plain()
-    yield Entry(
-        PAPER, "sec. 1, ordinary RNNs", "The class of ordinary recurrent networks is not invariant to time rescaling.",
-        (Closes(plain, NONE),), mutation=Mutation("not invariant read as invariant", Closes(plain, RESCALING)),
-        remark="decided for the fields (3), as the paper does", sizes=AT_TWO_UNITS,
+    yield paper("sec. 1, ordinary RNNs", sizes=AT_TWO_UNITS).says(
+        "The class of ordinary recurrent networks is not invariant to time rescaling.",
+        Closes(plain, NONE),
+        mutation=changed("not invariant read as invariant", group=RESCALING),
+        remark="decided for the fields (3), as the paper does",
         quote="the class of ordinary recurrent networks is not invariant to time rescaling",
-    )  # fmt: skip
+    )
     kept, state = 1 / (1 + Symbol("u", positive=True)), Symbol("h", real=True)
 
     def step(a: Expr, before: Expr) -> Expr:
         return a * tanh(before) + (1 - a) * before
 
-    yield Entry(
-        PAPER, "sec. 1, leaky RNNs",
-        "The class of leaky RNNs (5) is invariant to time rescaling: with every input given twice, 1 - sqrt(1 - alpha) does "
-        "as alpha did.",
-        (Equal(step(1 - kept, step(1 - kept, state)), step(1 - kept**2, state)),),
+    yield paper("sec. 1, leaky RNNs").says(
+        "The class of leaky RNNs (5) is invariant to time rescaling: with every input given "
+        "twice, 1 - sqrt(1 - alpha) does as alpha did.",
+        Equal(step(1 - kept, step(1 - kept, state)), step(1 - kept**2, state)),
         reading=Correction(
-            "The class of the fields (4) is, in continuous time. Of (5) itself no alpha and no weight do in two steps what "
-            "alpha = 3/4 and weight 1 do in one, not even for one unit without input and bias.",
-            (Equal(**on_clock(any_unit(alpha), symbols.beta * t, right_sides(any_unit(alpha * symbols.beta)))),
-             Every("alpha and weight that agree for large h and to first order at 0, compared to third order",
-                   one_step_in_two)),
+            "The class of the fields (4) is, in continuous time. Of (5) itself no alpha and no weight do in two steps what alpha "
+            "= 3/4 and weight 1 do in one, not even for one unit without input and bias.",
+            Equal(**on_clock(any_unit(alpha), symbols.beta * t, right_sides(any_unit(alpha * symbols.beta)))),
+            Every("alpha and weight that agree for large h and to first order at 0, compared to third order", one_step_in_two),
         ),
         remark="alpha = 1 - k^2, k = 1/(1 + u); without recurrence, Wh = 0, 1 - sqrt(1 - alpha) is exact",
         quote="while the class of leaky RNNs (5) is.",
-    )  # fmt: skip
+    )
 
 
 def one_step_in_two() -> Cases:
@@ -213,110 +225,113 @@ def warping() -> Iterator[Entry]:
     six, seven = known["eq. 6"], known["eq. 7"]
     warped = change_of_time(any_unit(), c)
     yield from_identity(
-        six, "the decay not multiplied", six.rhs + (c.diff(t) - 1) * column(*symbols.signals("H", 2)),
+        six,
+        "the decay not multiplied",
+        six.rhs + (c.diff(t) - 1) * column(*symbols.signals("H", 2)),
         Equal(**on_clock(any_unit(), c, [c.diff(t) * pull - c.diff(t) * h])),
         quote=r"$$\frac{dh(t)}{dt} = \frac{dc(t)}{dt} \tanh(W_x x(t) + W_h h(t) + b) - \frac{dc(t)}{dt} h(t). \quad (6)$$",
-    )  # fmt: skip
+    )
     learned = column(*(equation.rhs.xreplace({c.diff(t): speed(t)}) for equation in warped))
     yield from_identity(
-        seven, "g before tanh only",
+        seven,
+        "g before tanh only",
         seven.rhs + column(*((speed(t) - 1) * unit for unit in plain.state)),
         Equal(learned, column(speed(t) * pull - speed(t) * h)),
         quote=r"$$\frac{dh(t)}{dt} = g(t) \tanh(W_x x(t) + W_h h(t) + b) - g(t) h(t) \quad (7)$$",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 1, ordinary RNNs, warps", "A fortiori the class of ordinary networks is not invariant to time warpings.",
-        (Closes(plain, NONE),), mutation=Mutation("none read as every warp", Closes(plain, EVERY_WARP)),
-        sizes=AT_TWO_UNITS,
+    )
+    yield paper("sec. 1, ordinary RNNs, warps", sizes=AT_TWO_UNITS).says(
+        "A fortiori the class of ordinary networks is not invariant to time warpings.",
+        Closes(plain, NONE),
+        mutation=changed("none read as every warp", group=EVERY_WARP),
         quote="A fortiori, this model class is not invariant to time warpings either.",
-    )  # fmt: skip
+    )
     s, late = Symbol("s", real=True), t + 1
     shown = Integral(speed(s), (s, 0, t))
-    yield Entry(
-        PAPER, "footnote 4",
+    yield paper("footnote 4").says(
         "Learning the speed of a clock or the clock itself is equivalent: the speed gives the clock.",
-        (Equal(Integral(S.One, (s, 0, t)), late),),
+        Equal(Integral(S.One, (s, 0, t)), late),
         reading=Correction(
             "Of clocks that start at c(0) = 0: the integral of g from 0 to t. t and t + 1 are warpings of one speed.",
-            (Equal(Derivative(shown, t), speed(t)), Equal(Subs(shown, t, 0), S.Zero),
-             Equal(Derivative(late, t), Derivative(t, t, evaluate=False))),
+            Equal(Derivative(shown, t), speed(t)),
+            Equal(Subs(shown, t, 0), S.Zero),
+            Equal(Derivative(late, t), Derivative(t, t, evaluate=False)),
         ),
-        quote=r"algebraically equivalent to introduce a function $g$ that learns the derivative of $c$ , or to introduce a "
-              r"function $G$ that learns $c$",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "footnote 4, rescaling", "A time rescaling is the clock whose speed is a constant, alpha.",
-        (Equal(Derivative(alpha * t, t), alpha),), (POSITIVE,),
-        Mutation("alpha t read as alpha t^2", Equal(Derivative(alpha * t**2, t), alpha)),
+        quote=r"algebraically equivalent to introduce a function $g$ that learns the derivative of $c$ , "
+        r"or to introduce a function $G$ that learns $c$",
+    )
+    yield paper("footnote 4, rescaling", given=POSITIVE).says(
+        "A time rescaling is the clock whose speed is a constant, alpha.",
+        Equal(Derivative(alpha * t, t), alpha),
+        mutation=changed("alpha t read as alpha t^2", lhs=Derivative(alpha * t**2, t)),
         quote="the simplest case of a time warping is a time rescaling",
-    )  # fmt: skip
+    )
     p, q = Symbol("p", real=True), Symbol("q", positive=True)
-    yield Entry(
-        PAPER, "footnote 4, positive", "A clock that increases has a positive speed, at t = 1 too: c(t) = 1 + (t - 1)^3.",
-        (Less(S.Zero, Subs(Derivative(1 + (t - 1) ** 3, t), t, 1), True),),
+    yield paper("footnote 4, positive").says(
+        "A clock that increases has a positive speed, at t = 1 too: c(t) = 1 + (t - 1)^3.",
+        Less(S.Zero, Subs(Derivative(1 + (t - 1) ** 3, t), t, 1), True),
         reading=Correction(
-            "g >= 0: an increasing differentiable clock may stand still for a moment, as this one does at t = 1 and nowhere "
-            "turns back.",
-            (Less(S.Zero, (1 + (t - 1) ** 3).diff(t)),
-             Less(p**3, (p + q) ** 3, True, rewritten=q * (3 * (p + q / 2) ** 2 + q**2 / 4))),
+            "g >= 0: an increasing differentiable clock may stand still for a moment, as "
+            "this one does at t = 1 and nowhere turns back.",
+            Less(S.Zero, (1 + (t - 1) ** 3).diff(t)),
+            Less(p**3, (p + q) ** 3, True, rewritten=q * (3 * (p + q / 2) ** 2 + q**2 / 4)),
         ),
         quote=r"Time warpings $c$ are increasing by definition: this translates as $g > 0$ .",
-    )  # fmt: skip
+    )
 
 
 def learned_speed() -> Iterator[Entry]:
     """What a gate must know: the quasi-invariance of (7), and footnote 6."""
     plain, c, g = fields.plain(), symbols.c(t), symbols.g(t)
-    yield Entry(
-        PAPER, "sec. 1, quasi-invariance",
+    yield paper(
+        "sec. 1, quasi-invariance",
+        given=("c' is a function of the data so far", "g may be any positive function of the data", "c' g < 1 for a sigmoid g"),
+    ).says(
         "The class (7) is perfectly invariant to time warpings if g may be any function of the data: c' g is a gate again.",
-        (Equal(**on_clock(any_unit(g), c, right_sides(any_unit(c.diff(t) * g)))),
-         Closes(fields.gated(gate="global"), EVERY_WARP)),
-        ("c' is a function of the data so far", "g may be any positive function of the data",
-         "c' g < 1 for a sigmoid g"),
-        Mutation("c' g read as g", Equal(**on_clock(any_unit(g), c, right_sides(any_unit(g))))),
-        quote=r"a function $g$ that can represent any function of the data would define a class of recurrent models that is "
-              r"perfectly invariant to time warpings",
-    )  # fmt: skip
+        Equal(**on_clock(any_unit(g), c, right_sides(any_unit(c.diff(t) * g)))),
+        Closes(fields.gated(gate="global"), EVERY_WARP),
+        mutation=Mutation("c' g read as g", Equal(**on_clock(any_unit(g), c, right_sides(any_unit(g))))),
+        quote=r"a function $g$ that can represent any function of the data would define a class of recurrent models "
+        r"that is perfectly invariant to time warpings",
+    )
     warped = right_sides(change_of_time(plain, c))
-    biased = column(*(
-        leaky.candidate(plain, i).subs(plain.parameters["b"][i], c.diff(t) * plain.parameters["b"][i]) - unit
-        for i, unit in enumerate(plain.state)
-    ))  # fmt: skip
+    biased = column(
+        *(
+            leaky.candidate(plain, i).subs(plain.parameters["b"][i], c.diff(t) * plain.parameters["b"][i]) - unit
+            for i, unit in enumerate(plain.state)
+        )
+    )
     speed = Symbol("c'", positive=True)
-    yield Entry(
-        PAPER, "footnote 6", "The weights (Wx, Wh, b) are the same for h(t) in (3) and h(c(t)) in (6).",
-        (Equal(warped / speed, plain.flow, {speed: c.diff(t)}),
-         Equal(right_sides(change_of_time(any_unit(), c)) / speed, right_sides(any_unit()), {speed: c.diff(t)})),
-        ("c' > 0",), Mutation("c' taken into the weights", Equal(warped, biased)),
+    yield paper("footnote 6", given="c' > 0").says(
+        "The weights (Wx, Wh, b) are the same for h(t) in (3) and h(c(t)) in (6).",
+        Equal(warped / speed, plain.flow, {speed: c.diff(t)}),
+        Equal(right_sides(change_of_time(any_unit(), c)) / speed, right_sides(any_unit()), {speed: c.diff(t)}),
+        mutation=Mutation("c' taken into the weights", Equal(warped, biased)),
         quote=r"the weights $(W_x, W_h, b)$ are the same for $h(t)$ in (3) and $h(c(t))$ in (6)",
-    )  # fmt: skip
+    )
     ramp = symbols.c(t)
-    yield Entry(
-        PAPER, "footnote 6, same model",
+    yield paper("footnote 6, same model").says(
         "The same model does before and after warping: without input, h is e^(-t) and must be e^(-2 t) on the clock 2 t.",
-        (Equal(h0 * exp(-t), h0 * exp(-2 * t)),),
+        Equal(h0 * exp(-t), h0 * exp(-2 * t)),
         reading=Correction(
             "Where the data tell the speed of the clock, as a ramp x = t does: played on c, its slope is c'. Data that are "
             "constant are the same on every clock, and one model cannot forget at two speeds.",
-            (Equal(ramp.diff(t), c.diff(t)), Solves((Eq(h.diff(t), -2 * h),), {h: h0 * exp(-2 * t)}, (S.Zero, {h: h0})),
-             Solves((Eq(h.diff(t), -h),), {h: h0 * exp(-t)}, (S.Zero, {h: h0}))),
+            Equal(ramp.diff(t), c.diff(t)),
+            Solves((Eq(h.diff(t), -2 * h),), {h: h0 * exp(-2 * t)}, (S.Zero, {h: h0})),
+            Solves((Eq(h.diff(t), -h),), {h: h0 * exp(-t)}, (S.Zero, {h: h0})),
         ),
         remark="footnote 5 says that the warping is learned from the data seen so far",
-        quote="the definition of time warping invariance could be strengthened to use the *same* model before and after "
-              "warping",
-    )  # fmt: skip
+        quote="the definition of time warping invariance could be strengthened to use the *same* model before and after warping",
+    )
 
 
 def forgetting() -> Iterator[Entry]:
     """1/g as a forgetting time."""
     s, free, rate = Symbol("s", real=True), Symbol("h_0", real=True), symbols.g
     memory = free * exp(-Integral(rate(s), (s, 0, t)))
-    yield Entry(
-        PAPER, "sec. 1, local forgetting",
+    yield paper("sec. 1, local forgetting", given=("x = 0", "b = 0", "Wh = 0")).says(
         "1/g(t0) is the local forgetting time: what is kept of the past decays at the rate g(t).",
-        (Solves((Eq(h.diff(t), -rate(t) * h),), {h: memory}, (S.Zero, {h: free})),
-         Equal(-Derivative(memory, t) / memory, rate(t))),
-        ("x = 0", "b = 0", "Wh = 0"), Mutation("1/g read as g", Equal(-memory.diff(t) / memory, 1 / rate(t))),
+        Solves((Eq(h.diff(t), -rate(t) * h),), {h: memory}, (S.Zero, {h: free})),
+        Equal(-Derivative(memory, t) / memory, rate(t)),
+        mutation=Mutation("1/g read as g", Equal(-memory.diff(t) / memory, 1 / rate(t))),
         quote=r"$1/g(t_0)$ represents the local forgetting time of the network at time $t_0$",
-    )  # fmt: skip
+    )

@@ -9,7 +9,6 @@ What it repeats of the paper's sentences is judged as there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from sympy import Eq, Rational, S, Symbol, exp, log, oo
@@ -17,7 +16,7 @@ from sympy import Eq, Rational, S, Symbol, exp, log, oo
 from derivations.argument import gated, leaky
 from derivations.argument.clocks import change_of_time, on_clock, right_sides
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import column
@@ -31,7 +30,7 @@ from derivations.twins.fields import sigma
 
 __all__ = ["entries"]
 
-SUMMARY = "tallec-ollivier-2018-summary"
+summary = Source("tallec-ollivier-2018-summary")
 t, alpha = symbols.t, symbols.alpha
 u, g, z = Symbol("u", positive=True), Symbol("g", positive=True), Symbol("z", real=True)
 (unit,) = any_unit()
@@ -45,19 +44,26 @@ def entries() -> Iterator[Entry]:
 def restated() -> Iterator[Entry]:
     """Sentences of the paper in other words."""
     paper = {entry.label: entry for chapter in (tallec_ollivier, tallec_ollivier_gates) for entry in chapter.entries()}
-    for label, of_paper, quote in (
-        ("why, stability", "intro, stability",
-         "stability of the dynamical system causes these signals to decay exponentially"),
-        ("linear rescaling, closed", "sec. 1, leaky RNNs", "Leaky RNNs are invariant to global time rescalings"),
-        ("linear rescaling, required", "intro, necessarily",
-         "Full gating (where $g_t$ depends on the input) is required for invariance to general time warpings."),
-        ("limitations, Taylor", "sec. 1, Taylor",
-         r"This approximation holds when the derivative of the time warping is not too large ($g_t \lesssim 1$)."),
-        ("limitations, stretching", "sec. 1, stretching",
-         "Discrete-time gated models are therefore invariant to time warpings that stretch time"),
-        ("limitations, blanks", "sec. 1, blanks", "that stretch time (such as interspersing data with blanks"),
-    ):  # fmt: skip
-        yield replace(paper[of_paper], source=SUMMARY, label=label, quote=quote)
+    yield summary("why, stability").repeats(
+        paper["intro, stability"], "stability of the dynamical system causes these signals to decay exponentially"
+    )
+    yield summary("linear rescaling, closed").repeats(
+        paper["sec. 1, leaky RNNs"], "Leaky RNNs are invariant to global time rescalings"
+    )
+    yield summary("linear rescaling, required").repeats(
+        paper["intro, necessarily"],
+        "Full gating (where $g_t$ depends on the input) is required for invariance to general time warpings.",
+    )
+    yield summary("limitations, Taylor").repeats(
+        paper["sec. 1, Taylor"],
+        r"This approximation holds when the derivative of the time warping is not too large ($g_t \lesssim 1$).",
+    )
+    yield summary("limitations, stretching").repeats(
+        paper["sec. 1, stretching"], "Discrete-time gated models are therefore invariant to time warpings that stretch time"
+    )
+    yield summary("limitations, blanks").repeats(
+        paper["sec. 1, blanks"], "that stretch time (such as interspersing data with blanks"
+    )
 
 
 def fields_of_the_derivation() -> Iterator[Entry]:
@@ -66,183 +72,191 @@ def fields_of_the_derivation() -> Iterator[Entry]:
     state, tanhs = column(*plain.state), column(*(leaky.candidate(plain, i) for i in range(2)))
     c, learned = symbols.c(t), symbols.g(t)
     of_any = right_sides(change_of_time(any_unit(), c))
-    yield Entry(
-        SUMMARY, "deriving, closed", "The class of functions of an ordinary RNN is not closed under time rescaling.",
-        (Closes(plain, NONE),), mutation=Mutation("closed", Closes(plain, RESCALING)), sizes=AT_TWO_UNITS,
-        remark="decided for the continuous-time formulation, and with a given number of units, which the paper says and the "
-               "summary leaves out",
+    yield summary("deriving, closed", sizes=AT_TWO_UNITS).says(
+        "The class of functions of an ordinary RNN is not closed under time rescaling.",
+        Closes(plain, NONE),
+        mutation=changed("closed", group=RESCALING),
+        remark="decided for the continuous-time formulation, and with a given number of units, "
+        "which the paper says and the summary leaves out",
         quote="the class of functions representable by an ordinary RNN is not closed under time rescaling",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "deriving, continuous", "The continuous-time formulation is dh/dt = tanh(Wx x + Wh h + b) - h.",
-        (Equal(**steps_to(plain, tanhs)), Equal(**steps_to(any_unit(), [pull]))),
-        mutation=Mutation("- h left out", Equal(state + tanhs, tanhs)), remark="its unit Euler step is the RNN",
+    )
+    yield summary("deriving, continuous").says(
+        "The continuous-time formulation is dh/dt = tanh(Wx x + Wh h + b) - h.",
+        Equal(**steps_to(plain, tanhs)),
+        Equal(**steps_to(any_unit(), [pull])),
+        mutation=Mutation("- h left out", Equal(state + tanhs, tanhs)),
+        remark="its unit Euler step is the RNN",
         quote=r"$$\frac{\mathrm{d}h(t)}{\mathrm{d}t} = \tanh(W_x x(t) + W_h h(t) + b) - h(t)$$",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "deriving, warped", "A warping multiplies both terms by dc/dt.",
-        (Equal(**on_clock(plain, c, c.diff(t) * tanhs - c.diff(t) * state)),
-         Equal(**on_clock(any_unit(), c, [c.diff(t) * pull - c.diff(t) * h]))),
+    )
+    yield summary("deriving, warped").says(
+        "A warping multiplies both terms by dc/dt.",
+        Equal(**on_clock(plain, c, c.diff(t) * tanhs - c.diff(t) * state)),
+        Equal(**on_clock(any_unit(), c, [c.diff(t) * pull - c.diff(t) * h])),
         mutation=Mutation("the first only", Equal(**on_clock(plain, c, c.diff(t) * tanhs - state))),
         quote=r"The derivative $\frac{\mathrm{d}c(t)}{\mathrm{d}t}$ of the time warping appears as a multiplicative factor.",
-    )  # fmt: skip
+    )
     replaced = of_any.xreplace({c.diff(t): learned})
-    yield Entry(
-        SUMMARY, "deriving, gated",
+    yield summary("deriving, gated", given=("g may be any positive function of the data", "c' g < 1 for a sigmoid g")).says(
         "For any warping a learnable g replaces the unknown derivative: dh/dt = g tanh(...) - g h.",
-        (Equal(replaced, column(learned * pull - learned * h)),
-         Equal(**on_clock(any_unit(learned), c, right_sides(any_unit(c.diff(t) * learned)))),
-         Closes(fields.gated(gate="global"), EVERY_WARP)),
-        ("g may be any positive function of the data", "c' g < 1 for a sigmoid g"),
-        Mutation("g h read as h", Equal(replaced, column(learned * pull - h))),
+        Equal(replaced, column(learned * pull - learned * h)),
+        Equal(**on_clock(any_unit(learned), c, right_sides(any_unit(c.diff(t) * learned)))),
+        Closes(fields.gated(gate="global"), EVERY_WARP),
+        mutation=changed("g h read as h", rhs=column(learned * pull - h)),
         quote="a learnable function $g(t)$ must replace the unknown derivative",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "deriving, sigmoid", "A sigmoid represents the derivative of any warping: also one above 1.",
-        (Fails(Less(sigma(z), S.One)),),
-        reading=Correction("Of warpings slower than their input, c' < 1: a sigmoid takes every value between 0 and 1, and no "
-                           "other.",
-                           (Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z))), Less(S.Zero, sigma(z), True),
-                            Equal(sigma(log(u)), u / (1 + u)))),
+    )
+    yield summary("deriving, sigmoid").says(
+        "A sigmoid represents the derivative of any warping: also one above 1.",
+        Fails(Less(sigma(z), S.One)),
+        reading=Correction(
+            "Of warpings slower than their input, c' < 1: a sigmoid takes every value between 0 and 1, and no other.",
+            Less(sigma(z), S.One, True, rewritten=1 / (1 + exp(z))),
+            Less(S.Zero, sigma(z), True),
+            Equal(sigma(log(u)), u / (1 + u)),
+        ),
         remark="u/(1 + u), u > 0, is any number between 0 and 1",
         quote="where $g_t$ is computed by a sigmoid function of the inputs",
-    )  # fmt: skip
+    )
     (H,), start = symbols.state(1), Symbol("h_0", real=True)
     kept = start * exp(-g * t)
-    yield Entry(
-        SUMMARY, "deriving, forgetting",
+    yield summary("deriving, forgetting", given=("x = 0", "b = 0", "Wh = 0")).says(
         "1/g(t0) is the local forgetting time: where g is constant the state falls to 1/e in it.",
-        (Solves((Eq(H.diff(t), -g * H),), {H: kept}), Equal(kept, start * exp(-1), {t: 1 / g})),
-        ("x = 0", "b = 0", "Wh = 0"), Mutation("1/g read as g", Equal(kept, start * exp(-1), {t: g})),
+        Solves((Eq(H.diff(t), -g * H),), {H: kept}),
+        Equal(kept, start * exp(-1), {t: 1 / g}),
+        mutation=Mutation("1/g read as g", Equal(kept, start * exp(-1), {t: g})),
         quote="The value $1/g(t_0)$ represents the local forgetting time of the network at time $t_0$.",
-    )  # fmt: skip
+    )
 
 
 def discrete() -> Iterator[Entry]:
     """The cells in steps of 1."""
     learned, gate = symbols.g(t), symbols.signal("G")(*pull.args)
     per_unit, scaled = fields.gated(), change_of_time(any_unit(), alpha * t)
-    yield Entry(
-        SUMMARY, "deriving, discrete", "With dt = 1 it is h_{t+1} = g tanh(...) + (1 - g) h_t.",
-        (Equal(**steps_to(any_unit(learned), [learned * pull + (1 - learned) * h])),),
-        mutation=Mutation("1 - g read as 1 + g",
-                          Equal(**steps_to(any_unit(learned), [learned * pull + (1 + learned) * h]))),
+    yield summary("deriving, discrete").says(
+        "With dt = 1 it is h_{t+1} = g tanh(...) + (1 - g) h_t.",
+        Equal(**steps_to(any_unit(learned), [learned * pull + (1 - learned) * h])),
+        mutation=Mutation("1 - g read as 1 + g", Equal(**steps_to(any_unit(learned), [learned * pull + (1 + learned) * h]))),
         quote=r"$$h_{t+1} = g_t \tanh(W_x x_t + W_h h_t + b) + (1 - g_t) h_t$$",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "linear rescaling", "For c(t) = alpha t the derivation gives h_{t+1} = alpha tanh(...) + (1 - alpha) h_t.",
-        (Equal(**steps_to(scaled, [alpha * pull + (1 - alpha) * h])),), ("alpha > 0",),
-        Mutation("1 - alpha read as 1", Equal(**steps_to(scaled, [alpha * pull + h]))),
+    )
+    yield summary("linear rescaling", given="alpha > 0").says(
+        "For c(t) = alpha t the derivation gives h_{t+1} = alpha tanh(...) + (1 - alpha) h_t.",
+        Equal(**steps_to(scaled, [alpha * pull + (1 - alpha) * h])),
+        mutation=Mutation("1 - alpha read as 1", Equal(**steps_to(scaled, [alpha * pull + h]))),
         quote=r"$$h_{t+1} = \alpha \tanh(W_x x_t + W_h h_t + b) + (1 - \alpha) h_t$$",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "linear rescaling, limits", "Leaky networks do not absorb variable warpings: rescalings, and no more.",
-        (Closes(fields.leaky(), RESCALING),), ("in continuous time",),
-        Mutation("every warping", Closes(fields.leaky(), EVERY_WARP)), sizes=AT_TWO_UNITS,
+    )
+    yield summary("linear rescaling, limits", given="in continuous time", sizes=AT_TWO_UNITS).says(
+        "Leaky networks do not absorb variable warpings: rescalings, and no more.",
+        Closes(fields.leaky(), RESCALING),
+        mutation=changed("every warping", group=EVERY_WARP),
         quote="but fail with variable warpings.",
-    )  # fmt: skip
+    )
     gates = [gated.gate(per_unit, i) for i in range(2)]
     units = column(*(gates[i] * leaky.candidate(per_unit, i) + (1 - gates[i]) * per_unit.state[i] for i in range(2)))
     wrong = units + column(*((2 * gates[i] - 1) * per_unit.state[i] for i in range(2)))
-    yield Entry(
-        SUMMARY, "per-unit gates", "With gates g^i the update is g^i tanh(...) + (1 - g^i) h^i.",
-        (Equal(**steps_to(per_unit, units)), Equal(**steps_to(any_unit(gate), [gate * pull + (1 - gate) * h]))),
+    yield summary("per-unit gates").says(
+        "With gates g^i the update is g^i tanh(...) + (1 - g^i) h^i.",
+        Equal(**steps_to(per_unit, units)),
+        Equal(**steps_to(any_unit(gate), [gate * pull + (1 - gate) * h])),
         mutation=Mutation("1 - g read as g", Equal(**steps_to(per_unit, wrong))),
         quote=r"$$h_{t+1}^i = g_t^i \tanh(W_x^i x_t + W_h^i h_t + b^i) + (1 - g_t^i) h_t^i$$",
-    )  # fmt: skip
+    )
     f, i, before, new = (Symbol(letter, real=True) for letter in ("f", "i", "c", "n"))
     cell = f * before + i * new
-    yield Entry(
-        SUMMARY, "per-unit gates, LSTM", "With 1 - g for f and g for i the LSTM's cell is updated as (10), and f + i = 1.",
-        (Equal(cell, g * new + (1 - g) * before, {f: 1 - g, i: g}), Equal(f + i, S.One, {f: 1 - g, i: g})),
-        mutation=Mutation("f and i exchanged", Equal(cell, g * new + (1 - g) * before, {f: g, i: 1 - g})),
+    yield summary("per-unit gates, LSTM").says(
+        "With 1 - g for f and g for i the LSTM's cell is updated as (10), and f + i = 1.",
+        Equal(cell, g * new + (1 - g) * before, {f: 1 - g, i: g}),
+        Equal(f + i, S.One, {f: 1 - g, i: g}),
+        mutation=changed("f and i exchanged", where={f: g, i: 1 - g}),
         quote=r"$(1 - g_t^i)$ corresponds to the forget gate $f_t$ and $g_t^i$ corresponds to the input gate $i_t$.",
-    )  # fmt: skip
+    )
 
 
 def biases() -> Iterator[Entry]:
     """The chrono initialization."""
     b, w, mean, longest, T = (Symbol(name, real=True) for name in ("b_g", "w", "m", "T_max", "T"))
-    yield Entry(
-        SUMMARY, "chrono, gates", "A memory between Tmin and Tmax has gates between 1/Tmax and 1/Tmin: 1/T falls as T grows.",
-        (Less(1 / (u + g), 1 / u, True),), mutation=Mutation("the ends exchanged", Less(1 / u, 1 / (u + g))),
+    yield summary("chrono, gates").says(
+        "A memory between Tmin and Tmax has gates between 1/Tmax and 1/Tmin: 1/T falls as T grows.",
+        Less(1 / (u + g), 1 / u, True),
+        mutation=Mutation("the ends exchanged", Less(1 / u, 1 / (u + g))),
         remark="T = u, and a longer time u + g",
         quote=r"then gate values $g$ should lie in $[1/T_{\text{max}}, 1/T_{\text{min}}]$.",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "chrono, centre",
+    )
+    yield summary("chrono, centre").says(
         "Gate values centre around sigma(b_g) when the inputs are centred, whatever the mean m of the states.",
-        (Equal(sigma(w * mean + b), sigma(b)),),
+        Equal(sigma(w * mean + b), sigma(b)),
         reading=Correction(
             "When inputs and hidden states are centred, as the paper says: a mean m of the states adds w m to the bias.",
-            (Equal(sigma(w * mean + b), sigma(b), {mean: S.Zero}), Equal(sigma(w * mean + b), sigma(z), {z: b + w * mean})),
+            Equal(sigma(w * mean + b), sigma(b), {mean: S.Zero}),
+            Equal(sigma(w * mean + b), sigma(z), {z: b + w * mean}),
         ),
         quote=r"gate values center around $\sigma(b_g)$ when inputs are centered",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "chrono, biases", "b_g = -log(T - 1) puts sigma(b_g) at 1/T.",
-        (Equal(sigma(b), 1 / T, {b: -log(u), T: 1 + u}),), ("T > 1",),
-        Mutation("-log(T)", Equal(sigma(b), 1 / T, {b: -log(1 + u), T: 1 + u})),
-        remark="T = 1 + u", quote=r"$$b_g \sim -\log(\mathcal{U}([T_{\text{min}}, T_{\text{max}}]) - 1)$$",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "chrono, LSTM",
+    )
+    yield summary("chrono, biases", given="T > 1").says(
+        "b_g = -log(T - 1) puts sigma(b_g) at 1/T.",
+        Equal(sigma(b), 1 / T, {b: -log(u), T: 1 + u}),
+        mutation=changed("-log(T)", where={b: -log(1 + u), T: 1 + u}),
+        remark="T = 1 + u",
+        quote=r"$$b_g \sim -\log(\mathcal{U}([T_{\text{min}}, T_{\text{max}}]) - 1)$$",
+    )
+    yield summary("chrono, LSTM", given="x = h = 0").says(
         "b_f = log(U([1, Tmax - 1])) and b_i = -b_f: forget gates 1 - 1/T and input gates 1/T, T up to Tmax.",
-        (Equal(sigma(log(u)), 1 - 1 / (1 + u)), Equal(sigma(-log(u)), 1 / (1 + u)),
-         Equal(1 + u, longest, {u: longest - 1})),
-        ("x = h = 0",), Mutation("b_i = b_f", Equal(sigma(log(u)), 1 / (1 + u))),
+        Equal(sigma(log(u)), 1 - 1 / (1 + u)),
+        Equal(sigma(-log(u)), 1 / (1 + u)),
+        Equal(1 + u, longest, {u: longest - 1}),
+        mutation=changed("b_i = b_f", rhs=1 / (1 + u)),
         quote=r"$$b_f \sim \log(\mathcal{U}([1, T_{\text{max}} - 1]))$$ $$b_i = -b_f$$",
-    )  # fmt: skip
+    )
 
 
 def limitations() -> Iterator[Entry]:
     """What it cannot do."""
-    yield Entry(
-        SUMMARY, "limitations",
+    yield summary("limitations").says(
         "Warpings that compress events beyond the model's step cannot be handled: above g = 1 a step passes its target.",
-        (Less(1 - g, S.Zero, True, {g: (1, oo)}),),
-        mutation=Mutation("above 1/2", Less(1 - g, S.Zero, True, {g: (Rational(1, 2), oo)})),
+        Less(1 - g, S.Zero, True, {g: (1, oo)}),
+        mutation=changed("above 1/2", region={g: (Rational(1, 2), oo)}),
         quote="but they cannot handle warpings that compress events faster than the model’s time step",
-    )  # fmt: skip
+    )
     law = 1 / (u * log(1 + u) ** 2)
-    yield Entry(
-        SUMMARY, "limitations, T_max", "Biases need a longest time: every law to draw T from is 0 beyond some T_max.",
-        (Fails(Less(S.Zero, law, True)),),
+    yield summary("limitations, T_max").says(
+        "Biases need a longest time: every law to draw T from is 0 beyond some T_max.",
+        Fails(Less(S.Zero, law, True)),
         reading=Correction(
             "(16) needs one. Where times are unknown the paper's footnote 7 draws T from a law without a longest time, "
             "proportional to 1/(k log(k + 1)^2) for every k.",
-            (Less(S.Zero, law, True),),
+            Less(S.Zero, law, True),
         ),
         quote=r"the chrono initialization requires specifying $T_{\text{max}}$, the expected range of long-term dependencies",
-    )  # fmt: skip
+    )
 
 
 def numbers() -> Iterator[Entry]:
     """The numbers of the paper."""
     paper, here = Rational(654, 100), Rational(654, 10)
     standard = Rational(954, 10)
-    yield Entry(
-        SUMMARY, "results, Penn Treebank", "The test perplexity 65.4 is the number of the paper that is summed up.",
-        (Equal(here, paper),),
+    yield summary("results, Penn Treebank").says(
+        "The test perplexity 65.4 is the number of the paper that is summed up.",
+        Equal(here, paper),
         correction=Correction(
-            "The paper prints 6.54, a tenth of it; both have the digits of the other, and one point is misplaced. Per word, "
-            "6.54 is 2.7 bits and 65.4 is 6.0.",
-            (Equal(here, 10 * paper), Rounds(log(paper) / log(S(2)), "2.7"), Rounds(log(here) / log(S(2)), "6.0")),
+            "The paper prints 6.54, a tenth of it; both have the digits of the other, and one point is "
+            "misplaced. Per word, 6.54 is 2.7 bits and 65.4 is 6.0.",
+            Equal(here, 10 * paper),
+            Rounds(log(paper) / log(S(2)), "2.7"),
+            Rounds(log(here) / log(S(2)), "6.0"),
         ),
         remark="of the two 65.4 is more likely: the paper's own text8 costs 1.37 bits a character",
         quote="Comparable results to the baseline (65.4 test perplexity)",
-    )  # fmt: skip
-    yield Entry(
-        SUMMARY, "results, pMNIST", "96.3 % is better than 95.4 %, by 0.9 points.",
-        (Equal(together(Rational(963, 10), -standard), Rational(9, 10)),),
-        mutation=Mutation("96.3 read as 93.6", Equal(together(Rational(936, 10), -standard), Rational(9, 10))),
+    )
+    yield summary("results, pMNIST").says(
+        "96.3 % is better than 95.4 %, by 0.9 points.",
+        Equal(together(Rational(963, 10), -standard), Rational(9, 10)),
+        mutation=changed("96.3 read as 93.6", lhs=together(Rational(936, 10), -standard)),
         remark="the paper's numbers, there of the validation set",
         quote="Chrono achieves 96.3% vs. 95.4% for standard initialization",
-    )  # fmt: skip
+    )
     better = Rational(138 - 137, 138)
-    yield Entry(
-        SUMMARY, "results, text8", "1.37 against 1.38 bits per character is a slight improvement: less than one percent.",
-        (Less(S.Zero, better, True), Less(better, Rational(1, 100), True)),
-        mutation=Mutation("1.37 read as 1.39", Less(S.Zero, Rational(138 - 139, 138), True)),
+    yield summary("results, text8").says(
+        "1.37 against 1.38 bits per character is a slight improvement: less than one percent.",
+        Less(S.Zero, better, True),
+        Less(better, Rational(1, 100), True),
+        mutation=changed("1.37 read as 1.39", upper=Rational(138 - 139, 138)),
         quote="Slight improvement (1.37 vs. 1.38 bits-per-character)",
-    )  # fmt: skip
+    )

@@ -13,7 +13,7 @@ from typing import Any
 
 from sympy import Expr, ImmutableDenseMatrix, Integral, Rational, S, Sum, Symbol, diff, exp, expand_log, log, oo
 
-from derivations.claim import Correction, Entry, Mutation
+from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover.cases import Cases, Every
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
@@ -22,7 +22,7 @@ from derivations.prover.symbols import together
 
 __all__ = ["entries"]
 
-PAPER = "tallec-ollivier-2018"
+paper = Source("tallec-ollivier-2018")
 T, u, x, z = Symbol("T", positive=True), Symbol("u", positive=True), Symbol("x", positive=True), Symbol("z", real=True)
 SENTENCE = "All human beings are born free and equal"
 EXTRACTED = "the extraction writes the digit 1 for the letter l and one blank for several"
@@ -41,34 +41,35 @@ def overview() -> Iterator[Entry]:
     """What section 3 says of all its experiments."""
     better = ("outperforms", "=", "outperforms")
     tasks: Rows = (
-        ({"task": "copy", "T": 500}, better), ({"task": "copy", "T": 2000}, better), ({"task": "adding", "T": 200}, better),
-        ({"task": "adding", "T": 750}, better), ({"task": "variable copy", "T": 1000}, better),
-    )  # fmt: skip
+        ({"task": "copy", "T": 500}, better),
+        ({"task": "copy", "T": 2000}, better),
+        ({"task": "adding", "T": 200}, better),
+        ({"task": "adding", "T": 750}, better),
+        ({"task": "variable copy", "T": 1000}, better),
+    )
     even = ({"task": "variable copy", "T": 500}, ("even with", "=", "outperforms"))
-    yield Entry(
-        PAPER, "sec. 3, all synthetic tasks",
+    yield paper("sec. 3, all synthetic tasks").says(
         "Chrono initialization heavily outperforms the standard one on all synthetic tasks.",
-        (every("tasks of Figs. 3 and 4: outperformed, by their captions and the text", *tasks, even),),
+        every("tasks of Figs. 3 and 4: outperformed, by their captions and the text", *tasks, even),
         correction=Correction(
             'On all but one: on the variable copy task with T = 500 it is "even with standard initialization", and in Fig. '
             '3 "both perform well".',
-            (every("tasks of Figs. 3 and 4 but the variable copy task with T = 500", *tasks),),
+            every("tasks of Figs. 3 and 4 but the variable copy task with T = 500", *tasks),
         ),
         quote="It heavily outperforms standard LSTM initialization on all synthetic tasks",
-    )  # fmt: skip
+    )
     others = ("copy", "variable copy", "adding", "MNIST", "pMNIST", "text8")
     lstms: Rows = tuple(({"task": task}, ("LSTM", "in", ("LSTM",))) for task in others)
     warping: Rows = (({"task": "warping and padding"}, ("LSTM", "in", ("RNN", "leaky RNN", "gated RNN"))),)
-    yield Entry(
-        PAPER, "sec. 3, architectures", "LSTMs of a single layer are used for all experiments but the word level prediction.",
-        (every("experiments other than word prediction: with LSTMs", *warping, *lstms),),
+    yield paper("sec. 3, architectures").says(
+        "LSTMs of a single layer are used for all experiments but the word level prediction.",
+        every("experiments other than word prediction: with LSTMs", *warping, *lstms),
         correction=Correction(
             "And but warping and padding, where RNNs, leaky RNNs and gated RNNs (10) are compared, and no LSTM.",
-            (every("experiments other than word prediction and warping: with LSTMs", *lstms),),
+            every("experiments other than word prediction and warping: with LSTMs", *lstms),
         ),
-        quote="Single layer LSTMs with various layer sizes are used for all experiments, except for the word level "
-              "prediction",
-    )  # fmt: skip
+        quote="Single layer LSTMs with various layer sizes are used for all experiments, except for the word level prediction",
+    )
 
 
 def played(word: str, repeats: tuple[int, ...]) -> str:
@@ -87,119 +88,124 @@ def same(what: str, *pairs: tuple[str, str]) -> Every:
 def examples() -> Iterator[Entry]:
     """Figure 2."""
     late, human = (" " + SENTENCE)[:-1], "All human"
-    yield Entry(
-        PAPER, "fig. 2, unwarped",
+    yield paper("fig. 2, unwarped").says(
         "The output is the input one character later: All human beings are born free and equa.",
-        (same("one character later", (extracted(late), extracted("All human beings are born free and equa"))),),
-        mutation=Mutation("two characters later",
-                          same("two", (extracted(SENTENCE[:-2]), extracted("All human beings are born free and equa")))),
-        remark=EXTRACTED, quote="Output: All human beings are born free and equa",
-    )  # fmt: skip
+        same("one character later", (extracted(late), extracted("All human beings are born free and equa"))),
+        mutation=Mutation(
+            "two characters later", same("two", (extracted(SENTENCE[:-2]), extracted("All human beings are born free and equa")))
+        ),
+        remark=EXTRACTED,
+        quote="Output: All human beings are born free and equa",
+    )
     four = (4,) * len(human)
-    yield Entry(
-        PAPER, "fig. 2, uniform",
+    yield paper("fig. 2, uniform").says(
         "With each character 4 times the input is AAAAllllllll hhhhuuuummmmaaaannnn, the output 4 later.",
-        (same("4 times", (played(human, four), "AAAA11111111 hhhhuuuummmmaaaannnn"),
-              (played((" " + human)[:-1], four), "AAAA11111111 hhhhuuuummmmaaaa")),),
+        same(
+            "4 times",
+            (played(human, four), "AAAA11111111 hhhhuuuummmmaaaannnn"),
+            (played((" " + human)[:-1], four), "AAAA11111111 hhhhuuuummmmaaaa"),
+        ),
         mutation=Mutation("4 read as 3", same("3 times", (played(human, (3,) * 9), "AAAA11111111 hhhhuuuummmmaaaannnn"))),
-        remark=EXTRACTED, quote="Input: AAAA11111111 hhhhuuuummmmaaaannnn",
-    )  # fmt: skip
+        remark=EXTRACTED,
+        quote="Input: AAAA11111111 hhhhuuuummmmaaaannnn",
+    )
     some, repeats = "All human beings", (1, 2, 4, 2, 3, 1, 3, 2, 3, 1, 4, 2, 3, 1, 1, 4)
     variable = ("A111111 hhhummmaannn bbbbeeiiingssss", "AA111111 huuummaaan bbeeeingggg")
-    yield Entry(
-        PAPER, "fig. 2, variable",
+    yield paper("fig. 2, variable").says(
         "Input and output of the variable example have the same warping, between 1 and 4 times.",
-        (same("repeated 1, 2, 4, 2, 3, 1, 3, 2, 3, 1, 4, 2, 3, 1, 1 and 4 times", (played(some, repeats), variable[0]),
-              (played((" " + some)[:-1], repeats), variable[1])),
-         Every("between 1 and 4", lambda: (({"times": n}, (n, "in", (1, 2, 3, 4))) for n in repeats))),
-        mutation=Mutation("the two l repeated 4 and 2 times",
-                          same("4 and 2", (played((" All")[:-1], (1, 4, 2)), "AA111111"))),
-        remark=EXTRACTED, quote="Output: AA111111 huuummaaan bbeeeingggg",
-    )  # fmt: skip
+        same(
+            "repeated 1, 2, 4, 2, 3, 1, 3, 2, 3, 1, 4, 2, 3, 1, 1 and 4 times",
+            (played(some, repeats), variable[0]),
+            (played((" " + some)[:-1], repeats), variable[1]),
+        ),
+        Every("between 1 and 4", lambda: (({"times": n}, (n, "in", (1, 2, 3, 4))) for n in repeats)),
+        mutation=Mutation("the two l repeated 4 and 2 times", same("4 and 2", (played((" All")[:-1], (1, 4, 2)), "AA111111"))),
+        remark=EXTRACTED,
+        quote="Output: AA111111 huuummaaan bbeeeingggg",
+    )
     pairs: Rows = tuple(({"place": k, "letter": a}, (a, "!=", b)) for k, (a, b) in enumerate(pairwise(SENTENCE)))
-    yield Entry(
-        PAPER, "fig. 2, illustration",
+    yield paper("fig. 2, illustration").says(
         "Fig. 2 illustrates the data: an alphabet of size 10, and contiguous characters differ.",
-        (every("letters of the example: no more than 10", ({"letters": len(set(SENTENCE))}, (len(set(SENTENCE)), "<=", 10))),
-         every("letters of the example beside one another: they differ", *pairs)),
+        every("letters of the example: no more than 10", ({"letters": len(set(SENTENCE))}, (len(set(SENTENCE)), "<=", 10))),
+        every("letters of the example beside one another: they differ", *pairs),
         reading=Correction(
-            "It illustrates the repetition only: the sentence has 18 different characters, and the same one twice in All "
-            "and free.",
-            (Equal(S(len(set(SENTENCE))), S(18)),
-             every("the same letter twice", *(({"letters": pair}, (pair, "in", SENTENCE)) for pair in ("ll", "ee")))),
+            "It illustrates the repetition only: the sentence has 18 different "
+            "characters, and the same one twice in All and free.",
+            Equal(S(len(set(SENTENCE))), S(18)),
+            every("the same letter twice", *(({"letters": pair}, (pair, "in", SENTENCE)) for pair in ("ll", "ee"))),
         ),
         quote="Fig. 2 gives an illustration.",
-    )  # fmt: skip
+    )
 
 
 def warps() -> Iterator[Entry]:
     """What the warped tasks are."""
-    yield Entry(
-        PAPER, "sec. 3, function of the input",
+    yield paper("sec. 3, function of the input").says(
         "With one warping for both, the output is a function of the input, in Fig. 2 too: All.",
-        (Every("warpings of All by 1 to 4 with one input: one output", lambda: one_output(("All",), 4)),),
+        Every("warpings of All by 1 to 4 with one input: one output", lambda: one_output(("All",), 4)),
         reading=Correction(
             "Where contiguous characters differ, as the data are said to: in All nobody can tell where the first l ends.",
-            (Every("words of 3 letters from a, b, c, none beside itself, repeated 1 to 3 times", lambda: one_output(
-                tuple("".join(w) for w in product("abc", repeat=3) if w[0] != w[1] != w[2]), 3)),),
+            Every(
+                "words of 3 letters from a, b, c, none beside itself, repeated 1 to 3 times",
+                lambda: one_output(tuple("".join(w) for w in product("abc", repeat=3) if w[0] != w[1] != w[2]), 3),
+            ),
         ),
-        quote="The same warping is used for the input and output sequence (so that the desired output is indeed a function "
-              "of the input).",
-    )  # fmt: skip
+        quote="The same warping is used for the input and output sequence (so that the "
+        "desired output is indeed a function of the input).",
+    )
     before, after = Rational(1, 2), Rational(1, 3)
-    yield Entry(
-        PAPER, "sec. 3, piecewise affine",
-        "The random piecewise affine c is a time warping, that is differentiable: its slopes left and right of a break are "
-        "one.",
-        (Equal(before, after),),
+    yield paper("sec. 3, piecewise affine").says(
+        "The random piecewise affine c is a time warping, that is differentiable: its slopes left and right of a break are one.",
+        Equal(before, after),
         reading=Correction(
-            "But for its breaks: c is increasing and continuous, a letter repeated n times is a piece of slope 1/n, and on "
-            "each piece (6) holds. Held inputs change at the breaks only.",
-            (Less(S.Zero, 1 / x, True), Every("slope 1/2, then 1/3: the character read at each of 5 steps", slopes)),
+            "But for its breaks: c is increasing and continuous, a letter repeated n times is a piece of slope 1/n, and on each "
+            "piece (6) holds. Held inputs change at the breaks only.",
+            Less(S.Zero, 1 / x, True),
+            Every("slope 1/2, then 1/3: the character read at each of 5 steps", slopes),
         ),
         remark="the character at step t is number floor(c(t)), counted from 0",
-        quote=r"This exactly corresponds to transforming input $x(t)$ into $x(c(t))$ with $c$ a random, piecewise affine "
-              r"time warping.",
-    )  # fmt: skip
+        quote=r"This exactly corresponds to transforming input $x(t)$ into $x(c(t))$ with "
+        r"$c$ a random, piecewise affine time warping.",
+    )
     width = Symbol("w", positive=True)
     taken_up = 1 - exp(-width)
-    yield Entry(
-        PAPER, "sec. 3, padding",
+    yield paper("sec. 3, padding").says(
         "A field reads an input that is nonzero at points in time only: what it adds to h does not vanish.",
-        (Fails(Tends(taken_up, width, 0, S.Zero)),),
+        Fails(Tends(taken_up, width, 0, S.Zero)),
         reading=Correction(
-            "Nonzero for some time w each: then (3) with Wh = b = 0 takes up 1 - e^(-w) of tanh(Wx x), and a padded "
-            "sequence is one whose clock runs slower in the gaps. At points in time alone nothing is taken up.",
-            (Less(S.Zero, taken_up, True, rising=(width,)), Tends(taken_up, width, 0, S.Zero)),
+            "Nonzero for some time w each: then (3) with Wh = b = 0 takes up 1 - e^(-w) of tanh(Wx x), and a padded sequence is "
+            "one whose clock runs slower in the gaps. At points in time alone nothing is taken up.",
+            Less(S.Zero, taken_up, True, rising=(width,)),
+            Tends(taken_up, width, 0, S.Zero),
         ),
-        quote="in continuous-time, this amounts to a time warping of a continuous-time input sequence that is nonzero at "
-              "certain points in time only",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "fig. 1, loss 0",
+        quote="in continuous-time, this amounts to a time warping of a continuous-time input sequence "
+        "that is nonzero at certain points in time only",
+    )
+    yield paper("fig. 1, loss 0").says(
         "Leaky and gated RNNs reach loss 0: the cross entropy log(1 + e^(-z)) is 0 for a score z.",
-        (Less(log(1 + exp(-z)), S.Zero),),
+        Less(log(1 + exp(-z)), S.Zero),
         reading=Correction(
             "0 to the eye: the cross entropy of finite scores is positive, and tends to 0 as they grow.",
-            (Less(S.Zero, log(1 + u), True), Tends(log(1 + exp(-u)), u, oo, S.Zero)),
+            Less(S.Zero, log(1 + u), True),
+            Tends(log(1 + exp(-u)), u, oo, S.Zero),
         ),
         remark="u = e^(-z) > 0",
         quote="(For uniform padding/warpings, the leaky RNN and gated RNN curves overlap, with loss 0.)",
-    )  # fmt: skip
+    )
 
     flow = ImmutableDenseMatrix([Symbol("F_1", real=True), Symbol("F_2", real=True)])
     rates = Symbol("a_1", positive=True), Symbol("a_2", positive=True)
     per_unit = ImmutableDenseMatrix([rates[0] * flow[0], rates[1] * flow[1]])
-    yield Entry(
-        PAPER, "sec. 3, leaky RNNs", "In (5) each unit has a constant of its own: one alpha does for all units, as in (4).",
-        (Equal(per_unit, rates[0] * flow),),
+    yield paper("sec. 3, leaky RNNs").says(
+        "In (5) each unit has a constant of its own: one alpha does for all units, as in (4).",
+        Equal(per_unit, rates[0] * flow),
         reading=Correction(
             "(5) with a constant for each unit, between 0 and 1: (5) has one for all, alpha > 0. On a clock of constant "
             "speed c such fields have constants c a_i again.",
-            (Equal(u * per_unit, per_unit.subs({rate: u * rate for rate in rates}, simultaneous=True)),),
+            Equal(u * per_unit, per_unit.subs({rate: u * rate for rate in rates}, simultaneous=True)),
         ),
         quote="leaky RNNs (Eq. (5), where each unit has a constant learnable “gate” between 0 and 1)",
-    )  # fmt: skip
+    )
 
 
 def one_output(sentences: tuple[str, ...], longest: int) -> Cases:
@@ -222,41 +228,44 @@ def slopes() -> Cases:
 def copying() -> Iterator[Entry]:
     """The copy task: lengths, delays, baselines."""
     n, place = Symbol("T", integer=True, positive=True), Symbol("k", integer=True)
-    yield Entry(
-        PAPER, "sec. 3, copy", "Input and target have T + 20 characters: 10 + (T - 1) + 1 + 10, and (T + 10) + 10.",
-        (Equal(together(10, n - 1, 1, 10), n + 20), Equal(together(n + 10, 10), n + 20)),
-        mutation=Mutation("T - 1 dummies read as T", Equal(together(10, n, 1, 10), n + 20)),
+    yield paper("sec. 3, copy").says(
+        "Input and target have T + 20 characters: 10 + (T - 1) + 1 + 10, and (T + 10) + 10.",
+        Equal(together(10, n - 1, 1, 10), n + 20),
+        Equal(together(n + 10, 10), n + 20),
+        mutation=changed("T - 1 dummies read as T", lhs=together(10, n, 1, 10)),
         quote="For a given $T$ , input sequences consist of $T + 20$ characters.",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, copy, alphabet", "The alphabet of 10 is 8 letters, a dummy and a signal character.",
-        (Equal(together(8, 1, 1), S(10)),),
-        mutation=Mutation("8 read as 9", Equal(together(9, 1, 1), S(10))), quote="Consider an alphabet of 10 characters.",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, copy, delay",
+    )
+    yield paper("sec. 3, copy, alphabet").says(
+        "The alphabet of 10 is 8 letters, a dummy and a signal character.",
+        Equal(together(8, 1, 1), S(10)),
+        mutation=changed("8 read as 9", lhs=together(9, 1, 1)),
+        quote="Consider an alphabet of 10 characters.",
+    )
+    yield paper("sec. 3, copy, delay").says(
         "What is read must be remembered for exactly T timesteps: character k of the input is due at T + k.",
-        (Equal(together(n + 10 + place, -place), n),),
+        Equal(together(n + 10 + place, -place), n),
         reading=Correction(
-            "From the end of the sequence, step 9, to the signal, step T + 9, it is T. Each character is written T + 10 "
-            "steps after it was read.",
-            (Equal(together(10 + n - 1, -9), n), Equal(together(n + 10 + place, -place), n + 10)),
+            "From the end of the sequence, step 9, to the signal, step T + 9, it is T. Each "
+            "character is written T + 10 steps after it was read.",
+            Equal(together(10 + n - 1, -9), n),
+            Equal(together(n + 10 + place, -place), n + 10),
         ),
         remark="steps and characters counted from 0",
         quote="This dataset is thus about remembering an input sequence for exactly $T$ timesteps.",
-    )  # fmt: skip
+    )
     yield baseline()
     ratios = Rational(750, 520), Rational(3000, 2020)
-    yield Entry(
-        PAPER, "sec. 3, copy, T_max",
+    yield paper("sec. 3, copy, T_max").says(
         "T_max = 3T/2 is a bit larger than the input length T + 20, by a tenth at most, for T = 500 and 2000.",
-        tuple(Less(ratio, Rational(11, 10)) for ratio in ratios),
+        *tuple(Less(ratio, Rational(11, 10)) for ratio in ratios),
         reading=Correction(
             "It is larger, by 44 % and 49 %.",
-            (*(Less(S.One, ratio, True) for ratio in ratios), Rounds(ratios[0], "1.44"), Rounds(ratios[1], "1.49")),
+            *(Less(S.One, ratio, True) for ratio in ratios),
+            Rounds(ratios[0], "1.44"),
+            Rounds(ratios[1], "1.49"),
         ),
         quote=r"with $T_{\max} = \frac{3T}{2}$ for the copy task, thus a bit larger than input length",
-    )  # fmt: skip
+    )
 
 
 def baseline() -> Entry:
@@ -265,24 +274,25 @@ def baseline() -> Entry:
     told = 10 * log(8) / (T + 20)
     later = 1 + u
     extra = (T - 1) * log((T + 9) / (T - 1)) + 10 * log((T + 9) / 10)
-    return Entry(
-        PAPER, "sec. 3, copy, baseline", "The best that a memoryless model can do is a loss of 10 log(8)/(T + 20).",
-        (Less(blind.subs(T, later), told.subs(T, later)),),
+    return paper("sec. 3, copy, baseline").says(
+        "The best that a memoryless model can do is a loss of 10 log(8)/(T + 20).",
+        Less(blind.subs(T, later), told.subs(T, later)),
         correction=Correction(
             "That is the best of a model that remembers one bit, whether the signal has come: log 8 at 10 of T + 20 places. "
-            "Without any memory the dummies before and after the signal look the same, and the best is more, by ((T - 1) "
-            "log((T + 9)/(T - 1)) + 10 log((T + 9)/10))/(T + 20).",
-            (Equal(-Sum(Rational(1, 8) * log(Rational(1, 8)), (Symbol("k"), 1, 8)).doit() * 10 / (T + 20), told),
-             Equal(expand_log(((blind - told) * (T + 20)).subs(T, later), force=True), expand_log(extra.subs(T, later),
-             force=True)),
-             Less(S.Zero, log((10 + u) / u), True, rewritten=log(1 + 10 / u)),
-             Less(S.Zero, log((10 + u) / 10), True, rewritten=log(1 + u / 10))),
+            "Without any memory the dummies before and after the signal look the same, and the best is more, by ((T - 1) log((T "
+            "+ 9)/(T - 1)) + 10 log((T + 9)/10))/(T + 20).",
+            Equal(-Sum(Rational(1, 8) * log(Rational(1, 8)), (Symbol("k"), 1, 8)).doit() * 10 / (T + 20), told),
+            Equal(
+                expand_log(((blind - told) * (T + 20)).subs(T, later), force=True), expand_log(extra.subs(T, later), force=True)
+            ),
+            Less(S.Zero, log((10 + u) / u), True, rewritten=log(1 + 10 / u)),
+            Less(S.Zero, log((10 + u) / 10), True, rewritten=log(1 + u / 10)),
         ),
-        remark="a memoryless model gives each input character a distribution; on the dummy, T - 1 targets are dummies and "
-               "10 are letters",
-        quote=r"The best that a memoryless model can do on the copy task is to predict at random from among possible "
-              r"characters, yielding a loss of $\frac{10 \log(8)}{T+20}$",
-    )  # fmt: skip
+        remark="a memoryless model gives each input character a distribution; on the dummy, "
+        "T - 1 targets are dummies and 10 are letters",
+        quote=r"The best that a memoryless model can do on the copy task is to predict at random from among possible characters, "
+        r"yielding a loss of $\frac{10 \log(8)}{T+20}$",
+    )
 
 
 def adding() -> Iterator[Entry]:
@@ -292,33 +302,36 @@ def adding() -> Iterator[Entry]:
     def expected(e: Expr) -> Expr:
         return Integral(e, (x, 0, 1), (y, 0, 1))
 
-    yield Entry(
-        PAPER, "sec. 3, adding, mean", "The mean of 2 x U([0, 1]) is 1, and 1 is the best of all constants.",
-        (Equal(expected(2 * x), S.One), Equal(diff(expected((2 * x - z) ** 2).doit(), z).subs(z, 1), S.Zero),
-         Equal(diff(expected((x + y - z) ** 2).doit(), z).subs(z, 1), S.Zero)),
-        mutation=Mutation("2 x U read as U", Equal(expected(x), S.One)),
+    yield paper("sec. 3, adding, mean").says(
+        "The mean of 2 x U([0, 1]) is 1, and 1 is the best of all constants.",
+        Equal(expected(2 * x), S.One),
+        Equal(diff(expected((2 * x - z) ** 2).doit(), z).subs(z, 1), S.Zero),
+        Equal(diff(expected((x + y - z) ** 2).doit(), z).subs(z, 1), S.Zero),
+        mutation=changed("2 x U read as U", lhs=expected(x)),
         remark="of the sum of two draws, too, which is meant",
         quote=r"to predict the mean of $2 \times \mathcal{U}([0, 1])$ , namely 1",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, adding, baseline", "Predicting 1 for 2 x U([0, 1]) has a mean squared error of 0.167.",
-        (Equal(expected((2 * x - 1) ** 2), Rational(1, 3)), Rounds(Rational(1, 3), "0.167")),
+    )
+    yield paper("sec. 3, adding, baseline").says(
+        "Predicting 1 for 2 x U([0, 1]) has a mean squared error of 0.167.",
+        Equal(expected((2 * x - 1) ** 2), Rational(1, 3)),
+        Rounds(Rational(1, 3), "0.167"),
         reading=Correction(
             "For the sum of two independent draws, U + U', 1/6. Twice one draw, as printed, has 1/3 = 0.333.",
-            (Equal(expected((x + y - 1) ** 2), Rational(1, 6)), Rounds(Rational(1, 6), "0.167")),
+            Equal(expected((x + y - 1) ** 2), Rational(1, 6)),
+            Rounds(Rational(1, 6), "0.167"),
         ),
         quote="Such a model reaches a mean squared error of 0.167.",
-    )  # fmt: skip
-    yield Entry(
-        PAPER, "sec. 3, adding, memoryless", "1 is the best a memoryless model can predict: with T = 200 its error is 0.167.",
-        (Rounds(Rational(1, 6) - Rational(2, 200) * (Rational(1, 6) - Rational(1, 12)), "0.167"),),
+    )
+    yield paper("sec. 3, adding, memoryless").says(
+        "1 is the best a memoryless model can predict: with T = 200 its error is 0.167.",
+        Rounds(Rational(1, 6) - Rational(2, 200) * (Rational(1, 6) - Rational(1, 12)), "0.167"),
         reading=Correction(
-            "The best of a model that does not look at its input. Without memory one still sees the last number and its "
-            "mark: where it is marked, with probability 2/T, the number plus 1/2 has the error 1/12, and the mean is 1/6 - "
-            "1/(6 T).",
-            (Equal(expected((x + y - (x + S.Half)) ** 2), Rational(1, 12)), Rounds(Rational(1, 6), "0.167"),
-             Equal((1 - 2 / T) / 6 + 2 / T / 12, Rational(1, 6) - 1 / (6 * T))),
+            "The best of a model that does not look at its input. Without memory one still sees the last number and its mark: "
+            "where it is marked, with probability 2/T, the number plus 1/2 has the error 1/12, and the mean is 1/6 - 1/(6 T).",
+            Equal(expected((x + y - (x + S.Half)) ** 2), Rational(1, 12)),
+            Rounds(Rational(1, 6), "0.167"),
+            Equal((1 - 2 / T) / 6 + 2 / T / 12, Rational(1, 6) - 1 / (6 * T)),
         ),
         remark="if the second mark is uniform on the second half, which the text does not say",
         quote="The best a memoryless model can do on this task is to predict the mean",
-    )  # fmt: skip
+    )

@@ -31,7 +31,7 @@ def test_assumptions_are_said_in_the_verdict():
 
 
 def test_what_is_false_has_numbers_and_what_is_right():
-    claim = decided(entry(FALSE, correction=Correction("x = x, with its sign.", (TRUE,))))
+    claim = decided(entry(FALSE, correction=Correction("x = x, with its sign.", TRUE)))
     assert (claim.verdict, claim.as_recorded) == (FAILS, True)
     assert "counterexample: x = " in claim.evidence
     assert claim.counterexample
@@ -40,21 +40,21 @@ def test_what_is_false_has_numbers_and_what_is_right():
 
 @pytest.mark.parametrize("wrong", [FALSE, OPEN])
 def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
-    claim = decided(entry(FALSE, correction=Correction("Wrong again.", (wrong,))))
+    claim = decided(entry(FALSE, correction=Correction("Wrong again.", wrong)))
     assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)
 
 
 def test_a_kinder_reading_saves_what_is_false_as_printed_and_must_be_proved():
-    saved = entry(FALSE, reading=Correction("x is meant to be 0.", (ALSO_TRUE,)))
+    saved = entry(FALSE, reading=Correction("x is meant to be 0.", ALSO_TRUE))
     claim = decided(saved)
     assert (claim.verdict, claim.as_recorded) == (REINTERPRETED, True)
     assert claim.correction.startswith("x is meant to be 0. | ")
     assert claim.counterexample
     assert flips(saved)
-    assert decided(entry(FALSE, reading=Correction("Wrong too.", (FALSE,)))).verdict == UNDECIDED
-    assert decided(entry(TRUE, reading=Correction("Not needed.", (TRUE,)))).verdict == HOLDS
+    assert decided(entry(FALSE, reading=Correction("Wrong too.", FALSE))).verdict == UNDECIDED
+    assert decided(entry(TRUE, reading=Correction("Not needed.", TRUE))).verdict == HOLDS
     with pytest.raises(ValueError, match="by a reading or corrected, not both"):
-        entry(FALSE, reading=Correction("One.", (TRUE,)), correction=Correction("Two.", (TRUE,)))
+        entry(FALSE, reading=Correction("One.", TRUE), correction=Correction("Two.", TRUE))
 
 
 def test_what_is_computed_at_some_sizes_says_so():
@@ -83,8 +83,8 @@ def test_a_mutation_must_be_refuted_and_not_merely_undecided():
 
 
 def test_the_correction_is_the_mutation_of_what_is_false():
-    assert flips(entry(FALSE, correction=Correction("Right.", (TRUE,))))
-    assert not flips(entry(FALSE, correction=Correction("Wrong.", (FALSE,))))
+    assert flips(entry(FALSE, correction=Correction("Right.", TRUE)))
+    assert not flips(entry(FALSE, correction=Correction("Wrong.", FALSE)))
 
 
 def test_a_decided_entry_must_name_its_mutation():

@@ -27,7 +27,7 @@ TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal((x + 1) ** 2, x**2 + 
 ENTRIES = [
     Entry("tallec-ollivier-2018", "eq. 1", "A square <opens> as it should.", (TRUE,), mutation=Mutation("no 2 x", FALSE)),
     Entry("tallec-ollivier-2018", "eq. 2", "The same & more.", (TRUE,), ("x > 0",), Mutation("no 2 x", FALSE)),
-    Entry("this project", "result 1, a_b", "A square has 100 % two terms.", (FALSE,), correction=Correction("Three.", (TRUE,))),
+    Entry("this project", "result 1, a_b", "A square has 100 % two terms.", (FALSE,), correction=Correction("Three.", TRUE)),
     Entry("this project", "result 2", "Nobody shows it.", (Less(x, exp(x)),), recorded=UNDECIDED),
 ]
 
