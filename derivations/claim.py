@@ -170,7 +170,7 @@ class Claim(Shown):
              Beyond these: words and formulas, the statement in its two halves; right: the correction's formulas;
              recorded: the verdict expected; mutation: the change that must flip the verdict; counterexample: numbers by
              letter; quote: the span of the text that is judged; scope: all sizes, or which; certificates: for each statement
-             what it says and the steps that show it, see `derivations.checker.statements.conclusions`.
+             what it says and the steps that show it, see `derivations.rules.conclusions`.
     Source:  this project.
     """
 

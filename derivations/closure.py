@@ -26,10 +26,10 @@ from typing import Any
 
 from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign
 
-from derivations.certificates.reading import Reading
-from derivations.checker.terms import Term, taken
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from derivations.ranges import REALS, inside, is_cone
+from derivations.rules.reading import Reading
+from derivations.rules.terms import Term, taken
 from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
 from derivations.twins.fields import SymbolicField
 

@@ -41,12 +41,12 @@ from sympy import (
 from sympy import Set as NumberSet
 from sympy.core.function import AppliedUndef
 
-from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.numbers import ball
-from derivations.checker.quotients import NotShown
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, check
 from derivations.ranges import POSITIVE, values_of
+from derivations.rules.numbers import ball
+from derivations.rules.quotients import NotShown
+from derivations.rules.reading import Reading, Unreadable
 from derivations.twins.fields import SymbolicField
 
 __all__ = ["Absorbed", "FieldReading", "Obstacle", "Slot", "speed"]

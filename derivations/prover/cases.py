@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from flint import fmpq
 from scipy import stats
 from sympy import Basic, Expr, Float, Rational, Symbol
 
-from derivations.checker.statements.comparisons import is_true
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict, timed
+from derivations.rules.conclusions import is_true
 
 __all__ = ["Cases", "Every", "Measured"]
 
@@ -27,7 +26,6 @@ class Every:
 
     Args:    words: which cases; cases: gives (case as numbers by name, the comparison that is claimed of it, as
              (found, "<=", bound)), one at a time; relations, and what they compare, are those of `is_true`.
-    Source:  this project.
     """
 
     words: str
@@ -41,16 +39,17 @@ class Every:
         return {"kind": "cases", "comparisons": [_as_data(comparison) for _, comparison in self.cases()]}
 
     def decide(self) -> Verdict:
-        start = perf_counter()
+        return timed(self._decide)
+
+    def _decide(self) -> Verdict:
         seen: list[Any] = []
         certificate = ({"rule": "cases", "comparisons": seen},)
         for n, (case, comparison) in enumerate(self.cases(), 1):
             seen.append(_as_data(comparison))
             if not is_true(seen[-1]):
                 found, evidence = {Symbol(name): value for name, value in case.items()}, f"case {n} of {self.words} is otherwise"
-                return Verdict(FAILS, perf_counter() - start, evidence, found, certificate=certificate)
-        word = HOLDS if seen else UNDECIDED
-        return Verdict(word, perf_counter() - start, f"all {len(seen)} cases: {self.words}", certificate=certificate)
+                return Verdict(FAILS, 0.0, evidence, found, certificate=certificate)
+        return Verdict(HOLDS if seen else UNDECIDED, 0.0, f"all {len(seen)} cases: {self.words}", certificate=certificate)
 
 
 def _as_data(x: Any) -> Any:
@@ -71,7 +70,6 @@ class Measured:
 
     Args:    words: what is drawn; draw: (generator, n) -> n independent numbers; claimed; tolerance: absolute; n: sample
              size; significance: 1 - level of the interval; seed.
-    Source:  this project.
     """
 
     words: str
@@ -90,7 +88,9 @@ class Measured:
         return None
 
     def decide(self) -> Verdict:
-        start = perf_counter()
+        return timed(self._decide)
+
+    def _decide(self) -> Verdict:
         sample = np.asarray(self.draw(np.random.default_rng(self.seed), self.n), dtype=float)
         spread = stats.t.ppf(1 - float(self.significance) / 2, self.n - 1) * sample.std(ddof=1) / np.sqrt(self.n)
         mean, claimed, tolerance = sample.mean(), float(self.claimed), float(self.tolerance)
@@ -99,7 +99,7 @@ class Measured:
             f"+-{spread:.2g} (Student's t); claimed {claimed:.6g} +- {tolerance:g}"
         )
         if abs(mean - claimed) + spread <= tolerance:
-            return Verdict(HOLDS, perf_counter() - start, evidence)
+            return Verdict(HOLDS, 0.0, evidence)
         if abs(mean - claimed) - spread > tolerance:
-            return Verdict(FAILS, perf_counter() - start, evidence, {Symbol("mean"): Float(mean, 6)})
-        return Verdict(UNDECIDED, perf_counter() - start, evidence)
+            return Verdict(FAILS, 0.0, evidence, {Symbol("mean"): Float(mean, 6)})
+        return Verdict(UNDECIDED, 0.0, evidence)

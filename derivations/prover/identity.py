@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
+from functools import partial
 from typing import Any
 
 from sympy import Basic, Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
-from derivations.certificates.equality import constant_gap, prove_equal
-from derivations.certificates.numbers import TRIALS, as_sympy, on_the_surface, refuted
-from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.statements.conclusions import is_one_as_written, with_values
-from derivations.checker.terms import Term, add, number
-from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict, timed
+from derivations.rules.conclusions import is_one_as_written, with_values
+from derivations.rules.equality import constant_gap, prove_equal
+from derivations.rules.numbers import TRIALS, on_the_surface, refuted
+from derivations.rules.reading import Reading, Unreadable, as_sympy
+from derivations.rules.terms import Term, add, number
 
 __all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "jacobian", "says"]
 
@@ -38,7 +38,6 @@ class Identity:
              assumed is carried by the letters themselves (`alpha` is positive); label: where it stands, as "eq. 5"; where:
              what letters and values of functions stand for, put in by the checker and not by SymPy.
     Raises:  TypeError for what is not SymPy's, ValueError for floats and for matrices of different shapes.
-    Source:  this project.
     """
 
     name: str
@@ -75,17 +74,19 @@ def check(identity: Identity) -> Verdict:
     Returns: a `Verdict` with its certificate; one refuted entry of a matrix refutes it, one undecided entry leaves it
              undecided. What is proved is said where both sides are defined: `defined_on` names what the letters'
              assumptions do not say of that.
-    Source:  this project.
     """
-    start, reading = perf_counter(), Reading()
+    return replace(timed(partial(_checked, identity)), statement=identity.statement)
+
+
+def _checked(identity: Identity) -> Verdict:
+    reading = Reading()
     pairs, where, unread = _read(identity, reading)
     found = check_terms(reading, [with_values(pair, where) for pair in pairs if pair is not None])
     if unread and found.holds is not False:
-        return Verdict(UNDECIDED, perf_counter() - start, "; ".join(unread), statement=identity.statement)
-    word = HOLDS_ASSUMING if identity.assumptions and found else found.verdict
+        return Verdict(UNDECIDED, 0.0, "; ".join(unread))
     if found.evidence == ONE and is_one_as_written({"pairs": pairs, "where": where}):
         found = replace(found, evidence=f"{ONE} as written, by definition")
-    return replace(found, verdict=word, seconds=perf_counter() - start, statement=identity.statement)
+    return replace(found, verdict=HOLDS_ASSUMING) if identity.assumptions and found else found
 
 
 def says(identity: Identity) -> dict[str, Any]:
@@ -116,11 +117,6 @@ def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] 
 
 def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:
     """`check` for terms that are read: all pairs are equal, or one differs."""
-    start = perf_counter()
-
-    def verdict(word: str, evidence: str, **more: Any) -> Verdict:
-        return Verdict(word, perf_counter() - start, evidence, **more)
-
     certificates: list[dict[str, Any]] = []
     conditions: dict[Basic, None] = {}
     undecided = []
@@ -129,7 +125,7 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict
         # A few numbers before the costly proof, which a wrong identity should not have to wait for; more after it failed.
         found, proof = refuted(lhs, rhs, reading.facts, range(TRIALS_BEFORE)), None
         if found is None:
-            proof = prove_equal(lhs, rhs, reading)
+            proof = prove_equal(lhs, rhs, reading.facts, reading.antiderivative)
             found = refuted(lhs, rhs, reading.facts, range(TRIALS_BEFORE, TRIALS)) if proof is None else None
         if found is not None:
             numbers, value = found
@@ -138,20 +134,20 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict
             difference = as_sympy(value)
             evidence = f"entry {n}: lhs - rhs = {difference.evalf(8)} at the counterexample"
             certificate = {"rule": "differs", **claim, "numbers": numbers}
-            return verdict(FAILS, evidence, counterexample=shown or {DIFFERENCE: difference}, certificate=(certificate,))
-        if proof is None and (gap := constant_gap(lhs, rhs, reading)) is not None:
+            return Verdict(FAILS, 0.0, evidence, counterexample=shown or {DIFFERENCE: difference}, certificate=(certificate,))
+        if proof is None and (gap := constant_gap(lhs, rhs, reading.facts, reading.antiderivative)) is not None:
             difference, shifted = as_sympy(gap[0]), add(rhs, number(int(gap[0].p), int(gap[0].q)))
             certificate = {"rule": "equal", **claim, "rhs": shifted, "proof": gap[1]}
             evidence = f"entry {n}: lhs - rhs = {difference} everywhere"
-            return verdict(FAILS, evidence, counterexample={DIFFERENCE: difference}, certificate=(certificate,))
+            return Verdict(FAILS, 0.0, evidence, counterexample={DIFFERENCE: difference}, certificate=(certificate,))
         if proof is None:
             undecided.append(f"entry {n} is neither seen to be equal nor to differ")
             continue
         certificates.append({"rule": "equal", **claim, "proof": proof[0]})
         conditions.update(dict.fromkeys(reading.relation(*condition) for condition in proof[1]))
     if undecided:
-        return verdict(UNDECIDED, "; ".join(undecided))
-    return verdict(HOLDS, _how(certificates), defined_on=tuple(conditions), certificate=tuple(certificates))
+        return Verdict(UNDECIDED, 0.0, "; ".join(undecided))
+    return Verdict(HOLDS, 0.0, _how(certificates), None, tuple(conditions), tuple(certificates))
 
 
 def _how(certificates: list[Any]) -> str:

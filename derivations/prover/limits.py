@@ -3,36 +3,31 @@ r"""Limits and Taylor series: statements in which a letter goes to a point.
     Tends      expression -> value as a letter -> a point
     Expands    expression = terms + O(letter^order), with what was dropped
 
-Both are found by `certificates.limits` and counted again by the checker, which says where letters must be other than they may be.
+Both are found and checked by `rules.limits`, which says where letters must be other than they may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 from sympy import Basic, Eq, Expr, Function, Limit, S, Symbol, simplify
 
-from derivations.certificates.limits import find_coefficients, find_limit
-from derivations.certificates.numbers import as_sympy, refuted
-from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.limits import approach, coefficients, limit_conditions
-from derivations.checker.statements.conclusions import guarded
-from derivations.checker.terms import INFINITY, ONE, ZERO, Term, taken
 from derivations.prover.identity import DIFFERENCE, check_terms
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, ReadStatement, Verdict
+from derivations.rules.conclusions import guarded
+from derivations.rules.limits import approach, coefficients, find_coefficients, find_limit, limit_conditions
+from derivations.rules.numbers import refuted
+from derivations.rules.reading import Reading, Unreadable
+from derivations.rules.terms import INFINITY, ONE, ZERO, Term, taken
 
 __all__ = ["Expands", "Tends"]
 
 
 @dataclass(frozen=True)
-class Tends:
-    r"""expression -> value as variable -> point, from above ("+"), from below ("-") or both ("+-").
-
-    Source:  this project.
-    """
+class Tends(ReadStatement):
+    r"""expression -> value as variable -> point, from above ("+"), from below ("-") or both ("+-")."""
 
     expression: Expr
     variable: Symbol
@@ -50,81 +45,58 @@ class Tends:
     def formulas(self) -> tuple[Basic, ...]:
         return (Eq(Limit(self.expression, self.variable, self.point, self.direction), self.value, evaluate=False),)
 
-    def says(self) -> dict[str, Any] | None:
-        reading = Reading()
-        try:
-            term, x, point, value = self._read(reading)
-        except (Unreadable, ValueError):
-            return None
-        return {"kind": "limit", "term": term, "letter": x, "point": point, "sides": self.direction, "value": value,
-                "facts": reading.facts}  # fmt: skip
-
-    def _read(self, reading: Reading) -> tuple[Term, Term, Term, Term]:
+    def _read(self, reading: Reading) -> dict[str, Any]:
         term, x = taken(reading.term(S(self.expression))), reading.term(self.variable)
-        return term, x, reading.end(S(self.point)), reading.end(S(self.value))
+        return {"kind": "limit", "term": term, "letter": x, "point": reading.end(S(self.point)), "sides": self.direction,
+                "value": reading.end(S(self.value)), "facts": reading.facts}  # fmt: skip
 
-    def decide(self) -> Verdict:
-        start, reading = perf_counter(), Reading()
-
-        def verdict(word: str, evidence: str, **more: Any) -> Verdict:
-            return Verdict(word, perf_counter() - start, evidence, **more)
-
-        try:
-            term, x, point, value = self._read(reading)
-        except (Unreadable, ValueError) as unknown:
-            return verdict(UNDECIDED, f"{unknown} is not read by the checker")
-        certificates: list[dict[str, Any]] = []
-        found: list[Any] = []
+    def _decided(self, reading: Reading, says: dict[str, Any]) -> Verdict:
+        term, x, point, value = (says[key] for key in ("term", "letter", "point", "value"))
+        steps, conditions = list[dict[str, Any]](), dict[Any, None]()
         for side in self.direction:
             there, letter, facts = approach(term, x, point, side, reading.facts)
             shown = find_limit(there, letter, ("oo",) if point in INFINITY else ZERO, facts)
             if shown is None:
-                return verdict(UNDECIDED, "the limit is not found, or not for all values of the letters")
-            certificates.append({"rule": "limit", "term": term, "letter": x, "point": point, "side": side, "value": shown[0],
-                                 "facts": reading.facts, "proof": shown[1]})  # fmt: skip
-            found.append(shown[0])
-        conditions = dict.fromkeys(
-            condition
-            for c in certificates
-            for condition in limit_conditions(c["term"], x, point, c["side"], c["value"], reading.facts, c["proof"])
-        )
+                return Verdict(UNDECIDED, 0.0, "the limit is not found, or not for all values of the letters")
+            steps.append({"rule": "limit", "term": term, "letter": x, "point": point, "side": side, "value": shown[0],
+                          "facts": reading.facts, "proof": shown[1]})  # fmt: skip
+            conditions |= dict.fromkeys(limit_conditions(term, x, point, side, shown[0], reading.facts, shown[1]))
+        found = [step["value"] for step in steps]
         try:
             evidence = f"the limit is {' and '.join(dict.fromkeys(str(reading.end_expression(v)) for v in found))}"
             defined_on = tuple(reading.relation(*condition) for condition in conditions)
         except Unreadable as unknown:
-            return verdict(UNDECIDED, f"{unknown} in the limit")
-        more = []
+            return Verdict(UNDECIDED, 0.0, f"{unknown} in the limit")
+        more = list[Any]()
         for limit in found:
             if limit == value:
                 continue
-            if limit in INFINITY or value in INFINITY:
-                at = _numbers_where(conditions, ONE, ZERO, reading)
-                if at is None:
-                    return verdict(UNDECIDED, f"{evidence}, where no numbers are seen to be")
+            infinite = limit in INFINITY or value in INFINITY
+            sides = (ONE, ZERO) if infinite else (limit, value)
+            same = None if infinite else check_terms(reading, [sides])
+            if same:
+                more += same.certificate
+                continue
+            at = _numbers_where(conditions, sides, reading) if same is None or same.holds is False else ({}, ())
+            if at is None:
+                return Verdict(UNDECIDED, 0.0, f"{evidence}, where no numbers are seen to be")
+            if same is None:
                 numbers = {Symbol("limit"): reading.end_expression(limit), **at[0]}
-                certificates += at[1]
-                return verdict(FAILS, evidence, counterexample=numbers, certificate=tuple(certificates))
-            same = check_terms(reading, [(limit, value)])
-            if not same:
-                at = _numbers_where(conditions, limit, value, reading) if same.holds is False else ({}, [])
-                if at is None:
-                    return verdict(UNDECIDED, f"{evidence}, where no numbers are seen to be")
-                numbers, against = at[0] or dict(same.counterexample or {}), at[1] or same.certificate
-                if set(numbers) <= {DIFFERENCE}:
-                    numbers = {Symbol("limit"): reading.expression(limit)}
-                return replace(same, seconds=perf_counter() - start, evidence=f"{evidence}; {same.evidence}",
-                               counterexample=numbers or None, certificate=(*certificates, *against))  # fmt: skip
-            more += list(same.certificate)
-        return verdict(HOLDS, evidence, defined_on=defined_on, certificate=(*certificates, *more))
+                return Verdict(FAILS, 0.0, evidence, numbers, certificate=(*steps, *at[1]))
+            numbers = at[0] or dict(same.counterexample or {})
+            if set(numbers) <= {DIFFERENCE}:
+                numbers = {Symbol("limit"): reading.expression(limit)}
+            return replace(same, evidence=f"{evidence}; {same.evidence}", counterexample=numbers or None,
+                           certificate=(*steps, *(at[1] or same.certificate)))  # fmt: skip
+        return Verdict(HOLDS, 0.0, evidence, None, defined_on, (*steps, *more))
 
 
 @dataclass(frozen=True)
-class Expands:
+class Expands(ReadStatement):
     r"""expression = terms + O((variable - point)^order): Taylor's coefficients below `order`, each compared.
 
     Args:    expression; variable; terms: a polynomial in variable - point; order: the power of the first term dropped,
              which the evidence names; point: where the series is taken.
-    Source:  this project.
     """
 
     expression: Expr
@@ -138,64 +110,47 @@ class Expands:
         rest = Function("O")((self.variable - self.point) ** self.order)
         return (Eq(self.expression, self.terms + rest, evaluate=False),)
 
-    def says(self) -> dict[str, Any] | None:
-        reading = Reading()
-        try:
-            sides, x, point = self._read(reading)
-        except (Unreadable, ValueError):
-            return None
-        return {"kind": "series", "sides": sides, "letter": x, "point": point, "order": self.order, "facts": reading.facts}
-
-    def _read(self, reading: Reading) -> tuple[tuple[Term, ...], Term, Term]:
+    def _read(self, reading: Reading) -> dict[str, Any]:
         sides = tuple(taken(reading.term(S(side))) for side in (self.expression, self.terms))
-        return sides, reading.term(self.variable), reading.term(S(self.point))
+        return {"kind": "series", "sides": sides, "letter": reading.term(self.variable), "point": reading.term(S(self.point)),
+                "order": self.order, "facts": reading.facts}  # fmt: skip
 
-    def decide(self) -> Verdict:
-        start, reading = perf_counter(), Reading()
-        try:
-            sides, x, point = self._read(reading)
-        except (Unreadable, ValueError) as unknown:
-            return Verdict(UNDECIDED, perf_counter() - start, f"{unknown} is not read by the checker")
-        certificates: list[dict[str, Any]] = []
-        found: list[Any] = []
-        for side in sides:
-            shown = find_coefficients(side, x, point, reading.facts, self.order + 1)
+    def _decided(self, reading: Reading, says: dict[str, Any]) -> Verdict:
+        x, point, count = says["letter"], says["point"], self.order + 1
+        steps, conditions = list[dict[str, Any]](), dict[Any, None]()
+        for side in says["sides"]:
+            shown = find_coefficients(side, x, point, reading.facts, count)
             if shown is None:
                 evidence = f"it is not seen that both sides have a Taylor series in {self.variable} at {self.point}"
-                return Verdict(UNDECIDED, perf_counter() - start, evidence)
-            certificates.append({"rule": "series", "term": side, "letter": x, "point": point, "values": shown[0],
-                                 "facts": reading.facts, "proof": shown[1]})  # fmt: skip
-            found.append(shown[0])
-        same = check_terms(reading, list(zip(found[0][:-1], found[1][:-1], strict=True)))
+                return Verdict(UNDECIDED, 0.0, evidence)
+            steps.append({"rule": "series", "term": side, "letter": x, "point": point, "values": shown[0],
+                          "facts": reading.facts, "proof": shown[1]})  # fmt: skip
+            conditions |= dict.fromkeys(coefficients(side, x, point, reading.facts, shown[1], count)[2])
+        (*left, dropped_left), (*right, dropped_right) = (step["values"] for step in steps)
+        pairs = list(zip(left, right, strict=True))
+        same = check_terms(reading, pairs)
         if same.holds is False and set(same.counterexample or ()) <= {DIFFERENCE}:
-            same = replace(
-                same, counterexample={Symbol(f"coefficient_{k}"): reading.expression(c) for k, c in enumerate(found[0][:-1])}
-            )
-        counted = [
-            coefficients(side, x, point, reading.facts, c["proof"], self.order + 1)
-            for side, c in zip(sides, certificates, strict=True)
-        ]
-        conditions = dict.fromkeys(condition for *_, found_there in counted for condition in found_there)
+            same = replace(same, counterexample={Symbol(f"coefficient_{k}"): reading.expression(c) for k, c in enumerate(left)})
         if same.holds is False and conditions:
-            differing = (_numbers_where(conditions, a, b, reading) for a, b in zip(found[0][:-1], found[1][:-1], strict=True))
+            differing = (_numbers_where(conditions, pair, reading) for pair in pairs)
             numbers = next((there for there in differing if there is not None), None)
             if numbers is None:
-                return Verdict(UNDECIDED, perf_counter() - start, "the coefficients differ where no numbers are seen to be")
+                return Verdict(UNDECIDED, 0.0, "the coefficients differ where no numbers are seen to be")
             same = replace(same, counterexample=numbers[0] or same.counterexample, certificate=tuple(numbers[1]))
-        dropped = simplify(reading.expression(found[0][-1]) - reading.expression(found[1][-1]))
+        dropped = simplify(reading.expression(dropped_left) - reading.expression(dropped_right))
         before = f"coefficients 0 to {self.order - 1}; dropped: ({dropped}) {self.variable}^{self.order}; "
         defined_on = tuple(dict.fromkeys([*same.defined_on, *(reading.relation(*condition) for condition in conditions)]))
-        return replace(same, seconds=perf_counter() - start, evidence=before + same.evidence, defined_on=defined_on,
-                       certificate=(*certificates, *same.certificate))  # fmt: skip
+        return replace(same, evidence=before + same.evidence, defined_on=defined_on, certificate=(*steps, *same.certificate))
 
 
-def _numbers_where(conditions: Iterable[Any], lhs: Term, rhs: Term, reading: Reading) -> tuple[dict[Any, Any], list[Any]] | None:
+def _numbers_where(
+    conditions: Iterable[Any], pair: tuple[Term, Term], reading: Reading
+) -> tuple[dict[Any, Any], list[Any]] | None:
     """Numbers at which the conditions are true and two sides differ, with their certificate; none without conditions."""
     if not conditions:
         return {}, []
-    term = guarded(lhs, conditions)
-    found = refuted(term, rhs, reading.facts)
+    lhs, rhs = guarded(pair[0], conditions), pair[1]
+    found = refuted(lhs, rhs, reading.facts)
     if found is None:
         return None
-    certificate = {"rule": "differs", "lhs": term, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}
-    return {reading.expression(letter): as_sympy(number) for letter, number in found[0].items()}, [certificate]
+    return reading.numbers(found[0]), [{"rule": "differs", "lhs": lhs, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}]

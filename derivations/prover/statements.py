@@ -23,16 +23,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 from sympy import Basic, Derivative, Eq, Expr, Function, MatrixBase, Rational, S, Symbol
 
-from derivations.certificates.reading import Reading, Unreadable
-from derivations.checker.numbers import rounds
-from derivations.checker.quotients import NotShown
 from derivations.prover.identity import Identity, check, column, says
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, ReadStatement, Verdict, timed
+from derivations.rules.numbers import rounds
+from derivations.rules.quotients import NotShown
+from derivations.rules.reading import Reading
 
 __all__ = ["Equal", "Fails", "Rounds", "Solves", "Statement"]
 
@@ -60,7 +59,6 @@ class Equal:
 
     Args:    lhs, rhs: expressions or matrices of one shape, without floats; where: what letters in them stand for, so that
              long parts of a formula have names.
-    Source:  this project.
     """
 
     lhs: Side
@@ -89,7 +87,6 @@ class Solves:
     r"""The path satisfies the equations, and starts where it should.
 
     Args:    equations: Eq(h(t).diff(t), F) for each unit; path: h(t) -> an expression in t; initial: (t0, h(t) -> value).
-    Source:  this project.
     """
 
     equations: tuple[Eq, ...]
@@ -105,11 +102,15 @@ class Solves:
         return None if self._is_left_in(identity) else says(identity)
 
     def decide(self) -> Verdict:
-        start, identity = perf_counter(), self._put_in()
+        return timed(self._decide)
+
+    def _decide(self) -> Verdict:
+        identity = self._put_in()
         if self._is_left_in(identity):
-            return Verdict(UNDECIDED, perf_counter() - start, "the equations hold the path at another time")
+            return Verdict(UNDECIDED, 0.0, "the equations hold the path at another time")
         before = "put into the equation" + ("" if self.initial is None else " and the start") + "; "
-        return _within(start, check(identity), before)
+        found = check(identity)
+        return replace(found, evidence=before + found.evidence)
 
     def _put_in(self) -> Identity:
         sides = [(self._on_path(e.lhs), self._on_path(e.rhs)) for e in self.equations]
@@ -128,12 +129,11 @@ class Solves:
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(ReadStatement):
     r"""The printed decimal is the number to the digits printed: within half a unit of its last place.
 
     Args:    value: a number, exact; printed: as in the text, "0.167"; within: another margin, where the text says
              "roughly" (state it in the claim's words).
-    Source:  this project.
     """
 
     value: Expr
@@ -144,46 +144,35 @@ class Rounds:
     def formulas(self) -> tuple[Basic, ...]:
         return (Eq(self.value, Symbol(self.printed), evaluate=False),)
 
-    def says(self) -> dict[str, Any] | None:
-        try:
-            return self._read()
-        except Unreadable:
-            return None
-
-    def _read(self) -> dict[str, Any]:
-        reading, digits = Reading(), Decimal(self.printed).as_tuple()
+    def _read(self, reading: Reading) -> dict[str, Any]:
+        digits = Decimal(self.printed).as_tuple()
         margin = Rational(10) ** int(digits.exponent) / 2 if self.within is None else self.within
         low, high = (reading.term(Rational(self.printed) + sign * margin) for sign in (-1, 1))
         # A tie goes away from 0, or to the even digit: neither prints an odd digit for what is half a unit beyond it.
         beyond = (low if digits.sign else high) if self.within is None and digits.digits[-1] % 2 else None
         return {"kind": "rounds", "value": reading.term(S(self.value)), "low": low, "high": high, "beyond": beyond}
 
-    def decide(self) -> Verdict:
-        start = perf_counter()
+    def _decided(self, reading: Reading, says: dict[str, Any]) -> Verdict:
+        value, beyond = says["value"], says["beyond"]
+        certificate = {"rule": "rounds", "value": value, "low": says["low"], "high": says["high"]}
         try:
-            read = self._read()
-            value, beyond = read["value"], read["beyond"]
-            certificate = {"rule": "rounds", "value": value, "low": read["low"], "high": read["high"]}
-            right = rounds(value, read["low"], read["high"])
+            right = rounds(value, says["low"], says["high"])
             if right and beyond is not None and rounds(value, beyond, beyond):
                 certificate |= {"low": beyond, "high": beyond}
-                return Verdict(FAILS, perf_counter() - start, f"the number is {self.value}, half a unit beyond {self.printed}",
+                return Verdict(FAILS, 0.0, f"the number is {self.value}, half a unit beyond {self.printed}",
                                {Symbol("number"): self.value}, certificate=({**certificate, "right": True},))  # fmt: skip
             shown = self.value.evalf(len(self.printed) + 4)
-        except (Unreadable, NotShown) as unknown:
-            return Verdict(UNDECIDED, perf_counter() - start, f"the digits of the number are not certain: {unknown}")
+        except NotShown as unknown:
+            return Verdict(UNDECIDED, 0.0, f"the digits of the number are not certain: {unknown}")
         numbers = None if right else {Symbol("number"): self.value.evalf(12)}
         evidence = f"the number is {shown}, printed {self.printed}"
         word = HOLDS if right else FAILS
-        return Verdict(word, perf_counter() - start, evidence, numbers, certificate=({**certificate, "right": right},))
+        return Verdict(word, 0.0, evidence, numbers, certificate=({**certificate, "right": right},))
 
 
 @dataclass(frozen=True)
 class Fails:
-    r"""The other statement is false, by concrete numbers: what "is not", "need not" and "no longer" say.
-
-    Source:  this project.
-    """
+    r"""The other statement is false, by concrete numbers: what "is not", "need not" and "no longer" say."""
 
     statement: Statement
 
@@ -213,7 +202,3 @@ class Fails:
 
 def _entries(side: Side) -> list[Expr]:
     return list(side) if isinstance(side, MatrixBase) else [side]
-
-
-def _within(start: float, verdict: Verdict, before: str) -> Verdict:
-    return replace(verdict, seconds=perf_counter() - start, evidence=before + verdict.evidence)

@@ -2,15 +2,18 @@ r"""What can be found about a statement: the words of the verdicts, and a verdic
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 from sympy import Basic, Expr
 
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
+from derivations.rules.reading import Reading
 
-__all__ = ["AT_SIZES", "FAILS", "HOLDS", "HOLDS_ASSUMING", "REINTERPRETED", "UNDECIDED", "Verdict"]
+__all__ = ["AT_SIZES", "FAILS", "HOLDS", "HOLDS_ASSUMING", "REINTERPRETED", "UNDECIDED", "ReadStatement", "Verdict", "timed"]
 
 HOLDS = "holds"
 HOLDS_ASSUMING = "holds under the stated assumptions"
@@ -28,7 +31,6 @@ class Verdict(Shown):
              it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:
              outside of it the verdict says nothing; certificate: what the checker needs to see the same; replays: computes
              both sides at the counterexample, for `replay`; statement: what was asked, in words. Notebooks show a table.
-    Source:  this project.
     """
 
     verdict: str
@@ -67,3 +69,38 @@ class Verdict(Shown):
 
     def __bool__(self) -> bool:
         return self.holds is True
+
+
+def timed(decide: Callable[[], Verdict]) -> Verdict:
+    """The verdict of a decision, with the seconds that it took."""
+    start = perf_counter()
+    return replace(decide(), seconds=perf_counter() - start)
+
+
+class ReadStatement(ABC):
+    """A statement that is read as terms of the checker first: what cannot be read is undecided."""
+
+    def says(self) -> dict[str, Any] | None:
+        """The statement as `concludes` takes it; None if it cannot be read."""
+        try:
+            return self._read(Reading())
+        except ValueError:  # Unreadable among them
+            return None
+
+    def decide(self) -> Verdict:
+        return timed(self._decide)
+
+    def _decide(self) -> Verdict:
+        reading = Reading()
+        try:
+            says = self._read(reading)
+        except ValueError as unknown:
+            return Verdict(UNDECIDED, 0.0, f"{unknown} is not read by the checker")
+        return self._decided(reading, says)
+
+    @abstractmethod
+    def _read(self, reading: Reading) -> dict[str, Any]:
+        """Raises: ValueError, naming what cannot be read."""
+
+    @abstractmethod
+    def _decided(self, reading: Reading, says: dict[str, Any]) -> Verdict: ...

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ctrnn.storage.files import read_file
-from derivations.checker.quotients import NotShown
-from derivations.checker.replay import from_data
-from derivations.checker.statements.conclusions import concludes, is_one_as_written
+from derivations.rules.conclusions import concludes, is_one_as_written
+from derivations.rules.quotients import NotShown
+from derivations.rules.replay import from_data
 from experiments.files import MOST_JSON
 from experiments.usage import UsageError
 

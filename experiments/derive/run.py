@@ -11,8 +11,8 @@ from typing import Any
 
 from ctrnn.storage.files import write_atomically
 from derivations.book import decide_all
-from derivations.checker.replay import as_data
 from derivations.claim import Claim
+from derivations.rules.replay import as_data
 from experiments.derive import latex, page, table
 from experiments.files import check_output
 from experiments.interruption import checkpoint

@@ -15,14 +15,14 @@ import pytest
 import derivations
 from derivations.argument import core
 from derivations.book import chapters_of, decide_all, entries
-from derivations.checker.quotients import NotShown
-from derivations.checker.replay import as_data, from_data
-from derivations.checker.statements.conclusions import concludes
 from derivations.claim import flips
 from derivations.contents import SOURCES
 from derivations.prover.cases import Measured
 from derivations.prover.statements import Fails
 from derivations.prover.verdict import FAILS, UNDECIDED
+from derivations.rules.conclusions import concludes
+from derivations.rules.quotients import NotShown
+from derivations.rules.replay import as_data, from_data
 from experiments.derive import markdown
 
 FILES = sorted(Path(derivations.__file__).parent.rglob("*.py"))

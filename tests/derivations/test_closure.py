@@ -8,13 +8,13 @@ from torch import nn
 
 import ctrnn
 import derivations
-from derivations.checker.quotients import NotShown
-from derivations.checker.replay import as_data, from_data
-from derivations.checker.statements.conclusions import concludes
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.ranges import POSITIVE, REALS, values_of
+from derivations.rules.conclusions import concludes
+from derivations.rules.quotients import NotShown
+from derivations.rules.replay import as_data, from_data
 from derivations.texts.own_closure import classes
 from derivations.twins import fields
 

@@ -4,13 +4,12 @@ import pytest
 from flint import fmpq
 from sympy import Derivative, Function, Rational, Symbol, exp, oo, sin, sqrt
 
-from derivations.checker.quotients import NotShown
-from derivations.checker.statements.comparisons import is_true
-from derivations.checker.statements.conclusions import concludes, is_one_as_written
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Fails, Rounds
+from derivations.rules.conclusions import concludes, is_one_as_written, is_true
+from derivations.rules.quotients import NotShown
 
 x, u, k = Symbol("x", real=True), Symbol("u", positive=True), Symbol("k", positive=True)
 R = Function("R", real=True)

@@ -4,9 +4,9 @@ import pytest
 from cases import each
 from flint import fmpq
 
-from derivations.checker.quotients import NotShown
-from derivations.checker.replay import replay
-from derivations.checker.terms import ONE, ZERO, add, divide, mul, neg, number, power, variable
+from derivations.rules.quotients import NotShown
+from derivations.rules.replay import replay
+from derivations.rules.terms import ONE, ZERO, add, divide, mul, neg, number, power, variable
 
 X, Y, Z, N, T = map(variable, ("x", "y", "z", "n", "$0"))
 REAL = {letter: frozenset({"real"}) for letter in (X, Y)}

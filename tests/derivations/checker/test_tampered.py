@@ -28,12 +28,12 @@ from sympy import (
     tanh,
 )
 
-from derivations.checker.quotients import NotShown
-from derivations.checker.replay import as_data, from_data, replay
-from derivations.checker.terms import free_letters
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Rounds
+from derivations.rules.quotients import NotShown
+from derivations.rules.replay import as_data, from_data, replay
+from derivations.rules.terms import free_letters
 
 x, y = symbols("x y", real=True)
 p, q, a = symbols("p q a", positive=True)

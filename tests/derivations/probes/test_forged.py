@@ -7,12 +7,12 @@ import pytest
 from cases import each
 from flint import fmpq, fmpz_poly
 
-from derivations.checker.grammar import check_terms
-from derivations.checker.numbers import differs
-from derivations.checker.quotients import NotShown, real_roots
-from derivations.checker.replay import as_data, from_data, replay
-from derivations.checker.rules import POSITIVE, equal, sign_of
-from derivations.checker.terms import ONE, ZERO, add, differentiate, mul, neg, number, power, substitute, variable
+from derivations.rules.grammar import check_terms
+from derivations.rules.inequalities import POSITIVE, equal, sign_of
+from derivations.rules.numbers import differs
+from derivations.rules.quotients import NotShown, real_roots
+from derivations.rules.replay import as_data, from_data, replay
+from derivations.rules.terms import ONE, ZERO, add, differentiate, mul, neg, number, power, substitute, variable
 
 X, Y, Z, BOUND, I = variable("x"), variable("y"), variable("z"), variable("$0"), ("i",)
 REAL = {X: frozenset({"real"}), Y: frozenset({"real"})}

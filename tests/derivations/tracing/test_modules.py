@@ -16,9 +16,9 @@ from torch import nn
 
 import derivations
 from derivations import UnitEquations, symbolic, verify
-from derivations.checker.rational import NotShown
-from derivations.checker.replay import as_data, from_data, replay
-from derivations.checker.terms import subterms
+from derivations.rules.rational import NotShown
+from derivations.rules.replay import as_data, from_data, replay
+from derivations.rules.terms import subterms
 from derivations.tracing import proof
 from derivations.tracing.widths import wide
 from derivations.tracing.widths.blocks import Unwide

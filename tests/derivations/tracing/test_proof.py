@@ -9,7 +9,7 @@ from torch import nn
 import ctrnn
 import discretize
 from derivations import symbolic, verify
-from derivations.checker.replay import as_data, from_data, replay
+from derivations.rules.replay import as_data, from_data, replay
 from derivations.tracing.kinks import smooth_cases
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from flint import fmpq
 
-from derivations.checker.definedness import undefined
-from derivations.checker.quotients import LONGEST, NotShown, Quotient
-from derivations.checker.rational import Arithmetic
-from derivations.checker.terms import Term, mul, neg, number, subterms
+from derivations.rules.definedness import undefined
+from derivations.rules.quotients import LONGEST, NotShown, Quotient
+from derivations.rules.rational import Arithmetic
+from derivations.rules.terms import Term, mul, neg, number, subterms
 
 __all__ = ["LOG", "Expansion", "Series", "Unnamed", "signs_of"]
 

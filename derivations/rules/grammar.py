@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import Any
 
-from derivations.checker.quotients import Facts, NotShown
-from derivations.checker.signs import OF_FACTS, is_term
-from derivations.checker.terms import BINDERS, INFINITY, Term, free_letters, subterms
+from derivations.rules.quotients import Facts, NotShown
+from derivations.rules.signs import OF_FACTS
+from derivations.rules.terms import BINDERS, INFINITY, Term, free_letters, is_term, subterms
 
 __all__ = ["check_data", "check_facts", "check_terms"]
 

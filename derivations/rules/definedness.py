@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from derivations.checker.quotients import Case, NotShown, Signs
-from derivations.checker.signs import is_term
-from derivations.checker.terms import BINDERS, Term, add, free_letters, number, power
+from derivations.rules.quotients import Case, NotShown, Signs
+from derivations.rules.terms import BINDERS, Term, add, free_letters, is_term, number, power
 
-__all__ = ["ALLOWED", "agree", "undefined"]
+__all__ = ["ALLOWED", "Conditions", "agree", "undefined"]
 
+Conditions = tuple[tuple[str, Term], ...]
 ALLOWED: Mapping[str, Signs] = {">": frozenset({1}), ">=": frozenset({0, 1}), "!=": frozenset({-1, 1})}
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx, fmpz_poly
 
-from derivations.checker.terms import Term, add, neg
+from derivations.rules.terms import Term, add, neg
 
 __all__ = ["LONGEST", "Case", "Facts", "NotShown", "Quotient", "Signs", "real_roots", "univariate", "used"]
 

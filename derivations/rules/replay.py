@@ -13,13 +13,14 @@ from typing import Any
 
 from flint import fmpq
 
-from derivations.checker.definedness import undefined
-from derivations.checker.grammar import check_data, check_facts, check_terms
-from derivations.checker.limits import coefficients, limit_conditions
-from derivations.checker.numbers import differs, rounds
-from derivations.checker.quotients import NotShown
-from derivations.checker.rules import Conditions, equal, less, not_less
-from derivations.checker.terms import Term
+from derivations.rules.definedness import Conditions, undefined
+from derivations.rules.equality import equal
+from derivations.rules.grammar import check_data, check_facts, check_terms
+from derivations.rules.inequalities import less, not_less
+from derivations.rules.limits import coefficients, limit_conditions
+from derivations.rules.numbers import differs, rounds
+from derivations.rules.quotients import NotShown
+from derivations.rules.terms import Term
 
 __all__ = ["as_data", "from_data", "replay"]
 

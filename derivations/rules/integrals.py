@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from derivations.checker.definedness import undefined
-from derivations.checker.quotients import Case, NotShown, Quotient
-from derivations.checker.terms import (
+from derivations.rules.definedness import undefined
+from derivations.rules.quotients import Case, NotShown, Quotient
+from derivations.rules.terms import (
     INFINITY,
     Term,
     add,

@@ -10,10 +10,10 @@ from typing import Any
 
 from flint import fmpq, fmpq_mpoly
 
-from derivations.checker.quotients import LONGEST, Case, NotShown, Signs, real_roots, univariate, used
-from derivations.checker.terms import Term, add, neg, number
+from derivations.rules.quotients import LONGEST, Case, NotShown, Signs, real_roots, univariate, used
+from derivations.rules.terms import Term, add, is_term, neg, number
 
-__all__ = ["ANY", "OF_FACTS", "by_structure", "is_real", "is_real_generator", "is_term", "of_polynomial", "of_term", "times"]
+__all__ = ["ANY", "OF_FACTS", "by_structure", "is_real", "is_real_generator", "of_polynomial", "of_term", "times"]
 
 ANY: Signs = frozenset({-1, 0, 1})
 OF_FACTS = {
@@ -228,10 +228,6 @@ def _found_real(case: Case, term: Term) -> bool:
         case "i" | "int" | "sum" | "product" | "lim" | "known" | "lambertw":
             return False
     return all(case.reads_real(part) for part in term[1:] if is_term(part))
-
-
-def is_term(part: Any) -> bool:
-    return isinstance(part, tuple) and bool(part) and isinstance(part[0], str)
 
 
 def _of_number(x: Any) -> Signs:

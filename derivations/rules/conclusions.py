@@ -11,18 +11,17 @@ proof. The certificate of another statement shows nothing of this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from derivations.checker.definedness import ALLOWED
-from derivations.checker.grammar import check_terms
-from derivations.checker.quotients import NotShown
-from derivations.checker.replay import replay
-from derivations.checker.statements.comparisons import is_true
-from derivations.checker.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, subterms, taken
+from derivations.rules.definedness import ALLOWED
+from derivations.rules.grammar import check_terms
+from derivations.rules.quotients import NotShown
+from derivations.rules.replay import replay
+from derivations.rules.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, subterms, taken
 
-__all__ = ["concludes", "guarded", "is_one_as_written", "with_values"]
+__all__ = ["concludes", "guarded", "is_one_as_written", "is_true", "with_values"]
 
 Steps = Sequence[Mapping[str, Any]]
 
@@ -197,3 +196,36 @@ def _one(steps: Steps, says: Mapping[str, Any], *names: str) -> Mapping[str, Any
 def _are_of(steps: Steps, says: Mapping[str, Any], rule: str, *names: str) -> None:
     if any(step["rule"] != rule or any(step.get(name) != says[name] for name in names) for step in steps):
         raise NotShown("the steps are of another statement")
+
+
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    "in": lambda a, b: a in b,
+}
+
+
+def is_true(comparison: Any) -> bool:
+    r"""Whether a comparison is true.
+
+    Raises:  NotShown for what is none.
+    """
+    if not _is_comparison(comparison):
+        raise NotShown(f"{comparison} is no comparison")
+    left, relation, right = comparison
+    left, right = _value(left), _value(right)
+    if relation in ("<", "<=") and isinstance(left, str | tuple):
+        raise NotShown(f"{left} and {right} have no order")
+    return RELATIONS[relation](left, right)
+
+
+def _value(x: Any) -> Any:
+    if _is_comparison(x):
+        return is_true(x)
+    return tuple(map(_value, x)) if isinstance(x, tuple) else x
+
+
+def _is_comparison(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) == 3 and isinstance(x[1], str) and x[1] in RELATIONS

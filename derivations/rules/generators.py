@@ -11,12 +11,11 @@ from fractions import Fraction
 from math import gcd
 from typing import Any
 
-from flint import fmpq, fmpq_mpoly
-from sympy import factorint
+from flint import fmpq, fmpq_mpoly, fmpz
 
-from derivations.checker.quotients import Facts, NotShown, Quotient
-from derivations.checker.rational import Arithmetic
-from derivations.checker.terms import ONE, Term, add, mul, number, parts, power
+from derivations.rules.quotients import Facts, NotShown, Quotient
+from derivations.rules.rational import Arithmetic
+from derivations.rules.terms import ONE, Term, add, mul, number, parts, power, rebuilt
 
 __all__ = ["Explained", "as_term", "explained", "written"]
 
@@ -36,6 +35,11 @@ class Explained:
 
     def arithmetic(self) -> Arithmetic:
         return Arithmetic(self.facts, self.generators, self.lines, self.assumed)
+
+    def case(self) -> dict[str, Any]:
+        """The part of a certificate."""
+        found = {"generators": self.generators, "lines": list(self.lines.items())}
+        return {**found, "where": self.where} if self.where else found
 
     def generators_as_terms(self) -> list[Term]:
         return [written(term) for term in self.generators]
@@ -299,7 +303,7 @@ def _factors(found: Explained, value: Quotient) -> list[tuple[Term, int]]:
     for polynomial, way in ((value.above, 1), (value.below, -1)):
         constant, factors = polynomial.factor()
         for whole, turn in ((int(constant.p), way), (int(constant.q), -way)):
-            for prime, k in factorint(abs(whole)).items():
+            for prime, k in fmpz(abs(whole)).factor():
                 result[number(int(prime))] = result.get(number(int(prime)), 0) + turn * k
         for factor, k in factors:
             term = as_term(found, factor)
@@ -337,8 +341,4 @@ def written(term: Term) -> Term:
             return ("^", written(term[1]), number(1, term[2]))
         case "power":
             return ("^", written(term[1]), written(term[2]))
-    return (
-        tuple(written(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in term)
-        if parts(term)
-        else term
-    )
+    return rebuilt(term, written)

@@ -2,9 +2,10 @@ r"""SymPy expressions as terms of the checker, with the facts that their letters
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flint import acb, arb, fmpq
 from sympy import (
     Abs,
     Basic,
@@ -14,6 +15,7 @@ from sympy import (
     E,
     Eq,
     Expr,
+    Float,
     Function,
     Ge,
     GreaterThan,
@@ -59,9 +61,9 @@ from sympy import (
 from sympy.core.function import AppliedUndef
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
-from derivations.checker.terms import ONE, ZERO, Term, add, divide, mul, neg, number, power, variable
+from derivations.rules.terms import ONE, ZERO, Term, add, divide, mul, neg, number, power, variable
 
-__all__ = ["Reading", "Unreadable"]
+__all__ = ["Reading", "Unreadable", "as_sympy"]
 
 NAMED = {exp: "exp", log: "log", tanh: "tanh", sinh: "sinh", cosh: "cosh", sin: "sin", cos: "cos", atan: "atan", erf: "erf",
          gamma: "gamma"}  # fmt: skip
@@ -292,10 +294,19 @@ class Reading:
         raise Unreadable(f"{type(e).__name__} in {e}")
 
     def antiderivative(self, integral: Term) -> Term | None:
-        """What SymPy gives as the antiderivative of an integral's body: a hint, to be checked."""
+        """SymPy's antiderivative of an integral's body, to be checked; None if SymPy finds none."""
+        if integral not in self.integrands:
+            return None
         body, letter = self.integrands[integral]
-        found = integrate(body.doit(), letter)
-        return None if found.has(Integral) else self._term(found, 1)
+        try:
+            found = integrate(body.doit(), letter)
+            return None if found.has(Integral) else self._term(found, 1)
+        except (NotImplementedError, ValueError):  # Unreadable among them
+            return None
+
+    def numbers(self, found: Mapping[Term, fmpq]) -> dict[Expr, Expr]:
+        """Numbers for terms, as numbers for the expressions that they are of."""
+        return {self.expression(term): as_sympy(value) for term, value in found.items()}
 
     def end_expression(self, term: Term) -> Expr:
         """An expression, or an infinity."""
@@ -342,3 +353,11 @@ class Reading:
 
 def _elsewhere(letter: Expr, arguments: tuple[Expr, ...]) -> bool:
     return any(a != letter and a.has(letter) for a in arguments)
+
+
+def as_sympy(x: fmpq | arb | acb) -> Expr:
+    """A rational number as it is, another one to 8 digits."""
+    if isinstance(x, fmpq):
+        return Rational(int(x.p), int(x.q))
+    middle = x.real if isinstance(x, acb) and x.real != 0 else x.imag if isinstance(x, acb) else x
+    return Float(middle.mid().str(8, radius=False), 8)

@@ -1,28 +1,31 @@
-r"""The rules of proof: what each kind of certificate must show, and what it then proves.
+r"""The rules of signs and inequalities on a region, and the search for their proofs.
 
-    equal        lhs = rhs, case by case of the signs of some terms: equal quotients in the generators that the certificate names
-    differs      numbers for the letters at which lhs and rhs are certainly different
-    sign         a term is positive (not negative): it shows, or it rises from a start that is not negative, or by bisection
-    limit        a term tends to a value; series: it has these Taylor coefficients
-    rounds       a printed decimal is a number, rounded
+    sign       a term is positive (not negative): it shows, or it rises from a start that is not negative, factor by factor
+    less       lower < upper (lower <= upper) on a region, by the sign of the difference
+    not less   numbers of the region at which the difference is certainly negative (or 0)
 
-Each returns the conditions, besides the facts, under which both sides are defined: what is proved is said there only.
+Checks return the conditions, besides the facts, under which both sides are defined: what is proved is said there only. What
+finds the proofs is below, and is used by no check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from flint import acb, fmpq
 
-from derivations.checker.definedness import ALLOWED, agree, undefined
-from derivations.checker.limits import limit_conditions, tends
-from derivations.checker.numbers import Numbers, ball, check_places, exact
-from derivations.checker.quotients import Facts, NotShown
-from derivations.checker.rational import Arithmetic, arithmetic_of
-from derivations.checker.terms import (
+from derivations.rules.definedness import ALLOWED, Conditions, agree, undefined
+from derivations.rules.equality import Antiderivative, equal, prove_equal
+from derivations.rules.generators import Explained, as_term, explained, written
+from derivations.rules.limits import find_limit, tends
+from derivations.rules.numbers import Numbers, ball, check_places, exact, free_quantities, random_numbers
+from derivations.rules.quotients import Facts, NotShown, Quotient
+from derivations.rules.rational import Arithmetic, arithmetic_of
+from derivations.rules.signs import ANY
+from derivations.rules.terms import (
     BINDERS,
     ONE,
     ZERO,
@@ -40,64 +43,7 @@ from derivations.checker.terms import (
     taken,
 )
 
-__all__ = ["NOT_NEGATIVE", "POSITIVE", "Conditions", "Region", "equal", "in_cases", "less", "not_less", "sign_of", "within"]
-
-Conditions = tuple[tuple[str, Term], ...]
-
-
-def in_cases(terms: Sequence[Term], split: Sequence[Term], signs: Sequence[int]) -> tuple[list[Term], dict[Term, frozenset[int]]]:
-    """The terms in one case: letters that are 0 are put in as 0, other signs are assumed."""
-    zeros = {u: ZERO for u, sign in zip(split, signs, strict=True) if sign == 0 and u[0] in ("v", "call")}
-    assumed = {u: frozenset({sign}) for u, sign in zip(split, signs, strict=True) if u not in zeros}
-    return [substitute(term, zeros) for term in terms], {substitute(u, zeros): s for u, s in assumed.items()}
-
-
-def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) -> Conditions:
-    r"""lhs = rhs wherever the facts and the conditions returned are true.
-
-    Raises:  NotShown where the certificate does not show it.
-    """
-    lhs, rhs, split = taken(lhs), taken(rhs), certificate["split"]
-    cases = {tuple(case["signs"]): case for case in certificate["cases"]}
-    conditions: dict[tuple[str, Term], None] = {}
-    bound = {part[1] for side in (lhs, rhs) for part in subterms(side) if part[0] in BINDERS}
-    somewhere = False
-    if any(bound & free_letters(u) for u in split):
-        raise NotShown("a bound letter has not one sign")
-    for signs in product((-1, 0, 1), repeat=len(split)):
-        (left, right), assumed = in_cases((lhs, rhs), split, signs)
-        if any(not s <= Arithmetic(facts, [], {}).by_structure(u) for u, s in assumed.items()) or signs not in cases:
-            if _cannot_be(facts, split, signs):
-                continue
-            raise NotShown(f"no case for the signs {signs} of {split}")
-        arithmetic = arithmetic_of(facts, cases[signs], assumed, limit_conditions)
-        # Where what is split by is not defined, it has none of the three signs.
-        conditions.update(dict.fromkeys(c for u in assumed for c in undefined(arithmetic_of(facts, cases[signs]), u)))
-        for u in assumed:  # what is not real has none of the three signs, and some case has a sign other than 0
-            if not arithmetic.is_real(u):
-                raise NotShown(f"{u} may not be real")
-        if not all(map(arithmetic.signs, assumed)):
-            continue  # the signs of this case contradict each other
-        open_here = [*undefined(arithmetic, left), *undefined(arithmetic, right)]
-        impossible = [(relation, term) for relation, term in open_here if not arithmetic.signs(term) & ALLOWED[relation]]
-        if impossible:  # a side is not defined in this case: it is excluded
-            zeros = [u for u, sign in zip(split, signs, strict=True) if sign == 0]
-            conditions.update({("!=", u): None for u in zeros} if zeros else dict.fromkeys(impossible))
-            continue
-        somewhere = True
-        conditions.update(dict.fromkeys(open_here))
-        if not arithmetic.is_zero(add(left, neg(right))):
-            raise NotShown("the quotients differ")
-    if not somewhere:
-        raise NotShown("the sides are not both defined anywhere")
-    return tuple(conditions)
-
-
-def _cannot_be(facts: Facts, split: Sequence[Term], signs: Sequence[int]) -> bool:
-    """Whether the facts about a letter exclude the sign that it has in a case."""
-    bare = Arithmetic(facts, [], {})
-    return any(sign not in bare.by_structure(u) for u, sign in zip(split, signs, strict=True))
-
+__all__ = ["NOT_NEGATIVE", "POSITIVE", "Region", "less", "not_less", "not_less_at", "prove_less", "sign_of"]
 
 Region = Sequence[tuple[Term, Term, Term]]
 POSITIVE, NOT_NEGATIVE = frozenset({1}), frozenset({0, 1})
@@ -269,3 +215,162 @@ def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Fact
 def _is_less(a: Any, b: Any) -> bool:
     """What is not real has no order."""
     return not isinstance(a, acb) and not isinstance(b, acb) and bool(a < b)
+
+
+# Finding
+
+DEPTH = 5
+
+
+def prove_less(
+    lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, *, rewritten: Term | None, rising: Sequence[Term],
+    hint: Antiderivative,
+) -> dict[str, Any] | None:  # fmt: skip
+    r"""Find a proof for `less`, None if none is found.
+
+    Args:    rewritten: a term equal to upper - lower, whose sign is proved instead; rising: letters to take derivatives in first;
+             hint: gives antiderivatives.
+    """
+    wanted = POSITIVE if strict else NOT_NEGATIVE
+    gap = add(upper, neg(lower))
+    try:
+        (there, given), known = within(region, facts, [gap if rewritten is None else rewritten, gap])
+        proof = prove_sign(there, wanted, known, (*(("v", f"{x[1]}+") for x in rising), *rising))
+        if proof is not None and there != given:
+            same = prove_equal(given, there, known, hint)
+            proof = None if same is None else {"how": "same", "other": there, "equal": same[0], "proof": proof}
+        if proof is not None:
+            less(lower, upper, strict, region, facts, proof)
+        return proof
+    except NotShown:
+        return None
+
+
+def not_less_at(
+    lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, trials: Iterable[int]
+) -> tuple[dict[Term, fmpq], Any] | None:
+    """Find numbers of the region at which the inequality is certainly false, and upper - lower there; the same in every run."""
+    quantities = free_quantities([lower, upper, *(end for _, *ends in region for end in ends), *(x for x, *_ in region)])
+    for trial in trials:
+        dice = random.Random(trial)
+        numbers = random_numbers(quantities, facts, dice, trial)
+        if numbers is None:
+            return None
+        with suppress(NotShown):
+            _move_inside(numbers, region, dice)
+            return numbers, not_less(lower, upper, strict, region, facts, numbers)
+    return None
+
+
+def _move_inside(numbers: dict[Term, fmpq], region: Region, dice: random.Random) -> None:
+    for letter, low, high in region:
+        below = None if low == ("-oo",) else exact(low, numbers)
+        above = None if high == ("oo",) else exact(high, numbers)
+        part = fmpq(dice.randint(1, 12), 13)
+        if below is not None and above is not None:
+            numbers[letter] = below + (above - below) * part
+        elif below is not None:
+            numbers[letter] = below + part / (1 - part)
+        elif above is not None:
+            numbers[letter] = above - part / (1 - part)
+
+
+def prove_sign(
+    term: Term, wanted: frozenset[int], facts: Facts, rising: tuple[Term, ...] = (), depth: int = DEPTH
+) -> dict[str, Any] | None:
+    """A proof that the sign of a term is one of those wanted, which the checker accepts; None if none is found."""
+    for proof in _proofs(term, facts, rising, depth):
+        with suppress(NotShown):
+            sign_of(term, wanted, facts, proof)
+            return proof
+    return None
+
+
+def _proofs(term: Term, facts: Facts, rising: tuple[Term, ...], depth: int) -> Iterator[dict[str, Any]]:
+    yield _shown(term, facts)
+    if not free_letters(term):
+        yield {"how": "number"}
+    if (product := _product(term, facts, rising, depth)) is not None:
+        yield product
+
+
+def _shown(term: Term, facts: Facts) -> dict[str, Any]:
+    return {"how": "shows", **explained([term], facts).case()}
+
+
+def _product(term: Term, facts: Facts, rising: tuple[Term, ...], depth: int) -> dict[str, Any] | None:
+    """Factor by factor; a factor whose sign does not show may rise, or fall."""
+    if depth == 0:
+        return None
+    found = explained([term], facts)
+    arithmetic = found.arithmetic()
+    try:
+        value = arithmetic.value(term)
+    except NotShown:
+        return None
+    factors = []
+    for factor, k in _factors(found, value):
+        signs = arithmetic.signs(factor)
+        proof = _shown(factor, facts) if signs != ANY else None
+        if proof is None:
+            for direction in (1, -1):
+                proof = _rises_or_falls(factor, direction, facts, rising, depth)
+                if proof is not None:
+                    strictly = proof.get("proof", proof)["strictly"]
+                    signs = frozenset({direction}) if strictly else frozenset({0, direction})
+                    break
+        if proof is None:
+            return None
+        factors.append((factor, k, tuple(signs), proof))
+    return {"how": "product", "factors": factors, **explained([term, *(f for f, *_ in factors)], facts).case()}
+
+
+def _factors(found: Explained, value: Quotient) -> list[tuple[Term, int]]:
+    result = []
+    for polynomial, way in ((value.above, 1), (value.below, -1)):
+        constant, factors = polynomial.factor()
+        if constant != 1:
+            result.append((number(int(constant.p), int(constant.q)), way))
+        result += [(written(as_term(found, f)), way * int(k)) for f, k in factors]
+    return result
+
+
+def _rises_or_falls(term: Term, direction: int, facts: Facts, rising: tuple[Term, ...], depth: int) -> dict[str, Any] | None:
+    letters = [
+        u for u in (*rising, *sorted(facts)) if u[0] == "v" and u[1] in free_letters(term) and "positive" in facts.get(u, ())
+    ]
+    whole = term if direction == 1 else neg(term)
+    for x in dict.fromkeys(letters):
+        proof = _find_rise(whole, x, facts, rising, depth)
+        if proof is not None:
+            return proof if direction == 1 else {"how": "falls", "proof": proof}
+    return None
+
+
+def _find_rise(term: Term, x: Term, facts: Facts, rising: tuple[Term, ...], depth: int) -> dict[str, Any] | None:
+    start = substitute(term, {x: ZERO})
+    at_start = None
+    with suppress(NotShown, ZeroDivisionError):
+        at_start = prove_sign(start, NOT_NEGATIVE, facts, rising, depth - 1)
+    limit: Term | None = None
+    more: dict[str, Any] = {}
+    if at_start is None:
+        found = find_limit(term, x, ZERO, facts)
+        if found is None or found[0] == ("-oo",):
+            return None
+        limit, at_start = found
+        if limit != ("oo",):
+            of_value = prove_sign(limit, NOT_NEGATIVE, facts, rising, depth - 1)
+            if of_value is None:
+                return None
+            more = {"value": of_value}
+    try:
+        slope = differentiate(term, x[1])
+    except ValueError:
+        return None
+    for strictly, wanted in ((True, POSITIVE), (False, NOT_NEGATIVE)):
+        proof = prove_sign(slope, wanted, facts, rising, depth - 1)
+        if proof is not None:
+            return {"how": "rises", "letter": x, "strictly": strictly, "start": at_start, "limit": limit,
+                    "slope": proof, **more, **explained([term], facts).case()}  # fmt: skip
+    return None

@@ -12,10 +12,10 @@ from typing import Any
 
 from flint import fmpq_mpoly
 
-from derivations.checker import signs as sign_rules
-from derivations.checker.integrals import integral
-from derivations.checker.quotients import LONGEST, Case, Facts, NotShown, Quotient, Signs
-from derivations.checker.terms import BINDERS, Term, add, mul, number
+from derivations.rules import signs as sign_rules
+from derivations.rules.integrals import integral
+from derivations.rules.quotients import LONGEST, Case, Facts, NotShown, Quotient, Signs
+from derivations.rules.terms import BINDERS, Term, add, is_term, mul, number
 
 __all__ = ["Arithmetic", "arithmetic_of"]
 
@@ -242,8 +242,8 @@ def _is_product(case: Case, value: Quotient, factors: Sequence[tuple[Term, int]]
 def _same(case: Case, term: Term) -> Quotient:
     """Two values of one function at places that are equal."""
     other = case.lines[term]
-    heads = [tuple(part for part in t if not sign_rules.is_term(part)) for t in (term, other)]
-    arguments = [[part for part in t if sign_rules.is_term(part)] for t in (term, other)]
+    heads = [tuple(part for part in t if not is_term(part)) for t in (term, other)]
+    arguments = [[part for part in t if is_term(part)] for t in (term, other)]
     if heads[0] != heads[1] or len(arguments[0]) != len(arguments[1]) or term[0] in BINDERS:
         raise NotShown(f"{term} and {other} are not one function's values")
     for a, b in zip(*arguments, strict=True):

@@ -13,11 +13,11 @@ Bound letters are named by their depth, "$0", "$1", ..., so that renaming one ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["BINDERS", "INFINITY", "ONE", "ZERO", "Term", "add", "differentiate", "divide", "free_letters", "mul", "neg", "number",
-           "parts", "power", "subterms", "substitute", "taken", "variable"]  # fmt: skip
+__all__ = ["BINDERS", "INFINITY", "ONE", "ZERO", "Term", "add", "differentiate", "divide", "free_letters", "is_term", "mul",
+           "neg", "number", "parts", "power", "rebuilt", "subterms", "substitute", "taken", "variable"]  # fmt: skip
 
 
 Term = tuple[Any, ...]
@@ -62,9 +62,13 @@ def divide(above: Term, below: Term) -> Term:
     return mul(above, power(below, number(-1)))
 
 
+def is_term(part: Any) -> bool:
+    return isinstance(part, tuple) and bool(part) and isinstance(part[0], str)
+
+
 def parts(term: Term) -> tuple[Term, ...]:
     """The terms that a term is made of."""
-    return tuple(part for part in term[1:] if isinstance(part, tuple) and (not part or isinstance(part[0], str)) and part)
+    return tuple(filter(is_term, term[1:]))
 
 
 def subterms(term: Term) -> Iterator[Term]:
@@ -82,8 +86,9 @@ def free_letters(term: Term) -> set[str]:
     return set().union(*map(free_letters, parts(term)))
 
 
-def _rebuilt(term: Term, change: Any) -> Term:
-    return tuple(change(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in term)
+def rebuilt(term: Term, change: Callable[[Term], Term]) -> Term:
+    """The term with its parts changed."""
+    return tuple(change(part) if is_term(part) else part for part in term)
 
 
 def substitute(term: Term, values: Mapping[Term, Term]) -> Term:
@@ -102,12 +107,12 @@ def substitute(term: Term, values: Mapping[Term, Term]) -> Term:
             raise ValueError(f"{x} is bound where a value holds it")
         ends = [substitute(end, values) if isinstance(end, tuple) else end for end in ends]
         return (term[0], x, substitute(body, inside), *ends)
-    return _rebuilt(term, lambda part: substitute(part, values)) if parts(term) else term
+    return rebuilt(term, lambda part: substitute(part, values)) if parts(term) else term
 
 
 def taken(term: Term) -> Term:
     """All derivatives taken and all values put in."""
-    term = _rebuilt(term, taken) if parts(term) else term
+    term = rebuilt(term, taken) if parts(term) else term
     if term[0] == "diff":
         return differentiate(term[2], term[1])
     if term[0] == "at":

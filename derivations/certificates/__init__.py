@@ -1,1 +1,0 @@
-"""Finding certificates: SymPy's expressions as terms, and proofs and counterexamples that the checker accepts."""

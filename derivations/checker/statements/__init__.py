@@ -1,1 +1,0 @@
-"""Statements as the checker takes them, and what the steps of a certificate show of one."""

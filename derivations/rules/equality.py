@@ -1,0 +1,250 @@
+r"""The rule of equality: two terms are one quotient of polynomials in every case of some signs; and the search for the proof.
+
+A certificate names what to split by, and for each case of signs the generators and lines of `rational.py`. Checking it finds
+anew in which cases both sides are defined, and multiplies out there. What finds it is below, and is used by no check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+from flint import fmpq
+
+from derivations.rules.definedness import ALLOWED, Conditions, undefined
+from derivations.rules.generators import as_term, explained, written
+from derivations.rules.limits import approach, find_limit, limit_conditions
+from derivations.rules.quotients import Facts, NotShown
+from derivations.rules.rational import Arithmetic, arithmetic_of
+from derivations.rules.terms import (
+    BINDERS,
+    INFINITY,
+    ONE,
+    ZERO,
+    Term,
+    add,
+    free_letters,
+    mul,
+    neg,
+    number,
+    power,
+    substitute,
+    subterms,
+    taken,
+)
+
+__all__ = ["Antiderivative", "constant_gap", "equal", "prove_equal"]
+
+
+def in_cases(terms: Sequence[Term], split: Sequence[Term], signs: Sequence[int]) -> tuple[list[Term], dict[Term, frozenset[int]]]:
+    """The terms in one case: letters that are 0 are put in as 0, other signs are assumed."""
+    zeros = {u: ZERO for u, sign in zip(split, signs, strict=True) if sign == 0 and u[0] in ("v", "call")}
+    assumed = {u: frozenset({sign}) for u, sign in zip(split, signs, strict=True) if u not in zeros}
+    return [substitute(term, zeros) for term in terms], {substitute(u, zeros): s for u, s in assumed.items()}
+
+
+def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) -> Conditions:
+    r"""lhs = rhs wherever the facts and the conditions returned are true.
+
+    Raises:  NotShown where the certificate does not show it.
+    """
+    lhs, rhs, split = taken(lhs), taken(rhs), certificate["split"]
+    cases = {tuple(case["signs"]): case for case in certificate["cases"]}
+    conditions: dict[tuple[str, Term], None] = {}
+    bound = {part[1] for side in (lhs, rhs) for part in subterms(side) if part[0] in BINDERS}
+    somewhere = False
+    if any(bound & free_letters(u) for u in split):
+        raise NotShown("a bound letter has not one sign")
+    for signs in product((-1, 0, 1), repeat=len(split)):
+        (left, right), assumed = in_cases((lhs, rhs), split, signs)
+        if any(not s <= Arithmetic(facts, [], {}).by_structure(u) for u, s in assumed.items()) or signs not in cases:
+            if _cannot_be(facts, split, signs):
+                continue
+            raise NotShown(f"no case for the signs {signs} of {split}")
+        arithmetic = arithmetic_of(facts, cases[signs], assumed, limit_conditions)
+        # Where what is split by is not defined, it has none of the three signs.
+        conditions.update(dict.fromkeys(c for u in assumed for c in undefined(arithmetic_of(facts, cases[signs]), u)))
+        for u in assumed:  # what is not real has none of the three signs, and some case has a sign other than 0
+            if not arithmetic.is_real(u):
+                raise NotShown(f"{u} may not be real")
+        if not all(map(arithmetic.signs, assumed)):
+            continue  # the signs of this case contradict each other
+        open_here = [*undefined(arithmetic, left), *undefined(arithmetic, right)]
+        impossible = [(relation, term) for relation, term in open_here if not arithmetic.signs(term) & ALLOWED[relation]]
+        if impossible:  # a side is not defined in this case: it is excluded
+            zeros = [u for u, sign in zip(split, signs, strict=True) if sign == 0]
+            conditions.update({("!=", u): None for u in zeros} if zeros else dict.fromkeys(impossible))
+            continue
+        somewhere = True
+        conditions.update(dict.fromkeys(open_here))
+        if not arithmetic.is_zero(add(left, neg(right))):
+            raise NotShown("the quotients differ")
+    if not somewhere:
+        raise NotShown("the sides are not both defined anywhere")
+    return tuple(conditions)
+
+
+def _cannot_be(facts: Facts, split: Sequence[Term], signs: Sequence[int]) -> bool:
+    """Whether the facts about a letter exclude the sign that it has in a case."""
+    bare = Arithmetic(facts, [], {})
+    return any(sign not in bare.by_structure(u) for u, sign in zip(split, signs, strict=True))
+
+
+# Finding
+
+MOST_SPLIT = 4
+# Gives a term whose derivative may be the body of an integral, or None.
+Antiderivative: TypeAlias = Callable[[Term], Term | None]
+
+
+def prove_equal(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tuple[dict[str, Any], Conditions] | None:
+    """Find a certificate of lhs = rhs that the check accepts, and the conditions it returns; None if none is found."""
+    try:
+        lhs, rhs = taken(lhs), taken(rhs)
+    except ValueError:
+        return None
+    split = _splits((lhs, rhs), facts)
+    if len(split) > MOST_SPLIT:
+        return None
+    cases = []
+    for signs in product((-1, 0, 1), repeat=len(split)):
+        terms, assumed = in_cases((lhs, rhs), split, signs)
+        cases.append({"signs": signs, **_case_of(terms, facts, hint, assumed)})
+    certificate = {"split": split, "cases": cases}
+    try:
+        return certificate, equal(lhs, rhs, facts, certificate)
+    except NotShown:
+        return None
+
+
+def _case_of(terms: Iterable[Term], facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]]) -> dict[str, Any]:
+    """The generators and lines for terms in one case; an integral whose antiderivative is found is that one's difference."""
+    terms, lines = list(terms), {}
+    for integral in {part for term in terms for part in subterms(term) if part[0] == "int"}:
+        line = _of_integral(integral, facts, hint, assumed)
+        if line is not None:
+            lines[integral] = line
+            terms += [substitute(line[1], {("v", integral[1]): end}) for end in integral[3:] if end not in INFINITY]
+            terms += _of_line(line)
+    return explained(terms, facts, assumed, lines).case()
+
+
+def _of_line(line: Any) -> list[Term]:
+    """Further terms that the value of an integral is written with."""
+    match line[0]:
+        case "gamma":
+            return [("gamma", line[1]), line[4]]
+        case "gauss":
+            return [("^", ("pi",), number(1, 2)), ("^", line[1], number(-1, 2)), line[4]]
+        case "antiderivative":
+            return [value for _, (value, _) in line[4]]
+    return []
+
+
+def _of_integral(integral: Term, facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]]) -> Any:
+    x, body, low, high = integral[1:]
+    letter = ("v", x)
+    if low == high:
+        return ("nothing", ZERO, [], [])
+    positive = {letter: frozenset({"real", "positive"})}
+    inside = {**facts, letter: frozenset({"real"})} if low != ZERO else {**facts, **positive}
+    within = {
+        gap: frozenset({1}) for gap, end in ((add(letter, neg(low)), low), (add(high, neg(letter)), high)) if end not in INFINITY
+    }
+    if {low, high} & set(INFINITY) and (known := _known_integral(body, letter, {**inside, **positive})) is not None:
+        kind, a, c, shape = known
+        case = _case_of([body, c, shape], inside, hint, {**assumed, **within})
+        return (kind, a, case["generators"], case["lines"], c)
+    antiderivative = hint(integral)
+    if antiderivative is None:
+        return None
+    limits = []
+    for end in (low, high):
+        if end in INFINITY:
+            there, u, there_known = approach(antiderivative, letter, end, "+", facts)
+            found = find_limit(there, u, ("oo",), there_known)
+            if found is None:
+                return None
+            limits.append((end, found))
+    try:
+        case = _case_of([body, taken(("diff", x, antiderivative))], inside, hint, {**assumed, **within})
+    except ValueError:
+        return None
+    return ("antiderivative", antiderivative, case["generators"], case["lines"], limits)
+
+
+def _known_integral(body: Term, x: Term, facts: Facts) -> tuple[str, Term, Term, Term] | None:
+    """(kind, a, c, the body over c), if the body is c x^(a - 1) e^-x or c e^(-a x^2)."""
+    shapes = {
+        "gamma": lambda a: mul(power(x, add(a, number(-1))), ("exp", neg(x))),
+        "gauss": lambda a: ("exp", mul(number(-1), a, power(x, number(2)))),
+    }
+    try:
+        slope = mul(taken(("diff", x[1], body)), power(body, number(-1)))
+        found_a = {"gamma": add(mul(x, slope), x, ONE), "gauss": mul(number(-1, 2), slope, power(x, number(-1)))}
+        for kind, a_term in found_a.items():
+            a = _without(a_term, x, facts)
+            c = _without(mul(body, power(shapes[kind](a), number(-1))), x, facts) if a is not None else None
+            if a is not None and c is not None:
+                return kind, a, c, shapes[kind](a)
+    except (NotShown, ValueError):
+        pass
+    return None
+
+
+def _without(term: Term, x: Term, facts: Facts) -> Term | None:
+    """The term simplified, if the letter drops out of it."""
+    found = explained([term], facts)
+    plain = written(as_term(found, found.arithmetic().value(term)))
+    return None if x in subterms(plain) else plain
+
+
+def _splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
+    """What a proof by cases goes by: the letters in the subject of a piece if it is a product of letters, else the subject."""
+    found: dict[Term, None] = {}
+    bare = Arithmetic(facts, [], {})
+    for subject in dict.fromkeys(u for term in terms for u in _subjects(term, facts)):
+        letters = list(_factors_that_are_letters(subject))
+        for u in letters or [subject]:
+            if len(bare.by_structure(u)) > 1:
+                found[u] = None
+    return list(found)
+
+
+def _subjects(term: Term, facts: Facts) -> Iterator[Term]:
+    """Whose sign matters: subjects of pieces, and bases of powers that may be 0 or negative."""
+    bound = {part[1] for part in subterms(term) if part[0] in BINDERS}
+    for part in subterms(term):
+        if bound and bound & free_letters(part):
+            continue
+        if part[0] == "piece" or (
+            part[0] == "^" and part[2][0] != "q" and part[1][0] in ("v", "call") and "integer" not in facts.get(part[2], ())
+        ):
+            yield part[1]
+
+
+def _factors_that_are_letters(term: Term) -> Iterator[Term]:
+    """The letters of a product of numbers, letters and their powers; nothing if it is none."""
+    found = []
+    for part in term[1:] if term[0] == "*" else (term,):
+        base = part[1] if part[0] == "^" and part[2][0] == "q" else part
+        if base[0] in ("v", "call"):
+            found.append(base)
+        elif base[0] not in ("q", "exp"):
+            return
+    yield from found
+
+
+def constant_gap(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tuple[fmpq, dict[str, Any]] | None:
+    """A number other than 0 that lhs - rhs is everywhere, with the certificate of that: it refutes what no letters can."""
+    try:
+        gap = add(taken(lhs), neg(taken(rhs)))
+        value = arithmetic_of(facts, _case_of([gap], facts, hint, {})).value(gap)
+    except (NotShown, ValueError):
+        return None
+    if not (value.above.is_constant() and value.below.is_constant()) or value.above.is_zero():
+        return None
+    c = value.above.leading_coefficient() / value.below.leading_coefficient()
+    proof = prove_equal(lhs, add(rhs, number(int(c.p), int(c.q))), facts, hint)
+    return None if proof is None else (c, proof[0])

@@ -1,0 +1,391 @@
+r"""The rules of limits and Taylor coefficients, and the search for their proofs.
+
+continuous    the value at the point, where the term is defined there and has no corners
+change        x = y^p, 1/y^p or L/a, then the leading power of y -> 0+, and its coefficient as L -> oo
+sum           limits of the parts, all finite
+
+What finds the proofs is below, and is used by no check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import lcm
+from typing import Any
+
+from derivations.rules.definedness import ALLOWED, Conditions, agree, undefined
+from derivations.rules.generators import Explained, as_term, explained, written
+from derivations.rules.quotients import Facts, NotShown, Quotient
+from derivations.rules.rational import Arithmetic, arithmetic_of
+from derivations.rules.series import LOG, Expansion, Series, Unnamed, signs_of
+from derivations.rules.terms import (
+    BINDERS,
+    INFINITY,
+    ZERO,
+    Term,
+    add,
+    differentiate,
+    divide,
+    mul,
+    neg,
+    number,
+    parts,
+    power,
+    substitute,
+    subterms,
+    taken,
+)
+
+__all__ = ["approach", "coefficients", "find_coefficients", "find_limit", "limit_conditions", "tends"]
+
+Y: Term = ("v", "0+")
+
+
+def approach(term: Term, x: Term, point: Term, side: str, facts: Facts) -> tuple[Term, Term, Facts]:
+    """The term in a letter that tends to 0 from above, or to infinity; that letter; and the facts with it."""
+    u = ("v", f"{x[1]}~")
+    if u in facts or {u, LOG, Y} & {*subterms(term)}:
+        raise NotShown(f"the name {u[1]} is taken")
+    known = {**facts, u: frozenset({"real", "positive"})}
+    if point in INFINITY:
+        return substitute(term, {x: u if point == ("oo",) else neg(u)}), u, known
+    return substitute(term, {x: add(point, u if side == "+" else neg(u))}), u, known
+
+
+def limit_conditions(
+    term: Term, x: Term, point: Term, side: str, value: Term, facts: Facts, proof: Mapping[str, Any]
+) -> Conditions:
+    r"""The term tends to the value as x tends to a point from one side, or to an infinity, where these conditions are true.
+
+    Raises:  NotShown where the certificate does not show it.
+    """
+    there, letter, known = approach(taken(term), x, point, side, facts)
+    conditions = tends(there, letter, ("oo",) if point in INFINITY else ZERO, value, known, proof)
+    if any(letter in subterms(part) for part in (value, *(term for _, term in conditions))):
+        raise NotShown("the value or a condition holds the letter of the limit")
+    return conditions
+
+
+def tends(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    r"""The term tends to the value as x > 0 tends to 0 or to infinity (`to`), where the conditions returned are true.
+
+    Raises:  NotShown where the certificate does not show it.
+    """
+    if any(part[0] in ("piece", *BINDERS) for part in subterms(term)):
+        raise NotShown(f"{term} may have corners")
+    if any(x in subterms(part) for part in subterms(term) if part[0] in ("call", "known")):
+        raise NotShown(f"{term} holds a function of which nothing is known")
+    match proof["how"]:
+        case "continuous":
+            return _continuous(term, x, to, value, facts, proof)
+        case "sum":
+            return _of_sum(term, x, to, value, facts, proof)
+        case "change":
+            return _changed(term, x, to, value, facts, proof)
+    raise NotShown("there is no such proof of a limit")
+
+
+def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    if to != ZERO or value in INFINITY:
+        raise NotShown("nothing is continuous at infinity")
+    arithmetic, there = arithmetic_of(facts, proof), substitute(term, {x: ZERO})
+    for part in subterms(term):  # b^e is not continuous at 0^0
+        if part[0] == "^" and x in subterms(part[2]):
+            arithmetic.require(substitute(part[1], {x: ZERO}), {1}, "the base of a power may be 0")
+    for part in (there, value):
+        for condition in undefined(arithmetic, part):
+            raise NotShown(f"{part} may not be defined: {condition}")
+    arithmetic.equal(there, value)
+    return ()
+
+
+def _of_sum(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    values = [part["value"] for part in proof["parts"]]
+    if term[0] != "+" or len(term) - 1 != len(values) or any(v in INFINITY for v in (*values, value)):
+        raise NotShown("a sum of limits needs finite parts")
+    parts = zip(term[1:], proof["parts"], strict=True)
+    conditions = [c for part, inner in parts for c in tends(part, x, to, inner["value"], facts, inner["proof"])]
+    arithmetic_of(facts, proof["equal"]).equal(add(*values), value)
+    return tuple(conditions)
+
+
+def changed(term: Term, x: Term, to: Term, change: tuple[str, Any]) -> Term:
+    """The term in y -> 0+: x = y^p, or 1/y^p, or x = L/a with L = -log y."""
+    kind, by = change
+    if ({LOG, Y} - {x}) & {*subterms(term)}:
+        raise NotShown("the name of the new letter is taken")
+    if kind == "power" and by >= 1:
+        return substitute(term, {x: power(Y, number(by if to == ZERO else -by))})
+    if kind == "exponential" and to != ZERO and not {x, LOG, Y} & {*subterms(by)}:
+        return substitute(term, {x: divide(LOG, by)})
+    raise NotShown(f"there is no change of variable {change}")
+
+
+def _assumed(proof: Mapping[str, Any]) -> Conditions:
+    """The conditions on which a proof by series rests: leading coefficients that are not 0, or positive."""
+    return tuple((relation, term) for relation, term in proof.get("where", ()))
+
+
+def expanded(term: Term, facts: Facts, proof: Mapping[str, Any], analytic: bool = False) -> tuple[Arithmetic, Series, Conditions]:
+    """The arithmetic, the series of a term in y, and the conditions for it."""
+    known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
+    conditions = _assumed(proof)
+    if any({Y, LOG} & {*subterms(condition)} for _, condition in conditions):
+        raise NotShown("a condition holds the letter of the limit")
+    arithmetic = arithmetic_of(known, proof, {condition: ALLOWED[relation] for relation, condition in conditions})
+    agree(arithmetic)
+    expansion = Expansion(arithmetic, Y, proof["order"], analytic)
+    series = expansion.trimmed(expansion.of(term))
+    return arithmetic, series, (*conditions, *expansion.conditions)
+
+
+def limit(term: Term, x: Term, to: Term, facts: Facts, proof: Mapping[str, Any]) -> tuple[Arithmetic, int, Quotient, Conditions]:
+    """Arithmetic, leading power of y, and its coefficient; the sign of the coefficient is known where it matters."""
+    if proof["change"][0] == "exponential" and not arithmetic_of(facts, proof).signs(proof["change"][1]) <= {1}:
+        raise NotShown("the rate of an exponential may not be positive")
+    arithmetic, series, conditions = expanded(changed(taken(term), x, to, proof["change"]), facts, proof)
+    return arithmetic, series.start, series.coefficients[0], conditions
+
+
+def _changed(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+    arithmetic, start, leading, conditions = limit(term, x, to, facts, proof)
+    slow = [k for k, g in enumerate(arithmetic.generators) if {LOG, Y} & {*subterms(g)}]
+    holds_slow = any(p.degrees()[k] for p in (leading.above, leading.below) for k in slow if not p.is_constant())
+    if start > 0 or arithmetic.reduced(leading.above).is_zero():
+        if start <= 0:
+            raise NotShown("the series is too short to show the limit")
+        if holds_slow and 0 in arithmetic.of_polynomial(leading.below):
+            raise NotShown("a coefficient may be infinite")
+        if not arithmetic.is_zero(value):
+            raise NotShown("the limit is 0")
+        return conditions
+    if start < 0:
+        if value not in INFINITY or not signs_of(arithmetic, leading) <= {1 if value == ("oo",) else -1}:
+            raise NotShown("the sign of the leading coefficient is not known")
+        return conditions
+    if holds_slow:
+        inner = proof["then"]
+        if Y in subterms(inner["term"]) or not (arithmetic.value(inner["term"]) - leading).above.is_zero():
+            raise NotShown("the coefficient is another one")
+        known = {**facts, LOG: frozenset({"real", "positive"})}
+        return (*conditions, *tends(inner["term"], LOG, ("oo",), value, known, inner["proof"]))
+    if value in INFINITY or not arithmetic.reduced((arithmetic.value(value) - leading).above).is_zero():
+        raise NotShown("the limit is another one")
+    return (*conditions, *undefined(arithmetic, value))
+
+
+def coefficients(
+    term: Term, x: Term, point: Term, facts: Facts, proof: Mapping[str, Any], count: int
+) -> tuple[Arithmetic, list[Quotient], Conditions]:
+    r"""The Taylor coefficients 0 to count - 1 of a term about a point, where it is analytic there.
+
+    Raises:  NotShown where it is not seen to be.
+    """
+    if {LOG, Y} & {*subterms(term), *subterms(point)}:
+        raise NotShown("the name of the new letter is taken")
+    term = substitute(taken(term), {x: add(point, Y)})
+    if any(part[0] in ("piece", *BINDERS) for part in subterms(term)):
+        raise NotShown(f"{term} may have corners")
+    if any({LOG, Y} & {*subterms(g)} for g in proof["generators"]):
+        raise NotShown("a logarithm has no Taylor series at 0")
+    arithmetic, series, conditions = expanded(term, facts, proof, analytic=True)
+    if series.start < 0 or series.end < count:
+        raise NotShown("the term has no Taylor series, or the proof is too short")
+    return arithmetic, [series.at(k) or arithmetic.constant(0) for k in range(count)], conditions
+
+
+# Finding
+
+ORDERS = (3, 8)
+TRIES = 30
+Found = tuple[Term, dict[str, Any]]
+
+
+def find_limit(term: Term, x: Term, to: Term, facts: Facts, depth: int = 4) -> Found | None:
+    """The limit as x > 0 tends to 0 or infinity, an infinity included, with a proof that the checker accepts."""
+    for attempt in (_find_continuous, _find_changed, _find_sum):
+        for value, proof in attempt(term, x, to, facts, depth):
+            try:
+                tends(term, x, to, value, facts, proof)
+                return value, proof
+            except NotShown:
+                continue
+    return None
+
+
+def _find_continuous(term: Term, x: Term, to: Term, facts: Facts, depth: int) -> Iterator[Found]:
+    if to != ZERO:
+        return
+    there = substitute(term, {x: ZERO})
+    found = explained([there], facts)
+    try:
+        value = written(as_term(found, found.arithmetic().value(there)))
+    except NotShown:
+        return
+    yield value, {"how": "continuous", **explained([there, value], facts).case()}
+
+
+def _find_sum(term: Term, x: Term, to: Term, facts: Facts, depth: int) -> Iterator[Found]:
+    if term[0] != "+" or depth == 0:
+        return
+    limits = [find_limit(part, x, to, facts, depth - 1) for part in term[1:]]
+    if all(limits) and not any(found[0] in INFINITY for found in limits if found):
+        values = [found[0] for found in limits if found]
+        total = add(*values)
+        inner = [{"value": found[0], "proof": found[1]} for found in limits if found]
+        yield total, {"how": "sum", "parts": inner, "equal": explained([total], facts).case()}
+
+
+def _find_changed(term: Term, x: Term, to: Term, facts: Facts, depth: int) -> Iterator[Found]:
+    known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
+    for change in _changes(term, x, to, facts):
+        try:
+            there = changed(taken(term), x, to, change)
+        except (NotShown, ValueError):
+            continue
+        for order in ORDERS:
+            how = {"how": "change", "change": change, "order": order}
+            for slow in ((LOG,), ()):
+                extra = [change[1]] if change[0] == "exponential" else []
+                outcome = _named(there, known, [*slow, *extra], partial(_limit, term, x, to, known, how))
+                if outcome is None:
+                    continue
+                found, (arithmetic, start, leading, _) = outcome
+                if start > 0:
+                    yield ZERO, {**how, **found.case()}
+                elif start < 0:
+                    signs = signs_of(arithmetic, leading)
+                    if signs in ({1}, {-1}):
+                        yield ("oo",) if signs == {1} else ("-oo",), {**how, **found.case()}
+                else:
+                    yield from _at_power_zero(how, found, leading, known, depth)
+                break
+
+
+def _limit(term: Term, x: Term, to: Term, facts: Facts, how: dict[str, Any], case: dict[str, Any]) -> Any:
+    return limit(term, x, to, facts, {**how, **case})
+
+
+def _counted(term: Term, x: Term, point: Term, facts: Facts, how: dict[str, Any], count: int, case: dict[str, Any]) -> Any:
+    return coefficients(term, x, point, facts, {**how, **case}, count)
+
+
+def _at_power_zero(how: dict[str, Any], found: Explained, leading: Quotient, known: Facts, depth: int) -> Iterator[Found]:
+    value = as_term(found, leading)
+    if LOG not in subterms(value):
+        plain = written(value)
+        full = explained([*found.generators_as_terms(), plain], known)
+        full.where = found.where
+        full.lines.update({line: v for line, v in found.lines.items() if line not in full.lines})
+        for proof in ({**how, **found.case()}, {**how, **full.case()}):
+            yield plain, proof
+        return
+    inner = find_limit(written(value), LOG, ("oo",), known, depth - 1) if depth else None
+    if inner is not None:
+        yield inner[0], {**how, **found.case(), "then": {"term": value, "proof": inner[1]}}
+
+
+def _named(term: Term, facts: Facts, extra: list[Term], attempt: Callable[[dict[str, Any]], Any]) -> tuple[Explained, Any] | None:
+    """What an attempt gives once the certificate names all exponentials, logarithms and powers of leading coefficients."""
+    needed = [*_without_y(term), *extra]
+    if any(part[0] in ("sin", "cos") for part in subterms(term)):
+        needed.append(("i",))
+    where: dict[Term, str] = {}
+    for _ in range(TRIES):
+        found = explained(needed, facts, {term: ALLOWED[relation] for term, relation in where.items()})
+        found.where = [(relation, term) for term, relation in where.items()]
+        try:
+            return found, attempt(found.case())
+        except Unnamed as missing:
+            if missing.head in ALLOWED:
+                new_conditions = _conditions(found, missing)
+                if not new_conditions or all(where.get(t) == r for t, r in new_conditions):
+                    return None
+                where.update(new_conditions)
+                continue
+            start = written(as_term(found, missing.start))
+            new = (missing.head, start) if missing.exponent is None else (missing.head, start, missing.exponent)
+            if new in needed:
+                return None
+            needed.append(new)
+        except (NotShown, ZeroDivisionError, ValueError):
+            return None
+    return None
+
+
+def _conditions(found: Explained, missing: Unnamed) -> list[tuple[Term, str]]:
+    """What of a leading coefficient's factors must be assumed: all that are not 0, or the one whose sign is open."""
+    arithmetic, open_factors = found.arithmetic(), []
+    polynomials = [missing.start.above] + ([missing.start.below] if missing.head == ">" else [])
+    for polynomial in polynomials:
+        constant, factors = polynomial.factor()
+        for factor, _ in factors:
+            signs = arithmetic.of_polynomial(factor)
+            if 0 in signs or (missing.head == ">" and len(signs) > 1):
+                open_factors.append(factor)
+    if missing.head == ">":
+        if len(open_factors) != 1 or len(missing.start.above.factor()[1]) != 1:
+            return []
+        constant = missing.start.above.factor()[0]
+        term = written(as_term(found, open_factors[0]))
+        if missing.start.above.factor()[1][0][1] % 2 == 0:
+            return [(term, "!=")] if constant > 0 else []
+        return [(term if constant > 0 else neg(term), ">")]
+    return [(written(as_term(found, factor)), "!=") for factor in open_factors]
+
+
+def _without_y(term: Term) -> Iterator[Term]:
+    if not {Y, LOG} & {*subterms(term)} or term in (LOG, ("expint", number(1), Y)):
+        yield term
+    else:
+        for part in parts(term):
+            yield from _without_y(part)
+
+
+def _changes(term: Term, x: Term, to: Term, facts: Facts) -> Iterator[tuple[str, Any]]:
+    yield ("power", 1)
+    if to != ZERO:
+        for rate in dict.fromkeys(_rates(term, x, facts)):
+            yield ("exponential", rate)
+    roots = lcm(*(part[2][2] for part in subterms(term) if part[0] == "^" and part[2][0] == "q" and x in subterms(part[1])))
+    if roots > 1:
+        yield ("power", roots)
+
+
+def _rates(term: Term, x: Term, facts: Facts) -> Iterator[Term]:
+    """The slopes of exponents that are linear in x, taken positive."""
+    for part in subterms(term):
+        exponent = (
+            part[1]
+            if part[0] in ("exp", "tanh", "sinh", "cosh")
+            else mul(part[2], ("log", part[1]))
+            if part[0] == "^" and x in subterms(part[2])
+            else None
+        )
+        if exponent is None or x not in subterms(exponent):
+            continue
+        try:
+            slope = taken(differentiate(exponent, x[1]))
+            found = explained([slope], facts)
+            value = written(as_term(found, found.arithmetic().value(slope)))
+        except (NotShown, ValueError):
+            continue
+        if x in subterms(value):
+            continue
+        signs = explained([value], facts).arithmetic().signs(value)
+        if signs in ({1}, {-1}):
+            yield value if signs == {1} else neg(value)
+
+
+def find_coefficients(term: Term, x: Term, point: Term, facts: Facts, count: int) -> tuple[list[Term], dict[str, Any]] | None:
+    """The first Taylor coefficients as terms, with their proof."""
+    known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
+    there = substitute(taken(term), {x: add(point, Y)})
+    for order in (count, count + 4):
+        how = {"order": order}
+        outcome = _named(there, known, [], partial(_counted, term, x, point, facts, how, count))
+        if outcome is not None:
+            found, (_, values, _) = outcome
+            return [written(as_term(found, value)) for value in values], {**how, **found.case()}
+    return None
