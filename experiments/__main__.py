@@ -170,7 +170,7 @@ def train(
         plugin: A file of yours with tasks or fields; it is run.
     """
     use(plugin)
-    from experiments.runs.sweep import run  # noqa: PLC0415
+    from experiments.runs.command import run  # noqa: PLC0415
 
     return DONE if run(task, field, integrator, [word for words in set for word in words], out, resume) else FAILED
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 import ctrnn
@@ -26,9 +26,10 @@ from experiments.data.recording import Recording
 from experiments.demo import figures
 from experiments.demo.cell import SEED, TOLERANCE
 from experiments.demo.warped_runs import allowed_deviation
-from experiments.interruption import checkpoint
 from experiments.models.integrators import IntegratorSettings, sequence_module, under
 from experiments.reports.section import Section
+from experiments.runs.configuration import TrainingSettings
+from experiments.runs.training import Training
 from experiments.seeds import generator
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.recall import Recall
@@ -45,6 +46,7 @@ __all__ = [
     "played",
     "section",
     "train",
+    "untrained",
 ]
 
 MODELS = {"euler": "discretized", "exact": "ODE-integrated"}
@@ -132,21 +134,21 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
 
 def train(integrator: str) -> Trained:
     """STEPS batches, the same ones for both, from the same weights."""
-    task = _task()
-    field = ctrnn.gated(task.input_size, HIDDEN, dtype=torch.float32, generator=generator(SEED, "field"))
-    model = SequenceModel(sequence_module(integrator, field, SOLVED), task.output_size, generator(SEED, "read-out"))
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    for step in tqdm(range(STEPS), f"training, {MODELS[integrator]}", leave=False, disable=None):
-        checkpoint()
-        batch = task.batch(BATCH, generator(SEED, "train", step))
-        loss = task.loss(model(batch.xs), batch)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
+    task, model = _task(), untrained(integrator)
+    settings = TrainingSettings(STEPS, BATCH, SEED, "adam", RATE, clip=CLIP, evaluate_every=STEPS + 1)
+    run = Training(model, task, settings, batch_at=lambda step: task.batch(BATCH, generator(SEED, "train", step)))
+    with tqdm(total=STEPS, desc=f"training, {MODELS[integrator]}", leave=False, disable=None) as bar:
+        run.run(progress=lambda *_: bar.update())
     held_out = task.batch(SEQUENCES, generator(SEED, "test"))
     with torch.no_grad():
         return Trained(model, float(task.loss(model(held_out.xs), held_out)))
+
+
+def untrained(integrator: str) -> SequenceModel:
+    """The model before training."""
+    task = _task()
+    field = ctrnn.gated(task.input_size, HIDDEN, dtype=torch.float32, generator=generator(SEED, "field"))
+    return SequenceModel(sequence_module(integrator, field, SOLVED), task.output_size, generator(SEED, "read-out"))
 
 
 @torch.no_grad()

@@ -1,23 +1,97 @@
-"""`ctrnn train`: trains with a progress bar, then says how it went or how to go on."""
+r"""`ctrnn train`: one run, or several, one after another, where a setting has several values, `--set seed=0,1,2 hidden=32,64`.
+
+DIR/seed-0-hidden-32/    DIR/seed-0-hidden-64/    ...        every value with every other, in folders of their own
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 from tqdm import tqdm
 
 from experiments.interruption import Interrupted
-from experiments.runs.configuration import Configuration
-from experiments.runs.processes import is_first
-from experiments.runs.stopping import StoppedError
-from experiments.runs.training import Outcome, train
+from experiments.runs.configuration import SHARED, Configuration, configuration_from_words
+from experiments.settings import assignments, setting_types
+from experiments.tasks.registry import task_named
+from experiments.usage import UsageError
 
-__all__ = ["run"]
+__all__ = ["run", "swept"]
+
+MOST = 1000
 
 
-def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
+def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Path, resume: bool) -> bool:
+    """Train all of them, one after another; whether all were finished. Raises: UsageError before the first, for any of them."""
+    runs = [(name, configuration_from_words(task, field, integrator, each)) for name, each in swept(task, words)]
+    if len(runs) > 1:
+        steps = " or ".join(map(str, sorted({configuration.training.steps for _, configuration in runs})))
+        print(f"{len(runs)} runs of {steps} steps, one after another, in {folder}.", file=sys.stderr)
+    for sentence in runs[0][1].without_effect():
+        if all(sentence in configuration.without_effect() for _, configuration in runs):
+            print(f"ctrnn train: {sentence}", file=sys.stderr)
+    finished = []
+    for name, configuration in runs:
+        try:
+            finished.append(_run_one(configuration, folder / name, resume))
+        except Interrupted:
+            if len(runs) > 1:
+                count = f"{sum(finished)} of {len(runs)} runs are finished"
+                print(f"{count}; with --resume the same command goes on.", file=sys.stderr)
+            raise
+    return all(finished)
+
+
+def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    r"""The name of each run's folder and its `KEY=VALUE` words; one run without a name where no setting has several values.
+
+    A setting that is a sequence itself has its commas for that.
+
+    Raises:  UsageError for what is no assignment, a value that stands twice, and more runs than anybody means.
+    """
+    given = assignments(words)
+    several = {key: text.split(",") for key, text in given.items() if "," in text and not _is_sequence(task, key)}
+    if not several:
+        return [("", list(words))]
+    for key, values in several.items():
+        if len({value.strip() for value in values}) < len(values) or not all(value.strip() for value in values):
+            raise UsageError(f"--set {key}={given[key]}: each value is given once, and none is empty.")
+    if (count := math.prod(map(len, several.values()))) > MOST:  # before any of them is written out
+        raise UsageError(f"--set asks for {count:,} runs, at most {MOST:,} are made at once.")
+    points = [dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())]
+    names = ["-".join(f"{key}-{_word(value)}" for key, value in point.items()) for point in points]
+    if len(set(names)) < len(names):
+        raise UsageError("--set has values that would give two runs one folder; write them so that their letters differ.")
+    return [
+        (name, [f"{key}={value}" for key, value in (given | point).items()]) for name, point in zip(names, points, strict=True)
+    ]
+
+
+def _is_sequence(task: str, key: str) -> bool:
+    """Whether a value with commas is one value; of a key that is not known it is, and refused as one."""
+    kinds = SHARED if any(key in setting_types(kind) for kind in SHARED) else (task_named(task),)
+    return _holds_tuple(next((setting_types(kind)[key] for kind in kinds if key in setting_types(kind)), tuple))
+
+
+def _holds_tuple(hint: Any) -> bool:
+    return hint is tuple or get_origin(hint) is tuple or any(_holds_tuple(each) for each in get_args(hint) if each is not ...)
+
+
+def _word(value: str) -> str:
+    return re.sub(r"[^a-z0-9.-]+", "_", value.strip().lower())
+
+
+def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
     """Whether it was finished; the result is on stdout, what went wrong on stderr."""
+    from experiments.runs import training  # noqa: PLC0415 (torch)
+    from experiments.runs.processes import is_first  # noqa: PLC0415
+    from experiments.runs.stopping import StoppedError  # noqa: PLC0415
+
     try:
         # disable=None: on a terminal only
         with tqdm(total=configuration.training.steps, unit="step", leave=False, disable=None if is_first() else True) as bar:
@@ -28,7 +102,7 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
                 bar.set_postfix_str(f"loss {loss:.4g}, rate {rate:.2g}", refresh=False)
                 bar.update()
 
-            outcome = train(configuration, folder, resume=resume, progress=progress)
+            outcome = training.train(configuration, folder, resume=resume, progress=progress)
     except StoppedError as error:
         print(f"ctrnn train: {error}", file=sys.stderr)
         return False
@@ -39,15 +113,11 @@ def run(configuration: Configuration, folder: Path, resume: bool) -> bool:
         return True
     if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
-    print(_in_words(configuration, outcome), flush=True)
+    measures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.measures.items())
+    without = configuration.task.baselines().get("memoryless")
+    beside = "" if without is None else f" (memoryless {without:.4g})"
+    what = f"{configuration.task_name}, {configuration.field} under {configuration.integrator}"
+    print(f"{what}, {outcome.steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}", flush=True)
     if outcome.far_worse:
         print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)
     return True
-
-
-def _in_words(configuration: Configuration, outcome: Outcome) -> str:
-    measures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.measures.items())
-    steps, name = configuration.training.steps, f"{configuration.field} under {configuration.integrator}"
-    without = configuration.task.baselines().get("memoryless")
-    beside = "" if without is None else f" (memoryless {without:.4g})"
-    return f"{configuration.task_name}, {name}, {steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}"

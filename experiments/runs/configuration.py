@@ -41,8 +41,9 @@ class TrainingSettings:
              optimizer: "rmsprop", with a moving average of 0.9, or "adam"; rate: at which learning starts;
              schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; or "halved-twice", after a half
              and three quarters of the steps; clip: largest norm of the gradient, None for no bound; keep: the weights that are
-             tested, "last" ones, or "best", those with the lowest loss of all evaluations;
-             evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
+             tested, "last" ones, or "best", those of the best evaluation: of the lowest loss, or of the largest accuracy, say,
+             where `keep_by` names that; patience: evaluations in a row that are no better, after which training ends, None for
+             all steps; evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
              checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
              threads: of torch, None for as many as it takes; frozen: names of parameters that stay as they start, with * for
              any letters, "" for none; device: "cpu" or "cuda", where model and batches are.
@@ -58,6 +59,8 @@ class TrainingSettings:
     schedule: Literal["constant", "plateau", "halved-twice"] = "constant"
     clip: float | None = None
     keep: Literal["last", "best"] = "last"
+    keep_by: str = "loss"
+    patience: int | None = None
     evaluate_every: int = 100
     evaluation: int = 1000
     checkpoint_every: int = 100
@@ -67,7 +70,7 @@ class TrainingSettings:
     device: Literal["cpu", "cuda"] = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "evaluate_every", "evaluation", "checkpoint_every", "batches", "threads"):
+        for name in ("steps", "batch", "evaluate_every", "evaluation", "checkpoint_every", "batches", "threads", "patience"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), most=MOST_THREADS if name == "threads" else LARGEST)
         if self.seed < 0:

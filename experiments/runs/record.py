@@ -71,11 +71,11 @@ class Record:
             self._rows = os.open(self._metrics, os.O_WRONLY | os.O_APPEND | NO_LINK)
         return state
 
-    def write_row(self, step: int, seconds: float, rate: float, loss: float, norm: float, found: Mapping[str, float]) -> None:
+    def write_row(self, step: int, seconds: float, row: Mapping[str, float], found: Mapping[str, float]) -> None:
         """One step; `found` is what an evaluation after it measured, {} where there was none. Raises: StoppedError."""
-        values = [step, f"{seconds:.3f}", rate, loss, norm, found.get("loss", ""), found.get("accuracy", "")]
+        values = {"step": step, "seconds": f"{seconds:.3f}", **row, **{f"evaluation_{name}": x for name, x in found.items()}}
         with self._writing():
-            write_all(self._open_rows(), (",".join(map(str, values)) + "\n").encode())
+            write_all(self._open_rows(), (",".join(str(values.get(name, "")) for name in COLUMNS) + "\n").encode())
 
     def save(self, state: State) -> None:
         """A checkpoint, once the rows before it are safe; if there is none of that step. Raises: StoppedError."""
@@ -162,10 +162,9 @@ class Record:
 
 
 class NoRecord:
-    """In place of a `Record`, in a process whose run another one writes."""
+    """In place of a `Record` where nothing is written, as in a process whose run another one writes."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self.threads = configuration.training.threads or torch.get_num_threads()
+    threads = None
 
     def restore(self) -> State | None:
         return None

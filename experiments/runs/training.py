@@ -1,4 +1,4 @@
-r"""The training loop, evaluations, and the state that a checkpoint keeps.
+r"""Train a model on a task: steps of gradient descent, evaluations, and the state that a checkpoint keeps.
 
     batch -> outputs -> loss -> gradient -> clip -> step;  now and then  evaluate -> rate, and checkpoint
 
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from torch import Tensor, nn
 
 from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat
 from discretize.settings import Settings
-from experiments.interruption import deferred
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
+from experiments.runs.loop import Loop, Progress
 from experiments.runs.processes import ALONE, Processes, joined
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
@@ -35,9 +36,8 @@ from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
 
-__all__ = ["Outcome", "evaluate", "train"]
+__all__ = ["Outcome", "Training", "evaluate", "train"]
 
-Progress = Callable[[int, float, float], None]
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
 
 
@@ -71,40 +71,32 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
     before = _completed(configuration, folder) if resume and not processes.rank else None
     if processes.any(before is not None):
         return before or Outcome(configuration.untrained_model(), {}, 0.0, configuration.training.steps, already=True)
-    run = _Training(configuration, processes)
+    run = _begun(configuration, processes)
     if processes.rank:
-        return _carried_out(run, folder, NoRecord(configuration), None)
+        return _carried_out(run, folder, NoRecord(), None)
     with held_folder(folder, configuration, resume), Record(folder, configuration, processes.size) as record:
         return _carried_out(run, folder, record, progress)
 
 
-def _carried_out(run: _Training, folder: Path, record: Record | NoRecord, progress: Progress | None) -> Outcome:
-    settings, processes = run.settings, run.processes
-    with _torch_defaults(record.threads, torch.float32):
+def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
+    with _failures_explained(0):
+        model = _with_kernels_at_once(configuration.untrained_model())
+        return Training(model, configuration.task, configuration.training, processes)
+
+
+def _carried_out(run: Training, folder: Path, record: Record | NoRecord, progress: Progress | None) -> Outcome:
+    processes = run.processes
+    with _torch_defaults(record.threads or run.settings.threads or torch.get_num_threads(), torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
         run.load(processes.broadcast(begin), folder)
-        with deferred() as interrupted:
-            while run.step < settings.steps and not processes.any(interrupted()):
-                begun = time.perf_counter()
-                try:
-                    loss, norm = run.learn()
-                except StoppedError:
-                    record.save(run.state())
-                    raise
-                rate, found = run.rate, run.validate()
-                run.seconds += time.perf_counter() - begun
-                record.write_row(run.step, run.seconds, rate, loss, norm, found)
-                if run.step % settings.checkpoint_every == 0:
-                    record.save(run.state())
-                if progress is not None:
-                    progress(run.step, loss, rate)
-            record.save(run.state())
-        if run.step < settings.steps:  # the signal came to another process
+        run.run(record, progress)
+        if not run.finished:  # the signal came to another process
             raise StoppedError(
                 f"step {run.step}: another process was interrupted; all up to here is saved.", "interrupted", run.step
             )
         run.choose()
         measures = run.measured("test")
+        worse = far_worse(run.task, measures["loss"], run.answers("test"))
         about: dict[str, Any] = {
             "seconds": run.seconds,
             "steps": run.step,
@@ -112,9 +104,8 @@ def _carried_out(run: _Training, folder: Path, record: Record | NoRecord, progre
             "engines": run.engines,
             "largest_g_dt": run.largest_g_dt(),
             **({"waited": run.waited.tolist()} if processes.size > 1 else {}),
+            **({"far_worse": worse} if worse else {}),
         }
-        worse = far_worse(run.configuration.task, measures["loss"], run.answers("test"))
-        about |= {"far_worse": worse} if worse else {}
         record.write_result({"status": "completed", "split": "test", "measures": measures, **about})
     return Outcome(run.model, measures, run.seconds, run.step, far_worse=worse)
 
@@ -150,32 +141,56 @@ def _answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int
 LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where to look again
 
 
-class _Training:
-    """All that changes in training: weights, averages of the optimizer, rate, step; `state` is the whole of it."""
+class Training(Loop):
+    r"""A model that learns a task by gradient descent; `state` is all that changes in it.
 
-    def __init__(self, configuration: Configuration, processes: Processes = ALONE) -> None:
-        self.configuration, self.settings, self.processes = configuration, configuration.training, processes
+    Args:    model: called model(xs, ts, lengths), trained in place; processes: that share each batch; batch_at: makes the batch
+             of a step, by default drawn from the task by the seed and the step.
+    Raises:  UsageError for a device that is not there, names of frozen parameters that fit none, and a measure to keep by that
+             the task does not have.
+    """
+
+    def __init__(
+        self,
+        model: SequenceModel,
+        task: Task,
+        settings: TrainingSettings,
+        processes: Processes = ALONE,
+        batch_at: Callable[[int], Batch] | None = None,
+    ) -> None:
+        super().__init__()
+        self.task, self.settings, self.processes = task, settings, processes
+        self.keep_by, self.checkpoint_every = settings.keep_by, settings.checkpoint_every
+        if self.keep_by not in task.measured:
+            raise UsageError(f"keep_by is {self.keep_by!r}, and this task measures {', '.join(task.measured)}.")
+        self.batch_at = batch_at or partial(_batch, task, settings)
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
-        self.device = _device(self.settings, processes)
-        with _failures_explained(0):
-            self.model = _with_kernels_at_once(configuration.untrained_model()).to(self.device)
+        self.device = _device(settings, processes)
+        self.model = model.to(self.device)
         self.watch = getattr(self.model.rnn, "watch", None)
-        self.parameters = _learned(self.model, self.settings.frozen)
-        self.rate = self.settings.rate  # of the next step
-        self.optimizer = _optimizer(self.settings, self.parameters)
-        self.step, self.seconds = 0, 0.0
-        self.best: dict[str, float] = {}
-        self.kept: dict[str, Tensor] | None = None  # weights at the lowest evaluation, where these are to be kept
+        self.parameters = _learned(self.model, settings.frozen)
+        self.rate = settings.rate  # of the next step
+        self.optimizer = _optimizer(settings, self.parameters)
+        self.kept: dict[str, Tensor] | None = None  # weights at the best evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend
         self.resumed = False
 
-    def learn(self) -> tuple[float, float]:
-        """One step; its loss and the norm of its gradient. Raises: StoppedError, with nothing changed."""
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are taken, or `patience` evaluations in a row were no better than the best before."""
+        settings = self.settings
+        since = self.step // settings.evaluate_every - int(self.best.get("step", 0)) // settings.evaluate_every
+        return self.step >= settings.steps or (settings.patience is not None and since >= settings.patience)
+
+    def stopped(self, interrupted: bool) -> bool:
+        return self.processes.any(interrupted)
+
+    def learn(self) -> dict[str, float]:
         begun, loss, error = time.perf_counter(), torch.zeros(()), None
         self.optimizer.zero_grad()
         try:
             with _failures_explained(self.step + 1):
-                loss = self._backward(_batch(self.configuration.task, self.settings, self.step).to(self.device))
+                loss = self._backward(self.batch_at(self.step).to(self.device))
         except StoppedError as stopped:
             error = stopped
         waited, largest = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt())
@@ -193,14 +208,13 @@ class _Training:
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
         self.optimizer.step()
-        self.step += 1
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        return loss.item(), norm.item()
+        return {"rate": self.rate, "loss": loss.item(), "gradient_norm": norm.item()}
 
     def _backward(self, batch: Batch) -> Tensor:
         """The loss of this process's share of a batch, by what counts in it, with its gradients."""
-        task, part, share = self.configuration.task, batch, 1.0
+        task, part, share = self.task, batch, 1.0
         if self.processes.size > 1:
             part = task.part(batch, self.processes.share(batch.size))
             share = task.weight(part) / task.weight(batch)
@@ -225,22 +239,19 @@ class _Training:
         """The largest rate times length that the model's watch has seen; None when solved."""
         return None if self.watch is None else self.watch.largest
 
-    def validate(self) -> dict[str, float]:
-        """The measures on "validation" after every `evaluate_every` steps, by which a plateau is seen; {} after the others.
+    def evaluate(self) -> dict[str, float]:
+        return {} if self.step % self.settings.evaluate_every else self.measured("validation")
+
+    def note(self, better: bool) -> None:
+        """Keep the best weights, or halve the rate on a plateau.
 
         Source:  Tallec and Ollivier 2018, sec. 3: "divided by 2 each time the evaluation loss has not decreased after 100
                  batches", read as: looked at every 100 batches, compared with the lowest.
         """
-        if self.step % self.settings.evaluate_every:
-            return {}
-        found = self.measured("validation")
-        if found["loss"] < self.best.get("loss", math.inf):
-            self.best = {"step": self.step, **found}
-            if self.settings.keep == "best":
-                self.kept = {name: weights.clone() for name, weights in self.model.state_dict().items()}
-        elif self.settings.schedule == "plateau":
+        if better and self.settings.keep == "best":
+            self.kept = {name: weights.clone() for name, weights in self.model.state_dict().items()}
+        elif not better and self.settings.schedule == "plateau":
             self.rate /= 2
-        return found
 
     def choose(self) -> None:
         """Put the weights that are kept in the model's place, once training is over."""
@@ -255,9 +266,7 @@ class _Training:
     def measured(self, split: str) -> dict[str, float]:
         self._count_calls()
         with _failures_explained(self.step):
-            found = evaluate(
-                self.model, self.configuration.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch
-            )
+            found = evaluate(self.model, self.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch)
         found = self.processes.as_the_first(found)
         _refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
         return found
@@ -265,17 +274,15 @@ class _Training:
     def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
         """What is measured on a split, and what the model makes of it."""
         settings = self.settings
-        return _answers(self.model, self.configuration.task, split, settings.evaluation, settings.seed, settings.batch)
+        return _answers(self.model, self.task, split, settings.evaluation, settings.seed, settings.batch)
 
     def state(self) -> State:
         return {
-            "step": self.step,
-            "seconds": self.seconds,
+            **super().state(),
             "model": _on_cpu(dict(self.model.state_dict())),
             **({} if self.kept is None else {"kept": _on_cpu(self.kept)}),
             "optimizer": _on_cpu(self.optimizer.state_dict()),
             "schedule": {"rate": self.rate},
-            "best": self.best,
             "engines": self.engines,
             "largest_g_dt": self.largest_g_dt(),
             **({} if self.watch is None else {"looked_at": {name: getattr(self.watch, name) for name in LOOKED_AT}}),
@@ -360,10 +367,12 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
         state = read_state(folder / NEWEST)
     except (OSError, DamagedError):
         return None  # the run goes on from the checkpoint that is whole, and says so
-    if not state["step"] == result["steps"] == configuration.training.steps:
+    if state["step"] != result["steps"]:
         return None
-    run = _Training(replace(configuration, training=replace(configuration.training, device="cpu")))  # to be read anywhere
+    run = _begun(replace(configuration, training=replace(configuration.training, device="cpu")))  # to be read anywhere
     run.load(state, folder)
+    if not run.finished:
+        return None
     run.choose()
     worse = str(result.get("far_worse", ""))
     return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True, far_worse=worse)

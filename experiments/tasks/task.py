@@ -10,7 +10,7 @@ Time axes are (time, batch, feature). Numbers are of torch's default dtype, as t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -67,10 +67,11 @@ class Batch:
 class Task(ABC):
     """A task; its subclasses are frozen dataclasses, and their fields are its settings.
 
-    masked: whether a sample is [values, 1 where seen, else 0], as many of each.
+    masked: whether a sample is [values, 1 where seen, else 0], as many of each; measured: names of its measures.
     """
 
     masked: ClassVar[bool] = False
+    measured: ClassVar[Sequence[str]] = ("loss",)
 
     @property
     @abstractmethod
@@ -150,6 +151,8 @@ class Task(ABC):
 class ClassAtEverySample(Task):
     """Cross entropy in nats, and accuracy, wherever it counts; as many classes as features, if nothing else is said."""
 
+    measured: ClassVar[Sequence[str]] = ("loss", "accuracy")
+
     @property
     def output_size(self) -> int:
         return self.input_size
@@ -178,6 +181,8 @@ class ClassAtEverySample(Task):
 
 class ClassOfTheSequence(Task):
     """Cross entropy in nats, and accuracy, at each sequence's own last sample."""
+
+    measured: ClassVar[Sequence[str]] = ("loss", "accuracy")
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return nn.functional.cross_entropy(batch.last(self._checked(outputs, batch)), batch.targets)

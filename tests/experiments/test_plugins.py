@@ -12,9 +12,9 @@ from experiments.__main__ import main
 from experiments.models.fields import FIELDS, FieldSettings, built_field
 from experiments.plugins import use
 from experiments.registry import Registry
+from experiments.runs.command import swept
 from experiments.runs.configuration import Configuration, configuration, configuration_from_words
 from experiments.runs.folder import load
-from experiments.runs.sweep import swept
 from experiments.seeds import generator
 from experiments.studies.registry import STUDIES
 from experiments.tasks.registry import TASKS

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.runs.loop import Loop
 from experiments.seeds import generator
 from experiments.symbols.scores import bits
 from experiments.symbols.source import Source, SymbolSequence
@@ -59,24 +62,41 @@ def trained(
     train, validation = source.draw(seed), source.draw(seed, "validation")
     draws = generator(seed, "trained", method, units, edges)
     learner = METHODS[method].learner(len(source.alphabet), units, edges, train, draws, damped)
-    spent, steps, failed, next_look = 0.0, 0, False, 0.0
-    regrets: list[float] = []
-    while spent < seconds and not failed:
-        begun = time.process_time()
+    loop = _TimedLoop(learner, seconds, lambda: _regret(learner, source, validation))
+    loop.run()
+    best = loop.best.get("loss", math.inf)
+    reached = math.inf if loop.failed else _regret(learner, source, train, mixed=False)
+    name = type(source).__name__
+    return Run(name, method, units, edges, seed, seconds, loop.step, reached, best, loop.last, loop.failed, damped), learner
+
+
+class _TimedLoop(Loop):
+    """Learns for so many seconds of the processor; evaluates after the first step, then every `EVERY` of the time, at the end."""
+
+    def __init__(self, learner: Learner, seconds: float, regret: Callable[[], float]) -> None:
+        super().__init__()
+        self.learner, self.limit, self.regret = learner, seconds, regret
+        self.failed, self.next, self.last = False, 0.0, math.inf
+
+    @property
+    def finished(self) -> bool:
+        return self.failed or self.learned >= self.limit
+
+    def clock(self) -> float:
+        return time.process_time()
+
+    def learn(self) -> dict[str, float]:
         try:
-            learner.step()
+            self.learner.step()
         except ValueError:
-            failed = True
-        spent, steps = spent + time.process_time() - begun, steps + 1
-        if spent >= next_look and not failed:
-            regrets.append(_regret(learner, source, validation))
-            next_look = spent + EVERY * seconds
-    if not failed:
-        regrets.append(_regret(learner, source, validation))
-    last, best = (regrets[-1], min(regrets)) if regrets else (float("inf"), float("inf"))
-    reached = float("inf") if failed else _regret(learner, source, train, mixed=False)
-    run = Run(type(source).__name__, method, units, edges, seed, seconds, steps, reached, best, last, failed, damped)
-    return run, learner
+            self.failed = True
+        return {}
+
+    def evaluate(self) -> dict[str, float]:
+        if self.failed or (self.learned < self.next and not self.finished):
+            return {}
+        self.last, self.next = self.regret(), self.learned + EVERY * self.limit
+        return {"loss": self.last}
 
 
 def _regret(learner: Learner, source: Source, sequence: SymbolSequence, mixed: bool = True) -> float:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -58,6 +59,7 @@ class Patients(ClassOfTheSequence):
     """
 
     input_size, output_size, masked = 2 * VALUES, 2, True
+    measured: ClassVar[Sequence[str]] = ("loss", "accuracy", "auroc")
     data: str = ""
     grid: float = 0.1
     clock_given: bool = True
@@ -84,15 +86,18 @@ class Patients(ClassOfTheSequence):
         """The split, at most so many, in one batch, as an AUROC is not a mean over batches; `size` and `seed` change nothing."""
         yield self.batch_of(split, torch.arange(len(self.recorded(split).labels))[: checks.positive_size("sequences", sequences)])
 
-    def epoch(self, size: int, generator: torch.Generator, together: int = 10) -> Iterator[Batch]:
-        """Each patient of "train" once, in batches of similar lengths: sorted within `together` batches at a time."""
+    def epoch_batches(self, size: int, generator: torch.Generator, together: int = 10) -> list[Tensor]:
+        """Each patient of "train" once, in batches of similar lengths, sorted within `together` batches at a time: places."""
         records = self.recorded("train")
         batches: list[Tensor] = []
         for some in torch.randperm(len(records.labels), generator=generator).split(size * together):
             lengths = torch.tensor([len(records.ts[k]) for k in some])
             batches += some[lengths.argsort(stable=True)].split(size)
-        for k in torch.randperm(len(batches), generator=generator).tolist():
-            yield self.batch_of("train", batches[k])
+        return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
+
+    def epoch(self, size: int, generator: torch.Generator, together: int = 10) -> Iterator[Batch]:
+        """The batches of `epoch_batches`."""
+        return (self.batch_of("train", which) for which in self.epoch_batches(size, generator, together))
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
         """These patients of a split, by their places in it."""

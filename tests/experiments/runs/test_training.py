@@ -185,6 +185,24 @@ def test_the_best_weights_are_kept_tested_and_loaded(tmp_path):
         small("keep=best", "evaluate_every=13")
 
 
+def test_training_ends_when_evaluations_get_no_better_also_where_it_was_interrupted(tmp_path):
+    """By the accuracy: patience counts evaluations since the largest one, and the run is finished at that step."""
+    configuration = small("rate=1", "seed=1", "steps=60", "evaluate_every=2", "keep=best", "keep_by=accuracy", "patience=3")
+    outcome = train(configuration, tmp_path / "whole")
+    rows = {int(row["step"]): float(row["evaluation_accuracy"]) for row in table(tmp_path / "whole") if row["evaluation_loss"]}
+    best = max(rows, key=rows.get)  # the first of those that are as large
+    assert outcome.steps == max(rows) == best + 6 < 60
+    assert read_result(tmp_path / "whole")["best"]["step"] == best
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "parts", progress=killed_at(best + 1))
+    train(configuration, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert train(configuration, tmp_path / "parts").already
+    with pytest.raises(UsageError, match="keep_by is 'auroc', and this task measures loss, accuracy"):
+        train(small("keep_by=auroc"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_constant_rate_stays_whatever_the_evaluations_find(tmp_path):
     train(small("evaluate_every=1", "rate=0.5", "steps=6"), tmp_path)
     rows = table(tmp_path)
