@@ -13,9 +13,8 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
-__all__ = ["NO_LINK", "PART", "open_file", "read_file", "write_all", "write_atomically"]
+__all__ = ["NO_LINK", "PART", "read_file", "write_all", "write_atomically"]
 
 PART = ".part"  # the ending of a file that is not whole yet
 AT_ONCE = 1 << 20
@@ -25,7 +24,7 @@ NO_LINK, NO_WAITING = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
 
 
 def write_atomically(path: Path, data: str | bytes, *, keep: Path | None = None) -> None:
-    r"""The whole file or what was there before, which becomes `keep`, if that is given.
+    r"""Write the whole file, or leave what was there before, which becomes `keep`, if that is given.
 
     Raises:  OSError, with what was there before untouched.
     """
@@ -51,20 +50,14 @@ def write_atomically(path: Path, data: str | bytes, *, keep: Path | None = None)
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Every byte: a write may take fewer than it is given, above all on a disk that is nearly full."""
+    """Write every byte: `os.write` may take fewer than it is given, above all on a disk that is nearly full."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest[:AT_ONCE]) :]
 
 
 def read_file(path: Path, most: int | None = None) -> bytes:
-    """What is in a file, as `open_file`."""
-    with open_file(path, most) as file:
-        return file.read()
-
-
-def open_file(path: Path, most: int | None = None) -> BinaryIO:
-    r"""A file to read; a symbolic link is not followed, and a pipe not waited for.
+    r"""Read a file; a symbolic link is not followed, and a pipe not waited for.
 
     Args:    most: bytes, after which it is refused.
     Raises:  OSError, FileNotFoundError among them.
@@ -75,11 +68,12 @@ def open_file(path: Path, most: int | None = None) -> BinaryIO:
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     if most is not None and found.st_size > most:
         raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {most:,} are expected", str(path))
-    return open(os.open(path, os.O_RDONLY | NO_LINK | NO_WAITING | getattr(os, "O_BINARY", 0)), "rb")
+    with open(os.open(path, os.O_RDONLY | NO_LINK | NO_WAITING | getattr(os, "O_BINARY", 0)), "rb") as file:
+        return file.read()
 
 
 def _settle(folder: Path) -> None:
-    """A rename is safe when its folder is; Windows has no way to say so, and needs none."""
+    """Flush the folder, so that a rename in it is safe; Windows has no way to say so, and needs none."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

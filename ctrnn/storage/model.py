@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ctrnn.storage.description import Known, described, rebuilt
-from ctrnn.storage.tensors import TensorFile, write_tensors
+from ctrnn.storage.tensors import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
@@ -61,14 +60,14 @@ def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
     """
     named = _checked(known)
     try:
-        with TensorFile(Path(path)) as file:
-            about = _about(file.text)
-            model = rebuilt(about["model"], named)
-            if not isinstance(model, nn.Module):
-                raise ValueError("it holds no model")
-            shared = {name: of for name, of in about["shared"].items() if isinstance(of, str) and of in file.shapes}
-            _check_names(model, dict(file.shapes) | {name: file.shapes[of] for name, of in shared.items()})
-            _take(model, file.read(), shared, about["frozen"])
+        text, tensors = read_tensors(Path(path))
+        about = _about(text)
+        model = rebuilt(about["model"], named)
+        if not isinstance(model, nn.Module):
+            raise ValueError("it holds no model")
+        shared = {name: of for name, of in about["shared"].items() if isinstance(of, str) and of in tensors}
+        _check_names(model, tensors | {name: tensors[of] for name, of in shared.items()})
+        _take(model, tensors, shared, about["frozen"])
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {str(error)[:MOST_SAID].rstrip('.')}.") from error
     return model.train(about["training"])
@@ -78,7 +77,7 @@ def _words(model: nn.Module, known: Known) -> Any:
     """The model's description, by which it can be made again. Raises: TypeError where there is none."""
     try:
         words = described(model, known)
-        _check_names(rebuilt(words, known), {name: tensor.shape for name, tensor in model.state_dict().items()})
+        _check_names(rebuilt(words, known), model.state_dict())
     except ValueError as error:
         raise TypeError(
             f"`model` was changed after it was made, or its constructor needs values: a file cannot say how ({error}); "
@@ -107,15 +106,15 @@ def _about(text: str) -> dict[str, Any]:
     return found
 
 
-def _check_names(model: nn.Module, there: Mapping[str, torch.Size]) -> None:
-    wanted = {name: tensor.shape for name, tensor in model.state_dict(keep_vars=True).items()}
+def _check_names(model: nn.Module, there: Mapping[str, Tensor]) -> None:
+    wanted = model.state_dict(keep_vars=True)
     if missing := [name for name in wanted if name not in there]:
         raise ValueError(f"its model has {missing[0]!r}, and there is no such tensor")
     if more := [name for name in there if name not in wanted]:
         raise ValueError(f"it has a tensor {more[0][:80]!r}, and its model none")
-    for name, shape in wanted.items():
-        if there[name] != shape:
-            raise ValueError(f"its tensor {name!r} is {tuple(there[name])}, and {tuple(shape)} in its model")
+    for name, tensor in wanted.items():
+        if there[name].shape != tensor.shape:
+            raise ValueError(f"its tensor {name!r} is {tuple(there[name].shape)}, and {tuple(tensor.shape)} in its model")
 
 
 def _take(model: nn.Module, tensors: dict[str, Tensor], shared: Mapping[str, str], frozen: list[str]) -> None:

@@ -1,144 +1,80 @@
-r"""Named tensors and a text in a file of the safetensors form: nothing in it can be executed.
+r"""Named tensors and a text in a safetensors file, with a digest of both: nothing in it can be executed.
 
-    8 bytes, the header's length    header, JSON    data
+    header, JSON    {"__metadata__": {"ctrnn": text, "sha256": of all the rest}, name: {"dtype", "shape", "data_offsets"}, ...}
+    data            what the header says, end to end without gaps
 
-    header  {"__metadata__": {"ctrnn": text, "sha256": of all the rest}, name: {"dtype", "shape", "data_offsets"}, ...}
-
-The data are what the header says, end to end without gaps, or the file is refused before any of them is read. The library of
-that name reads and writes the same files; it would check less, and the text's digest would be checked by hand in any case.
+The library of that name writes and reads the form, and refuses what is not whole; files are opened as `files.py` does, which
+follows no link and waits for no pipe.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from ctrnn.storage.files import open_file, write_atomically
+from ctrnn.storage.files import read_file, write_atomically
 
-__all__ = ["TensorFile", "write_tensors"]
+__all__ = ["read_tensors", "write_tensors"]
 
 TORCHS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # how files of torch.save begin: a zip, or pickles
-MOST_HEADER = 1 << 24  # bytes
-ALIGNED = 8
-DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-}  # fmt: skip
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], text: str) -> None:
-    r"""The file, whole, or what was there before.
+    r"""Write the file whole, or leave what was there before.
 
     Raises:  TypeError for a dtype that has no name there; OSError.
     """
-    entries, pieces, at = {}, [], 0
-    for name, tensor in tensors.items():
-        if tensor.dtype not in NAMES:
-            raise TypeError(f"`{name}` is {tensor.dtype}, for which the file has no name; convert it.")
-        piece = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        entries[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + len(piece)]}
-        pieces.append(piece)
-        at += len(piece)
-    data = b"".join(pieces)
-    header = json.dumps({"__metadata__": {"ctrnn": text, "sha256": _digest(text, entries, data)}, **entries}).encode()
-    header += b" " * (-len(header) % ALIGNED)
-    write_atomically(path, len(header).to_bytes(8, "little") + header + data)
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)  # the library takes no views
+        for name, tensor in tensors.items()
+    }
+    try:
+        laid_out = save(copies)  # in an order of the library's, and the digest is of that
+    except KeyError as error:
+        raise TypeError(f"`model` has tensors of {error.args[0]}, for which the file has no name; convert them.") from error
+    write_atomically(path, save(copies, {"ctrnn": text, "sha256": _digest(text, laid_out)}))
 
 
-class TensorFile:
-    r"""A file of tensors, open: its `text`, and the `shapes` that its tensors have; `read` gives them.
+def read_tensors(path: Path) -> tuple[str, dict[str, Tensor]]:
+    r"""The text and the tensors, on the CPU.
 
     Raises:  OSError; ValueError for what is no such file, or not whole.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = open_file(path)
-        try:
-            size = os.fstat(self._file.fileno()).st_size
-            begin = self._file.read(8)
-            if begin.startswith(TORCHS):
-                raise ValueError(
-                    "it is an archive or a pickle, as torch.save writes them, which may hold code. Make the model, give it the "
-                    "weights, `model.load_state_dict(torch.load(path, weights_only=True))`, and write it by `ctrnn.save`"
-                )
-            length = int.from_bytes(begin, "little")
-            if not 0 < length <= min(MOST_HEADER, size - 8):
-                raise ValueError("it is no file of tensors")
-            header = _parsed(self._file.read(length))
-            metadata = header.pop("__metadata__", None)
-            if not isinstance(metadata, dict) or not all(isinstance(metadata.get(key), str) for key in ("ctrnn", "sha256")):
-                raise ValueError(
-                    "it is a file of tensors, and not one that `ctrnn.save` has written: it does not say of which model. Make "
-                    "that, and give it what `safetensors.torch.load_file` reads, by `load_state_dict`"
-                )
-            self.text, self._sha256 = metadata["ctrnn"], metadata["sha256"]
-            self._entries = header
-            self.shapes = _checked(header, size - 8 - length)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> TensorFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def read(self) -> dict[str, Tensor]:
-        """All tensors, on the CPU. Raises: ValueError for data that are damaged."""
-        data = bytearray(self._file.read())
-        if _digest(self.text, self._entries, data) != self._sha256:
-            raise ValueError("it is damaged, its digest is another")
-        return {name: _tensor(entry, data) for name, entry in self._entries.items()}
-
-
-def _parsed(header: bytes) -> dict[str, Any]:
+    file = read_file(path)
     try:
-        found = json.loads(header)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ValueError("it is no file of tensors")
-    return found
+        tensors = load(file)
+    except (SafetensorError, KeyError) as error:  # a dtype that torch has not
+        if file.startswith(TORCHS):
+            raise ValueError(
+                "it is an archive or a pickle, as torch.save writes them, which may hold code. Make the model, give it the "
+                "weights, `model.load_state_dict(torch.load(path, weights_only=True))`, and write it by `ctrnn.save`"
+            ) from error
+        raise ValueError(f"it is no file of tensors, or damaged ({error})") from error
+    metadata = _header(file).get("__metadata__") or {}
+    if not {"ctrnn", "sha256"} <= metadata.keys():
+        raise ValueError(
+            "it is a file of tensors, and not one that `ctrnn.save` has written: it does not say of which model. Make "
+            "that, and give it what `safetensors.torch.load_file` reads, by `load_state_dict`"
+        )
+    if _digest(metadata["ctrnn"], file) != metadata["sha256"]:
+        raise ValueError("it is damaged, its digest is another")
+    return metadata["ctrnn"], tensors
 
 
-def _checked(header: dict[str, Any], size: int) -> dict[str, torch.Size]:
-    """The shapes; entries follow one another and fill `size` bytes, as they were written."""
-    shapes, at = {}, 0
-    for name, entry in header.items():
-        if not isinstance(entry, dict) or entry.get("dtype") not in DTYPES or not _are_sizes(entry.get("shape")):
-            raise ValueError(f"its tensor {name[:80]!r} is not described as tensors are")
-        end = at + math.prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize
-        if entry.get("data_offsets") != [at, end]:
-            raise ValueError(f"its tensor {name[:80]!r} is not where the one before it ends, or not as large as its shape")
-        shapes[name], at = torch.Size(entry["shape"]), end
-    if at != size:
-        raise ValueError(f"it is cut off or too long: {size:,} bytes of tensors, and {at:,} are described")
-    return shapes
+def _header(file: bytes) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(file[8 : 8 + int.from_bytes(file[:8], "little")])
+    return header
 
 
-def _are_sizes(shape: object) -> bool:
-    return isinstance(shape, list) and len(shape) < 16 and all(type(n) is int and 0 <= n < 2**40 for n in shape)
-
-
-def _digest(text: str, entries: dict[str, Any], data: bytes | bytearray) -> str:
+def _digest(text: str, file: bytes) -> str:
+    entries = {name: entry for name, entry in _header(file).items() if name != "__metadata__"}
     found = hashlib.sha256(json.dumps([text, entries]).encode())
-    found.update(data)
+    found.update(memoryview(file)[8 + int.from_bytes(file[:8], "little") :])
     return found.hexdigest()
-
-
-def _tensor(entry: dict[str, Any], data: bytearray) -> Tensor:
-    dtype, (begin, end) = DTYPES[entry["dtype"]], entry["data_offsets"]
-    if begin == end:
-        return torch.empty(entry["shape"], dtype=dtype)
-    # A copy: of its own memory, and where numbers may stand.
-    piece = torch.frombuffer(data, dtype=torch.uint8, count=end - begin, offset=begin).clone()
-    return piece.view(dtype).reshape(entry["shape"])
