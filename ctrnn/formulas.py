@@ -2,55 +2,162 @@ r"""The equations of a field as text, put together from the formulas of its part
 
     dh/dt = g * (tanh(Wx x + Wh h + b) - h)        g = sigma(Wgx x + Wgh h + bg)
 
-`*` is elementwise. A name is a letter with an index, Wgx is W_gx, or the name of a function, which a bracket follows.
+A class gives its `formula`, as one text: `*` is elementwise, two names side by side are a product with a matrix, Wgx is W_gx, and
+a bracket right behind a name makes it a function. In braces stand what the formula is made of:
+
+    {candidate}        the formula of that part                        {rate:g|h=h^g}     its letters with the index g, h^g for h
+    {alpha}            a number of the module; 1 is not written before what it multiplies
+
+Letters are the module's parameters of that name, or those that its `letters` name: {"Wx": "weight_x"}, {"W, U": "weight_h"} for
+the two halves of its columns, {"V; Vg": "weight_x"} of its rows. `derivations.verify(field)` proves that the code is its formula.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from string import Formatter
 
-__all__ = ["aligned", "formula_of", "in_latex", "renamed", "times"]
+from torch import Tensor, nn
 
-# A number, a derivative, or a name: its letter, index and superscript, and the bracket that makes it a function.
+__all__ = ["Formula", "Published", "Weight", "aligned", "formula_of", "in_latex", "recurrence_of"]
+
+# A number, a derivative, or a name: its letter, index, superscript and primes, and the bracket that makes it a function.
 TOKEN = re.compile(
-    r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|d(?P<of>[A-Za-z]\w*(?:\^\w+)?)/dt|(?P<name>[A-Za-z]\w*(?:\^[A-Za-z]\w*)?)(?P<call>\()?"
+    r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|d(?P<of>[A-Za-z]\w*(?:\^\w+)?)/dt|(?P<name>[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*)(?P<call>\()?"
 )
-LETTER = re.compile(r"(alpha|rho|[A-Za-z])(\w*)(?:\^(\w+))?")
+LETTER = re.compile(r"(alpha|beta|gamma|epsilon|rho|[A-Za-z])(\w*)(?:\^(\w+))?('*)")
 COMPUTES = {"flow", "project", "preactivation", "function", "forward", "leak"}
 FUNCTIONS = {"tanh": r"\tanh", "exp": r"\exp", "sigma": r"\sigma"}
 
 
-def formula_of(module: object, otherwise: str = "") -> str:
-    """The `formula` of a part or field, or `otherwise`, its class's name unless given: a class that computes something else
-    than the one it is made from has no formula until it gives its own."""
+@dataclass(frozen=True)
+class Weight:
+    """A parameter of a field by its path, or one of the equal blocks that its axis is cut into."""
+
+    path: str
+    axis: int = 0
+    block: int = 0
+    blocks: int = 1
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Equations as text, a line each, which letters in them are which weights, and the module's own numbers by their names."""
+
+    text: str
+    letters: Mapping[str, Weight] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def renamed(self, index: str, names: Mapping[str, str] | None = None) -> Formula:
+        """The same in other names: those that are given, and an index more for all other letters but x and h."""
+        known = {"x": "x", "h": "h", **(names or {})}
+
+        def new(name: str) -> str:
+            bare = name.rstrip("'")
+            letter, rest, above = _split(bare)
+            renamed = known.get(bare, f"{letter}{index}{rest}" + (f"^{above}" if above else ""))
+            return renamed + name[len(bare) :]
+
+        def replace(token: re.Match[str]) -> str:
+            if token["of"]:
+                return f"d{new(token['of'])}/dt"
+            if token["number"]:
+                return token[0]
+            if not token["call"]:
+                return new(token["name"])
+            return new(token["name"]) + "(" if token["name"] in self.letters else token[0]
+
+        return Formula(TOKEN.sub(replace, self.text), {new(letter): weight for letter, weight in self.letters.items()})
+
+    def replace(self, old: str, new: str) -> Formula:
+        """The same with other text in place of some of it."""
+        return Formula(self.text.replace(old, new), self.letters)
+
+    def below(self, path: str) -> Formula:
+        """The same, of a module that another one keeps under that path."""
+        of = {letter: Weight(f"{path}.{w.path}", w.axis, w.block, w.blocks) for letter, w in self.letters.items()}
+        return Formula(self.text, of)
+
+
+@dataclass(frozen=True)
+class Published:
+    """The recurrence that a paper prints, and the step map of `discretize` which it is of the field: a class's `published`.
+
+    h' is the next h, dt the length of the step; the letters are those of the class's `formula`.
+    """
+
+    step: str
+    recurrence: str
+
+
+def recurrence_of(field: nn.Module) -> tuple[str, Formula] | None:
+    """The name of the step and the paper's recurrence, filled in; None of a field without one."""
+    published, formula = getattr(field, "published", None), formula_of(field)
+    if published is None or formula is None:
+        return None
+    recurrence = _filled(field, published.recurrence)
+    return published.step, Formula(recurrence.text, formula.letters, recurrence.numbers)
+
+
+def formula_of(module: nn.Module) -> Formula | None:
+    """The formula of a part or field, its braces filled in.
+
+    None of a class that computes something else than the one it is made from, until it gives a `formula` of its own.
+    """
     for kind in type(module).__mro__:
         if "formula" in vars(kind):
-            return module.formula  # type: ignore[attr-defined]
+            given: Formula | str = module.formula  # type: ignore[assignment]
+            return given if isinstance(given, Formula) else _filled(module, given)
         if COMPUTES & vars(kind).keys():
             break
-    return otherwise or f"{type(module).__name__}(x, h)"
+    return None
 
 
-def times(number: float, letter: str) -> str:
-    """0.5 h, and h where the number is 1."""
-    return letter if number == 1 else f"{number:g} {letter}"
+def _filled(module: nn.Module, template: str) -> Formula:
+    letters, numbers = _declared(module), dict[str, float]()
+    text, pieces = "", list(Formatter().parse(template))
+    for place, (literal, name, spec, _) in enumerate(pieces):
+        text += literal
+        for letter in _names(literal):
+            if letter not in letters and isinstance(getattr(module, letter, None), Tensor):
+                letters[letter] = Weight(letter)
+        if name is None:
+            continue
+        value = attrgetter(name)(module) if "." not in name else module.get_submodule(name)
+        if isinstance(value, nn.Module):
+            index, *given = (spec or "").split("|")
+            part = formula_of(value) or Formula(f"{type(value).__name__}({'h' if hasattr(value, 'after') else 'x, h'})")
+            part = part.renamed(index, dict(one.split("=") for one in given)).below(name)
+            text, letters = text + part.text, {**letters, **part.letters}
+            continue
+        numbers[name] = value
+        if value < 0 and text.endswith("+ "):
+            text, value = text[:-2] + "- ", -value
+        if value != 1 or not re.match(r" [A-Za-z(]", pieces[place + 1][0] if place + 1 < len(pieces) else ""):
+            short = f"{value:g}"
+            text += short if float(short) == value else repr(value)
+        else:
+            pieces[place + 1] = (pieces[place + 1][0][1:], *pieces[place + 1][1:])
+    return Formula(text, {letter: letters[letter] for letter in _names(text) if letter in letters}, numbers)
 
 
-def renamed(text: str, index: str, names: Mapping[str, str] | None = None) -> str:
-    """The formula with other names: those that are given, and an index more for all other letters but x and h."""
-    known = {"x": "x", "h": "h", **(names or {})}
+def _names(text: str) -> Iterator[str]:
+    for token in TOKEN.finditer(text):
+        if token["name"]:
+            yield token["name"].removesuffix("^T")
 
-    def new(name: str) -> str:
-        letter, rest, above = _split(name)
-        return known.get(name, f"{letter}{index}{rest}" + (f"^{above}" if above else ""))
 
-    def replace(token: re.Match[str]) -> str:
-        if token["of"]:
-            return f"d{new(token['of'])}/dt"
-        return token[0] if token["number"] or token["call"] else new(token["name"])
-
-    return TOKEN.sub(replace, text)
+def _declared(module: nn.Module) -> dict[str, Weight]:
+    """The weights that a class names as its `letters`, one letter or several blocks at a time."""
+    found: dict[str, Weight] = {}
+    for names, path in getattr(module, "letters", {}).items():
+        blocks = re.split(r"[,;] ", names)
+        for number, letter in enumerate(blocks):
+            found[letter] = Weight(path, int(", " in names), number, len(blocks))
+    return found
 
 
 def in_latex(text: str) -> str:

@@ -15,6 +15,7 @@ import torch
 
 import ctrnn
 import discretize
+from ctrnn.cells.catalog import constructors
 from experiments.models.fields import FIELDS
 from experiments.models.integrators import INTEGRATORS
 from experiments.studies.registry import STUDIES
@@ -147,7 +148,7 @@ def public(package, kind, modules):
 
 
 def test_every_cell_part_and_step_has_a_row():
-    cells = public(ctrnn, inspect.isfunction, ("ctrnn.cells.named", "ctrnn.cells.published"))
+    cells = [*constructors()]
     parts = public(ctrnn, lambda thing: inspect.isclass(thing) and not inspect.isabstract(thing), PART_FILES)
     steps = public(discretize, lambda thing: inspect.isclass(thing) and issubclass(thing, discretize.Step), "discretize.steps.")
     assert min(len(cells), len(parts), len(steps)) >= 10

@@ -6,6 +6,7 @@ x is one-hot, or any vector: the weights are then sum_x x_x tau_x. s is tanh, or
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -152,6 +153,8 @@ class GatedCandidate(Part):
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.squash(self.heard(projected, h))
+
+    letters: ClassVar = {"W": "weight", "b": "bias"}
 
     @property
     def formula(self) -> str:

@@ -18,7 +18,7 @@ from ctrnn.fields.decays import Decay, LinearDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine, read_sizes
 from ctrnn.fields.relaxation import check_part
-from ctrnn.formulas import formula_of, renamed
+from ctrnn.formulas import formula_of
 
 __all__ = ["LSTMField"]
 
@@ -77,12 +77,12 @@ class LSTMField(VectorField):
 
     @property
     def formula(self) -> str:
-        decay = renamed(formula_of(self.decay, f"{type(self.decay).__name__}(h)"), "", {"h": "c"})
-        change = "(f - 1) * c + i * g" if decay == "c" else f"i * g - (1 - f) * ({decay})"
+        decay = formula_of(self.decay)
+        linear = decay is not None and decay.text == "h"
+        change = "(f - 1) * c + i * g" if linear else "i * g - (1 - f) * ({decay:|h=c})"
         return (
-            f"dh/dt = o * tanh({'f * c + i * g' if decay == 'c' else f'c + {change}'}) - h\ndc/dt = {change}\n"
-            "i, f, g, o = sigma(zi), sigma(zf), tanh(zg), sigma(zo)\n"
-            f"zi, zf, zg, zo = {formula_of(self.gates)}"
+            f"dh/dt = o * tanh({'f * c + i * g' if linear else f'c + {change}'}) - h\ndc/dt = {change}\n"
+            "i, f, g, o = sigma(zi), sigma(zf), tanh(zg), sigma(zo)\nzi, zf, zg, zo = {gates}"
         )
 
     def _change(self, hidden: Tensor, cell: Tensor, gates: Tensor) -> Tensor:

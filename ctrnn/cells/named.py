@@ -16,7 +16,7 @@ With `num_layers` above 1 each gives a `Stack` of such fields, every one with we
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Unpack
+from typing import Literal, Unpack
 
 import torch
 
@@ -38,7 +38,7 @@ CANDIDATES: dict[str, type[TanhCandidate] | type[ReluCandidate]] = {"tanh": Tanh
 def plain(
     input_size: int,
     hidden_size: int,
-    nonlinearity: str = "tanh",
+    nonlinearity: Literal["tanh", "relu"] = "tanh",
     *,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
@@ -92,9 +92,9 @@ def leaky(
 def gated(
     input_size: int,
     hidden_size: int,
-    gate: str = "unit",
+    gate: Literal["unit", "global", "network"] = "unit",
     *,
-    rate: str = "sigmoid",
+    rate: Literal["sigmoid", "softplus", "exponential"] = "sigmoid",
     decay: Decay | None = None,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],

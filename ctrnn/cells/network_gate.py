@@ -16,7 +16,6 @@ from ctrnn.fields.decays import Decay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine
 from ctrnn.fields.relaxation import Relaxation, relaxation_formula
-from ctrnn.formulas import renamed
 
 __all__ = ["NetworkGated"]
 
@@ -80,8 +79,7 @@ class NetworkGated(VectorField):
 
     @property
     def formula(self) -> str:
-        network = renamed("\n".join(self.network.equations), "n", {"h": "h^g"})
-        return relaxation_formula(self.candidate, self.rate, self.decay, "h^g") + f"\n{network}"
+        return relaxation_formula(self.rate, "h^g") + "\n{network:n|h=h^g}"
 
     def _states(self, h: Tensor) -> tuple[Tensor, Tensor]:
         return h[..., : self.hidden_size], h[..., self.hidden_size :]

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import affine
-from ctrnn.formulas import renamed
 
 __all__ = ["Stack", "layered"]
 
@@ -81,11 +80,9 @@ class Stack(VectorField):
 
     @property
     def formula(self) -> str:
-        lines = []
-        for number, field in enumerate(self._layers(), 1):
-            names = {"x": "x" if number == 1 else f"h{number - 1}", "h": f"h{number}"}
-            lines.append(renamed("\n".join(field.equations), str(number), names))
-        return "\n".join(lines)
+        reads = ["x", *(f"h{number}" for number in range(1, len(self.fields)))]
+        layers = (f"{{fields.{k}:{k + 1}|x={read}|h=h{k + 1}}}" for k, read in enumerate(reads))
+        return "\n".join([*layers][::-1])  # as the state has them, the top first
 
     def _layers(self) -> list[VectorField]:
         return list(self.fields)  # type: ignore[arg-type]

@@ -7,13 +7,12 @@ reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.G
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
-from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["ReluCandidate", "ResetCandidate", "TanhCandidate"]
 
@@ -67,6 +66,8 @@ class ResetCandidate(Part):
     Source:  torch.nn.GRUCell's equations for r and n.
     """
 
+    letters: ClassVar = {"Wx": "pull.weight_x", "Wh": "pull.weight_h", "b": "pull.bias", "bh": "bias_h"}
+
     def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__()
 
@@ -97,6 +98,6 @@ class ResetCandidate(Part):
 
     @property
     def formula(self) -> str:
-        reset, biased = renamed(formula_of(self.reset), "r"), self.bias_h is not None
-        pulled = f"sigma({reset}) * (Wh h{' + bh' if biased else ''})"
+        biased = self.bias_h is not None
+        pulled = "sigma({reset:r}) * (Wh h" + " + bh" * biased + ")"
         return f"tanh({' + '.join(['Wx x'] * (self.input_size > 0) + ['b'] * biased + [pulled])})"

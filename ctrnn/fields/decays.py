@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +71,8 @@ class PowerDecay(Decay):
     Raises:  ValueError if exponent < 0, or not > 0 and learned; or for `hidden_size` where nothing is learned.
     Source:  Ohno and Kumagai 2021, eqs. (19), (20) and (22); that r is learned: this project.
     """
+
+    letters: ClassVar = {"r": "exponent_argument"}
 
     def __init__(
         self,
@@ -138,8 +141,9 @@ class PowerDecay(Decay):
     def formula(self) -> str:
         if self.is_linear:
             return "h"
-        r = "r" if self.learnable else f"{self.fixed_exponent:g}"
-        return "|h| h" if r == "1" else f"|h|^{r} h"
+        if self.learnable:
+            return "|h|^softplus(r) h"
+        return "|h| h" if self.fixed_exponent == 1 else "|h|^{fixed_exponent} h"
 
     def extra_repr(self) -> str:
         if not self.learnable:

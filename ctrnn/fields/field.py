@@ -148,8 +148,8 @@ class VectorField(AnsweredInit, nn.Module, ABC):
     @property
     def equations(self) -> tuple[str, ...]:
         """dh/dt, and what its letters stand for, as text: see formulas.py."""
-        reads = "x, h" if self.input_size else "h"
-        return tuple(formula_of(self, f"dh/dt = {type(self).__name__}({reads})").splitlines())
+        found, reads = formula_of(self), "x, h" if self.input_size else "h"
+        return tuple(found.text.splitlines()) if found else (f"dh/dt = {type(self).__name__}({reads})",)
 
     def _repr_latex_(self) -> str:
         sizes = {"x": self.input_size, "h": self.hidden_size, r"\text{state}": self.state_size}
@@ -159,7 +159,7 @@ class VectorField(AnsweredInit, nn.Module, ABC):
         return aligned([*map(in_latex, self.equations), r", \quad ".join(spaces)])
 
     def extra_repr(self) -> str:
-        return "\n".join([f"{self.input_size}, {self.hidden_size}", *formula_of(self, " ").split("\n")]).strip()
+        return "\n".join([f"{self.input_size}, {self.hidden_size}", *(self.equations if formula_of(self) else ())])
 
 
 Flow = Callable[[VectorField, Tensor, Tensor], Tensor]

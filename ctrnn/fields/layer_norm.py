@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.parts import Affine, Part, affine
-from ctrnn.formulas import formula_of
+from ctrnn.formulas import Formula, Weight, formula_of
 
 __all__ = ["LayerNorm"]
 
@@ -49,8 +49,11 @@ class LayerNorm(Part):
         return self.part.function(nn.functional.layer_norm(whole, whole.shape[-1:], self.gain, self.shift, self.eps))
 
     @property
-    def formula(self) -> str:
-        return formula_of(self.part).replace(self.part.affine_formula, f"norm({self.part.affine_formula})")
+    def formula(self) -> Formula:
+        part, inner = formula_of(self.part) or Formula(f"{type(self.part).__name__}(x, h)"), self.part.affine_formula
+        eps = "" if self.eps == 1e-5 else f", {self.eps!r}"
+        whole = part.below("part").replace(inner, f"gamma * norm({inner}{eps}) + beta")
+        return Formula(whole.text, {**whole.letters, "gamma": Weight("gain"), "beta": Weight("shift")})
 
     def extra_repr(self) -> str:
         return f"eps={self.eps:g}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypedDict, TypeVar
+from typing import ClassVar, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +99,9 @@ class Affine(Part):
     Shape:   x (..., input), h (..., hidden) -> (..., outputs).
     Source:  the argument of every gate and candidate of Tallec and Ollivier 2018, eqs. (2)-(14).
     """
+
+    # A gate for all units calls its rows by small letters.
+    letters: ClassVar = {"Wx": "weight_x", "Wh": "weight_h", "wx": "weight_x", "wh": "weight_h", "b": "bias"}
 
     def __init__(
         self,

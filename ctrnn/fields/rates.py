@@ -102,9 +102,7 @@ class FixedRate(InputFreeRate):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return h.new_full((), self.alpha)
 
-    @property
-    def formula(self) -> str:
-        return f"{self.alpha:g}"
+    formula = "{alpha}"
 
     def extra_repr(self) -> str:
         return f"{self.alpha:g}"
@@ -137,6 +135,10 @@ class LearnedConstant(InputFreeRate):
     @property
     def formula(self) -> str:
         return f"{self.activation.symbol}(a)"
+
+    @property
+    def letters(self) -> dict[str, str]:
+        return {"a": self.argument}
 
 
 class ConstantRate(LearnedConstant):

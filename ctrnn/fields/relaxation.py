@@ -13,7 +13,6 @@ from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
-from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["Relaxation", "check_part", "relaxation_formula", "softplus_clock"]
 
@@ -74,7 +73,7 @@ class Relaxation(VectorField):
 
     @property
     def formula(self) -> str:
-        return relaxation_formula(self.candidate, self.rate, self.decay)
+        return relaxation_formula(self.rate)
 
     def _rate(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.rate.flow(self._split(projected)[1], h)
@@ -98,14 +97,14 @@ def _described(name: str, part: object) -> str:
     return f"{type(part).__name__}; make one, such as {examples[name]}"
 
 
-def relaxation_formula(candidate: Part, rate: Part, decay: Decay, read: str = "h") -> str:
-    """dh/dt, and its rate on a line of its own where it is learned; `read` is what the rate reads in place of h."""
-    pull = f"{formula_of(candidate)} - {formula_of(decay, f'{type(decay).__name__}(h)')}"
+def relaxation_formula(rate: Part, read: str = "h") -> str:
+    """Write dh/dt, and its rate on a line of its own where it is learned; `read` is what the rate reads in place of h."""
+    pull = "{candidate} - {decay}"
     if isinstance(rate, FixedRate):
-        return f"dh/dt = {pull}" if rate.alpha == 1 else f"dh/dt = {rate.formula} ({pull})"
+        return f"dh/dt = {pull}" if rate.alpha == 1 else f"dh/dt = {{rate}} ({pull})"
     if isinstance(rate, InputFreeRate):
-        return f"dh/dt = alpha * ({pull})\nalpha = {formula_of(rate)}"
-    return f"dh/dt = g * ({pull})\ng = {renamed(formula_of(rate), 'g', {'h': read})}"
+        return f"dh/dt = alpha * ({pull})\nalpha = {{rate}}"
+    return f"dh/dt = g * ({pull})\ng = {{rate:g|h={read}}}"
 
 
 def softplus_clock(field: Relaxation) -> Relaxation:

@@ -12,6 +12,7 @@ from ctrnn.fields.field import VectorField
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
+from derivations.tracing.formula import of_formula
 from derivations.tracing.program import trace
 from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
@@ -26,9 +27,16 @@ __all__ = ["verify"]
 
 
 def verify(
-    module: nn.Module, equations: Any, letters: Letters | None = None, *, widths: Widths | None = None, field: bool | None = None
+    module: nn.Module,
+    equations: Any = None,
+    letters: Letters | None = None,
+    *,
+    widths: Widths | None = None,
+    field: bool | None = None,
 ) -> Verdict:
     r"""Prove that a module's own code is the given equations, for all weights, inputs and states.
+
+    Without equations those of a field's own `formula` are proved: `verify(ctrnn.gru(1, 2))` says that the code is what it shows.
 
     Args:    module, widths, field: as for `symbolic`; equations: Eq with left sides dh_i/dt or the next h_i' (as `symbolic`
              gives them, in any order), a dict {unit: right side}, right sides in the order of the state, or `UnitEquations`
@@ -66,12 +74,12 @@ def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquatio
 def _verified(module: nn.Module, equations: Any, letters: Letters, widths: Widths | None, field: bool | None) -> Verdict:
     program = trace(module, widths)
     if field is None:
-        field = isinstance(module, VectorField) or has_derivatives(equations)
+        field = isinstance(module, VectorField) or (equations is not None and has_derivatives(equations))
     system = system_of(program, module, field)
     if system_of(trace(module, widths, any_batch=False), module, field).flow != system.flow:
         raise ValueError("the code treats a batch of one sample otherwise than one of several; it must act on each by itself.")
     mode = as_recorded(module, program)
-    matched = match(equations, system, letters)
+    matched = match(of_formula(module, system) if equations is None else equations, system, letters)
     right = [value.expr for value in matched.right]
     verdict = decide(list(system.flow), right, {*system.defined_on, *(c for value in matched.right for c in value.where)})
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"

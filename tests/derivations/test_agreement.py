@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 from problems import thinned
-from sympy import Abs, Eq, Float, Function, Matrix, Rational, Symbol, exp, log, tanh
+from sympy import Abs, Eq, Float, Function, Rational, Symbol, exp, log, tanh
 
 import ctrnn
+from ctrnn.cells.catalog import constructors
+from ctrnn.formulas import formula_of
 from derivations import UnknownOperation, agreement_identities, check, symbolic, verify
 from derivations.prover import symbols
-from derivations.twins import fields, recurrences
+from derivations.twins import fields
 from discretize import Euler, SymplecticEuler
 
 
@@ -47,15 +49,72 @@ def test_traced_equations_give_the_numbers_that_torch_gives(name):
 
 
 @pytest.mark.slow
-def test_the_torch_code_of_every_named_field_is_the_paper_s_equation():
+def test_the_torch_code_of_every_cell_is_the_equation_that_it_shows():
     names = []
     for identity in agreement_identities():
-        names.append(identity.name.removesuffix(" as coded"))
-        # Two fields have constants that are numbers here, and the identity says which.
+        names.append(identity.label)
+        # Some fields have constants that are numbers here, and the identity says which.
         expected = "holds under the stated assumptions" if identity.assumptions else "holds"
         assert check(identity).verdict == expected, identity.name
-    wanted = {"plain", "leaky", "gated", "gated, global", "gru", "lstm", "leaky, |h|^2 h", "leaky, |h|^1/2 h", "leaky, |h|^0 h"}
-    assert wanted <= set(names)
+    shown = {name for name in constructors() if formula_of(constructors()[name](2, 2)) is not None}
+    assert {f"code, {name}" for name in shown} <= set(names)
+    assert set(constructors()) - shown == {"ltc"}  # its sums over synapses are beyond the grammar
+    assert len(shown) >= 15
+
+
+SWAPPED = "dh/dt = g * ({candidate:|h=z} - h)\ndz/dt = f * (tanh(p) - z)\ng, f = sigma(r), sigma(q)\nq, r, p = {gates:g}"
+
+
+class Scaled(ctrnn.VectorField):
+    """scale tanh(W h + U x) - |h|^(1/2) h - 0.1 h^3, with weights of other names than the library's."""
+
+    formula = "dh/dt = {scale} tanh(W h + U x) - |h|^(1/2) * h - 0.1 h^3"
+
+    def __init__(self):
+        super().__init__(1, 2)
+        self.scale, self.W, self.U = 0.3, torch.nn.Parameter(torch.randn(2, 2)), torch.nn.Parameter(torch.randn(2, 1))
+
+    def flow(self, projected, h):
+        driven = torch.tanh(h @ self.W.mT + projected @ self.U.mT)
+        return self.scale * driven - h.abs() ** 0.5 * h - 0.1 * h**3
+
+
+def with_formula(kind, formula):
+    return type(kind.__name__, (kind,), {"formula": formula})
+
+
+def test_a_field_is_proved_to_be_its_own_formula():
+    for field in (ctrnn.gru(1, 2), ctrnn.gated(1, 2, "network"), ctrnn.lstm(1, 1, decay=ctrnn.PowerDecay(2.0)), Scaled()):
+        verdict = verify(field)
+        assert verdict.verdict == "holds", field.equations
+        assert verdict.certificate
+    normalized = ctrnn.Relaxation(ctrnn.LayerNorm(ctrnn.TanhCandidate(1, 2), eps=1e-3), ctrnn.FixedRate(0.3), ctrnn.LinearDecay())
+    assert verify(normalized).holds is True
+    assert verify(ctrnn.gated(1, 1, num_layers=2)).holds is True
+
+
+def test_a_formula_that_is_not_the_code_is_refuted():
+    half = ctrnn.leaky(1, 1, alpha=0.5)
+    half.rate = ctrnn.FixedRate(0.5)
+    wrong = {
+        "gates swapped": with_formula(ctrnn.LEMField, SWAPPED)(1, 1),
+        "transposed": with_formula(Scaled, Scaled.formula.replace("W h", "W^T h"))(),
+        "another constant": with_formula(Scaled, Scaled.formula.replace("0.1", "0.10000001"))(),
+        "a sign": with_formula(ctrnn.Relaxation, "dh/dt = {rate} ({candidate} + {decay})")(*half.children()),
+        "a power": with_formula(Scaled, Scaled.formula.replace("h^3", "h^2"))(),
+    }
+    for name, field in wrong.items():
+        assert verify(field).verdict == "does not hold as printed", name
+
+
+def test_what_the_grammar_cannot_read_is_refused_with_the_class_s_name():
+    with pytest.raises(ValueError, match=r"the formula of Scaled is no equation that could be proved: .* what y is"):
+        verify(with_formula(Scaled, "dh/dt = {scale} tanh(W h + U y)")())
+
+
+def test_without_a_formula_equations_are_asked_for():
+    with pytest.raises(ValueError, match="LTCField has no `formula`"):
+        verify(ctrnn.ltc(1, 2))
 
 
 def leaky_equations(field, decay=lambda h: h, factor=1):
@@ -261,7 +320,8 @@ class Stepped(torch.nn.Module):
 def test_the_recurrence_of_cornn_is_the_symplectic_euler_step_and_not_eulers(step, holds):
     cell = Stepped(step)
     traced = symbolic(cell)
-    letters = {name.removeprefix("field."): matrix for name, matrix in traced.parameters.items()}
-    state, inputs = Matrix(traced.state), Matrix(traced.inputs)
-    printed = recurrences.cornn(letters, inputs, state, letters["dt"][0], Rational(1, 4), Rational(1, 2))
+    p, (y, z), (x,) = traced.parameters, traced.state, traced.inputs
+    (w, u), (v,), (b,), (dt,) = (p[name] for name in ("field.force.weight_h", "field.force.weight_x", "field.force.bias", "dt"))
+    z_next = z + dt * (tanh(w * y + u * z + v * x + b) - y / 4 - z / 2)
+    printed = [y + dt * z_next, z_next]
     assert verify(cell, [Eq(left, right) for left, right in zip(traced.left_sides, printed, strict=True)]).holds is holds

@@ -18,7 +18,6 @@ from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine, check_width, read_sizes
 from ctrnn.fields.rates import ConstantRate
-from ctrnn.formulas import formula_of, renamed, times
 
 __all__ = ["AdaptiveField", "adaptive"]
 
@@ -48,11 +47,7 @@ class AdaptiveField(VectorField):
             for name, part in parts:
                 check_width(name, part(h.new_zeros(1, inputs), h), h)
 
-    @property
-    def formula(self) -> str:
-        fast, slow = renamed(formula_of(self.rate), "u"), renamed(formula_of(self.adaptation), "v")
-        fired = f"sigma({formula_of(self.drive)} - {times(self.beta, 'a')})"
-        return f"dh/dt = alpha * ({fired} - h)\nda/dt = rho * (h - a)\nalpha = {fast}\nrho = {slow}"
+    formula = "dh/dt = alpha * (sigma({drive} - {beta} a) - h)\nda/dt = rho * (h - a)\nalpha = {rate:u}\nrho = {adaptation:v}"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

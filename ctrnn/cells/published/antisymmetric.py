@@ -19,7 +19,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
-from ctrnn.formulas import renamed
+from ctrnn.formulas import Published
 
 __all__ = ["AntisymmetricField", "GatedAntisymmetricField", "antisymmetric"]
 
@@ -60,14 +60,6 @@ class _Antisymmetric(VectorField):
         """(W - W^T - gamma) h: (..., hidden) -> (..., hidden)."""
         return nn.functional.linear(h, self.weight_h - self.weight_h.mT) - self.gamma * h
 
-    @property
-    def driven_formula(self) -> str:
-        return "V x" if self.bias is None else "V x + b"
-
-    @property
-    def turned_formula(self) -> str:
-        return f"A = W - W^T - {self.gamma:g} I"
-
 
 class AntisymmetricField(_Antisymmetric):
     r"""tanh((W - W^T - gamma) h + V x + b).
@@ -82,10 +74,12 @@ class AntisymmetricField(_Antisymmetric):
     """
 
     rows = 1
+    letters: ClassVar = {"V": "weight_x", "W": "weight_h", "b": "bias"}
+    published = Published("Euler", "h' = h + dt tanh(W h - W^T h - {gamma} h + V x + b)")
 
     @property
     def formula(self) -> str:
-        return f"dh/dt = tanh(A h + {self.driven_formula})\n{self.turned_formula}"
+        return f"dh/dt = tanh(A h + V x{' + b' * (self.bias is not None)})\nA = W - W^T - {{gamma}} I"
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return torch.tanh(projected + self.turned(h))
@@ -103,11 +97,16 @@ class GatedAntisymmetricField(_Antisymmetric):
     """
 
     rows = 2
+    letters: ClassVar = {"V; Vg": "weight_x", "W": "weight_h", "b; bg": "bias"}
+    published = Published(
+        "Euler",
+        "h' = h + dt z * tanh(W h - W^T h - {gamma} h + V x + b)\nz = sigma(W h - W^T h - {gamma} h + Vg x + bg)",
+    )
 
     @property
     def formula(self) -> str:
-        gate = renamed(self.driven_formula, "g")
-        return f"dh/dt = sigma(A h + {gate}) * tanh(A h + {self.driven_formula})\n{self.turned_formula}"
+        b, bg = ("", "") if self.bias is None else (" + b", " + bg")
+        return f"dh/dt = sigma(A h + Vg x{bg}) * tanh(A h + V x{b})\nA = W - W^T - {{gamma}} I"
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         turned = self.turned(h)

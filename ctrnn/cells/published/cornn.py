@@ -9,7 +9,7 @@ the new z, z <- (...)/(1 + epsilon dt); its experiments, as the authors' code ha
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
-from ctrnn.formulas import times
+from ctrnn.formulas import Published
 
 __all__ = ["CoRNNField", "cornn"]
 
@@ -46,10 +46,13 @@ class CoRNNField(VectorField):
         for weights in self.force.parameters():
             torch.nn.init.uniform_(weights, -bound, bound, generator=settings.get("generator"))
 
+    letters: ClassVar = {"W, U": "force.weight_h", "V": "force.weight_x", "b": "force.bias"}
+    published = Published("SymplecticEuler", "z' = z + dt (tanh(W h + U z + V x + b) - {gamma} h - {epsilon} z)\nh' = h + dt z'")
+
     @property
     def formula(self) -> str:
         bias = "" if self.force.bias is None else " + b"
-        return f"dh/dt = z\ndz/dt = tanh(W h + U z + V x{bias}) - {times(self.gamma, 'h')} - {times(self.epsilon, 'z')}"
+        return f"dh/dt = z\ndz/dt = tanh(W h + U z + V x{bias}) - {{gamma}} h - {{epsilon}} z"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

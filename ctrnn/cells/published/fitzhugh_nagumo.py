@@ -17,7 +17,6 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
-from ctrnn.formulas import formula_of, times
 
 __all__ = ["FitzHughNagumoField", "fitzhugh_nagumo"]
 
@@ -49,10 +48,7 @@ class FitzHughNagumoField(VectorField):
         self.epsilon = checks.positive_number("epsilon", epsilon)
         self.current = Affine(input_size, hidden_size, hidden_size, **settings)
 
-    @property
-    def formula(self) -> str:
-        recovery = f"{self.epsilon:g} (h {'-' if self.a < 0 else '+'} {abs(self.a):g} - {times(self.b, 'w')})"
-        return f"dh/dt = h - h^3/3 - w + {formula_of(self.current)}\ndw/dt = {recovery}"
+    formula = "dh/dt = h - h^3/3 - w + {current}\ndw/dt = {epsilon} (h + {a} - {b} w)"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ The RNN of eqs. 8 and 9 is the unit Euler step of `ctrnn.plain` on one-hot x.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
 from ctrnn.fields.rates import FixedRate
 from ctrnn.fields.relaxation import Relaxation
+from ctrnn.formulas import Published
 
 __all__ = ["GLNNField", "glnn", "gnn"]
 
@@ -76,16 +77,22 @@ class GLNNField(VectorField):
     def visible(self, state: Tensor) -> Tensor:
         return self.incoming.squash(state)
 
+    letters: ClassVar = {"W": "incoming.weight", "b": "incoming.bias"}
+
     @property
     def formula(self) -> str:
         return f"dh/dt = {self.incoming.heard_formula(f'{self.incoming.squash}(h)')}"
+
+    @property
+    def published(self) -> Published:
+        return Published("Euler", f"h' = h + dt ({self.incoming.heard_formula(f'{self.incoming.squash}(h)')})")
 
 
 def glnn(
     input_size: int,
     hidden_size: int,
     edges: int | None = None,
-    activation: str = "tanh",
+    activation: Literal["tanh", "logistic"] = "tanh",
     *,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
@@ -106,7 +113,7 @@ def gnn(
     input_size: int,
     hidden_size: int,
     edges: int | None = None,
-    activation: str = "tanh",
+    activation: Literal["tanh", "logistic"] = "tanh",
     *,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],

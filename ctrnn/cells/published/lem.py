@@ -17,7 +17,7 @@ from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
-from ctrnn.formulas import formula_of, renamed
+from ctrnn.formulas import Published
 
 __all__ = ["LEMField", "lem"]
 
@@ -37,13 +37,13 @@ class LEMField(VectorField):
         self.gates = Affine(input_size, hidden_size, 3 * hidden_size, **settings)
         self.candidate = TanhCandidate(input_size, hidden_size, **settings)
 
-    @property
-    def formula(self) -> str:
-        candidate = renamed(formula_of(self.candidate), "", {"h": "z"})
-        return (
-            f"dh/dt = g * ({candidate} - h)\ndz/dt = f * (tanh(p) - z)\n"
-            f"g, f = sigma(q), sigma(r)\nq, r, p = {renamed(formula_of(self.gates), 'g')}"
-        )
+    formula = "dh/dt = g * ({candidate:|h=z} - h)\ndz/dt = f * (tanh(p) - z)\ng, f = sigma(q), sigma(r)\nq, r, p = {gates:g}"
+
+    published = Published(
+        "SymplecticEuler",
+        "h' = (1 - dt g) * h + dt g * tanh(Wx x + Wh z' + b)\nz' = (1 - dt f) * z + dt f * tanh(p)\n"
+        "g, f = sigma(q), sigma(r)\nq, r, p = Wgx x + Wgh h + bg",
+    )
 
     @affine
     def project(self, x: Tensor) -> Tensor:

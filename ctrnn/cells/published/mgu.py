@@ -18,7 +18,7 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
 from ctrnn.fields.rates import GateRate
-from ctrnn.formulas import formula_of, renamed
+from ctrnn.formulas import Published
 
 __all__ = ["MGUField", "mgu"]
 
@@ -36,10 +36,8 @@ class MGUField(VectorField):
         self.candidate = TanhCandidate(input_size, hidden_size, **settings)
         self.rate = GateRate(input_size, hidden_size, **settings)
 
-    @property
-    def formula(self) -> str:
-        candidate = renamed(formula_of(self.candidate), "", {"h": "(f * h)"})
-        return f"dh/dt = f * ({candidate} - h)\nf = {renamed(formula_of(self.rate), 'f')}"
+    formula = "dh/dt = f * ({candidate:|h=(f * h)} - h)\nf = {rate:f}"
+    published = Published("Euler", "h' = h + dt (f * tanh(Wx x + Wh (f * h) + b) - f * h)\nf = sigma(Wfx x + Wfh h + bf)")
 
     @affine
     def project(self, x: Tensor) -> Tensor:

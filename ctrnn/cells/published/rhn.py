@@ -19,7 +19,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine
-from ctrnn.formulas import formula_of, renamed
+from ctrnn.formulas import Published
 
 __all__ = ["RHNField", "rhn"]
 
@@ -51,11 +51,21 @@ class RHNField(VectorField):
     @property
     def formula(self) -> str:
         lines, carried = list[str](), "h"
-        for k, layer in enumerate(self._affine(), 1):
-            read = renamed(formula_of(layer), str(k), {"h": carried})
+        for k in range(1, self.depth + 1):
+            read = f"{{layers.{k - 1}:{k}|h={carried}}}"
             lines = [f"s{k} = {carried} + sigma(q{k}) * (tanh(p{k}) - {carried})", f"p{k}, q{k} = {read}", *lines]
             carried = f"s{k}"
         return "\n".join([f"dh/dt = {carried} - h", *lines])
+
+    @property
+    def published(self) -> Published:
+        """Transform gates t, and carry gates 1 - t; x is read in the first layer. The paper's dt is 1."""
+        lines, carried = list[str](), "h"
+        for k in range(1, self.depth + 1):
+            read = f"W{k}h {carried} + b{k}" + " + W1x x" * (k == 1)
+            lines += [f"s{k} = sigma(q{k}) * tanh(p{k}) + (1 - sigma(q{k})) * {carried}", f"p{k}, q{k} = {read}"]
+            carried = f"s{k}"
+        return Published("Euler", "\n".join([f"h' = (1 - dt) h + dt {carried}", *lines]))
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ The published cell is its symplectic Euler step. Units of a layer hear of one an
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from ctrnn import checks
 from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import WeightSettings, affine
-from ctrnn.formulas import times
+from ctrnn.formulas import Published
 
 __all__ = ["UnICORNNField", "unicornn"]
 
@@ -57,10 +57,17 @@ class UnICORNNField(VectorField):
         self.weight_h, self.c = uniform(0, 1, self.hidden_size), uniform(-0.1, 0.1, self.hidden_size)
         self.bias = nn.Parameter(torch.zeros_like(self.c)) if checks.is_flag("bias", bias) else None
 
+    letters: ClassVar = {"V": "weight_x", "w": "weight_h", "b": "bias"}
+    # The paper's speed of a unit is 1/2 + tanh(c/2)/2.
+    published = Published(
+        "SymplecticEuler",
+        "z' = z - dt g * (tanh(w * h + V x + b) + {alpha} h)\nh' = h + dt g * z'\ng = 1/2 + tanh(c/2)/2",
+    )
+
     @property
     def formula(self) -> str:
         bias = "" if self.bias is None else " + b"
-        return f"dh/dt = g * z\ndz/dt = -g * (tanh(w * h + V x{bias}) + {times(self.alpha, 'h')})\ng = sigma(c)"
+        return f"dh/dt = g * z\ndz/dt = -g * (tanh(w * h + V x{bias}) + {{alpha}} h)\ng = sigma(c)"
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ it stays with its sample when a solver leaves others out.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.parts import Part, affine
-from ctrnn.formulas import formula_of, renamed
 
 __all__ = ["Dropout", "draw_masks", "masked"]
 
@@ -56,9 +55,7 @@ class Dropout(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.part.flow(projected, h)
 
-    @property
-    def formula(self) -> str:
-        return formula_of(self.part)
+    formula = "{part}"
 
     def drawn(self, samples: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Part:
         """The part with masks for so many samples; without any where nothing is dropped."""
@@ -145,9 +142,8 @@ class Masked(Part):
         own, mask = projected.split([self.part.projected_size, self.of_h.shape[-1]], -1)
         return self.part.flow(own, h * mask)
 
-    @property
-    def formula(self) -> str:
-        return renamed(formula_of(self.part), "", {"x": "(mx * x)", "h": "(mh * h)"})
+    formula = "{part:|x=(mx * x)|h=(mh * h)}"
+    letters: ClassVar = {"mx": "of_x", "mh": "of_h"}
 
     def extra_repr(self) -> Any:
         return f"masks for {tuple(self.of_h.shape[:-1])} samples"

@@ -1,0 +1,65 @@
+r"""The equations of a field's own formula, in the letters of its code: what `verify` proves where no equations are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sympy import Expr
+from torch import nn
+
+from ctrnn.formulas import Formula, Weight, formula_of
+from derivations.tracing.readings.values import exact
+from derivations.twins.fields import SymbolicField, SymbolicStep
+from derivations.twins.written import Array, Equations, columns
+
+__all__ = ["of_formula", "right_sides", "states_of"]
+
+
+def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[Expr]:
+    r"""The right sides that the formula of a field writes, in the order of its state.
+
+    Args:    module: a field whose class has a `formula`; system: the equations of its code, for their letters.
+    Raises:  ValueError for a module without a formula, for one that this grammar cannot read, and for sizes that do not fit.
+    """
+    name, formula = type(module).__name__, formula_of(module)
+    if formula is None:
+        raise ValueError(f"`equations` were not given, and {name} has no `formula` of its own; give one of them.")
+    try:
+        return right_sides(formula, {f"d{state}/dt": state for state in states_of(formula)}, module, system)
+    except ValueError as error:
+        raise ValueError(f"the formula of {name} is no equation that could be proved: {error}") from error
+
+
+def states_of(formula: Formula) -> list[str]:
+    """The names of the parts of a field's state, in their order: h where a line gives dh/dt."""
+    return [line.partition("/dt = ")[0][1:] for line in formula.text.splitlines() if "/dt = " in line]
+
+
+def right_sides(
+    formula: Formula,
+    lines: Mapping[str, str],
+    module: nn.Module,
+    system: SymbolicField | SymbolicStep,
+    **further: Any,
+) -> list[Expr]:
+    """What the formula gives for each part of the state, in the letters of the code.
+
+    `lines` says which line belongs to which part, {"dh/dt": "h"}, in the order of the state; `further` are values by letter.
+    """
+    if not lines or len(system.state) % len(lines):
+        raise ValueError(f"{len(lines)} lines give a derivative, for {len(system.state)} numbers of the state.")
+    units = np.split(columns(system.state), len(lines))
+    weights = {letter: _array(module, system, weight) for letter, weight in formula.letters.items()}
+    known = {"I": np.eye(len(units[0]), dtype=int).astype(object), **weights, "x": columns(system.inputs), **further}
+    equations = Equations(formula.text, known | dict(zip(lines.values(), units, strict=True)))
+    return [e for line in lines for e in np.broadcast_to(equations[line], units[0].shape)]
+
+
+def _array(module: nn.Module, system: SymbolicField | SymbolicStep, weight: Weight) -> Array:
+    home, _, name = weight.path.rpartition(".")
+    tensor = getattr(module.get_submodule(home), name)
+    entries = system.parameters.get(weight.path)
+    values = columns(entries if entries is not None else map(exact, tensor.flatten().tolist())).reshape(tensor.shape)
+    return values if weight.blocks == 1 else np.split(values, weight.blocks, weight.axis)[weight.block]

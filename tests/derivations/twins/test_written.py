@@ -1,0 +1,72 @@
+"""Equations as text: what each piece of the grammar means, by numbers, and what is refused."""
+
+import numpy as np
+import pytest
+from sympy import Abs, Rational, Symbol, exp, sqrt, symbols, tanh
+
+from derivations.twins.written import Equations, columns
+
+h1, h2, x1, r = symbols("h_1 h_2 x_1 r", real=True)
+W = columns(symbols("w:4")).reshape(2, 2)
+U, b = columns(symbols("u:2")).reshape(2, 1), columns(symbols("b:2"))
+T = columns(symbols("t:4")).reshape(1, 2, 2)
+KNOWN = {"h": columns([h1, h2]), "x": columns([x1]), "W": W, "U": U, "b": b, "T": T, "r": r, "dt": Symbol("dt")}
+h, x, dt = KNOWN["h"], KNOWN["x"], KNOWN["dt"]
+READINGS = {
+    "W h + U x + b": W @ h + U @ x + b,
+    "W^T h - h": W.T @ h - h,
+    "2 h * b / 3": 2 * h * b / 3,
+    "-h^2": -(h**2),
+    "-2 h^3 * h": -2 * h**4,
+    "1/2 + h": Rational(1, 2) + h,
+    "0.1 h": Rational(*(0.1).as_integer_ratio()) * h,
+    "dt (b * W h)": dt * (b * (W @ h)),
+    "(1 - dt) h": (1 - dt) * h,
+    "dt h * W h": dt * h * (W @ h),
+    "|h - b|^r h": columns([Abs(a) ** r * c for a, c in zip(h - b, h, strict=True)]),
+    "tanh(exp(h)) b": columns([tanh(exp(c)) * d for c, d in zip(h, b, strict=True)]),
+    "|b| + |h|": columns([Abs(c) + Abs(d) for c, d in zip(h, b, strict=True)]),
+    "[h, x]": columns([h1, h2, x1]),
+    "T(x, h)": x1 * (T[0] @ h),
+    "sigma(h)": columns([1 / (1 + exp(-c)) for c in h]),
+    "norm(h, 1)": (h - (h1 + h2) / 2) / sqrt(((h - (h1 + h2) / 2) ** 2).sum() / 2 + 1),
+}
+
+
+def test_each_piece_of_the_grammar_is_read_as_it_is_meant():
+    for text, expected in READINGS.items():
+        found = Equations(f"y = {text}", KNOWN)["y"]
+        assert [(a - b).expand() for a, b in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True)] == [0] * len(
+            found
+        ), text
+
+
+def test_lines_use_one_another_in_any_order_and_give_several_names():
+    equations = Equations("y = p * q\np, q = [h, b]\nu, v = h, b\nz = u - v", KNOWN)
+    assert (equations["y"] == h * b).all()
+    assert (equations["z"] == h - b).all()
+    assert equations.names == ["y", "p", "q", "u", "v", "z"]
+
+
+REFUSED = {
+    "tanh(W z)": "do not say what z is",
+    "tanh(W y)": "y is given by itself",
+    "h / 2 h": "several factors follow the /",
+    "U h": "a product of sizes",
+    "sin(W h": r"\) is missing",
+    "W h +": "a value is missing",
+    "W h ~ 2": "an operator is missing",
+    "f(h)": "do not say what f is",
+    "b(h, h)": "b.* is no function",
+    "|h": r"\| is missing",
+}
+
+
+def test_what_is_no_equation_is_refused_with_its_reason():
+    for text, reason in REFUSED.items():
+        with pytest.raises(ValueError, match=reason):
+            Equations(f"y = {text}", KNOWN)["y"]
+    with pytest.raises(ValueError, match="is no equation: write name = expression"):
+        Equations("y", KNOWN)
+    with pytest.raises(ValueError, match="2 right sides for 3 names"):
+        Equations("y, z, u = h, b", KNOWN)["y"]
