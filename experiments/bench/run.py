@@ -72,9 +72,14 @@ def measure(
         finally:
             session.show()
     return {
-        "command": command, "scale": scale, "repeats": session.rounds, "machine": facts, "seconds": seconds,
-        "skipped": list(session.skipped.items()), "rows": rows,
-    }  # fmt: skip
+        "command": command,
+        "scale": scale,
+        "repeats": session.rounds,
+        "machine": facts,
+        "seconds": seconds,
+        "skipped": list(session.skipped.items()),
+        "rows": rows,
+    }
 
 
 def _rows(session: Session, scale: Scale) -> Iterator[Row]:

@@ -60,9 +60,12 @@ class Session:
             self.show(f"{part}: {problem}: {jobs[k].candidate}, {jobs[k].work}")
 
         times = interleaved(
-            {k: timed(job) for k, job in enumerate(jobs)}, self.rounds, patience=patience, before_each=show,
+            {k: timed(job) for k, job in enumerate(jobs)},
+            self.rounds,
+            patience=patience,
+            before_each=show,
             warm=[k for k, job in enumerate(jobs) if job.warm],
-        )  # fmt: skip
+        )
         for job, values in zip(jobs, times.values(), strict=True):
             yield Row(part, problem, job.candidate, job.work, values, facts=job.facts)
 

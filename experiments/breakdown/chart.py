@@ -182,11 +182,14 @@ def chart_section(recording: Recording, say: Callable[[str], None]) -> Section:
         shares=[
             [name, *(f"{float((fate == k).double().mean()):.1%}" for k in range(len(FATES)))] for name, fate in found.items()
         ],
-        fates=FATES, theta=THETA, agreement=min(agreement.values()),
+        fates=FATES,
+        theta=THETA,
+        agreement=min(agreement.values()),
         counted=len(W[::COARSE]) * len(G_DT[::COARSE]) * len(COUNTED),
-        largest=largest["Euler"][0], uncertain=2 * largest["Euler"][1],
+        largest=largest["Euler"][0],
+        uncertain=2 * largest["Euler"][1],
         least=[(f"{abs(w):g}", f"{value:.1f}", f"{value / abs(w):.2g}") for w, value in least.items()],
-    )  # fmt: skip
+    )
 
 
 def _agreement(name: str, found: Tensor) -> float:

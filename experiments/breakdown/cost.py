@@ -99,9 +99,14 @@ def cost_section(recording: Recording, say: Callable[[str], None]) -> Section:
                 for dt, listed in found.items()
             )
         },
-        field=FIELD, groups=groups, lines=lines, dts=DTS, solver=SOLVER, ratio=single["Euler"] / single["ExponentialEuler"],
+        field=FIELD,
+        groups=groups,
+        lines=lines,
+        dts=DTS,
+        solver=SOLVER,
+        ratio=single["Euler"] / single["ExponentialEuler"],
         winner=_words(cheapest(found[1.0], 1e-4, tuple(MAPS))),
-    )  # fmt: skip
+    )
 
 
 def _words(price: Price | None) -> str:
@@ -112,7 +117,12 @@ def _figure(listed: pd.DataFrame) -> Figure:
     by = {str(label): found for label, found in listed.groupby("step", sort=False)}
     solver = by.pop(SOLVER)
     return figures.by_family(
-        [1, DEAREST], {label: found.drift.tolist() for label, found in by.items()}, "evaluations of the field a sample",
-        "r.m.s. error over the run", (1e-9, 10), marks=(), ends={label: found.cost.tolist() for label, found in by.items()},
+        [1, DEAREST],
+        {label: found.drift.tolist() for label, found in by.items()},
+        "evaluations of the field a sample",
+        "r.m.s. error over the run",
+        (1e-9, 10),
+        marks=(),
+        ends={label: found.cost.tolist() for label, found in by.items()},
         dots=(SOLVER, solver.cost.tolist(), solver.drift.tolist()),
-    )  # fmt: skip
+    )

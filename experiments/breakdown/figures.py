@@ -20,9 +20,16 @@ __all__ = ["by_family", "chart", "growths", "played", "region_bars"]
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, INK)
 LINES = (*DASHES, (0, (7, 1.5, 1, 1.5, 1, 1.5)))
-NAMES = {"ExponentialEuler": "Exponential Euler", "ExponentialRosenbrock": "Exp. Rosenbrock", "BackwardEuler": "Backward Euler",
-         "FrozenBackwardEuler": "Frozen backward", "FrozenTrapezoid": "Frozen trapezoid", "StrangSplitting": "Strang",
-         "RungeKutta4": "Runge-Kutta 4", "FittedMidpoint": "Fitted midpoint"}  # fmt: skip
+NAMES = {
+    "ExponentialEuler": "Exponential Euler",
+    "ExponentialRosenbrock": "Exp. Rosenbrock",
+    "BackwardEuler": "Backward Euler",
+    "FrozenBackwardEuler": "Frozen backward",
+    "FrozenTrapezoid": "Frozen trapezoid",
+    "StrangSplitting": "Strang",
+    "RungeKutta4": "Runge-Kutta 4",
+    "FittedMidpoint": "Fitted midpoint",
+}
 REGION_COLOURS = {"monotone": GREEN, "overshooting": ORANGE, "marginal": INK, "divergent": PURPLE}
 # Rest is the paper itself: what is coloured is what the equation does not do.
 FATE_COLOURS = (PAPER, BLUE, GREEN, ORANGE, GRID)
@@ -37,8 +44,16 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
             for start, end, region in pieces:
                 ax.barh(row, end - start, left=start, height=0.72, color=REGION_COLOURS[region], alpha=0.55, linewidth=0)
                 if REGION_HATCHES[region]:
-                    ax.barh(row, end - start, left=start, height=0.72, fill=False, hatch=REGION_HATCHES[region],
-                            edgecolor=REGION_COLOURS[region], linewidth=0)  # fmt: skip
+                    ax.barh(
+                        row,
+                        end - start,
+                        left=start,
+                        height=0.72,
+                        fill=False,
+                        hatch=REGION_HATCHES[region],
+                        edgecolor=REGION_COLOURS[region],
+                        linewidth=0,
+                    )
         ax.set_yticks(range(len(bars)), list(bars), fontsize=9)
         ax.invert_yaxis()
         ax.set_xscale("log")
@@ -51,8 +66,16 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         ax.spines["left"].set_visible(False)
         ax.set_xlabel(label)
         for region in ("monotone", "overshooting", "divergent"):
-            ax.bar(0, 0, color=REGION_COLOURS[region], alpha=0.55, hatch=REGION_HATCHES[region], label=region,
-                   edgecolor=REGION_COLOURS[region], linewidth=0)  # fmt: skip
+            ax.bar(
+                0,
+                0,
+                color=REGION_COLOURS[region],
+                alpha=0.55,
+                hatch=REGION_HATCHES[region],
+                label=region,
+                edgecolor=REGION_COLOURS[region],
+                linewidth=0,
+            )
         plots.legend(figure, ax, columns=3)
         return figure
 
@@ -79,8 +102,16 @@ def by_family(
                 ys = np.asarray(values[name], dtype=float)
                 shown = np.where(np.isfinite(ys), ys, 1e300)
                 shown = np.clip(shown, None, limits[1] * 1e3)
-                ax.plot(at, shown, color=colour, linestyle=dashes, linewidth=1.3, label=name,
-                        marker="o" if ends is not None else None, markersize=2.4)  # fmt: skip
+                ax.plot(
+                    at,
+                    shown,
+                    color=colour,
+                    linestyle=dashes,
+                    linewidth=1.3,
+                    label=name,
+                    marker="o" if ends is not None else None,
+                    markersize=2.4,
+                )
             if dots is not None:
                 ax.plot(dots[1], dots[2], "s", color=MUTED, markersize=3, label=dots[0])
             ax.set_title(family, pad=2)

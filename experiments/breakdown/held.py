@@ -34,8 +34,12 @@ def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
         figures={
             "regions": figures.region_bars(bars_of_maps(g), "g dt"),
             "held": figures.by_family(
-                g.tolist(), {name: errors(step, g).clamp(min=1e-17).tolist() for name, step in MAPS.items()},
-                "g dt", "error of one step, in distances to the target", (1e-9, 10), marks=(1, 2),
+                g.tolist(),
+                {name: errors(step, g).clamp(min=1e-17).tolist() for name, step in MAPS.items()},
+                "g dt",
+                "error of one step, in distances to the target",
+                (1e-9, 10),
+                marks=(1, 2),
             ),
         },
         numbers={
@@ -48,8 +52,10 @@ def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
             [name, step.order, _cost(step), GATES[name], _limit(found[name].overshoots), _limit(found[name].diverges)]
             for name, step in MAPS.items()
         ],
-        marked=MARKED, errors=[[name, *(_error(step, x) for x in MARKED)] for name, step in MAPS.items()], identity=identity,
-    )  # fmt: skip
+        marked=MARKED,
+        errors=[[name, *(_error(step, x) for x in MARKED)] for name, step in MAPS.items()],
+        identity=identity,
+    )
 
 
 def _rows(name: str, step: Step) -> pd.DataFrame:

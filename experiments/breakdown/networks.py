@@ -26,8 +26,18 @@ from experiments.interruption import checkpoint
 from experiments.reports.section import Section
 from experiments.reports.templates import scientific
 
-__all__ = ["FIELDS", "LOST", "SAMPLES", "error_in_words", "exact_states", "fields_for", "measure", "networks_section",
-           "root_mean_square", "stepped"]  # fmt: skip
+__all__ = [
+    "FIELDS",
+    "LOST",
+    "SAMPLES",
+    "error_in_words",
+    "exact_states",
+    "fields_for",
+    "measure",
+    "networks_section",
+    "root_mean_square",
+    "stepped",
+]
 
 UNITS, SEED, SAMPLES, GAIN = 8, 0, 12, 0.8
 DTS = (0.1, 0.3, 1.0, 1.5, 2.5, 5.0, 50.0)
@@ -165,9 +175,15 @@ def networks_section(recording: Recording, say: Callable[[str], None]) -> Sectio
             (_key(field), field, by.leak[field, "Euler", 1.0], next((dt for dt in DTS if by.lost[field, "Euler", dt]), None))
             for field in FIELDS
         ],
-        units=UNITS, samples=SAMPLES, name=recording.name, dts=TABLED, lost=LOST, kept=len(kept), maps=len(MAPS),
+        units=UNITS,
+        samples=SAMPLES,
+        name=recording.name,
+        dts=TABLED,
+        lost=LOST,
+        kept=len(kept),
+        maps=len(MAPS),
         linear=len(linear),
-    )  # fmt: skip
+    )
 
 
 def _failures(by: pd.DataFrame, curves: pd.DataFrame) -> Iterator[str]:

@@ -19,8 +19,18 @@ from discretize import REGIONS, Step
 from discretize.analysis.stability import regions_of_factors
 from experiments.breakdown.maps import MAPS, limits
 
-__all__ = ["EXPONENT", "GRID", "MARKED", "bars", "bars_of_maps", "decay_factor", "errors", "limit_failures", "regions_of",
-           "softplus_identity"]  # fmt: skip
+__all__ = [
+    "EXPONENT",
+    "GRID",
+    "MARKED",
+    "bars",
+    "bars_of_maps",
+    "decay_factor",
+    "errors",
+    "limit_failures",
+    "regions_of",
+    "softplus_identity",
+]
 
 MARKED = (0.5, 1.0, 1.8, 5.0, 50.0, 200.0)
 GRID = (

@@ -39,14 +39,24 @@ def power_section(recording: Recording, say: Callable[[str], None]) -> Section:
         figures={
             "power-regions": figures.region_bars({name: bars(y, found) for name, found in regions.items()}, LABEL),
             "power": figures.by_family(
-                y.tolist(), {name: values.nan_to_num(torch.inf, torch.inf).tolist() for name, values in off.items()},
-                LABEL, "error of one step, in units of |h|", (1e-9, 10),
+                y.tolist(),
+                {name: values.nan_to_num(torch.inf, torch.inf).tolist() for name, values in off.items()},
+                LABEL,
+                "error of one step, in units of |h|",
+                (1e-9, 10),
             ),
         },
         numbers={
             "rows": pd.concat(
-                frame("one unit, power decay", f"-g |h|^{EXPONENT:g} h", name, y.numpy(), "factor of one step", found.numpy(),
-                      regions[name])
+                frame(
+                    "one unit, power decay",
+                    f"-g |h|^{EXPONENT:g} h",
+                    name,
+                    y.numpy(),
+                    "factor of one step",
+                    found.numpy(),
+                    regions[name],
+                )
                 for name, found in factors.items()
             ),
             "largest_error": largest,
@@ -55,5 +65,6 @@ def power_section(recording: Recording, say: Callable[[str], None]) -> Section:
             *([f"Splitting is off by {largest['Splitting']:.1e} under the power decay."] if largest["Splitting"] > 1e-14 else []),
             *([f"Taylor2 grows from {growing:.3g}."] if not 1 < growing / first < 1.2 else []),
         ],
-        first=first, splitting=max(largest["Splitting"], 1e-17),
-    )  # fmt: skip
+        first=first,
+        splitting=max(largest["Splitting"], 1e-17),
+    )

@@ -125,18 +125,27 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
             "crossing": [one, two],
             "errors": {
                 f"{name}, speed {speed:g}": value if math.isfinite(value := errors[speed][name]) else None
-                for speed in speeds for name in LISTED
+                for speed in speeds
+                for name in LISTED
             },
         },
         failures=[
             f"{name} is off by {errors[speeds[-1]][name]:.2g} on a clock {speeds[-1]:g} times as fast."
-            for name in BOUNDED if not errors[speeds[-1]][name] < 1
+            for name in BOUNDED
+            if not errors[speeds[-1]][name] < 1
         ],
-        name=recording.name, slowest=SLOWEST, fastest=FASTEST, speeds=speeds, one=one, two=two, counted=run.shares["Euler"],
-        fast=errors[speeds[-1]], lost=LOST,
+        name=recording.name,
+        slowest=SLOWEST,
+        fastest=FASTEST,
+        speeds=speeds,
+        one=one,
+        two=two,
+        counted=run.shares["Euler"],
+        fast=errors[speeds[-1]],
+        lost=LOST,
         shares={region: [f"{share:.0%}" for share in shares.loc[region]] for region in ("overshooting", "divergent")},
         lines=[[name, *map(error_in_words, errors.loc[name])] for name in LISTED],
-    )  # fmt: skip
+    )
 
 
 def _errors(run: Played) -> dict[str, float]:

@@ -44,5 +44,10 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
             "crossing": [one, two],
         },
         failures=[*failures, *limit_failures()],
-        samples=len(excerpt.xs), slowest=SLOWEST, fastest=FASTEST, one=one, two=two, off=off,
-    )  # fmt: skip
+        samples=len(excerpt.xs),
+        slowest=SLOWEST,
+        fastest=FASTEST,
+        one=one,
+        two=two,
+        off=off,
+    )

@@ -42,21 +42,25 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
             "landing": figures.landing(runs, h, slice(0, min(SHOWN, last + 1)), unit),
             "deviations": figures.deviations(runs, limit),
         },
-        numbers={
-            "tolerance": TOLERANCE,
-            "allowed": limit,
-            "method": METHOD,
-            "clocks": [_numbers(run) for run in runs],
-        },
+        numbers={"tolerance": TOLERANCE, "allowed": limit, "method": METHOD, "clocks": [_numbers(run) for run in runs]},
         failures=[
             f"On the clock {run.clock.name!r} the states deviate by {run.largest:.1e}, more than "
             f"{ALLOWED} tolerances ({limit:.0e})."
             for run in runs
             if not run.largest <= limit
         ],
-        runs=runs, limit=limit, tolerance=TOLERANCE, allowed=ALLOWED, method=METHOD, units=UNITS, unit=unit + 1, last=last,
-        window=WINDOW * last, marked=marked, shown=min(SHOWN, last + 1) - 1,
-    )  # fmt: skip
+        runs=runs,
+        limit=limit,
+        tolerance=TOLERANCE,
+        allowed=ALLOWED,
+        method=METHOD,
+        units=UNITS,
+        unit=unit + 1,
+        last=last,
+        window=WINDOW * last,
+        marked=marked,
+        shown=min(SHOWN, last + 1) - 1,
+    )
 
 
 def write_figure(path: Path) -> None:

@@ -162,8 +162,17 @@ def accuracies(
             for (name, ys), (colour, dashes, marker) in zip(lines.items(), BY_MODEL, strict=True):
                 ax.plot(samples, ys, color=colour, linestyle=dashes, marker=marker, markersize=4.5, label=name)
             ax.axhline(chance, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-            ax.annotate("guessing", (0.5, chance), (0, 2), ("axes fraction", "data"), "offset points",
-                        ha="center", va="bottom", fontsize=9, color=MUTED)  # fmt: skip
+            ax.annotate(
+                "guessing",
+                (0.5, chance),
+                (0, 2),
+                ("axes fraction", "data"),
+                "offset points",
+                ha="center",
+                va="bottom",
+                fontsize=9,
+                color=MUTED,
+            )
             ax.set_title(title, pad=2)
             ax.grid(axis="y")
         # Above, a unit of time is what it was in training, and the number of samples in it is on no axis of the training.

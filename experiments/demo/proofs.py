@@ -20,11 +20,19 @@ PAPERS = {
     "this project": "this project",
 }
 SIGNS = (
-    (r"\balpha\b", "α"), (r"\bbeta\b", "β"), (r"\bsigma\b", "σ"), (r"\bh_?0\b", "h₀"), (r"\bt_?0\b", "t₀"),
-    (r"-&gt;", "→"), (r"&gt;=", "≥"), (r"(?<=[\s(])-(?=[\s\w(|])", "−"), (r"(?<=[\w)])&#39;(?!s\b)", "′"),
-    (r"\^\(((?:[^()]|\([^()]*\))*)\)", r"<sup>\1</sup>"), (r"\^([\w/]+)", r"<sup>\1</sup>"),
+    (r"\balpha\b", "α"),
+    (r"\bbeta\b", "β"),
+    (r"\bsigma\b", "σ"),
+    (r"\bh_?0\b", "h₀"),
+    (r"\bt_?0\b", "t₀"),
+    (r"-&gt;", "→"),
+    (r"&gt;=", "≥"),
+    (r"(?<=[\s(])-(?=[\s\w(|])", "−"),
+    (r"(?<=[\w)])&#39;(?!s\b)", "′"),
+    (r"\^\(((?:[^()]|\([^()]*\))*)\)", r"<sup>\1</sup>"),
+    (r"\^([\w/]+)", r"<sup>\1</sup>"),
     (r"\b([a-zA-Z])_(\w+)", r"\1<sub>\2</sub>"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,15 @@ def misprinted() -> Iterator[Row]:
 
 def _row(identity: derivations.Identity, verdict: derivations.Verdict) -> Row:
     return Row(
-        identity.source, identity.label, identity.statement, tuple(identity.assumptions),
-        verdict.verdict, verdict.evidence, verdict.holds, verdict.seconds,
-    )  # fmt: skip
+        identity.source,
+        identity.label,
+        identity.statement,
+        tuple(identity.assumptions),
+        verdict.verdict,
+        verdict.evidence,
+        verdict.holds,
+        verdict.seconds,
+    )
 
 
 def section(recording: Recording, say: Callable[[str], None]) -> Section:
@@ -82,8 +96,13 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         ],
         # The papers first, in the order in which they come.
         sources=sorted(dict.fromkeys(row.source for row in rows), key=lambda source: source == "this project"),
-        rows=rows, wrong=wrong, held=held, corrected=_corrected(wrong), papers=PAPERS, typeset=typeset,
-    )  # fmt: skip
+        rows=rows,
+        wrong=wrong,
+        held=held,
+        corrected=_corrected(wrong),
+        papers=PAPERS,
+        typeset=typeset,
+    )
 
 
 def typeset(words: str) -> Markup:

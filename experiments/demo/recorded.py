@@ -37,9 +37,14 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
             "seconds": recording.seconds,
             "constant_channels": list(recording.constant),
         },
-        recording=recording, size=size, lasts=lasts, used=MOST_SAMPLES, drawn=len(drawn), units=UNITS,
+        recording=recording,
+        size=size,
+        lasts=lasts,
+        used=MOST_SAMPLES,
+        drawn=len(drawn),
+        units=UNITS,
         constant=_constant(recording),
-    )  # fmt: skip
+    )
 
 
 def _constant(recording: Recording) -> str:

@@ -57,8 +57,11 @@ def run(out: Path, recording: Recording, command: str) -> bool:
         seconds[section.key] = perf_counter() - start
     numbers = {
         **{section.key: section.numbers for section in sections},
-        "failures": failures_of(sections), "seconds": seconds, "versions": versions(*PACKAGES), "command": command,
-    }  # fmt: skip
+        "failures": failures_of(sections),
+        "seconds": seconds,
+        "versions": versions(*PACKAGES),
+        "command": command,
+    }
     files = {"numbers.json": json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False) + "\n"}
     made = facts(command, recording.credit, seconds, PACKAGES)
     return conclude(out, sections, "demo/page.html.jinja", made, files, sum(seconds.values()))

@@ -64,9 +64,15 @@ def slowed_exactly(recording: Recording, exact: np.ndarray) -> float:
     for n in SLOWED[1:]:
         path, ts = ctrnn.HeldPath(xs.repeat_interleave(n, dim=0)), n * torch.arange(len(xs) + 1, dtype=torch.float64)
         solved = discretize.integrate(
-            field, path, field.initial_state(1), ts, method="dopri8", rtol=TOLERANCE, atol=TOLERANCE,
+            field,
+            path,
+            field.initial_state(1),
+            ts,
+            method="dopri8",
+            rtol=TOLERANCE,
+            atol=TOLERANCE,
             speed=ctrnn.AffineWarp(1 / n).speed,
-        )  # fmt: skip
+        )
         worst = max(worst, float(np.abs(solved.hs[1:, 0].numpy() - exact[: len(xs)]).max()))
     return worst
 
@@ -91,8 +97,10 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         "steps",
         figures={
             "steps": figures.step_states(
-                exact[:, unit], {run.n: run.states[:, unit] for run in runs if run.n in DRAWN},
-                _around_the_worst(runs[0].states[:, unit] - exact[:, unit]), unit,
+                exact[:, unit],
+                {run.n: run.states[:, unit] for run in runs if run.n in DRAWN},
+                _around_the_worst(runs[0].states[:, unit] - exact[:, unit]),
+                unit,
             ),
             "order": figures.step_errors([run.n for run in runs], [run.largest for run in runs], [run.rms for run in runs]),
         },
@@ -107,8 +115,13 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
             [str(run.n), f"{gate / run.n:.2f}", scientific(run.largest), scientific(run.rms), _order(order)]
             for run, order in zip(runs, [None, *orders], strict=True)
         ],
-        first=runs[0], last=runs[-1], gate=gate, order=orders[-1], moved=moved, excerpt=excerpt,
-    )  # fmt: skip
+        first=runs[0],
+        last=runs[-1],
+        gate=gate,
+        order=orders[-1],
+        moved=moved,
+        excerpt=excerpt,
+    )
 
 
 def _failures(runs: list[StepRun], order: float, moved: float) -> Iterator[str]:

@@ -107,7 +107,8 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
                     f"clock given: a symbol is {OWN_TIME:g} units of time": _by_words(shown),
                     "clock not given: a sample is one unit of time": _by_words(hidden),
                 },
-                (LEAST, MOST), CHANCE,
+                (LEAST, MOST),
+                CHANCE,
             )
         },
         numbers={
@@ -122,14 +123,28 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         },
         failures=list(_failures(both, moved)),
         rows=[
-            [str(n), *(f"{shown[name][k]:.2f}" for name in MODELS), f"{given['euler'][k].gate:.2f}",
-             *(f"{hidden[name][k]:.2f}" for name in MODELS)]
+            [
+                str(n),
+                *(f"{shown[name][k]:.2f}" for name in MODELS),
+                f"{given['euler'][k].gate:.2f}",
+                *(f"{hidden[name][k]:.2f}" for name in MODELS),
+            ]
             for k, n in enumerate(SAMPLES)
         ],
-        losses={MODELS[name]: one.loss for name, one in both.items()}, memoryless=memoryless(), moved=moved,
-        kept=at_least(min(shown["exact"])), worst=min(given["euler"], key=lambda run: run.accuracy),
-        units=HIDDEN, least=LEAST, most=MOST, steps=STEPS, own_time=OWN_TIME, sequences=SEQUENCES, symbols=SYMBOLS, chance=CHANCE,
-    )  # fmt: skip
+        losses={MODELS[name]: one.loss for name, one in both.items()},
+        memoryless=memoryless(),
+        moved=moved,
+        kept=at_least(min(shown["exact"])),
+        worst=min(given["euler"], key=lambda run: run.accuracy),
+        units=HIDDEN,
+        least=LEAST,
+        most=MOST,
+        steps=STEPS,
+        own_time=OWN_TIME,
+        sequences=SEQUENCES,
+        symbols=SYMBOLS,
+        chance=CHANCE,
+    )
 
 
 def train(integrator: str) -> Trained:

@@ -103,16 +103,22 @@ def run_clock(recording: Recording, clock: Clock, h: np.ndarray) -> WarpedRun:
     contrast = discretize.integrate(field_for(len(recording.channels)), path, _rest(), ts, method="rk4", max_step=1.0)
     states, without = solved.hs[:, 0].numpy(), contrast.hs[:, 0].numpy()
     return WarpedRun(
-        clock, ts.numpy(), states, without, np.abs(states - h).max(1), np.abs(without - h).max(1),
-        solved.stats["nfe"], perf_counter() - start,
-    )  # fmt: skip
+        clock,
+        ts.numpy(),
+        states,
+        without,
+        np.abs(states - h).max(1),
+        np.abs(without - h).max(1),
+        solved.stats["nfe"],
+        perf_counter() - start,
+    )
 
 
 def _solve(path: ctrnn.Path, ts: Tensor, speed: ctrnn.Path | None = None) -> discretize.Trajectory:
     field = field_for(path(path.knots[0]).shape[-1])
     return discretize.integrate(
         field, path, _rest(), ts, method=METHOD, rtol=TOLERANCE, atol=TOLERANCE, speed=speed, progress=True
-    )  # fmt: skip
+    )
 
 
 def _rest() -> Tensor:

@@ -19,9 +19,20 @@ PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
 \setlength{\parindent}{0pt}\setlength{\parskip}{4pt}\allowdisplaybreaks\emergencystretch=3em
 """
 ESCAPES = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}", "&": r"\&", "%": r"\%",
-    "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}
 # Wider formulas than this run off the page; in braces of their own they are made to fit.
 WIDE = 90
 

@@ -58,8 +58,17 @@ def bands(
         for ax in axes:
             for name, level in (levels or {}).items():
                 ax.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-                ax.annotate(name, (0.995, level), (0, 2), ("axes fraction", "data"), "offset points",
-                            ha="right", va="bottom", fontsize=9, color=MUTED)  # fmt: skip
+                ax.annotate(
+                    name,
+                    (0.995, level),
+                    (0, 2),
+                    ("axes fraction", "data"),
+                    "offset points",
+                    ha="right",
+                    va="bottom",
+                    fontsize=9,
+                    color=MUTED,
+                )
         if y_log:
             plots.decades(axes[0])
         _x_axis(axes[-1], xs, x_log)

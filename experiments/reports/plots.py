@@ -19,8 +19,24 @@ from matplotlib.figure import Figure
 from discretize.analysis import style as house
 from experiments.reports.colours import COLOURS
 
-__all__ = ["BLUE", "DASHES", "GREEN", "GRID", "INK", "MUTED", "ORANGE", "PAPER", "PURPLE", "STYLE", "WIDTH", "decades",
-           "legend", "log_ticks", "panels", "style"]  # fmt: skip
+__all__ = [
+    "BLUE",
+    "DASHES",
+    "GREEN",
+    "GRID",
+    "INK",
+    "MUTED",
+    "ORANGE",
+    "PAPER",
+    "PURPLE",
+    "STYLE",
+    "WIDTH",
+    "decades",
+    "legend",
+    "log_ticks",
+    "panels",
+    "style",
+]
 
 INK, MUTED, GRID, PAPER, BLUE, ORANGE, GREEN, PURPLE = (placeholder for placeholder, *_ in COLOURS.values())
 
@@ -41,9 +57,13 @@ def panels(count: int, height: float, **options: Any) -> tuple[Figure, list[Axes
 
 
 def legend(
-    figure: Figure, *axes: Axes, order: Sequence[int] = (), columns: int = 2, place: Place = "outside upper left",
+    figure: Figure,
+    *axes: Axes,
+    order: Sequence[int] = (),
+    columns: int = 2,
+    place: Place = "outside upper left",
     length: float = 2.2,
-) -> None:  # fmt: skip
+) -> None:
     """Every label of these panels once, perhaps in another order, outside of all panels."""
     once = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     labels = [list(once)[k] for k in order or range(len(once))]

@@ -43,8 +43,11 @@ def script_hash(name: str) -> str:
 
 
 ENVIRONMENT = Environment(
-    loader=PackageLoader("experiments", ""), autoescape=lambda name: not str(name).endswith(".txt.jinja"),
-    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
+    loader=PackageLoader("experiments", ""),
+    autoescape=lambda name: not str(name).endswith(".txt.jinja"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format}
 ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables()), "script": script, "script_hash": script_hash}

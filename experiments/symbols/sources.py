@@ -20,13 +20,7 @@ from experiments.usage import check_word
 __all__ = ["SCALES", "source_named"]
 
 SCALES: dict[str, dict[str, Source]] = {
-    "paper": {
-        "insertions": Insertions(),
-        "music": Music(),
-        "xor": DistantXOR(),
-        "blocks": EqualBlocks(),
-        "copies": Copies(),
-    },
+    "paper": {"insertions": Insertions(), "music": Music(), "xor": DistantXOR(), "blocks": EqualBlocks(), "copies": Copies()},
     "small": {
         "insertions": Insertions(lines=60, letters=8, digits=4, capitals=6, run=3),
         "music": Music(bars=160),

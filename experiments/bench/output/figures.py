@@ -24,10 +24,7 @@ __all__ = ["overview", "save"]
 
 LIGHT = {placeholder: light for placeholder, light, _ in COLOURS.values()}
 BLUE, ORANGE, GREEN, PURPLE, INK, MUTED = (COLOURS[name][1] for name in ("blue", "orange", "green", "purple", "ink", "muted"))
-ENGINES = {
-    "compiled": (BLUE, "o", "ours, compiled"),
-    "steps": (ORANGE, "^", "ours, step by step"),
-}
+ENGINES = {"compiled": (BLUE, "o", "ours, compiled"), "steps": (ORANGE, "^", "ours, step by step")}
 THEIRS = (PURPLE, "D", "torch.nn, torchdiffeq, torchode, diffrax")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
 WIDTH = 8.0  # inches

@@ -102,7 +102,7 @@ FIELDS: dict[str, tuple[Callable[[CellSizes, Modules], ctrnn.VectorField], discr
     "minimal gated unit": (lambda s, modules: ctrnn.mgu(s.inputs, s.hidden), EULER),
     "LEM": (lambda s, modules: ctrnn.lem(s.inputs, s.hidden), EULER),
     "coRNN": (lambda s, modules: ctrnn.cornn(s.inputs, s.hidden), EULER),
-}  # fmt: skip
+}
 COUNTERPARTS = {"plain": "RNN", "GRU": "GRU", "LSTM": "LSTM"}
 KINDS: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
 

@@ -25,9 +25,20 @@ from experiments.bench.rows import FORWARD, WORKS, Row
 from experiments.bench.session import Job, Session
 
 __all__ = [
-    "TARGET", "Problem", "Solution", "SolveCandidate", "Solver", "Tuned", "edges", "in_torch", "ours", "solve_job", "solve_rows",
-    "tune", "tuned_solvers",
-]  # fmt: skip
+    "TARGET",
+    "Problem",
+    "Solution",
+    "SolveCandidate",
+    "Solver",
+    "Tuned",
+    "edges",
+    "in_torch",
+    "ours",
+    "solve_job",
+    "solve_rows",
+    "tune",
+    "tuned_solvers",
+]
 
 TOLERANCES = [10 ** (-k / 2) for k in range(4, 25)]  # from 1e-2 to 1e-12
 EXPECTED = {"dopri8": 1e-2, "tsit5": 1e-4, "dopri5": 1e-5, "rodas5p": 1e-5}  # of ours, for an error of 1e-6
@@ -151,9 +162,16 @@ def ours(method: str, fused: bool, **settings: Any) -> SolveCandidate:
 
     def solve(problem: Problem, tolerance: float) -> Solution:
         solved = discretize.integrate(
-            problem.field, problem.path, problem.h0, problem.times,
-            method=method, rtol=tolerance, atol=tolerance, fused="always" if fused else False, **settings,
-        )  # fmt: skip
+            problem.field,
+            problem.path,
+            problem.h0,
+            problem.times,
+            method=method,
+            rtol=tolerance,
+            atol=tolerance,
+            fused="always" if fused else False,
+            **settings,
+        )
         return Solution(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
 
     return in_torch(f"`integrate`, {method}, {engine}", solve, expected=EXPECTED.get(method, 1e-5), own=True)
@@ -215,9 +233,14 @@ def tuned_solvers(
 
 
 def solve_rows(
-    session: Session, problem: Problem, candidates: Sequence[SolveCandidate], target: float = TARGET, part: str = "solves",
-    works: Sequence[str] = WORKS, **facts: Any,
-) -> Iterator[Row]:  # fmt: skip
+    session: Session,
+    problem: Problem,
+    candidates: Sequence[SolveCandidate],
+    target: float = TARGET,
+    part: str = "solves",
+    works: Sequence[str] = WORKS,
+    **facts: Any,
+) -> Iterator[Row]:
     """Times of all candidates that meet the target."""
     tuned, jobs = list(tuned_solvers(session, part, problem, candidates, target)), []
     for each in tuned:

@@ -174,9 +174,18 @@ def _functions(field: ctrnn.VectorField, solver: Any, max_steps: int) -> tuple[C
         def piece(carried: Any, row: Any) -> Any:
             h, dt = carried
             solved = diffrax.diffeqsolve(
-                diffrax.ODETerm(flow), solver, 0.0, 1.0, dt, h, args=(row, inner), stepsize_controller=control,
-                saveat=diffrax.SaveAt(t1=True, controller_state=True), max_steps=max_steps, throw=False,
-            )  # fmt: skip
+                diffrax.ODETerm(flow),
+                solver,
+                0.0,
+                1.0,
+                dt,
+                h,
+                args=(row, inner),
+                stepsize_controller=control,
+                saveat=diffrax.SaveAt(t1=True, controller_state=True),
+                max_steps=max_steps,
+                throw=False,
+            )
             h, dt = solved.ys[0], jnp.clip(jax.lax.stop_gradient(solved.controller_state[1]), 1e-6, 1.0)
             return (h, dt), (h, solved.stats["num_steps"])
 

@@ -60,34 +60,59 @@ class Compressed(Study):
     minutes: ClassVar = {"smoke": 0.4, "small": 30, "paper": 2400}
     sizes: ClassVar = {
         "smoke": Sizes(
-            hidden=12, characters=4, steps=12, rate=4e-3, sequences=16, seeds=1, integrators=("euler", EXACT),
-            given={"rate": ["sigmoid"], "on": ["slow", "fast"]}, not_given={"rate": ["sigmoid"], "on": ["fast"]},
+            hidden=12,
+            characters=4,
+            steps=12,
+            rate=4e-3,
+            sequences=16,
+            seeds=1,
+            integrators=("euler", EXACT),
+            given={"rate": ["sigmoid"], "on": ["slow", "fast"]},
+            not_given={"rate": ["sigmoid"], "on": ["fast"]},
         ),
         "small": Sizes(
-            hidden=48, characters=10, steps=400, rate=4e-3, sequences=128, seeds=5, integrators=INTEGRATORS,
-            given={"rate": RATES, "on": TRAINED}, not_given={"rate": ["sigmoid", "softplus"], "on": ["slow", "fast"]},
+            hidden=48,
+            characters=10,
+            steps=400,
+            rate=4e-3,
+            sequences=128,
+            seeds=5,
+            integrators=INTEGRATORS,
+            given={"rate": RATES, "on": TRAINED},
+            not_given={"rate": ["sigmoid", "softplus"], "on": ["slow", "fast"]},
         ),
         "paper": Sizes(
-            hidden=128, characters=20, steps=2000, rate=2e-3, sequences=512, seeds=5, integrators=INTEGRATORS,
-            given={"rate": RATES, "on": TRAINED}, not_given={"rate": RATES, "on": ["slow", "fast"]},
+            hidden=128,
+            characters=20,
+            steps=2000,
+            rate=2e-3,
+            sequences=512,
+            seeds=5,
+            integrators=INTEGRATORS,
+            given={"rate": RATES, "on": TRAINED},
+            not_given={"rate": RATES, "on": ["slow", "fast"]},
         ),
-    }  # fmt: skip
+    }
     may_diverge = True
     tables = (
         Table(
-            f"Given the clock: {ACCURACY}",
-            by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=given,
+            f"Given the clock: {ACCURACY}", by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=given
         ),
         Table(
             f"Not given the clock: {ACCURACY}",
-            by=RUN_AS, columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data=not_given,
+            by=RUN_AS,
+            columns=across("clock", AT_CLOCKS, accuracy_cell),
+            words=WAYS,
+            data=not_given,
         ),
         Table(
             "Given the clock, run as trained: largest c′g met, and the median.",
-            by={"rate": "rate", "trained and run": "trained", "on": "on"}, columns=across("clock", AT_CLOCKS, g_dt_cell),
-            words=WAYS, data=lambda results: run_as_trained(given(results)),
+            by={"rate": "rate", "trained and run": "trained", "on": "on"},
+            columns=across("clock", AT_CLOCKS, g_dt_cell),
+            words=WAYS,
+            data=lambda results: run_as_trained(given(results)),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         "clock-given-sigmoid": Drawing(
             "Sigmoid gates, given the clock: accuracy over clocks c, weights trained in one way (rows) on shaded "
@@ -116,11 +141,23 @@ class Compressed(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         is_given = point["clock_given"]
         return configuration(
-            task="clocked-recall", clocks=TRAINED[point["on"]], clock_given=is_given, counted="last" if is_given else "all",
-            characters=sizes.characters, field=RATES[point["rate"]], integrator=point["trained"], hidden=sizes.hidden,
-            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=sizes.rate, clip=1.0, evaluate_every=sizes.steps,
-            evaluation=sizes.sequences, checkpoint_every=sizes.steps,
-        )  # fmt: skip
+            task="clocked-recall",
+            clocks=TRAINED[point["on"]],
+            clock_given=is_given,
+            counted="last" if is_given else "all",
+            characters=sizes.characters,
+            field=RATES[point["rate"]],
+            integrator=point["trained"],
+            hidden=sizes.hidden,
+            steps=sizes.steps,
+            seed=point["seed"],
+            optimizer="adam",
+            rate=sizes.rate,
+            clip=1.0,
+            evaluate_every=sizes.steps,
+            evaluation=sizes.sequences,
+            checkpoint_every=sizes.steps,
+        )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
@@ -159,9 +196,21 @@ class Compressed(Study):
         hidden = run_as_trained(not_given(results))
         ends = sorted({hidden["clock"].min(), hidden["clock"].max()}) if len(hidden) else []
         summary = summary_of(
-            "compressed", rows=rows, exact=exact, stretched=stretched, fastest=fastest, last=fastest["clock"].iloc[0],
-            held=held, lost=lost, change=change, hidden=hidden, ends=ends, span=span, where=where, groups=groups,
-        )  # fmt: skip
+            "compressed",
+            rows=rows,
+            exact=exact,
+            stretched=stretched,
+            fastest=fastest,
+            last=fastest["clock"].iloc[0],
+            held=held,
+            lost=lost,
+            change=change,
+            hidden=hidden,
+            ends=ends,
+            span=span,
+            where=where,
+            groups=groups,
+        )
         numbers: dict[str, float | int | str] = {
             "exact, clock given: largest difference of accuracy between clocks": change,
             "exact, clock given: largest difference of a state between clocks": states,

@@ -110,13 +110,19 @@ class CompressedRecordings(Study):
             hidden=8, steps=6, rate=4e-3, sequences=64, seeds=1, rates=["sigmoid"], other_rates=[], integrators=("euler", EXACT)
         ),
         "small": Sizes(
-            hidden=32, steps=300, rate=4e-3, sequences=3000, seeds=5, rates=["sigmoid", "softplus"], other_rates=["sigmoid"],
+            hidden=32,
+            steps=300,
+            rate=4e-3,
+            sequences=3000,
+            seeds=5,
+            rates=["sigmoid", "softplus"],
+            other_rates=["sigmoid"],
             integrators=INTEGRATORS,
         ),
         "paper": Sizes(
             hidden=128, steps=3000, rate=1e-3, sequences=3000, seeds=5, rates=RATES, other_rates=RATES, integrators=INTEGRATORS
         ),
-    }  # fmt: skip
+    }
     may_diverge = True
     tables = tuple(table_of(name, source) for name, source in SOURCES.items())
     figures: ClassVar = {
@@ -138,12 +144,24 @@ class CompressedRecordings(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task=point["recording"], data=str(folders_found()[point["recording"]]), speed=point["on"],
-            clock_given=point["on"] != 1, field=RATES[point["rate"]], integrator=point["trained"], hidden=sizes.hidden,
-            init="chrono", t_max=SOURCES[point["recording"]].longest,
-            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=sizes.rate, clip=1.0, evaluate_every=sizes.steps,
-            evaluation=sizes.sequences, checkpoint_every=sizes.steps,
-        )  # fmt: skip
+            task=point["recording"],
+            data=str(folders_found()[point["recording"]]),
+            speed=point["on"],
+            clock_given=point["on"] != 1,
+            field=RATES[point["rate"]],
+            integrator=point["trained"],
+            hidden=sizes.hidden,
+            init="chrono",
+            t_max=SOURCES[point["recording"]].longest,
+            steps=sizes.steps,
+            seed=point["seed"],
+            optimizer="adam",
+            rate=sizes.rate,
+            clip=1.0,
+            evaluate_every=sizes.steps,
+            evaluation=sizes.sequences,
+            checkpoint_every=sizes.steps,
+        )
 
     def left_out(self) -> str:
         absent = [f"{source.folder}/" for name, source in SOURCES.items() if name not in folders_found()]

@@ -83,11 +83,17 @@ class LearnedClocks(Study):
             "Time that passes on the learned clock within one symbol, by the time at one repetition; the median over "
             "units, the mean over seeds and a band from the least to the largest. Invariant is flat; the leaky cell's constant "
             "gate takes as many times as long as there are repetitions.",
-            x="repeats", y="elapsed", lines=("cell", {cell: NAMES.get(cell, cell) for cell in DRAWN}),
-            data=lambda results: where(results.rows, kind="held"), x_label="repetitions of a symbol",
-            y_label="time elapsed in a symbol", x_log=True, y_log=True, levels={"invariant": 1.0},
-        ),
-    }  # fmt: skip
+            x="repeats",
+            y="elapsed",
+            lines=("cell", {cell: NAMES.get(cell, cell) for cell in DRAWN}),
+            data=lambda results: where(results.rows, kind="held"),
+            x_label="repetitions of a symbol",
+            y_label="time elapsed in a symbol",
+            x_log=True,
+            y_log=True,
+            levels={"invariant": 1.0},
+        )
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), cell=CELLS)
@@ -127,6 +133,11 @@ class LearnedClocks(Study):
                 )
             )
         constant = accuracies[CONSTANT]
-        parts.append(Part("the task asks for a clock: with a constant gate it is not solved", constant.low < SOLVED,
-                          f"{CONSTANT}, accuracy {constant}"))  # fmt: skip
+        parts.append(
+            Part(
+                "the task asks for a clock: with a constant gate it is not solved",
+                constant.low < SOLVED,
+                f"{CONSTANT}, accuracy {constant}",
+            )
+        )
         return Verdict(parts)

@@ -102,18 +102,33 @@ class LectureAblation(Study):
     minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 240}
     sizes: ClassVar = {
         "smoke": Sizes(
-            hidden=16, t_max={"repeats": 20.0, "next": 10.0}, steps={"repeats": 20, "next": 20}, length=60, warp=4, evaluation=16,
+            hidden=16,
+            t_max={"repeats": 20.0, "next": 10.0},
+            steps={"repeats": 20, "next": 20},
+            length=60,
+            warp=4,
+            evaluation=16,
             seeds=1,
         ),
         "small": Sizes(
-            hidden=64, t_max={"repeats": 100.0, "next": 200.0}, steps={"repeats": 1500, "next": 4000}, length=200, warp=8,
-            evaluation=256, seeds=3,
+            hidden=64,
+            t_max={"repeats": 100.0, "next": 200.0},
+            steps={"repeats": 1500, "next": 4000},
+            length=200,
+            warp=8,
+            evaluation=256,
+            seeds=3,
         ),
         "paper": Sizes(
-            hidden=256, t_max={"repeats": 200.0, "next": 200.0}, steps={"repeats": 10_000, "next": 10_000}, length=500, warp=16,
-            evaluation=256, seeds=5,
+            hidden=256,
+            t_max={"repeats": 200.0, "next": 200.0},
+            steps={"repeats": 10_000, "next": 10_000},
+            length=500,
+            warp=16,
+            evaluation=256,
+            seeds=5,
         ),
-    }  # fmt: skip
+    }
     another: ClassVar = dict.fromkeys(
         ("small", "paper"),
         "The slides are of a language model of words that is not given; tried was another experiment, models of characters.",
@@ -159,11 +174,22 @@ class LectureAblation(Study):
         if point["task"] == "repeats":
             task = {"task": "repeat-text", "warping": "variable", "warp": sizes.warp}
         return configuration(
-            **task, length=sizes.length, field=point["model"], integrator="euler", hidden=sizes.hidden, init="chrono",
-            t_max=sizes.t_max[point["task"]], steps=sizes.steps[point["task"]], seed=point["seed"], optimizer="adam", rate=2e-3,
-            clip=1.0, evaluation=sizes.evaluation, threads=1,
+            **task,
+            length=sizes.length,
+            field=point["model"],
+            integrator="euler",
+            hidden=sizes.hidden,
+            init="chrono",
+            t_max=sizes.t_max[point["task"]],
+            steps=sizes.steps[point["task"]],
+            seed=point["seed"],
+            optimizer="adam",
+            rate=2e-3,
+            clip=1.0,
+            evaluation=sizes.evaluation,
+            threads=1,
             frozen=BIASES[point["model"]] if point["biases"] == "frozen" else "",
-        )  # fmt: skip
+        )
 
     def left_out(self) -> str:
         return "" if text_file(TEXT) else f"Left out: {TEXT}; --data DIR names the folder it is in."

@@ -49,14 +49,18 @@ class MovingSymbols(Study):
         Table(
             "Accuracy at the last sample of each symbol; × where numbers were no longer finite.",
             by={"trained": "trained", "on": "on", "run as": "way"},
-            columns=across("clock", AT_CLOCKS, accuracy_cell), words=WAYS, data="rows",
+            columns=across("clock", AT_CLOCKS, accuracy_cell),
+            words=WAYS,
+            data="rows",
         ),
         Table(
             "Run exactly: the largest difference of a state, at the end of a symbol, from that at c = 1.",
-            by={"trained": "trained", "on": "on"}, columns=across("clock", AT_CLOCKS, "states"), words=WAYS,
+            by={"trained": "trained", "on": "on"},
+            columns=across("clock", AT_CLOCKS, "states"),
+            words=WAYS,
             data=lambda results: where(results.rows, way=EXACT),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         "accuracy": Drawing(
             "Symbols that rise and fall, sigmoid gates, given the clock: accuracy over clocks c, weights trained in one way "
@@ -89,23 +93,32 @@ class MovingSymbols(Study):
         if exact[exact["clock"].isin(TRAINED["slow"])]["accuracy"].max() < KEPT:
             raise NotEnoughError(f"no model has learned the task (the best accuracy is {number(exact['accuracy'].max())}).")
         parts = [
-            Part(f"trained and run exactly on {on} clocks, models keep their accuracy on every clock", keeps(found),
-                 f"{span(found)}; states differ from those at c = 1 by up to {number(found['states'].max(), 2)}, where held "
-                 "symbols would leave the same")
-            for on in ("slow", "fast") if len(found := where(results.rows, trained=EXACT, on=on, way=EXACT))
-        ]  # fmt: skip
+            Part(
+                f"trained and run exactly on {on} clocks, models keep their accuracy on every clock",
+                keeps(found),
+                f"{span(found)}; states differ from those at c = 1 by up to {number(found['states'].max(), 2)}, where held "
+                "symbols would leave the same",
+            )
+            for on in ("slow", "fast")
+            if len(found := where(results.rows, trained=EXACT, on=on, way=EXACT))
+        ]
         apart, _ = difference_between_clocks(results.rows)
         parts.append(
-            Part("as of held symbols, whatever weights are run exactly have one accuracy on all clocks", apart <= SAME,
-                 f"it differs by up to {number(apart, 2)}")
-        )  # fmt: skip
+            Part(
+                "as of held symbols, whatever weights are run exactly have one accuracy on all clocks",
+                apart <= SAME,
+                f"it differs by up to {number(apart, 2)}",
+            )
+        )
         stretched, fastest = taylor[taylor["clock"] <= 1], where(taylor, clock=CLOCKS[-1])
         parts += [
-            Part("Taylor steps keep it where time is stretched and lose it where it is compressed",
-                 keeps(stretched) and bool(fastest["accuracy"].max() <= LOST),
-                 f"{span(stretched)} up to c = 1, {', '.join(f'{span(where(taylor, clock=c))} at c = {c:g}' for c in BEYOND)}"),
+            Part(
+                "Taylor steps keep it where time is stretched and lose it where it is compressed",
+                keeps(stretched) and bool(fastest["accuracy"].max() <= LOST),
+                f"{span(stretched)} up to c = 1, {', '.join(f'{span(where(taylor, clock=c))} at c = {c:g}' for c in BEYOND)}",
+            ),
             Part("it is the step that loses it: run exactly, the same weights keep it", keeps(same), span(same)),
-        ]  # fmt: skip
+        ]
         return Verdict(parts)
 
 

@@ -111,10 +111,13 @@ class SlowMemory(Study):
         "bends": Dots(
             "κ of the law by which a unit's derivative with respect to its own earlier state falls, r = 2, c = 25: 0 is an "
             "exponential, r/(r + 1) = 0.67 a unit that nothing drives.",
-            x="bend", by="case", x_label="κ", x_limits=lambda least: (min(-0.5, least), 1.5),
+            x="bend",
+            by="case",
+            x_label="κ",
+            x_limits=lambda least: (min(-0.5, least), 1.5),
             data=lambda results: cases(forgotten(results, exponent=2.0)),
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """With recordings where there is a folder of them."""
@@ -127,11 +130,23 @@ class SlowMemory(Study):
         if recorded := point["task"] == "har":
             task = {"task": "har", "data": str(folders_found()["har"])}
         return configuration(
-            **task, field="leaky-power", exponent=point["exponent"], integrator="euler", hidden=sizes.hidden,
-            alpha=point["c"] / (WINDOW if recorded else sizes.T), recurrent_gain=0.1, steps=sizes.steps, batch=64,
-            seed=point["seed"], rate=1e-3, clip=1.0, evaluate_every=sizes.steps, evaluation=1000, checkpoint_every=sizes.steps,
+            **task,
+            field="leaky-power",
+            exponent=point["exponent"],
+            integrator="euler",
+            hidden=sizes.hidden,
+            alpha=point["c"] / (WINDOW if recorded else sizes.T),
+            recurrent_gain=0.1,
+            steps=sizes.steps,
+            batch=64,
+            seed=point["seed"],
+            rate=1e-3,
+            clip=1.0,
+            evaluate_every=sizes.steps,
+            evaluation=1000,
+            checkpoint_every=sizes.steps,
             threads=1,
-        )  # fmt: skip
+        )
 
     def left_out(self) -> str:
         return "" if "har" in folders_found() else "Left out: uci_har/; --data DIR names the folder it is in."
@@ -182,8 +197,10 @@ class SlowMemory(Study):
     def _recorded(self, laws: dict[Any, pd.DataFrame]) -> list[Part]:
         """What recordings of people who walk and rest say, where there are any."""
         driven, network = RECORDED[:2], RECORDED[2:]
-        claims = ("driven by recordings units forget exponentially for r = 2, too",
-                  "under recordings, too, an untrained network of them does not, where one of leaky units does")  # fmt: skip
+        claims = (
+            "driven by recordings units forget exponentially for r = 2, too",
+            "under recordings, too, an untrained network of them does not, where one of leaky units does",
+        )
         if any((r, "start", around) not in laws for r in (0.0, 2.0) for around in RECORDED):
             return [Part(claim, None, "no recordings") for claim in claims]
         found = {

@@ -20,14 +20,7 @@ from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo
-from experiments.studies.clocks.oracle_clocks import (
-    DTYPES,
-    NO_ORACLE,
-    SEQUENCES,
-    SYMBOLS,
-    differences_from_unwarped,
-    symbols_of,
-)
+from experiments.studies.clocks.oracle_clocks import DTYPES, NO_ORACLE, SEQUENCES, SYMBOLS, differences_from_unwarped, symbols_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
@@ -106,8 +99,8 @@ class StopAndGoStudy(Study):
             "Largest difference of a unit's state from the unwarped trajectory, over all samples, in float64. Exactly zero "
             "is left of the dashed line.",
             difference_dots,
-        ),
-    }  # fmt: skip
+        )
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), cell=EXACT)
@@ -147,7 +140,19 @@ class StopAndGoStudy(Study):
 def configuration_of(point: Point, sizes: Sizes, **task: Any) -> Configuration:
     """Recall, by Euler steps of one unit a sample."""
     return configuration(
-        task="recall", length=sizes.length, **task, field=point["cell"], integrator="euler", hidden=sizes.hidden, alpha=0.5,
-        exponent=0.5, steps=sizes.steps, seed=point["seed"], evaluation=sizes.held_out, threads=1,
-        evaluate_every=max(10, sizes.steps // 5), checkpoint_every=max(10, sizes.steps // 5), **sizes.learning,
-    )  # fmt: skip
+        task="recall",
+        length=sizes.length,
+        **task,
+        field=point["cell"],
+        integrator="euler",
+        hidden=sizes.hidden,
+        alpha=0.5,
+        exponent=0.5,
+        steps=sizes.steps,
+        seed=point["seed"],
+        evaluation=sizes.held_out,
+        threads=1,
+        evaluate_every=max(10, sizes.steps // 5),
+        checkpoint_every=max(10, sizes.steps // 5),
+        **sizes.learning,
+    )

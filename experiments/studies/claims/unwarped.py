@@ -41,21 +41,35 @@ class Unwarped(Study):
     figures: ClassVar = {
         "accuracy": Dots(
             "Held-out accuracy at warp 1: the mean over seeds, and a bar from the least to the largest.",
-            "accuracy", "model", "accuracy", x_limits=lambda least: (min(0.95, least - 0.02), 1.002),
+            "accuracy",
+            "model",
+            "accuracy",
+            x_limits=lambda least: (min(0.95, least - 0.02), 1.002),
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), model=MODELS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task="recall", warping="uniform", warp=1, length=sizes.length,
-            field=point["model"], integrator="euler", hidden=sizes.hidden, alpha=0.5,
-            seed=point["seed"], steps=sizes.steps, rate=sizes.rate, batches=sizes.batches, schedule="plateau",
-            evaluate_every=100, evaluation=sizes.evaluation,
+            task="recall",
+            warping="uniform",
+            warp=1,
+            length=sizes.length,
+            field=point["model"],
+            integrator="euler",
+            hidden=sizes.hidden,
+            alpha=0.5,
+            seed=point["seed"],
+            steps=sizes.steps,
+            rate=sizes.rate,
+            batches=sizes.batches,
+            schedule="plateau",
+            evaluate_every=100,
+            evaluation=sizes.evaluation,
             threads=1,  # with as many always, the bits are the same however the cores are shared out
-        )  # fmt: skip
+        )
 
     def verdict(self, results: Results) -> Verdict:
         found = spreads(results.runs, "model", "accuracy")

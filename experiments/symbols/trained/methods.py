@@ -28,8 +28,13 @@ from experiments.symbols.source import SymbolSequence
 __all__ = ["METHODS", "Ascending", "Learner", "Method"]
 
 CELLS: dict[str, Callable[..., Any]] = {
-    "RNN": ctrnn.plain, "GNN": ctrnn.gnn, "GLNN": ctrnn.glnn, "gated": ctrnn.gated, "GRU": ctrnn.gru, "LSTM": ctrnn.lstm
-}  # fmt: skip
+    "RNN": ctrnn.plain,
+    "GNN": ctrnn.gnn,
+    "GLNN": ctrnn.glnn,
+    "gated": ctrnn.gated,
+    "GRU": ctrnn.gru,
+    "LSTM": ctrnn.lstm,
+}
 
 
 def _own(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -37,9 +42,11 @@ def _own(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
-    "RNN": _own(nn.RNNCell), "gated": lambda *sizes, **settings: discretize.DiscreteRNN(ctrnn.gated(*sizes, **settings)),
-    "GRU": _own(nn.GRUCell), "LSTM": _own(nn.LSTMCell)
-}  # fmt: skip
+    "RNN": _own(nn.RNNCell),
+    "gated": lambda *sizes, **settings: discretize.DiscreteRNN(ctrnn.gated(*sizes, **settings)),
+    "GRU": _own(nn.GRUCell),
+    "LSTM": _own(nn.LSTMCell),
+}
 RATES = (0.003, 0.01, 0.03)
 
 

@@ -123,10 +123,11 @@ class DecayClocks(Study):
             "given; and the largest c′g (r + 1)|h|^r of the exact run there.",
             by={"recording": "recording", "units": "cell", "r": "exponent", "trained": "trained"},
             columns={**across("way", {f"run {words}": way for way, words in WAYS.items()}, "accuracy"), "largest": steepest_cell},
-            data=exchanged, words={**TITLES, **CELLS, **WAYS},
+            data=exchanged,
+            words={**TITLES, **CELLS, **WAYS},
             sort=lambda name, cell, r, way: (list(TITLES).index(name), list(CELLS).index(cell), r, list(WAYS).index(way)),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         f"{recording}-{words}": drawing_of(recording, cell) for recording in TITLES for cell, words in CELLS.items()
     }
@@ -139,12 +140,25 @@ class DecayClocks(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         gated = point["cell"] == "gated-power"
         return configuration(
-            task=point["recording"], data=str(folders_found()[point["recording"]]), field=point["cell"],
-            exponent=point["exponent"], integrator=point["trained"], hidden=sizes.hidden, alpha=ALPHA,
-            init="chrono" if gated else "standard", t_max=SOURCES[point["recording"]].longest if gated else None,
-            steps=sizes.steps, seed=point["seed"], optimizer="adam", rate=sizes.rate, clip=1.0, evaluate_every=sizes.steps,
-            evaluation=sizes.sequences, checkpoint_every=sizes.steps, threads=1,
-        )  # fmt: skip
+            task=point["recording"],
+            data=str(folders_found()[point["recording"]]),
+            field=point["cell"],
+            exponent=point["exponent"],
+            integrator=point["trained"],
+            hidden=sizes.hidden,
+            alpha=ALPHA,
+            init="chrono" if gated else "standard",
+            t_max=SOURCES[point["recording"]].longest if gated else None,
+            steps=sizes.steps,
+            seed=point["seed"],
+            optimizer="adam",
+            rate=sizes.rate,
+            clip=1.0,
+            evaluate_every=sizes.steps,
+            evaluation=sizes.sequences,
+            checkpoint_every=sizes.steps,
+            threads=1,
+        )
 
     def left_out(self) -> str:
         absent = [f"{SOURCES[name].folder}/" for name in TITLES if name not in folders_found()]
@@ -179,13 +193,22 @@ class DecayClocks(Study):
         euler = spreads(at_the_fastest(where(given, way="euler"), SPEEDS), ["recording", "cell", "exponent", "clock"], "fall")
         hidden = groups(where(by_case(rows, SPEEDS), case=HIDDEN), ["recording", "cell"])
         parts = [
-            *(Part(f"given the clock, {words} keeps every decay", *_kept(where(given, way=way)))
-              for way, words in ((EXACT, "exact integration"), ("splitting", "the splitting step"))),
-            Part("Euler’s step loses every decay at the fastest speed", all(fall.mean >= FALL for fall in euler.values()),
-                 _least_and_most(euler)),
-            *(Part(f"not given the clock, r = 2 loses less than r = 0, {_named(key)}", Compared(gain(same), GAIN, printed=False))
-              for key, same in hidden.items()),
-        ]  # fmt: skip
+            *(
+                Part(f"given the clock, {words} keeps every decay", *_kept(where(given, way=way)))
+                for way, words in ((EXACT, "exact integration"), ("splitting", "the splitting step"))
+            ),
+            Part(
+                "Euler’s step loses every decay at the fastest speed",
+                all(fall.mean >= FALL for fall in euler.values()),
+                _least_and_most(euler),
+            ),
+            *(
+                Part(
+                    f"not given the clock, r = 2 loses less than r = 0, {_named(key)}", Compared(gain(same), GAIN, printed=False)
+                )
+                for key, same in hidden.items()
+            ),
+        ]
         return Verdict(parts, {f"Euler, {_named(key)}: fall from c = 1": str(fall) for key, fall in euler.items()})
 
 

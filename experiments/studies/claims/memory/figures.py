@@ -52,7 +52,13 @@ def _panel(ax: Axes, rows: pd.DataFrame, said: str) -> None:
             speed = where(rows, kind="speed", map=name, clock=clock, weights=said)["speed"]
             right = where(rows, kind="clock", map=name, clock=clock)["accuracy"]
             ax.plot(
-                speed.tolist(), right.tolist(), marker, color=colour, alpha=0.75, markersize=2 + clock**0.6, markeredgewidth=0,
+                speed.tolist(),
+                right.tolist(),
+                marker,
+                color=colour,
+                alpha=0.75,
+                markersize=2 + clock**0.6,
+                markeredgewidth=0,
                 label=label if clock == CLOCKS[1] else None,
-            )  # fmt: skip
+            )
     ax.grid(axis="y")

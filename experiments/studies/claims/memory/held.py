@@ -64,29 +64,42 @@ class HeldSymbols(Study):
         Table(
             "Trained networks: how many runs, of every symbol in every network, are chaotic, and how many are lost, at each dt. "
             "Runs of one network are not independent of one another.",
-            by={"step": "map"}, columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates), words=WORDS,
+            by={"step": "map"},
+            columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates),
+            words=WORDS,
             data=lambda results: where(results.rows, weights="trained"),
         ),
         Table(
             "Their largest exponents a step, from the least to the largest over symbols and networks.",
-            by={"step": "map"}, columns=across("dt", {f"dt = {dt:g}": dt for dt in (0.5, 1.0, 2.0, 3.0, 4.0, 10.0)}, exponents),
-            words=WORDS, data=lambda results: where(results.rows, weights="trained"),
+            by={"step": "map"},
+            columns=across("dt", {f"dt = {dt:g}": dt for dt in (0.5, 1.0, 2.0, 3.0, 4.0, 10.0)}, exponents),
+            words=WORDS,
+            data=lambda results: where(results.rows, weights="trained"),
         ),
         Table(
             "Untrained networks, of the steps of the figure: how many runs are chaotic, and how many are lost.",
-            by={"step": "map"}, columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates), words=WORDS,
+            by={"step": "map"},
+            columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates),
+            words=WORDS,
             data=lambda results: where(results.rows, weights="untrained"),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         "exponents": Bands(
             "Largest Lyapunov exponent a step while a symbol is held, the median over symbols: mean over seeds, and a band from "
             "the least to the largest. Above 0 is chaos; a line ends where more than half are lost.",
-            x="dt", y="median", lines=("map", {name: WORDS[name] for name in LINES}), x_label="dt, units of own time",
-            y_label="exponent a step", panels=("weights", {"trained": "trained", "untrained": "untrained"}), x_log=True,
-            y_limits=(-1.1, 0.5), levels={"0": 0.0}, data=lambda results: results.rows.query("2 * lost <= symbols"),
+            x="dt",
+            y="median",
+            lines=("map", {name: WORDS[name] for name in LINES}),
+            x_label="dt, units of own time",
+            y_label="exponent a step",
+            panels=("weights", {"trained": "trained", "untrained": "untrained"}),
+            x_log=True,
+            y_limits=(-1.1, 0.5),
+            levels={"0": 0.0},
+            data=lambda results: results.rows.query("2 * lost <= symbols"),
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds))
@@ -117,20 +130,30 @@ class HeldSymbols(Study):
         networks = f"in {rest['key'].nunique()} networks"
         steady = [name for name in STEPPED if not at(name)[["chaotic", "lost"]].to_numpy().any()]
         parts = [
-            Part("under the equation every symbol comes to rest", not rest["chaotic"].any(),
-                 f"{networks}, exponents a unit of time {exponents(where(rest, dt=1.0))}"),
-            Part("at dt = 2 Euler's step is chaotic for every symbol, and bounded",
-                 int(euler["chaotic"].sum()) == int(euler["symbols"].sum()),
-                 f"{fates(euler)}, {networks}, exponents {exponents(euler)}"),
-            Part("from dt = 2.5 on it diverges", bool((beyond["lost"] == beyond["symbols"]).all()),
-                 f"{fates(beyond)}, {networks}"),
-            Part("exponential Euler stays near 0 up to dt = 10",
-                 not exponential["lost"].any() and max(exponential["high"].max(), -exponential["low"].min()) <= NEAR,
-                 f"exponents {exponents(exponential)}, {fates(exponential)} at all dt above two standard errors, "
-                 f"{networks}"),
-            Part("it is the training: with untrained weights Euler's step rests at dt = 2", not fresh["chaotic"].any(),
-                 f"{fates(fresh)}, {networks}, exponents {exponents(fresh)}"),
-        ]  # fmt: skip
+            Part(
+                "under the equation every symbol comes to rest",
+                not rest["chaotic"].any(),
+                f"{networks}, exponents a unit of time {exponents(where(rest, dt=1.0))}",
+            ),
+            Part(
+                "at dt = 2 Euler's step is chaotic for every symbol, and bounded",
+                int(euler["chaotic"].sum()) == int(euler["symbols"].sum()),
+                f"{fates(euler)}, {networks}, exponents {exponents(euler)}",
+            ),
+            Part(
+                "from dt = 2.5 on it diverges", bool((beyond["lost"] == beyond["symbols"]).all()), f"{fates(beyond)}, {networks}"
+            ),
+            Part(
+                "exponential Euler stays near 0 up to dt = 10",
+                not exponential["lost"].any() and max(exponential["high"].max(), -exponential["low"].min()) <= NEAR,
+                f"exponents {exponents(exponential)}, {fates(exponential)} at all dt above two standard errors, {networks}",
+            ),
+            Part(
+                "it is the training: with untrained weights Euler's step rests at dt = 2",
+                not fresh["chaotic"].any(),
+                f"{fates(fresh)}, {networks}, exponents {exponents(fresh)}",
+            ),
+        ]
         most = spread(euler["high"].dropna()) if euler["high"].notna().any() else "lost"
         never = ", ".join(NAMES[name] for name in steady) or "none"
         return Verdict(parts, {"Euler, dt = 2, largest exponent a step": str(most), "steps without chaos at any dt": never})

@@ -36,8 +36,15 @@ def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[s
     law = discretize.decay_law(norms)
     last = law.fitted - 1  # what is later is rounding
     fall, (solved, stepped) = norms[last].log().mean(), _alone(rnn, xs[:last], h0)
-    return {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate,
-            "ratio": float(fall / solved), "stepped": float(fall / stepped)}  # fmt: skip
+    return {
+        "law": law.name,
+        "bend": law.bend,
+        "low": law.interval[0],
+        "high": law.interval[1],
+        "decay_rate": law.rate,
+        "ratio": float(fall / solved),
+        "stepped": float(fall / stepped),
+    }
 
 
 @torch.no_grad()

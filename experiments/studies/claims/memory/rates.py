@@ -52,10 +52,12 @@ MADE = {"recall": "recall", "tones": "tones"}  # in which time is what is learne
 NO_WORSE = 0.02  # of accuracy
 Played = ClockedRecall | Tones | Recorded
 WAYS = {
-    "repeated": "each sample read s times", "euler": "Euler steps, given s", SOFTPLUS_CLOCK: "softplus clock, given s",
+    "repeated": "each sample read s times",
+    "euler": "Euler steps, given s",
+    SOFTPLUS_CLOCK: "softplus clock, given s",
     "as trained": "as it is, not given s",
     "anew": "trained anew",
-}  # fmt: skip
+}
 GIVEN = ("repeated", "euler", SOFTPLUS_CLOCK)
 
 
@@ -75,18 +77,26 @@ class SamplingRates(Study):
             "Test accuracy where a sample lasts s times as long as in training; mean (least–largest) over seeds.",
             by={"task": "source", "cell": "cell", "run": "way"},
             columns=across("length", {f"s = {s:g}": s for s in LENGTHS}, "accuracy"),
-            data="rows", words=WAYS, sort=lambda source, cell, way: (source, cell, list(WAYS).index(way)),
+            data="rows",
+            words=WAYS,
+            sort=lambda source, cell, way: (source, cell, list(WAYS).index(way)),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         "accuracy": Bands(
             "The GRU's test accuracy over the length s of a sample, 1 in training: the mean over seeds, and a band from the "
             "least to the largest.",
-            x="length", y="accuracy", lines=("way", WAYS), x_label="length s of a sample", y_label="accuracy", x_log=True,
-            y_limits=(-0.03, 1.05), panels=("source", RECORDINGS | MADE),
+            x="length",
+            y="accuracy",
+            lines=("way", WAYS),
+            x_label="length s of a sample",
+            y_label="accuracy",
+            x_log=True,
+            y_limits=(-0.03, 1.05),
+            panels=("source", RECORDINGS | MADE),
             data=lambda results: where(results.rows, cell="gru"),
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         sources = [*MADE, *(name for name in RECORDINGS if name in folders_found())]
@@ -98,14 +108,28 @@ class SamplingRates(Study):
         if source in RECORDINGS:
             played["data"] = str(folders_found().get(source))
         if source == "recall":
-            played = {"task": "clocked-recall", "clocks": (16 / SAMPLES * s,), "clock_given": False, "counted": "last",
-                      "characters": sizes.characters}  # fmt: skip
+            played = {
+                "task": "clocked-recall",
+                "clocks": (16 / SAMPLES * s,),
+                "clock_given": False,
+                "counted": "last",
+                "characters": sizes.characters,
+            }
         return configuration(
-            **played, field=point["cell"], integrator="euler", hidden=sizes.hidden, steps=sizes.steps, rate=sizes.rate,
-            seed=point["seed"], optimizer="adam", clip=1.0, evaluate_every=sizes.steps,
+            **played,
+            field=point["cell"],
+            integrator="euler",
+            hidden=sizes.hidden,
+            steps=sizes.steps,
+            rate=sizes.rate,
+            seed=point["seed"],
+            optimizer="adam",
+            clip=1.0,
+            evaluate_every=sizes.steps,
             evaluation=sizes.recordings if source in RECORDINGS else sizes.sequences,
-            checkpoint_every=sizes.steps, threads=1,
-        )  # fmt: skip
+            checkpoint_every=sizes.steps,
+            threads=1,
+        )
 
     def left_out(self) -> str:
         absent = [f"{SOURCES[name].folder}/" for name in RECORDINGS if name not in folders_found()]
@@ -144,10 +168,12 @@ class SamplingRates(Study):
         names = RECORDINGS | MADE
         lost = {(cell, source): spread(_falls(results, cell, source)) for cell in CELLS for source in (*recorded, *MADE)}
         parts = [
-            Part("of both cells, two unit steps on samples twice as long lose less than 0.1 on every task",
-                 max(fall.mean for fall in lost.values()) < FALL,
-                 "; ".join(f"{cell}, {names[source]} {fall}" for (cell, source), fall in lost.items())),
-        ]  # fmt: skip
+            Part(
+                "of both cells, two unit steps on samples twice as long lose less than 0.1 on every task",
+                max(fall.mean for fall in lost.values()) < FALL,
+                "; ".join(f"{cell}, {names[source]} {fall}" for (cell, source), fall in lost.items()),
+            )
+        ]
         for source, before in learned.items():
             ahead = _ahead(results, source, 2.0, "euler", SOFTPLUS_CLOCK)
             said = f"{spread(at(source, 'euler', 2.0))} against {spread(at(source, SOFTPLUS_CLOCK, 2.0))}, at s = 1 {before}"
@@ -164,10 +190,12 @@ class SamplingRates(Study):
             shown = (SOFTPLUS_CLOCK, "euler", "repeated", "as trained", "anew")
             clock, euler, repeated, hidden, anew = (spread(at(source, way, 4.0)) for way in shown)
             parts.append(
-                Part(f"{names[source]}: at s = 4, where Euler steps overshoot, the clock is ahead of them",
-                     Compared(_ahead(results, source, 4.0, SOFTPLUS_CLOCK, "euler"), FALL, printed=False),
-                     f"{clock} against {euler}; each sample read s times {repeated}, as it is {hidden}, trained anew {anew}")
-            )  # fmt: skip
+                Part(
+                    f"{names[source]}: at s = 4, where Euler steps overshoot, the clock is ahead of them",
+                    Compared(_ahead(results, source, 4.0, SOFTPLUS_CLOCK, "euler"), FALL, printed=False),
+                    f"{clock} against {euler}; each sample read s times {repeated}, as it is {hidden}, trained anew {anew}",
+                )
+            )
         return Verdict(parts)
 
 

@@ -73,33 +73,50 @@ class MemoryAndSteps(Study):
             "evaluations on the fastest clock up to which the mean is at least 0.9.",
             by={"step": "map", "cost": "cost"},
             columns={**across("clock", AT_CLOCKS, "accuracy"), "a symbol": evaluations_kept},
-            data=kind("clock", said="before"), words=NAMES, sort=lambda _, cost: cost,
+            data=kind("clock", said="before"),
+            words=NAMES,
+            sort=lambda _, cost: cost,
         ),
         Table(
             "The same of a task without memory, the symbol that is seen.",
             by={"step": "map", "cost": "cost"},
             columns={**across("clock", AT_CLOCKS, "accuracy"), "a symbol": evaluations_kept},
-            data=kind("clock", said="now"), words=NAMES, sort=lambda _, cost: cost,
+            data=kind("clock", said="now"),
+            words=NAMES,
+            sort=lambda _, cost: cost,
         ),
         Table(
             "Speed at which a step moves the state, mean over seeds, in brackets what is derived for slow modes at these leaks.",
-            by={"weights": "weights", "step": "map"}, columns=across("clock", dict(list(AT_CLOCKS.items())[1:]), speeds),
-            data=kind("speed"), words=NAMES, sort=lambda weights, _: weights,
+            by={"weights": "weights", "step": "map"},
+            columns=across("clock", dict(list(AT_CLOCKS.items())[1:]), speeds),
+            data=kind("speed"),
+            words=NAMES,
+            sort=lambda weights, _: weights,
         ),
         Table(
             "Accuracy of the symbol before where the map takes every sample as s times as long; mean (least–largest) over seeds.",
-            by={"step": "map", "c": "clock"}, columns=across("stretch", {f"s = {s:g}": s for s in SHOWN}, "accuracy"),
-            data=kind("stretch", said="before"), words=NAMES, sort=lambda name, _: name,
+            by={"step": "map", "c": "clock"},
+            columns=across("stretch", {f"s = {s:g}": s for s in SHOWN}, "accuracy"),
+            data=kind("stretch", said="before"),
+            words=NAMES,
+            sort=lambda name, _: name,
         ),
         Table(
             "What the first terms drop against F, in size and, with its sign, along F; the leak and the slowest mode, largest Re "
             "of F', times dt. Medians over samples, mean (least–largest) over seeds.",
             by={"weights": "weights", "c": "clock"},
-            columns={"dt/2 F'F": "euler size", "along": "euler along", "dt/2 (F' + g) F": "exponential size",
-                     "along ": "exponential along", "g dt": "leak", "slowest": "slowest"},
-            data=kind("dropped"), sort=lambda weights, clock: (weights, clock),
+            columns={
+                "dt/2 F'F": "euler size",
+                "along": "euler along",
+                "dt/2 (F' + g) F": "exponential size",
+                "along ": "exponential along",
+                "g dt": "leak",
+                "slowest": "slowest",
+            },
+            data=kind("dropped"),
+            sort=lambda weights, clock: (weights, clock),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         "speed": Drawing(
             "Accuracy against the speed at which time passes for the network. Line: the exact solution, slowed down or sped up. "
@@ -110,22 +127,42 @@ class MemoryAndSteps(Study):
         ),
         "clocks": Bands(
             "Accuracy over clocks: the mean over seeds, and a band from the least to the largest. A step is c / 4 units of time.",
-            x="clock", y="accuracy", x_label="speed c of the clock", y_label="accuracy", x_log=True, y_limits=(-0.03, 1.05),
+            x="clock",
+            y="accuracy",
+            x_label="speed c of the clock",
+            y_label="accuracy",
+            x_log=True,
+            y_limits=(-0.03, 1.05),
             lines=("map", {name: NAMES[name] for name in ("euler", "exponential-euler", "etd2", "fitted-midpoint", "etdrk4")}),
-            panels=("said", {"before": "the symbol before", "now": "the symbol that is seen"}), data=kind("clock"),
+            panels=("said", {"before": "the symbol before", "now": "the symbol that is seen"}),
+            data=kind("clock"),
         ),
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), said=SAID)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task="clocked-recall", clocks=(16.0,), clock_given=True, counted="last", said=point["said"],
-            characters=sizes.characters, field="gated", integrator=EXACT, hidden=sizes.hidden, steps=sizes.steps,
-            seed=point["seed"], optimizer="adam", rate=sizes.rate, clip=1.0, evaluate_every=sizes.steps,
-            evaluation=sizes.sequences, checkpoint_every=sizes.steps, threads=1,
-        )  # fmt: skip
+            task="clocked-recall",
+            clocks=(16.0,),
+            clock_given=True,
+            counted="last",
+            said=point["said"],
+            characters=sizes.characters,
+            field="gated",
+            integrator=EXACT,
+            hidden=sizes.hidden,
+            steps=sizes.steps,
+            seed=point["seed"],
+            optimizer="adam",
+            rate=sizes.rate,
+            clip=1.0,
+            evaluate_every=sizes.steps,
+            evaluation=sizes.sequences,
+            checkpoint_every=sizes.steps,
+            threads=1,
+        )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
@@ -181,15 +218,23 @@ def _parts(at: Callable[..., Spread], accuracy: Callable[..., Spread]) -> list[P
     fitted = cheap.pop("fitted-midpoint")
     best = max(cheap, key=lambda name: cheap[name].mean)
     return [
-        Part("at c = 4 Euler keeps recall and exponential Euler loses it", euler.low >= KEPT and exponential.high <= LOST,
-             f"{euler} against {exponential}; ETD-RK4 {fourth}"),
-        Part("exponential Euler runs at the speed that is derived for slow modes, and untrained weights do not",
-             abs(runs.mean - derived.mean) <= 0.1 < fresh.mean - derived.mean,
-             f"{runs}, derived {derived}; untrained, where nothing is as slow, {fresh}"),
+        Part(
+            "at c = 4 Euler keeps recall and exponential Euler loses it",
+            euler.low >= KEPT and exponential.high <= LOST,
+            f"{euler} against {exponential}; ETD-RK4 {fourth}",
+        ),
+        Part(
+            "exponential Euler runs at the speed that is derived for slow modes, and untrained weights do not",
+            abs(runs.mean - derived.mean) <= 0.1 < fresh.mean - derived.mean,
+            f"{runs}, derived {derived}; untrained, where nothing is as slow, {fresh}",
+        ),
         Part("the exact solution, slowed down to 0.6, loses recall too", slowed.high <= LOST, f"{slowed}; to 0.7, {less}"),
         Part("stretching samples by 2 mends it at c = 4", mended.low >= MENDED, str(mended)),
         Part("at c = 8, where g dt is above 1, no stretch does", beyond.high <= LOST, f"at best {beyond}"),
         Part("as slow a step keeps what needs no memory", now.low >= KEPT, f"{now} at the speed {unmoved}"),
-        Part("of steps of at most two evaluations the fitted midpoint rule alone keeps recall at c = 8",
-             fitted.low >= KEPT > cheap[best].mean, f"{fitted}; the next, {NAMES[best]}, {cheap[best]}"),
-    ]  # fmt: skip
+        Part(
+            "of steps of at most two evaluations the fitted midpoint rule alone keeps recall at c = 8",
+            fitted.low >= KEPT > cheap[best].mean,
+            f"{fitted}; the next, {NAMES[best]}, {cheap[best]}",
+        ),
+    ]

@@ -91,10 +91,16 @@ class OhnoHAR(Study):
         "smoke": Sizes(hidden=4, epochs=1, starts=[5], others=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=60),
         "small": Sizes(hidden=64, epochs=10, starts=[1, 5, 25], others=[5], rates=[5e-3], clips=[5.0], seeds=3, held_out=3000),
         "paper": Sizes(
-            hidden=64, epochs=200, starts=[1, 5, 25], others=[1, 5, 25], rates=[1e-3, 5e-3, 1e-4], clips=[1.0, 5.0], seeds=4,
+            hidden=64,
+            epochs=200,
+            starts=[1, 5, 25],
+            others=[1, 5, 25],
+            rates=[1e-3, 5e-3, 1e-4],
+            clips=[1.0, 5.0],
+            seeds=4,
             held_out=3000,
         ),
-    }  # fmt: skip
+    }
     may_diverge = True
     tables = (
         Table(
@@ -122,16 +128,26 @@ class OhnoHAR(Study):
         "accuracy": Bands(
             "Validation accuracy after each epoch, Euler steps, settings chosen by validation: the mean over seeds, and a band "
             "from the least to the largest. The paper has r = 2 above r = 0 early on, and r = 4 below.",
-            x="epoch", y="accuracy", lines=("exponent", DRAWN), x_label="epoch", y_label="validation accuracy",
+            x="epoch",
+            y="accuracy",
+            lines=("exponent", DRAWN),
+            x_label="epoch",
+            y_label="validation accuracy",
             data=lambda results: rows_of_chosen(results, "epoch"),
         ),
         "gradients": Bands(
             "Norm of dL/dx_t, the geometric mean over 100 sequences; a band over seeds. Exponentials are straight lines here. A "
             "larger r keeps early samples in sight before training; after it all do.",
-            x="t", y="norm", lines=("exponent", DRAWN), panels=("when", MOMENTS), y_log=True,
-            x_label="t, samples", y_label="norm of dL/dx_t", data=lambda results: rows_of_chosen(results, "gradient"),
+            x="t",
+            y="norm",
+            lines=("exponent", DRAWN),
+            panels=("when", MOMENTS),
+            y_log=True,
+            x_label="t, samples",
+            y_label="norm of dL/dx_t",
+            data=lambda results: rows_of_chosen(results, "gradient"),
         ),
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the recordings."""
@@ -143,12 +159,27 @@ class OhnoHAR(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task="har", data=str(har_folder()), classes="fastgrnn", field="leaky-power", exponent=point["exponent"],
-            integrator=point["integrator"], hidden=sizes.hidden, alpha=point["c"] / T, recurrent_gain=0.1,
-            steps=EPOCH * sizes.epochs, batch=100, batches=EPOCH, seed=point["seed"], rate=point["rate"], clip=point["clip"],
-            schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out,
+            task="har",
+            data=str(har_folder()),
+            classes="fastgrnn",
+            field="leaky-power",
+            exponent=point["exponent"],
+            integrator=point["integrator"],
+            hidden=sizes.hidden,
+            alpha=point["c"] / T,
+            recurrent_gain=0.1,
+            steps=EPOCH * sizes.epochs,
+            batch=100,
+            batches=EPOCH,
+            seed=point["seed"],
+            rate=point["rate"],
+            clip=point["clip"],
+            schedule="halved-twice",
+            keep="best",
+            evaluate_every=EPOCH,
+            evaluation=sizes.held_out,
             checkpoint_every=EPOCH * sizes.epochs,
-        )  # fmt: skip
+        )
 
     def left_out(self) -> str:
         return "" if har_folder() else "Left out: uci_har/; --data DIR names the folder it is in."

@@ -77,11 +77,25 @@ class OhnoInstability(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task="har", data=str(har_folder()), classes="fastgrnn", field=DERIVATIVES[point["derivative"]], integrator="euler",
-            exponent=point["exponent"], hidden=sizes.hidden, alpha=25 / T, recurrent_gain=0.1, steps=EPOCH * sizes.epochs,
-            batch=100, batches=EPOCH, seed=point["seed"], rate=5e-3, clip=5.0, evaluate_every=EPOCH * sizes.epochs,
-            evaluation=3000, checkpoint_every=EPOCH * sizes.epochs,
-        )  # fmt: skip
+            task="har",
+            data=str(har_folder()),
+            classes="fastgrnn",
+            field=DERIVATIVES[point["derivative"]],
+            integrator="euler",
+            exponent=point["exponent"],
+            hidden=sizes.hidden,
+            alpha=25 / T,
+            recurrent_gain=0.1,
+            steps=EPOCH * sizes.epochs,
+            batch=100,
+            batches=EPOCH,
+            seed=point["seed"],
+            rate=5e-3,
+            clip=5.0,
+            evaluate_every=EPOCH * sizes.epochs,
+            evaluation=3000,
+            checkpoint_every=EPOCH * sizes.epochs,
+        )
 
     def left_out(self) -> str:
         return "" if har_folder() else "Left out: uci_har/; --data DIR names the folder it is in."

@@ -65,13 +65,19 @@ class OhnoPixels(Study):
         "smoke": Sizes(side=7, hidden=4, epochs=1, starts=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=100),
         "small": Sizes(side=14, hidden=64, epochs=6, starts=[1, 5, 25], rates=[5e-3], clips=[5.0], seeds=3, held_out=10_000),
         "paper": Sizes(
-            side=28, hidden=128, epochs=200, starts=[1, 5, 25], rates=[1e-3, 5e-3, 1e-4], clips=[1.0, 5.0], seeds=4,
+            side=28,
+            hidden=128,
+            epochs=200,
+            starts=[1, 5, 25],
+            rates=[1e-3, 5e-3, 1e-4],
+            clips=[1.0, 5.0],
+            seeds=4,
             held_out=10_000,
         ),
-    }  # fmt: skip
+    }
     another: ClassVar = {
         "small": "The printed accuracies are of 784 pixels and 200 epochs; tried was another experiment, 14 × 14 means of four "
-        "pixels and 6 epochs.",
+        "pixels and 6 epochs."
     }
     may_diverge = True
     tables = (
@@ -98,10 +104,15 @@ class OhnoPixels(Study):
         "accuracy": Bands(
             "Validation accuracy after each epoch, settings chosen by validation: the mean over seeds, and a band from the least "
             "to the largest.",
-            x="epoch", y="accuracy", lines=("exponent", {r: f"r = {r:g}" for r in EXPONENTS}), panels=("order", ORDERS),
-            x_label="epoch", y_label="validation accuracy", data=epochs_of_best,
-        ),
-    }  # fmt: skip
+            x="epoch",
+            y="accuracy",
+            lines=("exponent", {r: f"r = {r:g}" for r in EXPONENTS}),
+            panels=("order", ORDERS),
+            x_label="epoch",
+            y_label="validation accuracy",
+            data=epochs_of_best,
+        )
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the images."""
@@ -113,12 +124,28 @@ class OhnoPixels(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task="pixels", data=str(mnist_folder()), order=point["order"], side=sizes.side, field="leaky-power",
-            exponent=point["exponent"], integrator="euler", hidden=sizes.hidden, alpha=point["c"] / sizes.side**2,
-            recurrent_gain=0.1, steps=EPOCH * sizes.epochs, batch=100, batches=EPOCH, seed=point["seed"], rate=point["rate"],
-            clip=point["clip"], schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out,
+            task="pixels",
+            data=str(mnist_folder()),
+            order=point["order"],
+            side=sizes.side,
+            field="leaky-power",
+            exponent=point["exponent"],
+            integrator="euler",
+            hidden=sizes.hidden,
+            alpha=point["c"] / sizes.side**2,
+            recurrent_gain=0.1,
+            steps=EPOCH * sizes.epochs,
+            batch=100,
+            batches=EPOCH,
+            seed=point["seed"],
+            rate=point["rate"],
+            clip=point["clip"],
+            schedule="halved-twice",
+            keep="best",
+            evaluate_every=EPOCH,
+            evaluation=sizes.held_out,
             checkpoint_every=EPOCH * sizes.epochs,
-        )  # fmt: skip
+        )
 
     def left_out(self) -> str:
         return "" if mnist_folder() else "Left out: mnist/; --data DIR names the folder it is in."

@@ -31,9 +31,20 @@ __all__ = ["OllivierTable1", "SymbolRun"]
 
 BASELINES = "baselines"
 METHODS = (
-    "RNN, DH, FB", "RNN, DH, RMS", "GNN, DH, FB", "GLNN, DH, FB", "LSTM, gradient", "LSTM, DH, FB", "LSTM, Adam 0.01",
-    "RNN, QDH, QDRUOP", "RNN, QDH, QDRBPM", "GNN, QDH, RUOP", "GNN, QDH, RBPM", "GLNN, QDH, RUOP", "GLNN, QDH, RBPM",
-)  # fmt: skip
+    "RNN, DH, FB",
+    "RNN, DH, RMS",
+    "GNN, DH, FB",
+    "GLNN, DH, FB",
+    "LSTM, gradient",
+    "LSTM, DH, FB",
+    "LSTM, Adam 0.01",
+    "RNN, QDH, QDRUOP",
+    "RNN, QDH, QDRBPM",
+    "GNN, QDH, RUOP",
+    "GNN, QDH, RBPM",
+    "GLNN, QDH, RUOP",
+    "GLNN, QDH, RBPM",
+)
 INVARIANT = ("RUOP", "RBPM")
 TITLES = {"insertions": "alphabet with insertions", "music": "music", "blocks": "aⁿbⁿ", "xor": "distant XOR"}
 FULLY = ((10,), (10,))  # units and edges of the network for the distant XOR, of which there is one
@@ -123,11 +134,14 @@ class OllivierTable1(Study):
     figures: ClassVar = {
         f"regrets-{name}": Dots(
             f"{title}: the best regret on the validation sequence, mean over seeds, and a bar from the least to the largest.",
-            x="best", by="method", x_label="regret, bits", x_limits=lambda least: (min(0.0, least), None),
+            x="best",
+            by="method",
+            x_label="regret, bits",
+            x_limits=lambda least: (min(0.0, least), None),
             data=partial(_of_source, name),
         )
         for name, title in TITLES.items()
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         sources, seeds = list(SOURCES[sizes.scale]), range(sizes.seeds)

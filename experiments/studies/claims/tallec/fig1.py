@@ -82,16 +82,25 @@ class TallecFigure1(Study):
             hidden=64, length=200, warps=[40, 20, 10], rates=RATES, steps=3000, every=100, held_out=256, seeds=3, batches=None
         ),
         "paper": Sizes(
-            hidden=64, length=500, warps=[*range(100, 9, -10), 1], rates=RATES, steps=STEPS, every=100, held_out=1000, seeds=5,
+            hidden=64,
+            length=500,
+            warps=[*range(100, 9, -10), 1],
+            rates=RATES,
+            steps=STEPS,
+            every=100,
+            held_out=1000,
+            seeds=5,
             batches=TRAINING_SET,
         ),
-    }  # fmt: skip
+    }
     tables = (
         Table(
             "Test loss in nats, sequences of length {length}; mean (least–largest) over runs.",
             by={"clock": "panel", "maximum_warping": "warp"},
             columns={
-                **across("model", MODELS, "loss"), "memoryless": lambda group: float(group["memoryless"].iloc[0]), "runs": len,
+                **across("model", MODELS, "loss"),
+                "memoryless": lambda group: float(group["memoryless"].iloc[0]),
+                "runs": len,
             },
             data=chosen,
             sort=lambda panel, warp: (PANELS.index(panel), warp),
@@ -110,16 +119,21 @@ class TallecFigure1(Study):
             data="rows",
             sort=lambda panel, warp, model, rate: (PANELS.index(panel), warp, MODELS.index(model), rate),
         ),
-    )  # fmt: skip
+    )
     figures: ClassVar = {
         "losses": Bands(
             "Held-out loss over maximum_warping: the mean over runs, a band from least to largest, and what is lost "
             "without any memory. Where gates are worth something, their line stays on the ground.",
-            x="warp", y="loss", panels=("panel", {panel: panel for panel in PANELS}),
-            lines=("model", {name: name for name in (*MODELS, "memoryless")}), data=with_memoryless,
-            x_label="maximum_warping", y_label="test loss, nats", y_limits=(-0.08, 2.4),
+            x="warp",
+            y="loss",
+            panels=("panel", {panel: panel for panel in PANELS}),
+            lines=("model", {name: name for name in (*MODELS, "memoryless")}),
+            data=with_memoryless,
+            x_label="maximum_warping",
+            y_label="test loss, nats",
+            y_limits=(-0.08, 2.4),
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), warp=sizes.warps, panel=PANELS, model=MODELS, rate=sizes.rates)

@@ -99,16 +99,33 @@ class TallecFigure3(Study):
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 170, "paper": 2400}
     sizes: ClassVar = {
-        "smoke": Sizes(hidden=8, count=2, batch=8, tasks={"copy": [12], "variable-copy": [12]}, steps=40, every=10, held_out=50,
-                       seeds=1),
-        "small": Sizes(hidden=64, count=10, batch=32, tasks={"copy": [500], "variable-copy": [500, 1000]}, steps=20_000,
-                       every=200, held_out=200, seeds=3),
-        "paper": Sizes(hidden=128, count=10, batch=128, tasks={"copy": [500, 2000], "variable-copy": [500, 1000]},
-                       steps=20_000, every=100, held_out=1000, seeds=3),
-    }  # fmt: skip
+        "smoke": Sizes(
+            hidden=8, count=2, batch=8, tasks={"copy": [12], "variable-copy": [12]}, steps=40, every=10, held_out=50, seeds=1
+        ),
+        "small": Sizes(
+            hidden=64,
+            count=10,
+            batch=32,
+            tasks={"copy": [500], "variable-copy": [500, 1000]},
+            steps=20_000,
+            every=200,
+            held_out=200,
+            seeds=3,
+        ),
+        "paper": Sizes(
+            hidden=128,
+            count=10,
+            batch=128,
+            tasks={"copy": [500, 2000], "variable-copy": [500, 1000]},
+            steps=20_000,
+            every=100,
+            held_out=1000,
+            seeds=3,
+        ),
+    }
     another: ClassVar = {
         "small": "The printed claim is of 128 units, and of gaps of 2000 too; tried was another experiment, with 64 units, "
-        "copy at T = 500 alone.",
+        "copy at T = 500 alone."
     }
     tables = (
         Table(
@@ -129,13 +146,19 @@ class TallecFigure3(Study):
         "curves": Bands(
             "Loss on held-out sequences while learning, as a part of the plateau: the mean over runs, and a band from least "
             "to largest.",
-            x="step", y="of plateau", panels=("panel", "{}"), lines=("start", {start: start for start in STARTS}),
+            x="step",
+            y="of plateau",
+            panels=("panel", "{}"),
+            lines=("start", {start: start for start in STARTS}),
             data=lambda results: thinned(results.rows, ["task", "T", "start"]).assign(
                 panel=lambda rows: rows["task"] + ", T = " + rows["T"].astype(str)
             ),
-            x_label="steps", y_label="loss / plateau", y_limits=(0.0, 1.6), levels={"plateau": 1.0},
+            x_label="steps",
+            y_label="loss / plateau",
+            y_limits=(0.0, 1.6),
+            levels={"plateau": 1.0},
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         tasks = [(task, T) for task, Ts in sizes.tasks.items() for T in Ts]
@@ -149,10 +172,21 @@ class TallecFigure3(Study):
         start, T = point["start"], point["T"]
         longest = 1.5 * T if point["task"] == "copy" else float(T)
         return configuration(
-            task=point["task"], T=T, count=sizes.count, field="lstm", integrator="euler", hidden=sizes.hidden, init=start,
-            t_max=longest if start == "chrono" else None, steps=sizes.steps, batch=sizes.batch, seed=point["seed"],
-            evaluate_every=sizes.every, evaluation=sizes.held_out, threads=1,
-        )  # fmt: skip
+            task=point["task"],
+            T=T,
+            count=sizes.count,
+            field="lstm",
+            integrator="euler",
+            hidden=sizes.hidden,
+            init=start,
+            t_max=longest if start == "chrono" else None,
+            steps=sizes.steps,
+            batch=sizes.batch,
+            seed=point["seed"],
+            evaluate_every=sizes.every,
+            evaluation=sizes.held_out,
+            threads=1,
+        )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve, beside the plateau of the task."""

@@ -116,11 +116,17 @@ class TallecFigure4(Study):
         "curves": Bands(
             "Mean squared error on held-out sequences while learning: the mean over runs, a band from least to largest, "
             "and the error of saying 1 always.",
-            x="step", y="loss", panels=("T", "T = {}"), lines=("start", {start: start for start in STARTS}),
+            x="step",
+            y="loss",
+            panels=("T", "T = {}"),
+            lines=("start", {start: start for start in STARTS}),
             data=lambda results: thinned(results.rows, ["T", "start"]),
-            x_label="steps", y_label="mean squared error", y_limits=(0.0, 0.2), levels={"without memory": 1 / 6},
+            x_label="steps",
+            y_label="mean squared error",
+            y_limits=(0.0, 0.2),
+            levels={"without memory": 1 / 6},
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), T=sizes.steps, start=reversed(STARTS))
@@ -128,10 +134,20 @@ class TallecFigure4(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         start, T = point["start"], point["T"]
         return configuration(
-            task="adding", T=T, field="lstm", integrator="euler", hidden=sizes.hidden, init=start,
-            t_max=float(T) if start == "chrono" else None, alpha=2 / T, steps=sizes.steps[T], batch=50, seed=point["seed"],
-            evaluate_every=sizes.every, evaluation=sizes.held_out,
-        )  # fmt: skip
+            task="adding",
+            T=T,
+            field="lstm",
+            integrator="euler",
+            hidden=sizes.hidden,
+            init=start,
+            t_max=float(T) if start == "chrono" else None,
+            alpha=2 / T,
+            steps=sizes.steps[T],
+            batch=50,
+            seed=point["seed"],
+            evaluate_every=sizes.every,
+            evaluation=sizes.held_out,
+        )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve: what the evaluations found on the way."""

@@ -79,11 +79,16 @@ class TallecFigure5(Study):
         "accuracies": Bands(
             "Accuracy on clocks up to so many times slower than the slowest of the training (1: as in training): the "
             "mean over runs, and a band from least to largest. Flat is a network that does not care how slow it is played.",
-            x="times", y="accuracy", panels=("per", READINGS), lines=("model", {model: model for model in MODELS}),
-            x_label="slowest warp of the test, over that of the training", y_label="accuracy", y_limits=(0.0, 1.04),
+            x="times",
+            y="accuracy",
+            panels=("per", READINGS),
+            lines=("model", {model: model for model in MODELS}),
+            x_label="slowest warp of the test, over that of the training",
+            y_label="accuracy",
+            y_limits=(0.0, 1.04),
             levels={"without memory": 1 / 8},
         )
-    }  # fmt: skip
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         return grid(seed=range(sizes.seeds), per=READINGS, model=MODELS)

@@ -63,7 +63,7 @@ class TallecFigure6(Study):
     }
     another: ClassVar = {
         "small": "The printed claim is of 784 pixels and 512 units; tried was another experiment, 7 × 7 means of 16 pixels and "
-        "64 units.",
+        "64 units."
     }
     may_diverge = True
     tables = (
@@ -92,10 +92,16 @@ class TallecFigure6(Study):
         "rates": Bands(
             "Test accuracy over the rate, of the weights with the best validation accuracy: the mean over seeds, and a band from "
             "the least to the largest.",
-            x="rate", y="accuracy", lines=("start", {start: start for start in STARTS}), panels=("order", ORDERS),
-            x_label="rate", y_label="test accuracy", x_log=True, data=with_best,
-        ),
-    }  # fmt: skip
+            x="rate",
+            y="accuracy",
+            lines=("start", {start: start for start in STARTS}),
+            panels=("order", ORDERS),
+            x_label="rate",
+            y_label="test accuracy",
+            x_log=True,
+            data=with_best,
+        )
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the images."""
@@ -105,12 +111,28 @@ class TallecFigure6(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configuration(
-            task="pixels", data=str(mnist_folder()), order=point["order"], side=sizes.side, field="lstm", integrator="euler",
-            hidden=sizes.hidden, init=point["start"], t_max=float(sizes.side**2) if point["start"] == "chrono" else None,
-            steps=EPOCH * sizes.epochs, batch=100, batches=EPOCH, seed=point["seed"], rate=point["rate"], clip=1.0,
-            schedule="halved-twice", keep="best", evaluate_every=EPOCH, evaluation=sizes.held_out, threads=1,
+            task="pixels",
+            data=str(mnist_folder()),
+            order=point["order"],
+            side=sizes.side,
+            field="lstm",
+            integrator="euler",
+            hidden=sizes.hidden,
+            init=point["start"],
+            t_max=float(sizes.side**2) if point["start"] == "chrono" else None,
+            steps=EPOCH * sizes.epochs,
+            batch=100,
+            batches=EPOCH,
+            seed=point["seed"],
+            rate=point["rate"],
+            clip=1.0,
+            schedule="halved-twice",
+            keep="best",
+            evaluate_every=EPOCH,
+            evaluation=sizes.held_out,
+            threads=1,
             checkpoint_every=EPOCH * sizes.epochs,
-        )  # fmt: skip
+        )
 
     def left_out(self) -> str:
         return "" if mnist_folder() else "Left out: mnist/; --data DIR names the folder it is in."

@@ -63,7 +63,7 @@ class TallecFigure7(Study):
         "paper": Sizes(
             text="text8/text8", hidden=2000, length=180, batch=128, steps=100_000, every=1000, held_out=20_000, seeds=2
         ),
-    }  # fmt: skip
+    }
     another: ClassVar = {
         "small": "The printed claim is of text8, words, and networks of 2000 and 830 units; tried was another experiment, "
         "the characters of tinyshakespeare with 128 units.",
@@ -88,10 +88,15 @@ class TallecFigure7(Study):
         "curves": Bands(
             "Bits a character on the validation part while learning: the mean over seeds, and a band from the least to the "
             "largest.",
-            x="step", y="bits", panels=("model", {name: name for name in MODELS.values()}),
-            lines=("start", {start: start for start in STARTS}), x_label="steps", y_label="bits a character", data=in_bits,
-        ),
-    }  # fmt: skip
+            x="step",
+            y="bits",
+            panels=("model", {name: name for name in MODELS.values()}),
+            lines=("start", {start: start for start in STARTS}),
+            x_label="steps",
+            y_label="bits a character",
+            data=in_bits,
+        )
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the text."""
@@ -100,11 +105,25 @@ class TallecFigure7(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         model, start = point["model"], point["start"]
         return configuration(
-            task="next-character", text=str(text_file(sizes.text)), length=sizes.length, field=model, integrator="euler",
-            hidden=sizes.hidden, init=start, t_max=LONGEST[model] if start == "chrono" else None, optimizer="adam", rate=1e-3,
-            clip=1.0, steps=sizes.steps, batch=sizes.batch, seed=point["seed"], keep="best", evaluate_every=sizes.every,
-            evaluation=sizes.held_out, threads=1,
-        )  # fmt: skip
+            task="next-character",
+            text=str(text_file(sizes.text)),
+            length=sizes.length,
+            field=model,
+            integrator="euler",
+            hidden=sizes.hidden,
+            init=start,
+            t_max=LONGEST[model] if start == "chrono" else None,
+            optimizer="adam",
+            rate=1e-3,
+            clip=1.0,
+            steps=sizes.steps,
+            batch=sizes.batch,
+            seed=point["seed"],
+            keep="best",
+            evaluate_every=sizes.every,
+            evaluation=sizes.held_out,
+            threads=1,
+        )
 
     def left_out(self) -> str:
         missing = [name for name in dict.fromkeys(sizes.text for sizes in self.sizes.values()) if text_file(name) is None]

@@ -33,10 +33,20 @@ def trained(point: Point, sizes: Sizes, longest: int, **task: Any) -> Configurat
     """By the paper's schedule; time scales up to the longest wait, 2 samples at least; the plain network has none to set."""
     start: dict[str, Any] = {} if point["model"] == "plain" else {"init": "chrono", "t_max": float(max(2, longest))}
     return configuration(
-        field=point["model"], integrator="euler", hidden=sizes.hidden, **start, **task, length=sizes.length,
-        seed=point["seed"], steps=sizes.steps, rate=point.get("rate") or sizes.rate, schedule="plateau", batches=sizes.batches,
-        evaluate_every=sizes.every, evaluation=sizes.held_out,
-    )  # fmt: skip
+        field=point["model"],
+        integrator="euler",
+        hidden=sizes.hidden,
+        **start,
+        **task,
+        length=sizes.length,
+        seed=point["seed"],
+        steps=sizes.steps,
+        rate=point.get("rate") or sizes.rate,
+        schedule="plateau",
+        batches=sizes.batches,
+        evaluate_every=sizes.every,
+        evaluation=sizes.held_out,
+    )
 
 
 def learning_curve(folder: Path) -> list[dict[str, float]]:
