@@ -34,6 +34,10 @@ class Results:
         axes = dict.fromkeys(axis for one in self.records for axis in one["point"])
         return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["key", *axes])
 
+    def rows_with(self, measure: str) -> pd.DataFrame:
+        """The rows, and beside them a measure of their run; with " at the end" behind its name if rows have one of that name."""
+        return self.rows.merge(self.runs[["key", measure]], on="key", suffixes=("", " at the end"))
+
     @property
     def diverged(self) -> dict[str, int]:
         """Key -> step, of the trainings whose loss was no longer finite."""

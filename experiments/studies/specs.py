@@ -10,7 +10,7 @@ The frame is the results' "runs" or "rows", or what a function makes of the resu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # pandas takes longer to import than a worker's other needs, 
 
     from experiments.studies.results import Results
 
-__all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "Table", "across"]
+__all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "Table", "across", "at_end", "first", "in_order", "run_count"]
 
 Cell = str | Callable[["pd.DataFrame"], object]
 Data = Literal["runs", "rows"] | Callable[["Results"], "pd.DataFrame"]
@@ -83,6 +83,27 @@ def across(column: str, values: Iterable[Any] | Mapping[str, Any], cell: Cell) -
     return {heading: among(value) for heading, value in named.items()}
 
 
+def first(column: str) -> Cell:
+    """A cell of `Table` for what is the same in all rows of a group: the value in its first row."""
+    return lambda group: group[column].iloc[0]
+
+
+def at_end(column: str) -> Cell:
+    """A cell of `Table` for a column with one value a run, repeated in all of its rows: the spread over runs."""
+    return lambda group: spread(group.drop_duplicates("key")[column])
+
+
+def run_count(group: pd.DataFrame) -> int:
+    """A cell of `Table`: of how many runs the rows are."""
+    return int(group["key"].nunique())
+
+
+def in_order(*orders: Iterable[Any] | None) -> Callable[..., Any]:
+    """A `sort` for `Table`: the place of each value in its order; None sorts by the value itself."""
+    known: Sequence[list[Any] | None] = [None if order is None else list(order) for order in orders]
+    return lambda *key: tuple(value if order is None else order.index(value) for value, order in zip(key, known, strict=True))
+
+
 def cell_of(group: pd.DataFrame, cell: Cell) -> object:
     if group.empty:
         return None
@@ -93,17 +114,17 @@ def cell_of(group: pd.DataFrame, cell: Cell) -> object:
 class Bands:
     r"""Means over runs as lines, with bands from the least to the largest.
 
-    Args:    x, y: columns;  lines: column, and value -> name of a line;  panels: column, and title of a panel with "{}" for the
-             value, or value -> title;  levels: name -> y of a thin line.
+    Args:    x, y: columns;  lines: column, and value -> name of a line, or the values alone;  panels: likewise, or a title with
+             "{}" for the value;  levels: name -> y of a thin line.
     """
 
     caption: str
     x: str
     y: str
-    lines: tuple[str, Mapping[Any, str]]
+    lines: tuple[str, Mapping[Any, str] | Sequence[str]]
     x_label: str
     y_label: str
-    panels: tuple[str, str | Mapping[Any, str]] | None = None
+    panels: tuple[str, str | Mapping[Any, str] | Sequence[str]] | None = None
     data: Data = "rows"
     x_log: bool = False
     y_log: bool = False
@@ -116,7 +137,7 @@ class Bands:
 
         frame, (by, titles) = _frame(self.data, results), self.panels or ("", "")
         found = groups(frame, by) if by else {"": frame}
-        order = {key: titles.format(key) for key in sorted(found)} if isinstance(titles, str) else titles
+        order = {key: titles.format(key) for key in sorted(found)} if isinstance(titles, str) else _names(titles)
         return bands(
             {title: self._lines(found[key]) for key, title in order.items() if key in found}, self.x_label, self.y_label,
             x_log=self.x_log, y_log=self.y_log, y_limits=self.y_limits, levels=self.levels,
@@ -129,7 +150,7 @@ class Bands:
         points = groups(frame, column)
         return {
             name: {float(x): value for x, value in spreads(points[key], self.x, self.y).items()}
-            for key, name in names.items()
+            for key, name in _names(names).items()
             if key in points
         }
 
@@ -164,6 +185,10 @@ class Drawing:
 
     def draw(self, results: Results) -> Figure:
         return self.drawn_by(results)
+
+
+def _names(values: Mapping[Any, str] | Sequence[str]) -> Mapping[Any, str]:
+    return values if isinstance(values, Mapping) else {value: value for value in values}
 
 
 class _Settings(dict[str, str]):

@@ -9,6 +9,7 @@ it is of; so records may come from several processes and machines, and may be a 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -27,13 +28,26 @@ if TYPE_CHECKING:
     from experiments.studies.verdicts import Verdict
 
 __all__ = [
-    "KEY", "SCALES", "SMOKE", "Measured", "Point", "Record", "Run", "Sizes", "Study", "grid",
-    "summary_of", "words_beside",
-]  # fmt: skip
+    "DATA",
+    "KEY",
+    "SCALES",
+    "SMOKE",
+    "Measured",
+    "Point",
+    "Record",
+    "Run",
+    "Sizes",
+    "Study",
+    "data_path",
+    "grid",
+    "summary_of",
+    "words_beside",
+]
 
 SCALES = ("smoke", "small", "paper")
 SMOKE = SCALES[0]  # at which nothing is trained to decide anything
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
+DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
 Record = Mapping[str, Any]  # of a run that is done, as in DIR/runs/KEY/rows.json, see folder.py
 Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
 
@@ -45,6 +59,14 @@ class Sizes(SimpleNamespace):
 def grid(**axes: Iterable[Any]) -> list[Point]:
     """The product of the axes, the last one changing fastest."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def data_path(name: str) -> Path | None:
+    """Return where a file, or a folder such as "uci_har/", of `--data DIR` is; None if it is not there."""
+    if not (root := os.environ.get(DATA)):
+        return None
+    found = Path(root) / name
+    return found if (found.is_dir() if name.endswith("/") else found.is_file()) else None
 
 
 def words_beside(file: str) -> list[str]:
@@ -100,6 +122,7 @@ class Study(ABC):
     sizes         how much of everything, at each scale
     another       for a scale, in what the experiment there is another one than that of the claim: a sentence, and no verdict
     may_diverge   whether a training whose loss is no longer finite is a result, not a failure
+    needs         files and folders of `--data DIR`; what is trained on those that are absent is left out
     tables, figures   of the results
     """
 
@@ -112,6 +135,7 @@ class Study(ABC):
     sizes: ClassVar[Mapping[str, Sizes]]
     another: ClassVar[Mapping[str, str]] = {}
     may_diverge: ClassVar[bool] = False
+    needs: ClassVar[Sequence[str]] = ()
     tables: ClassVar[Sequence[Table]] = ()
     figures: ClassVar[Mapping[str, FigureSpec]] = {}
 
@@ -142,8 +166,10 @@ class Study(ABC):
         return None
 
     def left_out(self) -> str:
-        """What is not run because something that it needs is not there, and how to name it; "" where nothing is."""
-        return ""
+        """Say which of the needed data are absent, so that something is not run, and how to name them; "" if none are."""
+        absent = [name for name in self.needs if data_path(name) is None]
+        where = "they are" if len(absent) > 1 else "it is"
+        return f"Left out: {' and '.join(absent)}; --data DIR names the folder {where} in." if absent else ""
 
     def headline(self, record: Record) -> str:
         """The one number of a run that is printed as soon as it is done."""

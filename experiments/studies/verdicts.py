@@ -21,11 +21,14 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from experiments.reports.spreads import NotEnoughError, Spread
+from experiments.reports.spreads import NotEnoughError, Spread, number
 
-__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "difference"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "compared", "difference", "need_intervals"]
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
@@ -119,6 +122,24 @@ class Part:
         compared = f"difference {self.holds}" if isinstance(self.holds, Compared) else ""
         evidence = "; ".join(filter(None, (self.evidence, compared)))
         return f"{claim}: {self.answer}{f' ({evidence})' if evidence else ''}."
+
+
+def compared(
+    claim: str, ours: pd.Series, theirs: pd.Series, effect: float, more: str = "", *, absent: bool = False, printed: bool = True
+) -> Part:
+    """A part on the difference between two means over seeds, with both means as evidence.
+
+    Args:    more: follows them;  effect, absent, printed: as `Compared` has them.
+    """
+    evidence = f"{number(float(ours.mean()))} against {number(float(theirs.mean()))}{more}"
+    return Part(claim, Compared(difference(ours, theirs), effect, absent, printed), evidence)
+
+
+def need_intervals(parts: Iterable[Part]) -> None:
+    """Refuse differences that have no interval. Raises: NotEnoughError."""
+    measured = [part.holds.measured for part in parts if isinstance(part.holds, Compared)]
+    if not all(math.isfinite(one.low) for one in measured):
+        raise NotEnoughError("an interval needs two seeds of each")
 
 
 @dataclass(frozen=True)

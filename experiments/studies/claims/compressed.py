@@ -9,6 +9,7 @@ every model is then run in all three ways on the same weights.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,8 +19,9 @@ import torch
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, number
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.seeds import generator
+from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.accuracies import (
     accuracy_cell,
     accuracy_figure,
@@ -42,7 +44,7 @@ from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
 
-__all__ = ["AT_CLOCKS", "CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed"]
+__all__ = ["AT_CLOCKS", "CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed", "on_clocks"]
 
 CLOCKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 TRAINED = {"slow": (0.5, 1.0), "unit": (4.0,), "fast": (8.0, 16.0)}
@@ -139,31 +141,15 @@ class Compressed(Study):
         return [{**point, "seed": seed} for seed in range(sizes.seeds) for point in each]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        is_given = point["clock_given"]
-        return configuration(
-            task="clocked-recall",
-            clocks=TRAINED[point["on"]],
-            clock_given=is_given,
-            counted="last" if is_given else "all",
-            characters=sizes.characters,
-            field=RATES[point["rate"]],
-            integrator=point["trained"],
-            hidden=sizes.hidden,
-            steps=sizes.steps,
-            seed=point["seed"],
-            optimizer="adam",
-            rate=sizes.rate,
-            clip=1.0,
-            evaluate_every=sizes.steps,
-            evaluation=sizes.sequences,
-            checkpoint_every=sizes.steps,
-        )
+        told = point["clock_given"]
+        task = {"task": "clocked-recall", "clocks": TRAINED[point["on"]], "clock_given": told, "characters": sizes.characters}
+        model = {"field": RATES[point["rate"]], "integrator": point["trained"]}
+        return by_adam(point, sizes, **task, counted="last" if told else "all", **model)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, ClockedRecall)
-        # From the same generator, so of the same symbols.
-        batches = {c: task.at(c, "all").batch(training.evaluation, generator(training.seed, "clocks"), "test") for c in CLOCKS}
+        batches = on_clocks(task, CLOCKS, training)
         ways = ways_of(model)
         reference = roll_out(ways[EXACT], batches[1.0], task.own_time(1.0))
         return [
@@ -220,6 +206,11 @@ class Compressed(Study):
             "trainings that diverged": len(results.diverged),
         }
         return Verdict(parts, numbers, summary)
+
+
+def on_clocks(task: ClockedRecall, clocks: Sequence[float], training: TrainingSettings) -> dict[float, Batch]:
+    """Test sequences on each clock: from the same generator, so of the same symbols."""
+    return {c: task.at(c, "all").batch(training.evaluation, generator(training.seed, "clocks"), "test") for c in clocks}
 
 
 def median_of(found: pd.Series) -> float | str:

@@ -1,8 +1,5 @@
 r"""Recordings played faster: where the Taylor step of a gated model breaks that was trained at the recording's own speed.
 
-    speed c        the mean of c samples after one another is one sample; at 1 / c every sample comes c times
-    clock given    a sample takes c units of own time, else one; at c = 1 both are the same, so one training serves both
-
 What is faster than c samples is lost in the means, for every model alike: those trained at the fastest speed show what is left
 to be had there.
 """
@@ -10,67 +7,30 @@ to be had there.
 from __future__ import annotations
 
 import dataclasses
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 
-from ctrnn import PowerDecay, Relaxation
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
-from experiments.runs.configuration import Configuration, TrainingSettings, configuration
+from experiments.runs.configuration import Configuration
+from experiments.studies.claims.recordings import SOURCES, check_learned, figure_at_speeds, folders_found, row_at, with_falls
+from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.accuracies import run_as_trained
-from experiments.studies.clocks.figures import accuracy_over_clocks, clock_words
-from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, is_right, roll_out, ways_of
+from experiments.studies.clocks.figures import clock_words
+from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, ways_of
 from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
-__all__ = ["DATA", "LEARNED", "SOURCES", "CompressedRecordings", "folders_found", "row_at"]
+__all__ = ["CompressedRecordings"]
 
-DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
-
-
-@dataclass(frozen=True)
-class Source:
-    """Recordings: their folder in DIR, the speeds played, and the time scales that chrono draws up to, in samples."""
-
-    title: str
-    folder: str
-    speeds: tuple[float, ...]
-    longest: float
-
-
-SOURCES = {
-    "har": Source("UCI HAR, windows of 128 samples", "uci_har", (0.5, 1.0, 2.0, 4.0, 8.0), 64.0),
-    "vowels": Source("JapaneseVowels, 7 to 29 frames", "japanese_vowels", (0.25, 0.5, 1.0, 2.0, 4.0), 16.0),
-}
-BATCH = 512  # sequences at once in the test
-LEARNED = 0.6  # of accuracy; that of both is below 0.2 without looking
 FALL = 0.05  # of accuracy, from that at the speed of training, that counts as a loss
-
-
-def folders_found() -> dict[str, Path]:
-    """The recordings' own folders, where there are any."""
-    root = os.environ.get(DATA)
-    folders = {name: Path(root) / source.folder for name, source in SOURCES.items()} if root else {}
-    return {name: folder for name, folder in folders.items() if folder.is_dir()}
-
-
-def with_falls(results: Results) -> pd.DataFrame:
-    """Trained at c = 1, run in the same way and given the clock; "fall" is that of accuracy from c = 1."""
-    rows = run_as_trained(where(results.rows, clock_given=True, on=1.0))
-    before = where(rows, clock=1.0)
-    if before.empty:
-        raise NotEnoughError("a model trained by Euler steps and one trained exactly, at c = 1, are needed.")
-    return rows.assign(fall=rows["key"].map(before.set_index("key")["accuracy"]) - rows["accuracy"])
 
 
 def accuracy_and_g_dt(rows: pd.DataFrame) -> str:
@@ -79,24 +39,21 @@ def accuracy_and_g_dt(rows: pd.DataFrame) -> str:
     return f"{written} ({number(largest.max(), 2)})" if largest.notna().all() else f"{written} (×)"
 
 
-def table_of(name: str, source: Source) -> Table:
+def table_of(name: str) -> Table:
+    source = SOURCES[name]
     return Table(
         f"{source.title}: test accuracy, and in brackets the largest c′g met.",
         by={"clock": "clock_given", "rate": "rate", "trained": "trained", "at c": "speed", "run as": "way"},
         columns=across("clock", {f"c = {clock_words(c)}": c for c in source.speeds}, accuracy_and_g_dt),
         data=lambda results: where(results.rows.assign(speed=results.rows["on"].map(clock_words)), recording=name),
         words={True: "given", False: "hidden", **WAYS},
-        empty=f"{source.title}: left out; `--data DIR` names the folder with {source.folder}/ in it.",
+        empty=source.left_out.format(source.title),
     )
 
 
 def figure_of(name: str, results: Results) -> Figure:
     rows = where(results.rows, recording=name, rate="sigmoid", on=1.0)
-    if rows.empty:
-        raise NotEnoughError("there is no point to draw yet")
-    titles = {True: "clock given", False: "clock hidden"}
-    titled = rows.assign(row="trained " + rows["trained"].map(WAYS), column=rows["clock_given"].map(titles))
-    return accuracy_over_clocks(titled, "speed c at which the recording is played", dict.fromkeys(titles.values(), (1.0,)))
+    return figure_at_speeds(rows, lambda rows: "trained " + rows["trained"].map(WAYS))
 
 
 class CompressedRecordings(Study):
@@ -124,7 +81,8 @@ class CompressedRecordings(Study):
         ),
     }
     may_diverge = True
-    tables = tuple(table_of(name, source) for name, source in SOURCES.items())
+    needs = tuple(source.folder for source in SOURCES.values())
+    tables = tuple(table_of(name) for name in SOURCES)
     figures: ClassVar = {
         "har": Drawing(
             "Activities (UCI HAR), sigmoid gates: test accuracy at other speeds, of weights trained in one way (rows) at the "
@@ -143,29 +101,10 @@ class CompressedRecordings(Study):
         return [{**point, "seed": seed} for seed in range(sizes.seeds) for point in each]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        return configuration(
-            task=point["recording"],
-            data=str(folders_found()[point["recording"]]),
-            speed=point["on"],
-            clock_given=point["on"] != 1,
-            field=RATES[point["rate"]],
-            integrator=point["trained"],
-            hidden=sizes.hidden,
-            init="chrono",
-            t_max=SOURCES[point["recording"]].longest,
-            steps=sizes.steps,
-            seed=point["seed"],
-            optimizer="adam",
-            rate=sizes.rate,
-            clip=1.0,
-            evaluate_every=sizes.steps,
-            evaluation=sizes.sequences,
-            checkpoint_every=sizes.steps,
-        )
-
-    def left_out(self) -> str:
-        absent = [f"{source.folder}/" for name, source in SOURCES.items() if name not in folders_found()]
-        return f"Left out: {' and '.join(absent)}; --data DIR names the folder they are in." if absent else ""
+        recording, speed = point["recording"], point["on"]
+        task = {"task": recording, "data": str(folders_found()[recording]), "speed": speed, "clock_given": speed != 1}
+        model = {"field": RATES[point["rate"]], "integrator": point["trained"], "init": "chrono"}
+        return by_adam(point, sizes, **task, **model, t_max=SOURCES[recording].longest)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
@@ -180,21 +119,17 @@ class CompressedRecordings(Study):
         return rows
 
     def verdict(self, results: Results) -> Verdict:
-        rows = with_falls(results)
-        trained = {name: set(where(rows, recording=name)["trained"]) for name in SOURCES}
-        sources = {SOURCES[name].title.split(",")[0]: name for name, ways in trained.items() if {"euler", EXACT} <= ways}
-        if not sources:
+        rows = with_falls(run_as_trained(where(results.rows, clock_given=True, on=1.0)))
+        trained = {name: set(where(rows, recording=name, clock=1.0)["trained"]) for name in SOURCES} if len(rows) else {}
+        judged = [name for name, ways in trained.items() if {"euler", EXACT} <= ways]
+        if not judged:
             raise NotEnoughError("a model trained by Euler steps and one trained exactly, at c = 1, are needed.")
-        for title, name in sources.items():
-            best = where(rows, recording=name, clock=1.0)["accuracy"].max()
-            if best < LEARNED:
-                raise NotEnoughError(
-                    f"no model has learned {title} (the best accuracy is {number(best)}); a larger scale decides."
-                )
+        for name in judged:
+            check_learned(rows, name)
         parts, falls_in_words, worth_in_words = list[Part](), list[str](), list[str]()
         numbers = dict[str, float | int | str]()
-        for title, name in sources.items():
-            mine, fastest = where(rows, recording=name), SOURCES[name].speeds[-1]
+        for name in judged:
+            title, mine, fastest = SOURCES[name].name, where(rows, recording=name), SOURCES[name].speeds[-1]
             found = spreads(where(mine, clock=fastest), "trained", "fall")
             falls = {way: found[way] for way in WAYS if way in found}
             falls_in_words.append(f"{title} at c = {fastest:g}: {', '.join(f'{WAYS[way]} by {falls[way]}' for way in falls)}")
@@ -222,7 +157,7 @@ class CompressedRecordings(Study):
 def worth_of_the_clock(rows: pd.DataFrame) -> Spread | None:
     """Accuracy of models that are trained and run exactly, given the clock, less that of the same weights without it."""
     mine = where(rows, trained=EXACT, way=EXACT)
-    given, hidden = (where(mine, clock_given=told).set_index("key")["accuracy"] for told in (True, False))
+    given, hidden = (where(mine, clock_given=known).set_index("key")["accuracy"] for known in (True, False))
     worth = (given - hidden).dropna()
     return spread(worth) if len(worth) else None
 
@@ -235,36 +170,3 @@ def breaking_words(taylor: pd.DataFrame) -> str:
         return "Taylor steps lose less than 0.05 everywhere. "
     kept = f"keep a largest c′g of up to {number(held.max(), 2)} and " if len(held) else ""
     return f"Taylor steps {kept}lose 0.05 and more from {number(lost.min(), 2)} on. "
-
-
-def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> dict[str, Any]:
-    """What one way of running gives on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
-    own_time, r = task.speed if task.clock_given else 1.0, _exponent(model)
-    good, count, losses, largest, steepest, medians, finite = 0, 0, 0.0, 0.0, 0.0, list[float](), True
-    for batch in task.evaluation("test", training.evaluation, BATCH, training.seed):
-        count += batch.size
-        found = roll_out(model, batch, own_time)
-        if found is None:
-            finite = False
-            continue
-        last = batch.last(found.outputs)
-        good += int(is_right(last, batch.targets).sum())
-        losses += float(torch.nn.functional.cross_entropy(last, batch.targets, reduction="sum"))
-        largest = max(largest, float(found.g_dt.max()))
-        steepest = max(steepest, float((found.g_dt * found.before.abs() ** r).max()) * (r + 1) if r else largest)
-        medians.append(float(found.g_dt.median()))
-        finite = finite and found.finite
-    return {
-        "finite": finite,
-        "accuracy": good / count,
-        "loss": losses / count if finite else None,
-        "largest": largest if finite else None,
-        "steepest": steepest if finite else None,
-        "median": sorted(medians)[len(medians) // 2] if finite else None,
-    }
-
-
-def _exponent(model: SequenceModel) -> float:
-    """r of the decay |h|^r h."""
-    decay = model.field.decay if isinstance(model.field, Relaxation) else None
-    return float(decay.exponent) if isinstance(decay, PowerDecay) else 0.0

@@ -22,7 +22,7 @@ from experiments.studies.clocks.learned_clocks import at_change, on_held_symbols
 from experiments.studies.clocks.oracle import StopAndGo
 from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accuracy_held, symbols_of
 from experiments.studies.results import Results, groups, where
-from experiments.studies.specs import Bands, Table
+from experiments.studies.specs import Bands, Table, at_end
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
@@ -64,7 +64,7 @@ class LearnedClocks(Study):
             "the number of repetitions); deviation from the states at one repetition (1: as far as other sequences).",
             by={"cell": "cell"},
             columns={
-                "accuracy": lambda rows: spread(rows.drop_duplicates("key")["accuracy at the end"]),
+                "accuracy": at_end("accuracy at the end"),
                 "g, first": lambda rows: spread(rows["first"].dropna()),
                 "g, others": lambda rows: spread(rows["others"].dropna()),
                 "correlation": lambda rows: spread(rows["correlation"].dropna()),
@@ -74,7 +74,7 @@ class LearnedClocks(Study):
                 f"at {LONGEST}": held("deviation", LONGEST),
                 f"accuracy at {LONGEST}": held("accuracy", LONGEST),
             },
-            data=lambda results: results.rows.merge(results.runs[["key", "accuracy"]], on="key", suffixes=("", " at the end")),
+            data=lambda results: results.rows_with("accuracy"),
             words=NAMES,
         ),
     )

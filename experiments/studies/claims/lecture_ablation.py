@@ -29,10 +29,10 @@ from experiments.reports.forgetting_figure import forgetting_figure
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.claims.tallec.fig7 import text_file
+from experiments.studies.claims.tallec.fig7 import SHAKESPEARE
 from experiments.studies.results import Results, groups, where
-from experiments.studies.specs import Drawing, Table
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.specs import Drawing, Table, at_end, run_count
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.warps.repeated_text import RepeatText
@@ -40,7 +40,6 @@ from experiments.tasks.warps.repeated_text import RepeatText
 __all__ = ["LectureAblation", "unseen"]
 
 TASKS = {"repeats": "character before, repeated", "next": "next character"}
-TEXT = "tinyshakespeare/input.txt"
 MODELS = {"lstm": "LSTM", "gated": "gated"}
 BIASES = {"lstm": "*.field.gates.bias", "gated": "*.field.rate.bias"}  # by which time scales are set
 ARMS = {"learned": "learned", "frozen": "as they were set"}
@@ -129,6 +128,7 @@ class LectureAblation(Study):
             seeds=5,
         ),
     }
+    needs = (SHAKESPEARE,)
     another: ClassVar = dict.fromkeys(
         ("small", "paper"),
         "The slides are of a language model of words that is not given; tried was another experiment, models of characters.",
@@ -145,10 +145,10 @@ class LectureAblation(Study):
                 "set and gates": lambda rows: spread(agreements(rows, "gates")),
                 "third set shortest, samples": lambda rows: middle_of_third(rows, longest=False),
                 "third set longest, samples": lambda rows: middle_of_third(rows, longest=True),
-                "accuracy": lambda rows: spread(rows.drop_duplicates("key")["accuracy"]),
-                "runs": lambda rows: rows["key"].nunique(),
+                "accuracy": at_end("accuracy"),
+                "runs": run_count,
             },
-            data=lambda results: results.rows.merge(results.runs[["key", "accuracy"]], on="key"),
+            data=lambda results: results.rows_with("accuracy"),
             words={**TASKS, **MODELS, **ARMS},
         ),
     )
@@ -166,33 +166,23 @@ class LectureAblation(Study):
 
     def points(self, sizes: Sizes) -> list[Point]:
         """Of next characters none without the text."""
-        tasks = [task for task in TASKS if task == "repeats" or text_file(TEXT)]
+        tasks = [task for task in TASKS if task == "repeats" or data_path(SHAKESPEARE)]
         return grid(seed=range(sizes.seeds), task=tasks, model=MODELS, biases=ARMS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        task: dict[str, Any] = {"task": "next-character", "text": str(text_file(TEXT))}
+        task: dict[str, Any] = {"task": "next-character", "text": str(data_path(SHAKESPEARE))}
         if point["task"] == "repeats":
             task = {"task": "repeat-text", "warping": "variable", "warp": sizes.warp}
-        return configuration(
-            **task,
-            length=sizes.length,
-            field=point["model"],
-            integrator="euler",
-            hidden=sizes.hidden,
-            init="chrono",
-            t_max=sizes.t_max[point["task"]],
-            steps=sizes.steps[point["task"]],
-            seed=point["seed"],
-            optimizer="adam",
-            rate=2e-3,
-            clip=1.0,
-            evaluation=sizes.evaluation,
-            threads=1,
-            frozen=BIASES[point["model"]] if point["biases"] == "frozen" else "",
-        )
-
-    def left_out(self) -> str:
-        return "" if text_file(TEXT) else f"Left out: {TEXT}; --data DIR names the folder it is in."
+        model: dict[str, Any] = {"field": point["model"], "integrator": "euler", "hidden": sizes.hidden, "init": "chrono"}
+        frozen = BIASES[point["model"]] if point["biases"] == "frozen" else ""
+        training: dict[str, Any] = {
+            "steps": sizes.steps[point["task"]],
+            "seed": point["seed"],
+            "evaluation": sizes.evaluation,
+            "frozen": frozen,
+        }
+        by_adam: dict[str, Any] = {"optimizer": "adam", "rate": 2e-3, "clip": 1.0, "threads": 1}
+        return configuration(**task, length=sizes.length, **model, t_max=sizes.t_max[point["task"]], **training, **by_adam)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""

@@ -23,11 +23,11 @@ from experiments.data.uci_har import WINDOW
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.claims.compressed_recordings import folders_found
-from experiments.studies.claims.memory.laws import law_over, recordings_in_pieces, simplify
+from experiments.studies.claims.laws import law_over, laws_in_words, recordings_in_pieces, simplify
+from experiments.studies.claims.training import once
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Dots, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.har import HAR
 from experiments.tasks.two_sequence import TwoSequence
@@ -47,11 +47,6 @@ def forgotten(results: Results, **of: Any) -> pd.DataFrame:
     return where(results.rows, c=FORGETS, **of)
 
 
-def laws_in_words(rows: pd.DataFrame) -> str:
-    """ "exponential, κ 0.02 (0.01–0.04)", of the seeds; every law that was found."""
-    return f"{', '.join(rows['law'].value_counts().index)}, κ {spread(rows['bend'])}"
-
-
 def of_euler_steps(rows: pd.DataFrame) -> Spread:
     return spread(rows["stepped"].round(9))  # what comes later is rounding of some hundred factors
 
@@ -67,6 +62,7 @@ class SlowMemory(Study):
         "small": Sizes(hidden=64, T=300, exponents=[0.0, 1.0, 2.0], starts=[1, 5, 25], steps=400, seeds=3),
         "paper": Sizes(hidden=128, T=300, exponents=[0.0, 0.5, 1.0, 2.0, 4.0], starts=[1, 5, 25], steps=3000, seeds=5),
     }
+    needs = ("uci_har/",)
     tables = (
         Table(
             "Test accuracy, mean (least–largest) over seeds; 0.5 is chance. α starts at c/T.",
@@ -122,34 +118,18 @@ class SlowMemory(Study):
     def points(self, sizes: Sizes) -> list[Point]:
         """With recordings where there is a folder of them."""
         noise = grid(task=["two-sequence"], seed=range(sizes.seeds), exponent=sizes.exponents, c=sizes.starts)
-        there = [name for name in folders_found() if name == "har"]
+        there = ["har"] if data_path("uci_har/") else []
         return noise + grid(task=there, seed=range(sizes.seeds), exponent=sizes.exponents, c=[FORGETS])
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         task: dict[str, Any] = {"task": "two-sequence", "T": sizes.T, "signal": sizes.T // 20}
         if recorded := point["task"] == "har":
-            task = {"task": "har", "data": str(folders_found()["har"])}
+            task = {"task": "har", "data": str(data_path("uci_har/"))}
+        model = {"field": "leaky-power", "exponent": point["exponent"], "integrator": "euler", "hidden": sizes.hidden}
+        start = {"alpha": point["c"] / (WINDOW if recorded else sizes.T), "recurrent_gain": 0.1, "seed": point["seed"]}
         return configuration(
-            **task,
-            field="leaky-power",
-            exponent=point["exponent"],
-            integrator="euler",
-            hidden=sizes.hidden,
-            alpha=point["c"] / (WINDOW if recorded else sizes.T),
-            recurrent_gain=0.1,
-            steps=sizes.steps,
-            batch=64,
-            seed=point["seed"],
-            rate=1e-3,
-            clip=1.0,
-            evaluate_every=sizes.steps,
-            evaluation=1000,
-            checkpoint_every=sizes.steps,
-            threads=1,
+            **task, **model, **start, **once(sizes.steps), batch=64, rate=1e-3, clip=1.0, evaluation=1000, threads=1
         )
-
-    def left_out(self) -> str:
-        return "" if "har" in folders_found() else "Left out: uci_har/; --data DIR names the folder it is in."
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         if run.point["c"] != FORGETS:

@@ -139,20 +139,9 @@ class StopAndGoStudy(Study):
 
 def configuration_of(point: Point, sizes: Sizes, **task: Any) -> Configuration:
     """Recall, by Euler steps of one unit a sample."""
+    every = max(10, sizes.steps // 5)
+    model = {"field": point["cell"], "integrator": "euler", "hidden": sizes.hidden, "alpha": 0.5, "exponent": 0.5}
+    training = {"steps": sizes.steps, "evaluate_every": every, "checkpoint_every": every, "evaluation": sizes.held_out}
     return configuration(
-        task="recall",
-        length=sizes.length,
-        **task,
-        field=point["cell"],
-        integrator="euler",
-        hidden=sizes.hidden,
-        alpha=0.5,
-        exponent=0.5,
-        steps=sizes.steps,
-        seed=point["seed"],
-        evaluation=sizes.held_out,
-        threads=1,
-        evaluate_every=max(10, sizes.steps // 5),
-        checkpoint_every=max(10, sizes.steps // 5),
-        **sizes.learning,
+        task="recall", length=sizes.length, **task, **model, **training, **sizes.learning, seed=point["seed"], threads=1
     )

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.training import MODELS
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Dots, Table
 from experiments.studies.study import Point, Sizes, Study, grid, words_beside
@@ -16,7 +17,6 @@ from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["Unwarped"]
 
-MODELS = ("plain", "leaky", "gated")
 SUCCESS = 0.99  # of the answers on held-out sequences
 
 

@@ -21,13 +21,14 @@ from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.stopping import StoppedError
 from experiments.seeds import generator
 from experiments.studies.claims.compressed import CLOCKS, Compressed
-from experiments.studies.claims.compressed_recordings import DATA, SOURCES, CompressedRecordings
+from experiments.studies.claims.compressed_recordings import CompressedRecordings
 from experiments.studies.claims.moving import MovingSymbols
+from experiments.studies.claims.recordings import SOURCES
 from experiments.studies.clocks.figures import accuracy_over_clocks, accuracy_over_g_dt, clock_words
 from experiments.studies.clocks.rollout import RATES, is_right, roll_out, ways_of
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
-from experiments.studies.study import Run
+from experiments.studies.study import DATA, Run
 from experiments.tasks.registry import TASKS, task_named
 from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
 
@@ -439,7 +440,7 @@ def test_recordings_that_are_not_there_are_left_out_in_one_line(data, monkeypatc
     assert {run.configuration.task_name for run in study.runs("small")} == set(SOURCES)
     (data / "uci_har").rename(data / "elsewhere")
     assert {run.configuration.task_name for run in study.runs("small")} == {"vowels"}
-    assert study.left_out() == "Left out: uci_har/; --data DIR names the folder they are in."
+    assert study.left_out() == "Left out: uci_har/; --data DIR names the folder it is in."
     monkeypatch.delenv(DATA)
     assert study.runs("small") == []
     assert "uci_har/ and japanese_vowels/" in study.left_out()

@@ -10,11 +10,11 @@ from fake_studies import draws, records_of, tables_of
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import configuration
-from experiments.studies.claims.compressed_recordings import DATA, row_at
 from experiments.studies.claims.memory.decay_clocks import SPEEDS, DecayClocks
+from experiments.studies.claims.recordings import row_at
 from experiments.studies.clocks.rollout import roll_out
 from experiments.studies.results import Results
-from experiments.studies.study import Run
+from experiments.studies.study import DATA, Run
 
 STUDY = DecayClocks()
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments.studies.claims.memory.laws import law_over, recordings_in_pieces, simplify
+from experiments.studies.claims.laws import law_over, recordings_in_pieces, simplify
 from experiments.tasks.recorded.recordings import Sequences
 
 

@@ -14,7 +14,6 @@ import discretize
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.seeds import generator
-from experiments.studies.claims.compressed_recordings import DATA
 from experiments.studies.claims.memory import measures
 from experiments.studies.claims.memory.held import DTS, EQUATION, LINES, STEPPED, HeldSymbols, largest_exponents
 from experiments.studies.claims.memory.measures import STEPS, ExactSteps
@@ -22,6 +21,7 @@ from experiments.studies.claims.memory.rates import CELLS, LENGTHS, SamplingRate
 from experiments.studies.claims.memory.steps import CLOCKS, SHOWN, STRETCHED, STRETCHES, MemoryAndSteps
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK
 from experiments.studies.results import Results
+from experiments.studies.study import DATA
 from experiments.tasks.warps.clocked import ClockedRecall
 
 
@@ -291,4 +291,4 @@ def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_c
 def test_without_recordings_made_sequences_alone_are_run(monkeypatch):
     monkeypatch.delenv(DATA, raising=False)
     assert {run.point["source"] for run in SamplingRates().runs("small")} == {"recall", "tones"}
-    assert "japanese_vowels/, uci_har/; --data" in SamplingRates().left_out()
+    assert "japanese_vowels/ and uci_har/; --data" in SamplingRates().left_out()

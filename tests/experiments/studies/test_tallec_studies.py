@@ -14,7 +14,7 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
 from experiments.studies.claims.tallec.fig1 import PANELS
 from experiments.studies.claims.tallec.fig5 import slower_tests
-from experiments.studies.claims.tallec.training import MODELS, steps_to
+from experiments.studies.claims.training import MODELS, steps_to
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.tasks.warps.recall import AnyWarp, Recall

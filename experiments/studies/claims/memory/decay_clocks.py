@@ -3,6 +3,9 @@ r"""Slow forgetting on other clocks: which decay |h|^r h, and which integrator, 
 Euler         h + c'g (f - |h|^r h)                        forgets by 1 - c'g (r + 1)|h|^r
 splitting     h (1 + r c'g |h|^r)^(-1/r) + c'g f           r = 0: h e^(-c'g) + c'g f
 exact         dh/dt = g (f - |h|^r h) for c' units
+
+case          "given": at the fastest speed, a case for each integrator;  "hidden": the mean over speeds and integrators
+gain          the fall of r = 0 less that of r = 2, means over seeds, with an interval
 """
 
 from __future__ import annotations
@@ -17,26 +20,28 @@ from matplotlib.figure import Figure
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT, under
 from experiments.reports.spreads import NotEnoughError, Spread, number
-from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.compressed_recordings import LEARNED, SOURCES, folders_found, row_at
-from experiments.studies.claims.memory.falls import HIDDEN, at_the_fastest, by_case, gain, with_falls
+from experiments.runs.configuration import Configuration
 from experiments.studies.claims.ohno.har import GAIN
+from experiments.studies.claims.recordings import SOURCES, check_learned, figure_at_speeds, folders_found, row_at, with_falls
+from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.accuracies import run_as_trained
-from experiments.studies.clocks.figures import accuracy_over_clocks, clock_words
+from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import FINE
 from experiments.studies.results import Results, groups, spreads, where
-from experiments.studies.specs import Drawing, Table, across
+from experiments.studies.specs import Drawing, Table, across, in_order
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.studies.verdicts import Compared, Part, Verdict, difference
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["SPEEDS", "DecayClocks"]
 
 SPEEDS = {"vowels": (0.25, 0.5, 1.0, 2.0, 4.0), "har": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)}
-TITLES = {"vowels": "JapaneseVowels", "har": "UCI HAR"}
+TITLES = {name: SOURCES[name].name for name in SPEEDS}
 CELLS = {"leaky-power": "leaky", "gated-power": "gated"}
 WAYS = {"euler": "Euler", "splitting": "splitting", EXACT: "exact"}
+HIDDEN = "hidden"
 CASES = {way: f"given, {words}" for way, words in WAYS.items()} | {HIDDEN: "hidden, mean"}
+NETWORK = ["recording", "cell", "exponent", "seed"]
 EXPONENTS = (0.0, 1.0, 2.0)
 ALPHA = 0.2  # where leaky units start: 25/128 is what the study of HAR chose
 FALL = 0.1
@@ -53,15 +58,35 @@ def table_of(name: str) -> Table:
         by={"clock": "known", "units": "cell", "r": "exponent", "trained and run": "way"},
         columns=across("clock", {f"c = {clock_words(c)}": c for c in SPEEDS[name]}, "accuracy"),
         data=lambda results: in_words(where(run_as_trained(results.rows), recording=name)),
-        sort=lambda known, cell, r, way: (known, list(CELLS).index(cell), r, list(WAYS).index(way)),
+        sort=in_order(None, CELLS, None, WAYS),
         words=CELLS | WAYS,
-        empty=f"{TITLES[name]}: left out; `--data DIR` names the folder with {SOURCES[name].folder}/ in it.",
+        empty=SOURCES[name].left_out.format(TITLES[name]),
     )
+
+
+def at_the_fastest(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows at the fastest speed of each recording."""
+    return rows if rows.empty else rows[rows["clock"] == rows["recording"].map({name: cs[-1] for name, cs in SPEEDS.items()})]
+
+
+def by_case(rows: pd.DataFrame) -> pd.DataFrame:
+    """Recording, cell, exponent, seed, case and fall, of rows with falls that are run as they were trained."""
+    if rows.empty:
+        return rows
+    given, hidden = at_the_fastest(where(rows, clock_given=True)), where(rows, clock_given=False)
+    hidden = hidden[hidden["clock"] != 1].groupby(NETWORK, sort=False, as_index=False).agg({"fall": "mean"})
+    return pd.concat([given[[*NETWORK, "fall"]].assign(case=given["way"]), hidden.assign(case=HIDDEN)], ignore_index=True)
+
+
+def gain(rows: pd.DataFrame) -> Spread:
+    """How much more r = 0 falls than r = 2; its low and high are those of the 95 % interval (Welch) over seeds."""
+    leaky, slow = (where(rows, exponent=r)["fall"] for r in (0.0, 2.0))
+    return difference(leaky, slow)
 
 
 def exchanged(results: Results) -> pd.DataFrame:
     """The clock given, at the fastest speed; "exactly" is the steepest of the same weights run exactly."""
-    rows = at_the_fastest(where(results.rows, clock_given=True), SPEEDS)
+    rows = at_the_fastest(where(results.rows, clock_given=True))
     return rows if rows.empty else rows.assign(exactly=rows["key"].map(where(rows, way=EXACT).set_index("key")["steepest"]))
 
 
@@ -77,22 +102,18 @@ def gain_cell(rows: pd.DataFrame) -> str:
     return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
-def figure_of(results: Results, recording: str, cell: str) -> Figure:
-    rows = where(run_as_trained(results.rows), recording=recording, cell=cell)
-    if rows.empty:
-        raise NotEnoughError("there is no point to draw yet")
-    titles = {True: "clock given", False: "clock hidden"}
-    titled = rows.assign(row=rows["exponent"].map(lambda r: f"r = {r:g}"), column=rows["clock_given"].map(titles))
-    titled = titled.sort_values(["exponent", "clock_given"], ascending=[True, False], kind="stable")
-    return accuracy_over_clocks(titled, "speed c at which the recording is played", dict.fromkeys(titles.values(), (1.0,)))
-
-
 def drawing_of(recording: str, cell: str) -> Drawing:
-    caption = (
+    def draw(results: Results) -> Figure:
+        rows = where(run_as_trained(results.rows), recording=recording, cell=cell)
+        if len(rows):
+            rows = rows.sort_values(["exponent", "clock_given"], ascending=[True, False], kind="stable")
+        return figure_at_speeds(rows, lambda rows: rows["exponent"].map(lambda r: f"r = {r:g}"))
+
+    return Drawing(
         f"{TITLES[recording]}, {CELLS[cell]} units: test accuracy at other speeds, by the decay |h|^r h (rows), of weights "
-        "trained at the shaded speed, each run as trained."
+        "trained at the shaded speed, each run as trained.",
+        draw,
     )
-    return Drawing(caption, lambda results: figure_of(results, recording, cell))
 
 
 class DecayClocks(Study):
@@ -107,14 +128,15 @@ class DecayClocks(Study):
         "paper": Sizes(hidden=128, steps=3000, rate=1e-3, sequences=3000, seeds=5, cells=list(CELLS), exponents=EXPONENTS),
     }
     may_diverge = True
+    needs = tuple(SOURCES[name].folder for name in SPEEDS)
     tables = (
         Table(
             "Fall of accuracy from c = 1, run as trained: given the clock, at the fastest speed; hidden, the mean over speeds "
             "and integrators. Mean (least–largest) over seeds; the difference with a 95 % interval.",
             by={"recording": "recording", "units": "cell", "clock": "case"},
             columns={**across("exponent", {f"r = {r:g}": r for r in EXPONENTS}, "fall"), "r = 0 less r = 2": gain_cell},
-            data=lambda results: by_case(with_falls(run_as_trained(results.rows)), SPEEDS),
-            sort=lambda name, cell, case: (list(TITLES).index(name), list(CELLS).index(cell), list(CASES).index(case)),
+            data=lambda results: by_case(with_falls(run_as_trained(results.rows))),
+            sort=in_order(TITLES, CELLS, CASES),
             words={**TITLES, **CELLS, **CASES},
         ),
         *(table_of(name) for name in TITLES),
@@ -125,7 +147,7 @@ class DecayClocks(Study):
             columns={**across("way", {f"run {words}": way for way, words in WAYS.items()}, "accuracy"), "largest": steepest_cell},
             data=exchanged,
             words={**TITLES, **CELLS, **WAYS},
-            sort=lambda name, cell, r, way: (list(TITLES).index(name), list(CELLS).index(cell), r, list(WAYS).index(way)),
+            sort=in_order(TITLES, CELLS, None, WAYS),
         ),
     )
     figures: ClassVar = {
@@ -138,31 +160,11 @@ class DecayClocks(Study):
         return grid(seed=range(sizes.seeds), recording=there, cell=sizes.cells, exponent=sizes.exponents, trained=WAYS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        gated = point["cell"] == "gated-power"
-        return configuration(
-            task=point["recording"],
-            data=str(folders_found()[point["recording"]]),
-            field=point["cell"],
-            exponent=point["exponent"],
-            integrator=point["trained"],
-            hidden=sizes.hidden,
-            alpha=ALPHA,
-            init="chrono" if gated else "standard",
-            t_max=SOURCES[point["recording"]].longest if gated else None,
-            steps=sizes.steps,
-            seed=point["seed"],
-            optimizer="adam",
-            rate=sizes.rate,
-            clip=1.0,
-            evaluate_every=sizes.steps,
-            evaluation=sizes.sequences,
-            checkpoint_every=sizes.steps,
-            threads=1,
-        )
-
-    def left_out(self) -> str:
-        absent = [f"{SOURCES[name].folder}/" for name in TITLES if name not in folders_found()]
-        return f"Left out: {' and '.join(absent)}; --data DIR names the folder they are in." if absent else ""
+        recording, chrono = point["recording"], point["cell"] == "gated-power"
+        model = {"field": point["cell"], "exponent": point["exponent"], "integrator": point["trained"], "alpha": ALPHA}
+        if chrono:
+            model |= {"init": "chrono", "t_max": SOURCES[recording].longest}
+        return by_adam(point, sizes, task=recording, data=str(folders_found()[recording]), **model, threads=1)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
@@ -185,13 +187,10 @@ class DecayClocks(Study):
         if any(one not in found for one in wanted):
             raise NotEnoughError("runs with r = 0 and r = 2, by every integrator, are needed.")
         for name in here:
-            if (best := where(rows, recording=name, clock=1.0)["accuracy"].max()) < LEARNED:
-                raise NotEnoughError(
-                    f"no model has learned {TITLES[name]} (the best accuracy is {number(best)}); a larger scale decides."
-                )
+            check_learned(rows, name)
         given = where(rows, clock_given=True)
-        euler = spreads(at_the_fastest(where(given, way="euler"), SPEEDS), ["recording", "cell", "exponent", "clock"], "fall")
-        hidden = groups(where(by_case(rows, SPEEDS), case=HIDDEN), ["recording", "cell"])
+        euler = spreads(at_the_fastest(where(given, way="euler")), ["recording", "cell", "exponent", "clock"], "fall")
+        hidden = groups(where(by_case(rows), case=HIDDEN), ["recording", "cell"])
         parts = [
             *(
                 Part(f"given the clock, {words} keeps every decay", *_kept(where(given, way=way)))

@@ -93,7 +93,7 @@ class HeldSymbols(Study):
             lines=("map", {name: WORDS[name] for name in LINES}),
             x_label="dt, units of own time",
             y_label="exponent a step",
-            panels=("weights", {"trained": "trained", "untrained": "untrained"}),
+            panels=("weights", ("trained", "untrained")),
             x_log=True,
             y_limits=(-1.1, 0.5),
             levels={"0": 0.0},

@@ -28,12 +28,13 @@ from ctrnn import Relaxation
 from discretize import SequenceModel, StepWarning
 from experiments.models.integrators import IntegratorSettings, under
 from experiments.reports.spreads import NotEnoughError, Spread, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
-from experiments.studies.claims.compressed_recordings import SOURCES, folders_found
+from experiments.studies.claims.recordings import SOURCES, folders_found
+from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
-from experiments.studies.specs import Bands, Table, across
+from experiments.studies.specs import Bands, Table, across, in_order
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
@@ -47,7 +48,7 @@ LENGTHS = (0.5, 1.0, 2.0, 4.0)
 SAMPLES = 4  # of a symbol, at s = 1
 FALL, LEARNED = 0.1, 0.85
 CELLS = ("gru", "lstm")
-RECORDINGS = {"vowels": "JapaneseVowels", "har": "UCI HAR"}
+RECORDINGS = {name: SOURCES[name].name for name in ("vowels", "har")}
 MADE = {"recall": "recall", "tones": "tones"}  # in which time is what is learned
 NO_WORSE = 0.02  # of accuracy
 Played = ClockedRecall | Tones | Recorded
@@ -72,6 +73,7 @@ class SamplingRates(Study):
         "small": Sizes(hidden=48, characters=10, steps=400, rate=4e-3, sequences=512, recordings=3000, seeds=5),
         "paper": Sizes(hidden=128, characters=20, steps=2000, rate=1e-3, sequences=512, recordings=3000, seeds=5),
     }
+    needs = tuple(SOURCES[name].folder for name in RECORDINGS)
     tables = (
         Table(
             "Test accuracy where a sample lasts s times as long as in training; mean (least–largest) over seeds.",
@@ -79,7 +81,7 @@ class SamplingRates(Study):
             columns=across("length", {f"s = {s:g}": s for s in LENGTHS}, "accuracy"),
             data="rows",
             words=WAYS,
-            sort=lambda source, cell, way: (source, cell, list(WAYS).index(way)),
+            sort=in_order(None, None, WAYS),
         ),
     )
     figures: ClassVar = {
@@ -104,36 +106,13 @@ class SamplingRates(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         s, source = point["on"], point["source"]
-        played: dict[str, Any] = {"task": source, "speed": s, "clock_given": False}
+        task: dict[str, Any] = {"task": source, "speed": s, "clock_given": False}
         if source in RECORDINGS:
-            played["data"] = str(folders_found().get(source))
+            task |= {"data": str(folders_found().get(source)), "evaluation": sizes.recordings}
         if source == "recall":
-            played = {
-                "task": "clocked-recall",
-                "clocks": (16 / SAMPLES * s,),
-                "clock_given": False,
-                "counted": "last",
-                "characters": sizes.characters,
-            }
-        return configuration(
-            **played,
-            field=point["cell"],
-            integrator="euler",
-            hidden=sizes.hidden,
-            steps=sizes.steps,
-            rate=sizes.rate,
-            seed=point["seed"],
-            optimizer="adam",
-            clip=1.0,
-            evaluate_every=sizes.steps,
-            evaluation=sizes.recordings if source in RECORDINGS else sizes.sequences,
-            checkpoint_every=sizes.steps,
-            threads=1,
-        )
-
-    def left_out(self) -> str:
-        absent = [f"{SOURCES[name].folder}/" for name in RECORDINGS if name not in folders_found()]
-        return f"Left out: {', '.join(absent)}; --data DIR names the folder it is in." if absent else ""
+            task = {"task": "clocked-recall", "clocks": (16 / SAMPLES * s,), "clock_given": False, "counted": "last"}
+            task["characters"] = sizes.characters
+        return by_adam(point, sizes, **task, field=point["cell"], integrator="euler", threads=1)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training

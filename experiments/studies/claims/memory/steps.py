@@ -16,11 +16,12 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, Spread, spread
-from experiments.runs.configuration import Configuration, configuration
-from experiments.seeds import generator
+from experiments.runs.configuration import Configuration
+from experiments.studies.claims.compressed import on_clocks
 from experiments.studies.claims.memory import measures
 from experiments.studies.claims.memory.figures import accuracy_over_speed
 from experiments.studies.claims.memory.measures import STEPS
+from experiments.studies.claims.training import by_adam
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Drawing, Table, across
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
@@ -143,32 +144,13 @@ class MemoryAndSteps(Study):
         return grid(seed=range(sizes.seeds), said=SAID)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        return configuration(
-            task="clocked-recall",
-            clocks=(16.0,),
-            clock_given=True,
-            counted="last",
-            said=point["said"],
-            characters=sizes.characters,
-            field="gated",
-            integrator=EXACT,
-            hidden=sizes.hidden,
-            steps=sizes.steps,
-            seed=point["seed"],
-            optimizer="adam",
-            rate=sizes.rate,
-            clip=1.0,
-            evaluate_every=sizes.steps,
-            evaluation=sizes.sequences,
-            checkpoint_every=sizes.steps,
-            threads=1,
-        )
+        task = {"task": "clocked-recall", "clocks": (16.0,), "clock_given": True, "counted": "last", "said": point["said"]}
+        return by_adam(point, sizes, **task, characters=sizes.characters, field="gated", integrator=EXACT, threads=1)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, ClockedRecall)
-        # From the same generator, so of the same symbols.
-        batches = {c: task.at(c, "all").batch(training.evaluation, generator(training.seed, "clocks"), "test") for c in CLOCKS}
+        batches = on_clocks(task, CLOCKS, training)
         rows: list[dict[str, Any]] = []
         for clock, batch in batches.items():
             for name in (EXACT, *STEPS):

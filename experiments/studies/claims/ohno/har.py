@@ -9,8 +9,6 @@ memory     norms of dL/dx_t, and the law by which dh_T/dh_t falls, before traini
 from __future__ import annotations
 
 import copy
-import csv
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,14 +21,17 @@ from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.claims.compressed_recordings import DATA
+from experiments.studies.claims.laws import law_numbers, laws_in_words
+from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, best_settings, groups, spreads, where
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, difference
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.verdicts import Part, Verdict, compared
 
-__all__ = ["EPOCH", "GAIN", "T", "OhnoHAR", "chosen", "har_folder", "learning_curve"]
+__all__ = ["EPOCH", "GAIN", "HAR", "OHNO", "T", "OhnoHAR", "chosen", "of_chosen"]
 
+HAR = "uci_har/"
+OHNO = {"field": "leaky-power", "recurrent_gain": 0.1}  # settings of all networks of the paper
 T, EPOCH = 128, 59
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 DRAWN = {r: f"r = {r:g}" for r in EXPONENTS if r != 0.25}
@@ -40,12 +41,6 @@ PRINTED = {0.0: 0.914, 2.0: 0.921}  # table II
 GAIN = PRINTED[2.0] - PRINTED[0.0]
 LAWS, GRADIENTS = 16, 100  # sequences
 EVERY = 4  # time steps of a gradient that are kept
-
-
-def har_folder() -> Path | None:
-    """UCI HAR's, where there is one."""
-    root = os.environ.get(DATA)
-    return Path(root) / "uci_har" if root and (Path(root) / "uci_har").is_dir() else None
 
 
 def chosen(results: Results, by: Sequence[str] = ("integrator", "exponent")) -> pd.DataFrame:
@@ -60,25 +55,14 @@ def chosen(results: Results, by: Sequence[str] = ("integrator", "exponent")) -> 
     return best_settings(runs, by, ["c", "rate", "clip"], "validation").merge(tried, on=list(by))
 
 
-def learning_curve(folder: Path) -> list[dict[str, Any]]:
-    """Validation loss and accuracy after each epoch."""
-    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        found = [row for row in csv.DictReader(file) if row["evaluation_loss"]]
-    return [
-        {"what": "epoch", "epoch": k, "loss": float(row["evaluation_loss"]), "accuracy": float(row["evaluation_accuracy"])}
-        for k, row in enumerate(found, 1)
-    ]
+def of_chosen(results: Results, what: str, by: Sequence[str] = ("integrator", "exponent")) -> pd.DataFrame:
+    """The rows of a kind, of the runs of the settings that were chosen."""
+    rows = where(results.rows, what=what)
+    return rows[rows["key"].isin(chosen(results, by)["key"])]
 
 
-def rows_of_chosen(results: Results, what: str) -> pd.DataFrame:
-    rows = where(results.rows, what=what, integrator="euler")
-    return rows[rows["key"].isin(chosen(results)["key"])]
-
-
-def laws_in_words(rows: pd.DataFrame) -> str:
-    """ "exponential, κ 0.02 (0.01–0.04)", of the seeds; every law that was found."""
-    found = rows["law"].value_counts()
-    return f"{', '.join(found.index)}, κ {spread(rows['bend'])}"
+def of_euler(results: Results, what: str) -> pd.DataFrame:
+    return where(of_chosen(results, what), integrator="euler")
 
 
 class OhnoHAR(Study):
@@ -102,6 +86,7 @@ class OhnoHAR(Study):
         ),
     }
     may_diverge = True
+    needs = (HAR,)
     tables = (
         Table(
             "Test accuracy with the settings chosen by validation, mean (least–largest) over seeds, and how many of all "
@@ -120,7 +105,7 @@ class OhnoHAR(Study):
             "κ = 0 is exponential.",
             by={"r": "exponent"},
             columns=across("when", {words: moment for moment, words in MOMENTS.items()}, laws_in_words),
-            data=lambda results: rows_of_chosen(results, "law"),
+            data=lambda results: of_euler(results, "law"),
             sort=lambda r: r,
         ),
     )
@@ -133,7 +118,7 @@ class OhnoHAR(Study):
             lines=("exponent", DRAWN),
             x_label="epoch",
             y_label="validation accuracy",
-            data=lambda results: rows_of_chosen(results, "epoch"),
+            data=lambda results: of_euler(results, "epoch"),
         ),
         "gradients": Bands(
             "Norm of dL/dx_t, the geometric mean over 100 sequences; a band over seeds. Exponentials are straight lines here. A "
@@ -145,49 +130,35 @@ class OhnoHAR(Study):
             y_log=True,
             x_label="t, samples",
             y_label="norm of dL/dx_t",
-            data=lambda results: rows_of_chosen(results, "gradient"),
+            data=lambda results: of_euler(results, "gradient"),
         ),
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the recordings."""
-        if har_folder() is None:
+        if data_path(HAR) is None:
             return []
         settings: dict[str, Any] = {"exponent": EXPONENTS, "rate": sizes.rates, "clip": sizes.clips}
         stepped = grid(integrator=["euler"], seed=range(sizes.seeds), c=sizes.starts, **settings)
         return stepped + grid(seed=range(sizes.seeds), integrator=["exact", "splitting"], c=sizes.others, **settings)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        network = {**OHNO, "exponent": point["exponent"], "hidden": sizes.hidden, "alpha": point["c"] / T}
+        training = {"seed": point["seed"], "rate": point["rate"], "clip": point["clip"], "evaluation": sizes.held_out}
         return configuration(
             task="har",
-            data=str(har_folder()),
+            data=str(data_path(HAR)),
             classes="fastgrnn",
-            field="leaky-power",
-            exponent=point["exponent"],
             integrator=point["integrator"],
-            hidden=sizes.hidden,
-            alpha=point["c"] / T,
-            recurrent_gain=0.1,
-            steps=EPOCH * sizes.epochs,
-            batch=100,
-            batches=EPOCH,
-            seed=point["seed"],
-            rate=point["rate"],
-            clip=point["clip"],
-            schedule="halved-twice",
-            keep="best",
-            evaluate_every=EPOCH,
-            evaluation=sizes.held_out,
-            checkpoint_every=EPOCH * sizes.epochs,
+            **network,
+            **training,
+            **in_epochs(EPOCH, sizes.epochs),
         )
-
-    def left_out(self) -> str:
-        return "" if har_folder() else "Left out: uci_har/; --data DIR names the folder it is in."
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve; and before and after training what loss and last state know of what came before."""
         moments = {"start": run.configuration.untrained_model(), "trained": model}
-        return learning_curve(folder) + [
+        return curve_of_epochs(folder) + [
             row for moment, each in moments.items() for row in remembered(run.configuration, each, moment)
         ]
 
@@ -195,9 +166,8 @@ class OhnoHAR(Study):
         accuracies = {r: same["accuracy"] for r, same in groups(where(chosen(results), integrator="euler"), "exponent").items()}
         if missing := [f"{r:g}" for r in (0.0, 1.0, 2.0, 4.0) if r not in accuracies]:
             raise NotEnoughError(f"no run by Euler steps with r = {', '.join(missing)} is done yet")
-        laws = groups(where(rows_of_chosen(results, "law"), when="start"), "exponent")
-        curves = spreads(rows_of_chosen(results, "epoch"), "exponent", "accuracy")
-        tests = {r: found.mean() for r, found in accuracies.items()}
+        laws = groups(where(of_euler(results, "law"), when="start"), "exponent")
+        curves = spreads(of_euler(results, "epoch"), "exponent", "accuracy")
         lost = results.runs[results.runs["key"].isin(list(results.diverged))]
         below, above = lost[(lost["exponent"] > 0) & (lost["exponent"] < 1)], lost[lost["exponent"] >= 1]
         tried = results.runs[(results.runs["exponent"] > 0) & (results.runs["exponent"] < 1)]
@@ -208,10 +178,12 @@ class OhnoHAR(Study):
                 all(set(rows["law"]) == {"polynomial" if r else "exponential"} for r, rows in laws.items()),
                 said,
             ),
-            Part(
+            compared(
                 "r = 2 classifies better than r = 0",
-                Compared(difference(accuracies[2.0], accuracies[0.0]), GAIN),
-                f"{number(tests[2.0])} against {number(tests[0.0])}, in the paper {PRINTED[2.0]} against {PRINTED[0.0]}",
+                accuracies[2.0],
+                accuracies[0.0],
+                GAIN,
+                f", in the paper {PRINTED[2.0]} against {PRINTED[0.0]}",
             ),
             Part(
                 "training is unstable below r = 1",
@@ -224,11 +196,7 @@ class OhnoHAR(Study):
                 ", ".join(f"r = {r:g}: {number(curves[r].mean)} over epochs" for r in (1.0, 2.0, 4.0)),
             ),
             *(
-                Part(
-                    f"r = 4 classifies worse than r = {r:g}",
-                    Compared(difference(accuracies[4.0], accuracies[r]), -GAIN, printed=False),
-                    f"{number(tests[4.0])} against {number(tests[r])}",
-                )
+                compared(f"r = 4 classifies worse than r = {r:g}", accuracies[4.0], accuracies[r], -GAIN, printed=False)
                 for r in (1.0, 2.0)
             ),
         ]
@@ -246,8 +214,7 @@ def remembered(configuration: Configuration, model: SequenceModel, moment: str) 
     assert isinstance(exact.rnn, DiscreteRNN | ContinuousRNN)
     norms = discretize.input_gradients(exact, xs, loss).clamp_min(1e-300).log().mean(1).exp()
     law = discretize.decay_law(discretize.state_jacobians(exact.rnn, xs[:, :LAWS]).flip(0))
-    about = {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate}
     rows = [
         {"what": "gradient", "when": moment, "t": t + 1, "norm": float(norms[t])} for t in range(EVERY - 1, len(norms), EVERY)
     ]
-    return [*rows, {"what": "law", "when": moment, **about}]
+    return [*rows, {"what": "law", "when": moment, **law_numbers(law)}]

@@ -15,10 +15,11 @@ import torch
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.ohno.har import EPOCH, T, har_folder
+from experiments.studies.claims.ohno.har import EPOCH, HAR, OHNO, T
+from experiments.studies.claims.training import once
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
@@ -56,6 +57,7 @@ class OhnoInstability(Study):
         "paper": Sizes(hidden=64, epochs=200, exponents=[0.25, 0.5, 0.75, 1.0, 2.0, 4.0], seeds=8),
     }
     may_diverge = True
+    needs = (HAR,)
     tables = (
         Table(
             "Trainings that ended in a loss or gradient that is not a number; accuracy of the others, and states that were "
@@ -73,32 +75,21 @@ class OhnoInstability(Study):
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the recordings."""
-        return grid(seed=range(sizes.seeds), derivative=DERIVATIVES, exponent=sizes.exponents) if har_folder() else []
+        return grid(seed=range(sizes.seeds), derivative=DERIVATIVES, exponent=sizes.exponents) if data_path(HAR) else []
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        network = {**OHNO, "field": DERIVATIVES[point["derivative"]], "exponent": point["exponent"], "hidden": sizes.hidden}
+        training = {"batch": 100, "batches": EPOCH, "seed": point["seed"], "rate": 5e-3, "clip": 5.0, "evaluation": 3000}
         return configuration(
             task="har",
-            data=str(har_folder()),
+            data=str(data_path(HAR)),
             classes="fastgrnn",
-            field=DERIVATIVES[point["derivative"]],
             integrator="euler",
-            exponent=point["exponent"],
-            hidden=sizes.hidden,
             alpha=25 / T,
-            recurrent_gain=0.1,
-            steps=EPOCH * sizes.epochs,
-            batch=100,
-            batches=EPOCH,
-            seed=point["seed"],
-            rate=5e-3,
-            clip=5.0,
-            evaluate_every=EPOCH * sizes.epochs,
-            evaluation=3000,
-            checkpoint_every=EPOCH * sizes.epochs,
+            **network,
+            **training,
+            **once(EPOCH * sizes.epochs),
         )
-
-    def left_out(self) -> str:
-        return "" if har_folder() else "Left out: uci_har/; --data DIR names the folder it is in."
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """How many states are exactly 0 in one pass over the training windows, and of how many."""

@@ -5,7 +5,6 @@ dh/dt = alpha (tanh(U h + W x + b) - |h|^r h), Euler steps        r = 0: leaky  
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,35 +13,21 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.compressed_recordings import DATA
-from experiments.studies.claims.ohno.har import chosen, learning_curve
+from experiments.studies.claims.ohno.har import OHNO, chosen, of_chosen
+from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, groups, where
-from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, difference
+from experiments.studies.specs import Bands, Table, first
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.verdicts import Verdict, compared
 
-__all__ = ["EPOCH", "ORDERS", "OhnoPixels", "mnist_folder"]
+__all__ = ["EPOCH", "MNIST", "ORDERS", "OhnoPixels"]
 
+MNIST = "mnist/"
 EPOCH = 500  # batches of 100
-ORDERS = {"rows": "rows", "permuted": "permuted"}
+ORDERS = ("rows", "permuted")
 EXPONENTS = (0.0, 2.0)
 PRINTED = {("rows", 0.0): 0.946, ("rows", 2.0): 0.924, ("permuted", 0.0): 0.907, ("permuted", 2.0): 0.917}  # table II
 SETTINGS = ["order", "exponent"]
-
-
-def mnist_folder() -> Path | None:
-    """MNIST's four files, where they are."""
-    root = os.environ.get(DATA)
-    return Path(root) / "mnist" if root and (Path(root) / "mnist").is_dir() else None
-
-
-def best(results: Results) -> pd.DataFrame:
-    return chosen(results, SETTINGS)
-
-
-def epochs_of_best(results: Results) -> pd.DataFrame:
-    rows = where(results.rows, what="epoch")
-    return rows[rows["key"].isin(best(results)["key"])]
 
 
 def printed(rows: pd.DataFrame) -> str:
@@ -80,23 +65,24 @@ class OhnoPixels(Study):
         "pixels and 6 epochs."
     }
     may_diverge = True
+    needs = (MNIST,)
     tables = (
         Table(
             "Test accuracy with the settings chosen by validation, mean (least–largest) over seeds, and that of the paper.",
             by={"order": "order", "r": "exponent"},
             columns={
                 "accuracy": "accuracy",
-                "c chosen": lambda rows: number(rows["c"].iloc[0]),
-                "rate": lambda rows: number(rows["rate"].iloc[0]),
+                "c chosen": first("c"),
+                "rate": first("rate"),
                 "diverged": lambda rows: "{lost} of {tried}".format(**rows.iloc[0]),
                 "in the paper": printed,
             },
-            data=best,
+            data=lambda results: chosen(results, SETTINGS),
         ),
         Table(
             "The same for every c at the start: test accuracy, mean (least–largest) over seeds, and the lowest validation loss.",
             by={"order": "order", "r": "exponent", "c": "c"},
-            columns={"accuracy": "accuracy", "validation": lambda rows: str(spread(rows["validation"]))},
+            columns={"accuracy": "accuracy", "validation": "validation"},
             data=with_validation,
         ),
     )
@@ -110,59 +96,36 @@ class OhnoPixels(Study):
             panels=("order", ORDERS),
             x_label="epoch",
             y_label="validation accuracy",
-            data=epochs_of_best,
+            data=lambda results: of_chosen(results, "epoch", SETTINGS),
         )
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the images."""
-        if mnist_folder() is None:
+        if data_path(MNIST) is None:
             return []
-        return grid(
-            seed=range(sizes.seeds), order=list(ORDERS), c=sizes.starts, exponent=EXPONENTS, rate=sizes.rates, clip=sizes.clips
-        )
+        return grid(seed=range(sizes.seeds), order=ORDERS, c=sizes.starts, exponent=EXPONENTS, rate=sizes.rates, clip=sizes.clips)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        return configuration(
-            task="pixels",
-            data=str(mnist_folder()),
-            order=point["order"],
-            side=sizes.side,
-            field="leaky-power",
-            exponent=point["exponent"],
-            integrator="euler",
-            hidden=sizes.hidden,
-            alpha=point["c"] / sizes.side**2,
-            recurrent_gain=0.1,
-            steps=EPOCH * sizes.epochs,
-            batch=100,
-            batches=EPOCH,
-            seed=point["seed"],
-            rate=point["rate"],
-            clip=point["clip"],
-            schedule="halved-twice",
-            keep="best",
-            evaluate_every=EPOCH,
-            evaluation=sizes.held_out,
-            checkpoint_every=EPOCH * sizes.epochs,
-        )
-
-    def left_out(self) -> str:
-        return "" if mnist_folder() else "Left out: mnist/; --data DIR names the folder it is in."
+        task = {"task": "pixels", "data": str(data_path(MNIST)), "order": point["order"], "side": sizes.side}
+        network = {**OHNO, "exponent": point["exponent"], "hidden": sizes.hidden, "alpha": point["c"] / sizes.side**2}
+        training = {"seed": point["seed"], "rate": point["rate"], "clip": point["clip"], "evaluation": sizes.held_out}
+        return configuration(**task, **network, integrator="euler", **training, **in_epochs(EPOCH, sizes.epochs))
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
-        return learning_curve(folder)
+        return curve_of_epochs(folder)
 
     def verdict(self, results: Results) -> Verdict:
-        found = {same: rows["accuracy"].dropna() for same, rows in groups(best(results), SETTINGS).items()}
+        found = {same: rows["accuracy"].dropna() for same, rows in groups(chosen(results, SETTINGS), SETTINGS).items()}
         if missing := [f"{order}, r = {r:g}" for order in ORDERS for r in EXPONENTS if (order, r) not in found]:
             raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
         parts = [
-            Part(
+            compared(
                 f"of {pixels} r = 2 classifies {as_printed} than r = 0",
-                Compared(difference(found[order, 2.0], found[order, 0.0]), PRINTED[order, 2.0] - PRINTED[order, 0.0]),
-                f"{number(found[order, 2.0].mean())} against {number(found[order, 0.0].mean())}, in the paper "
-                f"{PRINTED[order, 2.0]} against {PRINTED[order, 0.0]}",
+                found[order, 2.0],
+                found[order, 0.0],
+                PRINTED[order, 2.0] - PRINTED[order, 0.0],
+                f", in the paper {PRINTED[order, 2.0]} against {PRINTED[order, 0.0]}",
             )
             for order, pixels, as_printed in (("permuted", "permuted pixels", "better"), ("rows", "rows", "worse"))
         ]

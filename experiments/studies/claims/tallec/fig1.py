@@ -26,17 +26,17 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.runs.configuration import Configuration
 from experiments.runs.training import evaluate
-from experiments.studies.claims.tallec.training import (
+from experiments.studies.claims.training import (
     MODELS,
     STEPS,
     TRAINING_SET,
+    by_plateaus,
     learning_curve,
     steps_in_words,
     steps_to,
-    trained,
 )
 from experiments.studies.results import Results, best_settings, groups, spreads
-from experiments.studies.specs import Bands, Table, across
+from experiments.studies.specs import Bands, Table, across, first, in_order
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
@@ -99,25 +99,25 @@ class TallecFigure1(Study):
             by={"clock": "panel", "maximum_warping": "warp"},
             columns={
                 **across("model", MODELS, "loss"),
-                "memoryless": lambda group: float(group["memoryless"].iloc[0]),
+                "memoryless": first("memoryless"),
                 "runs": len,
             },
             data=chosen,
-            sort=lambda panel, warp: (PANELS.index(panel), warp),
+            sort=in_order(PANELS, None),
         ),
         Table(
             "Steps until an evaluation finds at most 0.1 nats, mean (least–largest) over runs, and the rate that was chosen.",
             by={"clock": "panel", "maximum_warping": "warp"},
             columns=across("model", MODELS, _steps_and_rate),
             data=chosen,
-            sort=lambda panel, warp: (PANELS.index(panel), warp),
+            sort=in_order(PANELS, None),
         ),
         Table(
             "All rates: loss at the last evaluation on the way, and the test loss; mean (least–largest) over runs.",
             by={"clock": "panel", "maximum_warping": "warp", "model": "model", "rate": "rate"},
             columns={"evaluation": "validation", "test": "loss"},
             data="rows",
-            sort=lambda panel, warp, model, rate: (PANELS.index(panel), warp, MODELS.index(model), rate),
+            sort=in_order(PANELS, None, MODELS, None),
         ),
     )
     figures: ClassVar = {
@@ -126,8 +126,8 @@ class TallecFigure1(Study):
             "without any memory. Where gates are worth something, their line stays on the ground.",
             x="warp",
             y="loss",
-            panels=("panel", {panel: panel for panel in PANELS}),
-            lines=("model", {name: name for name in (*MODELS, "memoryless")}),
+            panels=("panel", PANELS),
+            lines=("model", (*MODELS, "memoryless")),
             data=with_memoryless,
             x_label="maximum_warping",
             y_label="test loss, nats",
@@ -140,7 +140,8 @@ class TallecFigure1(Study):
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         warping, kind = point["panel"].split()
-        return trained(point, sizes, point["warp"], task="recall", warping=warping, padded=kind == "padding", warp=point["warp"])
+        task = {"task": "recall", "warping": warping, "padded": kind == "padding", "warp": point["warp"]}
+        return by_plateaus(point, sizes, point["warp"], **task)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The test, on as many sequences as the scale has, and the loss without memory."""

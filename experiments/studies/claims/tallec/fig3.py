@@ -20,15 +20,14 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.tallec.training import learning_curve, thinned
+from experiments.studies.claims.training import STARTS, learning_curve, started, thinned
 from experiments.studies.results import Results, groups
-from experiments.studies.specs import Bands, Table
+from experiments.studies.specs import Bands, Table, at_end, first, run_count
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["TallecFigure3"]
 
-STARTS = ("standard", "chrono")
 LEFT, REACHED = 0.9, 1.5  # of the plateau
 EVEN, LONG = 500, 1000  # T of variable copy where the starts are even, and where chrono outperforms
 HALF = 0.5  # "largely", and "heavily"
@@ -70,25 +69,15 @@ def together(answers: Iterable[bool | None]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def final(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each run its test at the end."""
-    return rows.drop_duplicates("key")
-
-
-def with_final_loss(results: Results) -> pd.DataFrame:
-    """The learning curves, and beside them the loss of each run's test at the end."""
-    return results.rows.merge(results.runs[["key", "loss"]], on="key", suffixes=("", " at the end"))
-
-
 def largely(chrono: pd.DataFrame, standard: pd.DataFrame) -> bool:
     """Whether every chrono run ends below every standard one, and in the mean at half of their loss or less."""
-    better, worse = (spread(final(rows)["loss at the end"]) for rows in (chrono, standard))
+    better, worse = (spread(rows.drop_duplicates("key")["loss at the end"]) for rows in (chrono, standard))
     return better.high < worse.low and better.mean <= HALF * worse.mean
 
 
 def compared(chrono: pd.DataFrame, standard: pd.DataFrame) -> str:
     """The losses of both, and of the plateau."""
-    ends = (spread(final(rows)["loss at the end"]) for rows in (chrono, standard))
+    ends = (spread(rows.drop_duplicates("key")["loss at the end"]) for rows in (chrono, standard))
     return "loss {} against {}, plateau {}".format(*ends, number(chrono["plateau"].iloc[0]))
 
 
@@ -133,12 +122,12 @@ class TallecFigure3(Study):
             "left the plateau, when.",
             by={"task": "task", "T": "T", "start": "start"},
             columns={
-                "plateau": lambda rows: number(rows["plateau"].iloc[0]),
-                "loss at the end": lambda rows: spread(final(rows)["loss at the end"]),
+                "plateau": first("plateau"),
+                "loss at the end": at_end("loss at the end"),
                 "left the plateau": left_in_words,
-                "runs": lambda rows: rows["key"].nunique(),
+                "runs": run_count,
             },
-            data=with_final_loss,
+            data=lambda results: results.rows_with("loss"),
             sort=lambda task, T, start: (task, T, start),
         ),
     )
@@ -149,7 +138,7 @@ class TallecFigure3(Study):
             x="step",
             y="of plateau",
             panels=("panel", "{}"),
-            lines=("start", {start: start for start in STARTS}),
+            lines=("start", STARTS),
             data=lambda results: thinned(results.rows, ["task", "T", "start"]).assign(
                 panel=lambda rows: rows["task"] + ", T = " + rows["T"].astype(str)
             ),
@@ -169,24 +158,10 @@ class TallecFigure3(Study):
         ]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        start, T = point["start"], point["T"]
-        longest = 1.5 * T if point["task"] == "copy" else float(T)
-        return configuration(
-            task=point["task"],
-            T=T,
-            count=sizes.count,
-            field="lstm",
-            integrator="euler",
-            hidden=sizes.hidden,
-            init=start,
-            t_max=longest if start == "chrono" else None,
-            steps=sizes.steps,
-            batch=sizes.batch,
-            seed=point["seed"],
-            evaluate_every=sizes.every,
-            evaluation=sizes.held_out,
-            threads=1,
-        )
+        T, longest = point["T"], (1.5 if point["task"] == "copy" else 1.0) * point["T"]
+        model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, **started(point["start"], longest)}
+        training = {"steps": sizes.steps, "batch": sizes.batch, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
+        return configuration(task=point["task"], T=T, count=sizes.count, **model, **training, seed=point["seed"], threads=1)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve, beside the plateau of the task."""
@@ -202,7 +177,7 @@ class TallecFigure3(Study):
     def verdict(self, results: Results) -> Verdict:
         if not results.records:
             raise NotEnoughError("no run is done yet")
-        runs = groups(with_final_loss(results), ["task", "T", "start"])
+        runs = groups(results.rows_with("loss"), ["task", "T", "start"])
         pairs = {
             (task, T): (runs[task, T, "chrono"], runs[task, T, "standard"])
             for task, T, start in runs

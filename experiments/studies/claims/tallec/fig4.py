@@ -22,9 +22,9 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.tallec.training import learning_curve, steps_in_words, steps_to, thinned
+from experiments.studies.claims.training import learning_curve, started, steps_in_words, steps_to, thinned
 from experiments.studies.results import Results, groups
-from experiments.studies.specs import Bands, Table
+from experiments.studies.specs import Bands, Table, at_end, run_count
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
@@ -82,11 +82,6 @@ def _steps(rows: pd.DataFrame, error: float) -> str:
     return steps_in_words(steps_to(rows, error))
 
 
-def with_final_error(results: Results) -> pd.DataFrame:
-    """The learning curves, and beside them the error of each run's test at the end."""
-    return results.rows.merge(results.runs[["key", "loss"]], on="key", suffixes=("", " at the end"))
-
-
 class TallecFigure4(Study):
     """LSTMs on the adding task, with forget biases of 1, with one large one for all, and with chrono initialization."""
 
@@ -105,10 +100,10 @@ class TallecFigure4(Study):
             by={"T": "T", "start": "start"},
             columns={
                 **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
-                "error at the end": lambda rows: spread(rows.drop_duplicates("key")["loss at the end"]),
-                "runs": lambda rows: rows["key"].nunique(),
+                "error at the end": at_end("loss at the end"),
+                "runs": run_count,
             },
-            data=with_final_error,
+            data=lambda results: results.rows_with("loss"),
             sort=lambda T, start: (T, start),
         ),
     )
@@ -119,7 +114,7 @@ class TallecFigure4(Study):
             x="step",
             y="loss",
             panels=("T", "T = {}"),
-            lines=("start", {start: start for start in STARTS}),
+            lines=("start", STARTS),
             data=lambda results: thinned(results.rows, ["T", "start"]),
             x_label="steps",
             y_label="mean squared error",
@@ -132,22 +127,10 @@ class TallecFigure4(Study):
         return grid(seed=range(sizes.seeds), T=sizes.steps, start=reversed(STARTS))
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        start, T = point["start"], point["T"]
-        return configuration(
-            task="adding",
-            T=T,
-            field="lstm",
-            integrator="euler",
-            hidden=sizes.hidden,
-            init=start,
-            t_max=float(T) if start == "chrono" else None,
-            alpha=2 / T,
-            steps=sizes.steps[T],
-            batch=50,
-            seed=point["seed"],
-            evaluate_every=sizes.every,
-            evaluation=sizes.held_out,
-        )
+        T = point["T"]
+        model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, "alpha": 2 / T, **started(point["start"], T)}
+        training = {"steps": sizes.steps[T], "batch": 50, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
+        return configuration(task="adding", T=T, **model, **training, seed=point["seed"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """The learning curve: what the evaluations found on the way."""

@@ -23,7 +23,7 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import Configuration
 from experiments.runs.training import evaluate
-from experiments.studies.claims.tallec.training import MODELS, STEPS, TRAINING_SET, trained
+from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
@@ -82,7 +82,7 @@ class TallecFigure5(Study):
             x="times",
             y="accuracy",
             panels=("per", READINGS),
-            lines=("model", {model: model for model in MODELS}),
+            lines=("model", MODELS),
             x_label="slowest warp of the test, over that of the training",
             y_label="accuracy",
             y_limits=(0.0, 1.04),
@@ -94,7 +94,7 @@ class TallecFigure5(Study):
         return grid(seed=range(sizes.seeds), per=READINGS, model=MODELS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        return trained(point, sizes, sizes.warp, task="recall-any-warp", warp=sizes.warp, per=point["per"])
+        return by_plateaus(point, sizes, sizes.warp, task="recall-any-warp", warp=sizes.warp, per=point["per"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         """A row a test."""

@@ -8,7 +8,6 @@ rate       of each start and order that with the best validation accuracy, in th
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,16 +16,15 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
-from experiments.studies.claims.ohno.har import learning_curve
-from experiments.studies.claims.ohno.pixels import EPOCH, ORDERS, mnist_folder
+from experiments.studies.claims.ohno.pixels import EPOCH, MNIST, ORDERS
+from experiments.studies.claims.training import STARTS, curve_of_epochs, in_epochs, started
 from experiments.studies.results import Results, best_settings, groups
-from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, difference
+from experiments.studies.specs import Bands, Table, first, in_order
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.verdicts import Verdict, compared, need_intervals
 
 __all__ = ["TallecFigure6"]
 
-STARTS = ("standard", "chrono")
 PRINTED = {("permuted", "standard"): 0.954, ("permuted", "chrono"): 0.963}
 GAIN = PRINTED["permuted", "chrono"] - PRINTED["permuted", "standard"]
 
@@ -66,15 +64,16 @@ class TallecFigure6(Study):
         "64 units."
     }
     may_diverge = True
+    needs = (MNIST,)
     tables = (
         Table(
             "By the rate with the best validation accuracy: that accuracy, and the test accuracy of the same weights, mean "
             "(least–largest) over seeds; and the best validation accuracy in the paper.",
             by={"order": "order", "start": "start"},
             columns={
-                "rate": lambda rows: number(rows["rate"].iloc[0]),
-                "validation": lambda rows: str(spread(rows["validation"])),
-                "test": lambda rows: str(spread(rows["accuracy"])),
+                "rate": first("rate"),
+                "validation": "validation",
+                "test": "accuracy",
                 "in the paper": printed,
                 "runs": len,
             },
@@ -85,7 +84,7 @@ class TallecFigure6(Study):
             by={"order": "order", "start": "start", "rate": "rate"},
             columns={"validation": "validation", "test": "accuracy"},
             data=with_best,
-            sort=lambda order, start, rate: (list(ORDERS).index(order), STARTS.index(start), rate),
+            sort=in_order(ORDERS, STARTS, None),
         ),
     )
     figures: ClassVar = {
@@ -94,7 +93,7 @@ class TallecFigure6(Study):
             "the least to the largest.",
             x="rate",
             y="accuracy",
-            lines=("start", {start: start for start in STARTS}),
+            lines=("start", STARTS),
             panels=("order", ORDERS),
             x_label="rate",
             y_label="test accuracy",
@@ -105,40 +104,18 @@ class TallecFigure6(Study):
 
     def points(self, sizes: Sizes) -> list[Point]:
         """None without the images."""
-        if mnist_folder() is None:
+        if data_path(MNIST) is None:
             return []
-        return grid(seed=range(sizes.seeds), order=list(ORDERS), start=list(STARTS), rate=sizes.rates)
+        return grid(seed=range(sizes.seeds), order=ORDERS, start=STARTS, rate=sizes.rates)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        return configuration(
-            task="pixels",
-            data=str(mnist_folder()),
-            order=point["order"],
-            side=sizes.side,
-            field="lstm",
-            integrator="euler",
-            hidden=sizes.hidden,
-            init=point["start"],
-            t_max=float(sizes.side**2) if point["start"] == "chrono" else None,
-            steps=EPOCH * sizes.epochs,
-            batch=100,
-            batches=EPOCH,
-            seed=point["seed"],
-            rate=point["rate"],
-            clip=1.0,
-            schedule="halved-twice",
-            keep="best",
-            evaluate_every=EPOCH,
-            evaluation=sizes.held_out,
-            threads=1,
-            checkpoint_every=EPOCH * sizes.epochs,
-        )
-
-    def left_out(self) -> str:
-        return "" if mnist_folder() else "Left out: mnist/; --data DIR names the folder it is in."
+        task = {"task": "pixels", "data": str(data_path(MNIST)), "order": point["order"], "side": sizes.side}
+        model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, **started(point["start"], sizes.side**2)}
+        training = {"seed": point["seed"], "rate": point["rate"], "clip": 1.0, "evaluation": sizes.held_out, "threads": 1}
+        return configuration(**task, **model, **training, **in_epochs(EPOCH, sizes.epochs))
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
-        return learning_curve(folder)
+        return curve_of_epochs(folder)
 
     def verdict(self, results: Results) -> Verdict:
         if not results.records:
@@ -146,15 +123,10 @@ class TallecFigure6(Study):
         found = {same: rows["accuracy"] for same, rows in groups(chosen(results), ["order", "start"]).items()}
         if missing := [f"{order}, {start}" for order in ORDERS for start in STARTS if (order, start) not in found]:
             raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
-        gains = {order: difference(found[order, "chrono"], found[order, "standard"]) for order in ORDERS}
-        said = {
-            order: f"{number(found[order, 'chrono'].mean())} against {number(found[order, 'standard'].mean())}"
-            for order in ORDERS
-        }
-        if not all(math.isfinite(gain.low) for gain in gains.values()):
-            raise NotEnoughError("an interval needs two seeds of each")
+        (rows, plain_rows), (permuted, plain_permuted) = ((found[order, "chrono"], found[order, "standard"]) for order in ORDERS)
         parts = [
-            Part("of rows there is no clear difference", Compared(gains["rows"], GAIN, absent=True, printed=False), said["rows"]),
-            Part("of permuted pixels chrono classifies better", Compared(gains["permuted"], GAIN), said["permuted"]),
+            compared("of rows there is no clear difference", rows, plain_rows, GAIN, absent=True, printed=False),
+            compared("of permuted pixels chrono classifies better", permuted, plain_permuted, GAIN),
         ]
+        need_intervals(parts)
         return Verdict(parts, {f"test accuracy, {order}, {start}": str(spread(each)) for (order, start), each in found.items()})

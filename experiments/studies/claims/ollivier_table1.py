@@ -61,7 +61,21 @@ SOURCES: dict[str, dict[str, Source]] = {
 }
 
 
-def _of_source(name: str, results: Results) -> pd.DataFrame:
+def chosen(results: Results) -> pd.DataFrame:
+    """Of each source, method and seed the run with the least regret, over sizes and edges."""
+    runs = results.runs
+    if runs.empty or "best" not in runs:
+        return runs.iloc[:0]
+    trained = runs[runs["method"] != BASELINES]
+    return trained.loc[trained.groupby(["source", "method", "seed"], sort=False)["best"].idxmin()]
+
+
+def of_xor(results: Results) -> pd.DataFrame:
+    runs = results.runs
+    return runs[runs["wrong"].notna()] if "wrong" in runs else runs.iloc[:0]
+
+
+def of_source(name: str, results: Results) -> pd.DataFrame:
     runs = chosen(results)
     return runs[runs["source"] == name] if "source" in runs else runs
 
@@ -113,7 +127,7 @@ class OllivierTable1(Study):
             "(least–largest) over seeds; that at the end of those runs; steps of a run.",
             by={"source": "source", "method": "method"},
             columns={"best": "best", "at the end": "last", "units": lambda rows: _listed(rows["units"]), "steps": "steps"},
-            data=lambda results: chosen(results),  # noqa: PLW0108 - defined below
+            data=chosen,
             words=TITLES,
         ),
         Table(
@@ -121,7 +135,7 @@ class OllivierTable1(Study):
             f"that come below {SOLVED:.0%}; 50 % are those of a coin.",
             by={"method": "method"},
             columns={"wrong": "wrong", "solved": lambda rows: f"{int((rows['wrong'] < SOLVED).sum())} of {len(rows)}"},
-            data=lambda results: _of_xor(results),  # noqa: PLW0108 - defined below
+            data=of_xor,
         ),
         Table(
             "Regret in bits of predictors that are not trained by gradients, on the same sequences.",
@@ -138,7 +152,7 @@ class OllivierTable1(Study):
             by="method",
             x_label="regret, bits",
             x_limits=lambda least: (min(0.0, least), None),
-            data=partial(_of_source, name),
+            data=partial(of_source, name),
         )
         for name, title in TITLES.items()
     }
@@ -187,7 +201,7 @@ class OllivierTable1(Study):
             found = {method: spread(same["best"]) for method, same in groups(rows, "method").items()}
             parts += _judged(TITLES[name], found)
             numbers |= {f"{TITLES[name]}, {method}": str(regret) for method, regret in found.items()}
-        recurrent = _of_xor(results)
+        recurrent = of_xor(results)
         if len(recurrent) and len(of := recurrent[recurrent["method"].isin(METHODS[-2:])]):
             solved = int((of["wrong"] < SOLVED).sum())
             claim = (
@@ -197,20 +211,6 @@ class OllivierTable1(Study):
         if not parts:
             raise NotEnoughError("no model is done yet both by FB and by an invariant method")
         return Verdict(parts, numbers)
-
-
-def chosen(results: Results) -> pd.DataFrame:
-    """Of each source, method and seed the run with the least regret, over sizes and edges."""
-    runs = results.runs
-    if runs.empty or "best" not in runs:
-        return runs.iloc[:0]
-    trained = runs[runs["method"] != BASELINES]
-    return trained.loc[trained.groupby(["source", "method", "seed"], sort=False)["best"].idxmin()]
-
-
-def _of_xor(results: Results) -> pd.DataFrame:
-    runs = results.runs
-    return runs[runs["wrong"].notna()] if "wrong" in runs else runs.iloc[:0]
 
 
 def _judged(title: str, found: dict[str, Spread]) -> list[Part]:

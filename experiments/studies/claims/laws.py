@@ -7,15 +7,19 @@ stepped    of it to sum ln |1 - (r + 1) alpha |h|^r|: what Euler's step of that 
 
 from __future__ import annotations
 
+from typing import Any
+
+import pandas as pd
 import torch
 from torch import Tensor
 
 import discretize
 from ctrnn import PowerDecay, Relaxation, TanhCandidate
-from discretize import ContinuousRNN, DiscreteRNN
+from discretize import ContinuousRNN, DecayLaw, DiscreteRNN
+from experiments.reports.spreads import spread
 from experiments.tasks.recorded.recordings import Sequences
 
-__all__ = ["law_over", "recordings_in_pieces", "simplify"]
+__all__ = ["law_numbers", "law_over", "laws_in_words", "recordings_in_pieces", "simplify"]
 
 WALKING = (0, 1, 2)  # of UCI HAR's six activities; the others are rest
 
@@ -30,21 +34,23 @@ def simplify(rnn: DiscreteRNN | ContinuousRNN, bias: bool) -> None:
             parameter.zero_()
 
 
-def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[str, float | str]:
+def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[str, Any]:
     """How dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has."""
     norms = discretize.state_jacobians(rnn, xs, h0, fixed="start", order="units").flatten(1)
     law = discretize.decay_law(norms)
     last = law.fitted - 1  # what is later is rounding
     fall, (solved, stepped) = norms[last].log().mean(), _alone(rnn, xs[:last], h0)
-    return {
-        "law": law.name,
-        "bend": law.bend,
-        "low": law.interval[0],
-        "high": law.interval[1],
-        "decay_rate": law.rate,
-        "ratio": float(fall / solved),
-        "stepped": float(fall / stepped),
-    }
+    return {**law_numbers(law), "ratio": float(fall / solved), "stepped": float(fall / stepped)}
+
+
+def law_numbers(law: DecayLaw) -> dict[str, Any]:
+    """A law and how far it is bent, as columns of a row."""
+    return {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate}
+
+
+def laws_in_words(rows: pd.DataFrame) -> str:
+    """ "exponential, κ 0.02 (0.01–0.04)", of the seeds; every law that was found."""
+    return f"{', '.join(rows['law'].value_counts().index)}, κ {spread(rows['bend'])}"
 
 
 @torch.no_grad()

@@ -1,1 +1,0 @@
-"""What Ollivier 2013 claims of training in invariant metrics."""
