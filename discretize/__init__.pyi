@@ -23,9 +23,9 @@ from discretize.riemannian.symbols import SymbolModel as SymbolModel
 from discretize.riemannian.ascent import RiemannianAscent as RiemannianAscent
 from discretize.ensembles.ensemble import ensemble as ensemble, Ensemble as Ensemble
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
-from discretize.jumps.held import HeldJumpRNN as HeldJumpRNN
+from discretize.jumps.rnn import HeldJumpRNN as HeldJumpRNN
 from discretize.jumps.cfc import cfc as cfc, CfCJump as CfCJump
-from discretize.jumps.curves import Curve as Curve
+from discretize.jumps.cfc import Curve as Curve
 from discretize.jumps.ncps_modules import from_ncps as from_ncps
 from discretize.solve import integrate as integrate
 from discretize.jumps.rnn import JumpRNN as JumpRNN, ode_rnn as ode_rnn, gru_ode_bayes as gru_ode_bayes
@@ -34,7 +34,8 @@ from discretize.jumps.jump import Jump as Jump, CellJump as CellJump, GRUBayes a
 from discretize.jumps.jump import observed_log_prob as observed_log_prob
 from discretize.jumps.jump import bayes_update as bayes_update, bayes_divergence as bayes_divergence
 from discretize.solvers.events import Event as Event, EventTimes as EventTimes
-from discretize.solvers.choice import Checkpointed as Checkpointed, Adjoint as Adjoint
+from discretize.solvers.checkpointing import Checkpointed as Checkpointed
+from discretize.solvers.adjoint import Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep

@@ -14,14 +14,18 @@ from ctrnn import checks
 from discretize.errors import SolverWarning, warn_user
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
-from discretize.solvers.choice import Adjoint, Checkpointed, Gradient
+from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.control import ERROR_MARGIN, StepControl
+from discretize.solvers.engine import Engine
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.steps.step import Step
 from discretize.steps.zoneout import Zoneout
 
-__all__ = ["MAX_NUM_STEPS", "Settings"]
+__all__ = ["MAX_NUM_STEPS", "Gradient", "Settings"]
+
+Gradient = Checkpointed | Adjoint | None  # None: that of the steps taken, all of them kept
 
 MAX_NUM_STEPS = 100_000  # of a sample in one segment
 
@@ -108,7 +112,7 @@ class Settings:
         step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
         return step, num_steps(1.0, self.max_step)
 
-    def engine(self, like: Tensor, stats: dict[str, Any]) -> AdaptiveEngine | GridEngine | StepEngine | TorchdiffeqEngine:
+    def engine(self, like: Tensor, stats: dict[str, Any]) -> Engine:
         """What takes the steps of states like that one; stats: where it counts what it does in the backward pass."""
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)

@@ -1,6 +1,7 @@
 r"""Exact integration: dh/dt = c'(t) field(x(t), h) from h(ts[0]) = h0, to a tolerance.
 
-Every knot of the input and of its clock and every requested time is the end of a step.
+Every knot of the input and of its clock and every requested time is the end of a step. `integrate` checks what it is given and
+joins it to one right-hand side; `Solve` runs that, by a kernel or by the steps of an engine.
 """
 
 from __future__ import annotations
@@ -17,38 +18,38 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ctrnn import Driven, Path, VectorField, checks
+from ctrnn import Driven, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
 from ctrnn.clocks.given_speed import as_speed
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.coupling import COUPLED, couples_samples, moved
-from ctrnn.fields.field import check_batched_state
+from ctrnn.fields.field import check_batched_state, check_input, check_state
 from ctrnn.inputs.derived import ReversedPath
 from ctrnn.inputs.splines import as_path
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.graphs import check_values, whole
-from discretize.half import in_float32, rounded, stored_dtype
 from discretize.kernels.choose import run_solve, solve_by_steps
-from discretize.kernels.eligibility import Fused
+from discretize.kernels.eligibility import HALF, Fused, takes_triton
 from discretize.kernels.solved import Solved
-from discretize.settings import MAX_NUM_STEPS, Settings
+from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
 from discretize.solvers.adaptive import AdaptiveEngine
-from discretize.solvers.adjoint import AdjointBackward, EdgeLog
-from discretize.solvers.between import StatesBetween
-from discretize.solvers.checkpointing import Blocks
-from discretize.solvers.choice import Adjoint, Checkpointed, Gradient
-from discretize.solvers.continuation import Continuation, StepLog
+from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
+from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
+from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.diagnosis import slow_hint
+from discretize.solvers.engine import SolverState, SolverStats
 from discretize.solvers.equation import BackwardField, NumbersRefused, as_driven_field, joined, of_parts
 from discretize.solvers.events import Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
-from discretize.solvers.statistics import SolverStats
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
 __all__ = ["integrate"]
 
+STIFF_STEPS = 50  # a segment: from here on a solve is looked at
+WARN_STEPS = 1_000  # of one sample: from here on it is warned of
+BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
 VMAPPED = (
     "the samples of a batch step on their own in one call, and `torch.func.jacrev` of their losses has a gradient for each; or "
     "take fixed steps: method='rk4', say, or a step map"
@@ -127,34 +128,45 @@ def integrate(
         _check_event_solve(settings, direction)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     field = with_computed_weights(field)
-    state, path = cast_for(field, state), _read_by(field, path)
-    if stored := stored_dtype(settings, state):
+    state, path = cast_for(field, state), as_path(path)
+    if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype
+        path = path.map(partial(Tensor.to, dtype=field.dtype), affine=True)
+    if stored := _stored_dtype(settings, state):
         if happens:
             raise TypeError(f"`events` are found in float32 or float64, and `h0` is {stored}.")
-        field, path, state = in_float32(field, path, state)
+        field, path, state = _in_float32(field, path, state)
     with without_autocast(field.device):
         driven = _driven(field, path, speed, state, direction)
         times = _inside(times, driven)
-        check_batched_state(field, state, driven.batch)
-        checks.is_finite("h0", state)
-        with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
-            slope = driven.check_flow(times[0], state, settings.may_draw)
-            _check_samples(given, driven, times, state, slope, settings)
-        if settings.adaptive or settings.of_torchdiffeq:
-            check_values(slope, f"{method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
-        settings.check_reach(state)
-        moves = [driven.path.knots, *([times] if isinstance(gradient, Adjoint) or not settings.adaptive else [])]
-        if gradient is not None and any(t.requires_grad for t in moves):
-            what = "times" if times.requires_grad else "the times of samples"
-            raise ValueError(f"`gradient`={gradient} has no gradients to {what}; detach them, or leave `gradient` out.")
+        _check_solve(given, driven, times, state, settings)
         if happens:
-            # The field as it is driven: its dropout's masks are drawn once for all solves from stop to stop.
-            kept = vars(settings) | {"progress": False, "speed": speed}
-            solved = EventSolve(partial(_solved_on, driven.field, path, kept), happens, state, times).run()
+
+            def solve(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
+                solve = Solve(driven, h, times, replace(settings, progress=False))
+                return solve.run(), solve.engine.counts
+
+            solved = EventSolve(solve, happens, state, times).run()
+        elif driven.batch:
+            solved = Solve(driven, state, times, settings, stored).run()
         else:
-            solve = Solve(driven, state, times, settings, stored) if driven.batch else None
-            solved = solve.run() if solve else rounded(_of_nobody(driven, state, times, settings), stored)
+            solved = _rounded(_of_nobody(driven, state, times, settings), stored)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
+    """Refuse what cannot be solved so, by one evaluation of the field at the start; `given`: the field as it came."""
+    check_batched_state(driven.field, state, driven.batch)
+    checks.is_finite("h0", state)
+    with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
+        slope = driven.check_flow(times[0], state, settings.may_draw)
+        _check_samples(given, driven, times, state, slope, settings)
+    if settings.adaptive or settings.of_torchdiffeq:
+        check_values(slope, f"{settings.method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
+    settings.check_reach(state)
+    moves = [driven.path.knots, *([times] if isinstance(settings.gradient, Adjoint) or not settings.adaptive else [])]
+    if settings.gradient is not None and any(t.requires_grad for t in moves):
+        what = "times" if times.requires_grad else "the times of samples"
+        raise ValueError(f"`gradient`={settings.gradient} has no gradients to {what}; detach them, or leave `gradient` out.")
 
 
 @torch.no_grad()
@@ -179,10 +191,6 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
 
 
 _couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fields and functions: in training or not, its samples
-
-
-def _solved_on(field: VectorField, path: Path, settings: dict[str, Any], h: Tensor, times: Tensor) -> Trajectory:
-    return integrate(field, path, h, times, **settings)
 
 
 def _check_event_solve(settings: Settings, direction: int) -> None:
@@ -217,12 +225,6 @@ def _driven(field: VectorField, path: Path, speed: Path | Callable | None, h0: T
     return driven
 
 
-def _read_by(field: VectorField, path: Path) -> Path:
-    """The path, in the field's dtype under autocast, which samples and functions of time may not have there."""
-    path = as_path(path)
-    return path.map(lambda x: x.to(field.dtype), affine=True) if casts(field) else path
-
-
 def _of_nobody(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
     """A solve of no sequences: no states, whose gradients are 0 and not missing, as torch.nn has it."""
     start = driven.knots[0] if driven.knots.dim() > 1 else times[0]
@@ -248,13 +250,35 @@ def _inside(times: Tensor, driven: Driven) -> Tensor:
     return times
 
 
-STIFF_STEPS = 50  # a segment: from here on a solve is looked at
-WARN_STEPS = 1_000  # of one sample: from here on it is warned of
-BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
+def _stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:
+    """In which a solve in float32 is to store; None where it is a solve like others, or there are no such kernels."""
+    if not settings.steps_alone or not isinstance(h0, Tensor) or h0.dtype not in HALF:
+        return None
+    return h0.dtype if takes_triton(h0.device) else None
+
+
+def _in_float32(field: VectorField, path: Path, h0: Tensor) -> tuple[VectorField, Path, Tensor]:
+    """The same numbers. Raises TypeError, ValueError where field, path and state are not of one dtype."""
+    from discretize.kernels.record.program import weights_of, with_weights  # noqa: PLC0415 - of kernels
+
+    check_state(field, h0, "h0")
+    check_input(field, path(path.knots[:1].detach())[0], "path")
+    wide = with_weights(field, [w.float() if w.dtype in HALF else w for w in weights_of(field)])
+    if isinstance(path, TimePath):  # time itself is not rounded
+        return wide, TimePath(path.knots, path.batch, torch.float32, h0.device), h0.float()
+    return wide, path.map(Tensor.float, affine=True), h0.float()
+
+
+def _rounded(solved: Trajectory, dtype: torch.dtype | None) -> Trajectory:
+    """The states in that dtype, also between."""
+    if dtype is None:
+        return solved
+    between = solved.between
+    return replace(solved, hs=solved.hs.to(dtype), between=None if between is None else lambda t: between(t).to(dtype))
 
 
 class Solve:
-    r"""A solve, checked and ready to run.
+    r"""A solve, checked and ready to run, with its gradient, statistics and warnings.
 
     Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
              the states are given back, and a kernel stores what it can.
@@ -269,48 +293,87 @@ class Solve:
         self.engine = settings.engine(h0, self.stats)
         self.state = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
-        self.missed: str | None = None  # why no engine that comes before the one that ran
+        self.kernel: Solved | None = None  # what a kernel gave
+        self.why: str | None = None  # no engine that comes before the one that ran
         self.log: EdgeLog | None = None  # for the adjoint
         if isinstance(settings.gradient, Adjoint) and settings.steps_alone and torch.is_grad_enabled():
             self.log = EdgeLog()
             self.log.add(h0, self.state, self.engine.counts)
         # Gradients to times move the steps: a state between is then solved for.
-        self.keeps = settings.gradient is None and not self.chain.differentiable and self.chain.requested is None
-        if self.keeps and isinstance(self.engine, AdaptiveEngine):
+        keeps = settings.gradient is None and not self.chain.differentiable and self.chain.requested is None
+        if keeps and isinstance(self.engine, AdaptiveEngine):
             self.engine.log = StepLog()
 
     def run(self) -> Trajectory:
         with tqdm(total=len(self.chain), disable=None if self.settings.progress else True, **BAR) as self.bar:
-            whole = self._by_kernel()
-            if self.stored and isinstance(whole, str):
+            self._try_kernel()
+            if self.stored and self.kernel is None:
                 raise TypeError(
                     f"`h0` is {self.stored}, too coarse for steps chosen by their error but in a kernel for GPUs, and there is "
-                    f"none: {whole}. Use float32 or float64, or fixed steps."
+                    f"none: {self.why}. Use float32 or float64, or fixed steps."
                 )
             try:
-                h = self._take(whole) if isinstance(whole, Solved) else self._by_steps()
+                h = self._by_steps(self.h0, self.state, self._at_edge) if self.kernel is None else self._take(self.kernel)
             except Failure as failure:
-                self._count(whole)
+                self._count()
                 self.kept = {edge: h for edge, h in self.kept.items() if failure.edge is None or edge <= failure.edge}
                 failure = _named(failure, self.driven.field)
                 if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
                     return self._without_failed()
-                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", whole)) from None
-        self._count(whole)
+                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}")) from None
+        self._count()
         # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
-        as_they_came = isinstance(whole, Solved) and not self.chain.own and self.chain.requested is None
-        solved = self._trajectory("completed", whole, whole.hs if isinstance(whole, Solved) and as_they_came else None)
+        as_they_came = self.kernel is not None and not self.chain.own and self.chain.requested is None
+        solved = self._trajectory("completed", self.kernel.hs if self.kernel and as_they_came else None)
         if isinstance(self.engine, AdaptiveEngine):
             self._warn_of_forced_steps(self.engine)
             self.stats["hint"] = self._hint(self.engine, h)
             if self.log is not None:
                 adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
                 hs = adjoint.attach(solved.hs.detach(), self.h0)
-                return replace(solved, hs=hs, between=self._between(whole, hs))
+                return replace(solved, hs=hs, between=self._between(hs))
         return solved
+
+    def _try_kernel(self) -> None:
+        """Have the whole solve done by a compiled kernel, if there is one."""
+        settings = self.settings
+        if not isinstance(self.engine, AdaptiveEngine):
+            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "steps of fixed length have no kernel"
+        elif isinstance(settings.gradient, Adjoint):
+            self.why = f"`gradient`={settings.gradient} takes its own backward pass"
+        else:
+            memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
+            # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
+            show = partial(_show, self.bar)
+            found, self.why = run_solve(self.chain, self.h0, self.engine, settings.fused, show, self.stats, memory, self.stored)
+            if isinstance(found, Solved):
+                self.kernel = found
+            else:
+                self.why, self.state = found, self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
+
+    def _take(self, kernel: Solved) -> Tensor:
+        self.kept |= dict(zip(kernel.edges, kernel.hs.unbind(0), strict=True))
+        if kernel.failure is not None:
+            raise kernel.failure
+        return kernel.hs[-1].to(self.h0.dtype)
+
+    def _by_steps(self, h0: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], None]) -> Tensor:
+        gradient, graph = self.settings.gradient, torch.is_grad_enabled() and self.log is None
+        with torch.set_grad_enabled(graph), solve_by_steps(self.chain, self.engine, self.settings.fused):
+            if isinstance(gradient, Checkpointed) and graph:
+                return CheckpointedSolve(self.engine, self.chain, gradient.bytes, self.stats).run(h0, state, at_edge)
+            return self.engine.solve(self.chain, h0, state, at_edge)
+
+    def _at_edge(self, edge: int, h: Tensor) -> None:
+        if edge in self.wanted:
+            self.kept[edge] = h
+        if self.log is not None:
+            self.log.add(h, self.state, self.engine.counts)
+        _show(self.bar, edge)
 
     def _without_failed(self) -> Trajectory:
         """The solve step by step, samples that fail left behind; and without them from the start, for its graph."""
+        self.kernel, self.why = None, "samples failed, and others were kept"
         with torch.no_grad():
             kept, failures = self._left_behind(self.h0.detach(), [])
         bad = self._of(failures)
@@ -321,13 +384,13 @@ class Solve:
             whole, _ = self._left_behind(self.h0, list(failures))
             kept = {edge: torch.where(bad, kept[edge], h) for edge, h in whole.items()}
         self.kept = kept
-        self._count("samples failed, and others were kept")
+        self._count()
         status = ["completed"] * len(self.h0)
         for sample, (_, failure) in failures.items():
             status[sample] = f"failed at t = {failure.time:g}: {failure.cause}"
         self.stats["status_of_samples"] = status
         said = f"completed but for {len(failures)} of {len(self.h0)} samples"
-        return replace(self._trajectory(said, ""), between=None)
+        return replace(self._trajectory(said), between=None)
 
     def _of(self, samples: Iterable[int]) -> Tensor:
         """Which samples these are, (batch, 1), where the states are."""
@@ -346,68 +409,31 @@ class Solve:
             if edge in self.wanted:
                 kept[edge] = h if torch.is_grad_enabled() else h.clone()
 
-        gradient = self.settings.gradient
-        memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
-        Blocks(engine, self.chain, memory, self.stats).run(h0, state, keep)
+        self._by_steps(h0, state, keep)
         return kept, engine.failures
 
-    def _by_kernel(self) -> Solved | str:
-        """The whole solve by a compiled kernel, or why not."""
-        settings = self.settings
-        if not isinstance(self.engine, AdaptiveEngine):
-            return "torchdiffeq has no kernels" if settings.of_torchdiffeq else "steps of fixed length have no kernel"
-        if isinstance(settings.gradient, Adjoint):
-            return f"`gradient`={settings.gradient} takes its own backward pass"
-        memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
-        # Not `self._show`: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
-        show = partial(_show, self.bar)
-        found, self.missed = run_solve(self.chain, self.h0, self.engine, settings.fused, show, self.stats, memory, self.stored)
-        if isinstance(found, str):
-            self.state = self.engine.start(self.chain, len(self.h0))  # a kernel that gave up may have begun it
-        return found
-
-    def _take(self, whole: Solved) -> Tensor:
-        self.kept |= dict(zip(whole.edges, whole.hs.unbind(0), strict=True))
-        if whole.failure is not None:
-            raise whole.failure
-        return whole.hs[-1].to(self.h0.dtype)
-
-    def _by_steps(self) -> Tensor:
-        gradient, fused = self.settings.gradient, self.settings.fused
-        memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.log is None), solve_by_steps(self.chain, self.engine, fused):
-            return Blocks(self.engine, self.chain, memory, self.stats).run(self.h0, self.state, self._at_edge)
-
-    def _at_edge(self, edge: int, h: Tensor) -> None:
-        if edge in self.wanted:
-            self.kept[edge] = h
-        if self.log is not None:
-            self.log.add(h, self.state, self.engine.counts)
-        _show(self.bar, edge)
-
-    def _count(self, whole: Solved | str) -> None:
-        engine, why = (whole.engine, self.missed) if isinstance(whole, Solved) else (self.engine.name, whole)
-        ran = {"engine": engine, "engine_why": why}
+    def _count(self) -> None:
+        ran = {"engine": self.engine.name if self.kernel is None else self.kernel.engine, "engine_why": self.why}
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
-    def _trajectory(self, status: str, whole: Solved | str, hs: Tensor | None = None) -> Trajectory:
+    def _trajectory(self, status: str, hs: Tensor | None = None) -> Trajectory:
         if hs is None:
             hs = self.chain.states({edge: h.to(self.h0.dtype) for edge, h in self.kept.items()})
         ts = self.times[: len(hs)]
-        solved = Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(whole, hs))
-        return rounded(solved, self.stored)
+        solved = Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(hs))
+        return _rounded(solved, self.stored)
 
-    def _between(self, whole: Solved | str, hs: Tensor) -> Callable[[Tensor], Tensor]:
-        make, has_graph = partial(self._continuation, whole), isinstance(whole, str)
-        between = StatesBetween(self.driven.field, self.times[: len(hs)], hs, self._solve_on, make, has_graph)
+    def _between(self, hs: Tensor) -> Callable[[Tensor], Tensor]:
+        has_graph = self.kernel is None
+        between = StatesBetween(self.driven.field, self.times[: len(hs)], hs, self._solve_on, self._continuation, has_graph)
         return between if self.driven.direction > 0 else lambda t: between(-t)
 
-    def _continuation(self, whole: Solved | str) -> Continuation | None:
+    def _continuation(self) -> Continuation | None:
         """The steps that were taken, where they were kept."""
         if not isinstance(self.engine, AdaptiveEngine) or self.engine.log is None:
             return None
         # A kernel's samples step on their own, whatever drives them.
-        chain, log = (whole.chain, whole) if isinstance(whole, Solved) else (self.chain, self.engine.log)
+        chain, log = (self.chain, self.engine.log) if self.kernel is None else (self.kernel.chain, self.kernel)
         steps = log.steps()
         return None if steps is None else Continuation(self.engine.control.method, chain, steps)
 

@@ -25,7 +25,6 @@ class Elapsed(VectorField):
     r"""The state [h, away, since], of which the last part counts the time.
 
     Args:    values: how many there are to be seen; hidden_size: units of h, which are the visible ones.
-    Source:  this project.
     """
 
     def __init__(self, values: int, hidden_size: int) -> None:

@@ -22,7 +22,6 @@ class Jump(AnsweredInit, nn.Module, ABC):
     r"""A map of the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known.
 
     Shape:   x (batch, input), 0 where not observed; observed (batch, input) of 0 and 1; h (batch, state) -> like h.
-    Source:  this project.
     """
 
     input_size: int

@@ -10,7 +10,7 @@ from torch import nn
 import ctrnn
 from ctrnn.cells.published.liquid.ncps_cells import ncps_kinds
 from discretize.jumps.cfc import ACTIVATIONS, CfCJump
-from discretize.jumps.held import HeldJumpRNN
+from discretize.jumps.rnn import HeldJumpRNN
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.euler import Euler
 from discretize.steps.frozen import FrozenBackwardEuler

@@ -1,6 +1,8 @@
 r"""Between observations the field runs on its own; at each one the state jumps.
 
-h(t_k-) :  dh/dt = F(h) from h(t_k-1)          h(t_k) = jump(x_k, observed_k, h(t_k-))
+    h(t_k-) :  dh/dt = F(h) from h(t_k-1)          h(t_k) = jump(x_k, observed_k, h(t_k-))
+
+`JumpRNN` is read right after a jump, `HeldJumpRNN` before the next one, when the sample has acted.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from ctrnn.calls import answered
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_field
 from ctrnn.fields.random.dropout import masked
+from ctrnn.inputs.hold import Hold
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Start
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
-from discretize.settings import Settings
+from discretize.settings import Gradient, Settings
 from discretize.solve import integrate
-from discretize.solvers.choice import Gradient
 from discretize.steps.step import Step
 
-__all__ = ["JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]
+__all__ = ["HeldJumpRNN", "JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]
 
 
 class Jumps(NamedTuple):
@@ -206,6 +208,44 @@ class JumpRNN(SequenceModule):
 
     def extra_repr(self) -> str:
         return f"method={self.settings.method!r}, batch_first={self.batch_first}"
+
+
+class HeldJumpRNN(JumpRNN):
+    r"""A `JumpRNN` that is read when a sample has acted: output k is the state before the next one.
+
+    Args:    field, jump as for `JumpRNN`; hold, open_interval as for `DiscreteRNN`; the rest as for `JumpRNN`, by name.
+    Call:    as for `JumpRNN`, with ts as for `DiscreteRNN`: edges, or stamps from which, or up to which, a sample acts; without
+             ts each acts for 1. rnn.jumps(...) gives the states after each jump, and before the next one.
+    Shape:   as for `DiscreteRNN`.
+    Raises:  as `JumpRNN`.
+    """
+
+    reads_at_the_end = False
+
+    def __init__(
+        self,
+        field: VectorField,
+        jump: Jump,
+        *,
+        hold: str = "forward",
+        open_interval: float | None = None,
+        **settings: Unpack[JumpSettings],
+    ) -> None:
+        super().__init__(field, jump, **settings)
+        self.hold = Hold(hold, open_interval)
+
+    _edges = SequenceModule._edges
+
+    def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        states = self._jumps(xs, h0[0], edges, ragged).before
+        return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
+
+    def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
+        """As of a `JumpRNN`, up to a last observation of nothing, which moves no state."""
+        edges = gone_by(xs, ragged) if edges is None else edges
+        read = xs if ragged is None else xs * ragged.read.to(xs)[..., None]
+        found = super()._jumps(torch.cat([read, torch.zeros_like(xs[:1])]), h, torch.cat([edges[:1], edges]), None)
+        return Jumps(found.before[1:], found.after[:-1])
 
 
 def _same(h: Tensor) -> Tensor:

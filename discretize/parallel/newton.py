@@ -27,7 +27,7 @@ from ctrnn.inputs.samples import checked_samples
 from discretize.errors import SolverWarning, warn_user
 from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
-from discretize.solvers.statistics import SolverStats
+from discretize.solvers.engine import SolverStats
 from discretize.steps.zoneout import Zoneout
 from discretize.trajectory import Trajectory
 

@@ -16,9 +16,8 @@ from discretize.kernels.eligibility import Fused
 from discretize.sequences.module import FieldModule, Lengths, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
-from discretize.settings import MAX_NUM_STEPS, Settings
+from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
 from discretize.solve import integrate
-from discretize.solvers.choice import Gradient
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 

@@ -17,7 +17,7 @@ from discretize.graphs import whole
 from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.sequences.cell import DiscreteCell
-from discretize.solvers.statistics import SolverStats
+from discretize.solvers.engine import SolverStats
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll"]

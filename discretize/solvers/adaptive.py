@@ -21,15 +21,12 @@ from torch import Tensor
 from ctrnn.fields.random.draws import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
-from discretize.solvers.control import Numbers, StepControl
+from discretize.solvers.control import Numbers, Place, Round, StepControl
 from discretize.solvers.diagnosis import diagnosis, jump_hint
-from discretize.solvers.embedded import Attempt, EmbeddedMethod
-from discretize.solvers.engine import MOST_UNSEEN, SegmentSlope, SolverState, column, waits_for
+from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
 from discretize.solvers.rodas import Rodas5P
-from discretize.solvers.rounds import Place, Round
-from discretize.solvers.segments import Chain
-from discretize.solvers.statistics import SolverStats
-from discretize.solvers.tableaus import EXPLICIT_PAIRS
+from discretize.solvers.segments import Chain, RightHandSide
+from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod
 
 __all__ = ["ADAPTIVE_METHODS", "SHORTEST_STEP", "AdaptiveEngine", "StepRecord"]
 
@@ -44,14 +41,14 @@ WORTH_LEAVING_OUT = 1_024
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One accepted step of each sample: how long, 0 for samples that took none; where in the segment it ended, in which state."""
+    """An accepted step of each sample: its length, 0 where it took none; where in the segment it ended, and in which state."""
 
     dt: np.ndarray
     end: np.ndarray
     h: Tensor
 
 
-class AdaptiveEngine:
+class AdaptiveEngine(Engine):
     r"""Carries states through the segments of a chain by steps that keep to a tolerance.
 
     Args:    control: the method, its tolerances and bounds; on_step: called with a record of every accepted step. `log`, if it
@@ -60,29 +57,28 @@ class AdaptiveEngine:
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4.
     """
 
-    name = "steps"
-
     def __init__(self, control: StepControl, on_step: Callable[[StepRecord], None] | None = None) -> None:
-        self.control, self.on_step, self.counts = control, on_step, SolverStats()
+        super().__init__()
+        self.control, self.on_step = control, on_step
         self.log: StepLog | None = None
         self.most = math.inf  # steps of a sample
         self.failures: dict[int, tuple[int, Failure]] = {}  # of samples left behind: the segment, and why
 
     def start(self, chain: Chain, batch: int) -> SolverState:
-        """Before the first step; counts anew."""
-        rows = batch if chain.own or chain.own_times else 1
-        self.counts, self.most = SolverStats(rows), self.control.most_steps(len(chain))
-        return SolverState(0, np.zeros(rows))
+        self.most = self.control.most_steps(len(chain))
+        return super().start(chain, batch)
 
-    def segment(self, segment: SegmentSlope, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """On to the end of the segment, or until `limit` steps were tried; the states there, and the tries."""
+    def rows(self, chain: Chain, batch: int) -> int:
+        return batch if chain.own or chain.own_times else 1
+
+    def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         return _SegmentSolve(self, segment, state, h).run(limit)
 
 
 class _SegmentSolve:
     """The solve of one segment: the samples that have not reached its end, where they are, and what the last step said."""
 
-    def __init__(self, engine: AdaptiveEngine, whole: SegmentSlope, state: SolverState, h: Tensor) -> None:
+    def __init__(self, engine: AdaptiveEngine, whole: RightHandSide, state: SolverState, h: Tensor) -> None:
         self.control, self.on_step, self.counts, self.log = engine.control, engine.on_step, engine.counts, engine.log
         self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
         self.shared, self.most = len(state.tau) == 1, engine.most

@@ -10,6 +10,7 @@ computed is what `integrate` gives by default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,16 +20,26 @@ from torch import Tensor
 
 from discretize.errors import Failure, SolverError
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
-from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, once_only, refuse_captured
-from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta, Slope
-from discretize.solvers.engine import SegmentSlope, SolverState, column
-from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import SolverStats
+from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
+from discretize.solvers.engine import SolverState, SolverStats, column
+from discretize.solvers.segments import Chain, RightHandSide, Segment
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 from discretize.trajectory import Trajectory
 
-__all__ = ["AdjointBackward", "EdgeLog"]
+__all__ = ["SETTING", "Adjoint", "AdjointBackward", "EdgeLog"]
 
+SETTING = "gradient=Adjoint"
 CHECKED = 8  # segments of one step that are solved again to see whether the field is still that of the solve
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    r"""The gradient of the exact solution, to the tolerance: the adjoint equation solved backwards, no steps kept.
+
+    For explicit adaptive methods; no second derivatives, and no gradients to times.
+
+    Source:  Chen et al. 2018, Neural ordinary differential equations, app. B.
+    """
 
 
 @dataclass
@@ -61,14 +72,14 @@ class AdjointBackward:
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
         """The states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
-        refuse_captured(self.chain, self.parameters, h0, "gradient=Adjoint")
+        refuse_captured(self.chain, self.parameters, h0, SETTING)
         path = self.chain.path
         read = [tensor for j in range(len(self.chain)) for tensor in path.learned(j)]
-        return _Adjoint.apply(self, hs, h0, *self.parameters, *read)
+        return self.field.with_gradients(SETTING, self.gradients, [hs], [h0, *self.parameters, *read])[0]
 
-    def gradients(self, by_hs: Tensor) -> list[Tensor]:
+    def gradients(self, by_hs: Sequence[Tensor], *_: Sequence[Tensor]) -> list[Tensor]:
         """From dL/dh at the requested times: dL by h0, by every parameter and by every tensor of the path."""
-        jumps = self._at_edges(by_hs)
+        jumps = self._at_edges(by_hs[0])
         by_parameter = [torch.zeros_like(p) for p in self.parameters]
         by_sample: list[list[Tensor]] = []
         a = jumps[-1].clone()
@@ -120,7 +131,7 @@ class AdjointBackward:
         state = SolverState(j, np.zeros(len(accepted)), None if step is None else step.copy())
         records: list[StepRecord] = []
         engine = AdaptiveEngine(self.engine.control, records.append)
-        check_same_states(self._run(engine, self.chain.segment(j), state, log.hs[j]), log.hs[j + 1], "gradient=Adjoint")
+        check_same_states(self._run(engine, self.chain.segment(j), state, log.hs[j]), log.hs[j + 1], SETTING)
         return records
 
     def _over_step(
@@ -141,7 +152,7 @@ class AdjointBackward:
         assert state.step is not None
         return y[..., a.shape[-1] :], state.step
 
-    def _run(self, engine: AdaptiveEngine, segment: SegmentSlope, state: SolverState, h: Tensor) -> Tensor:
+    def _run(self, engine: AdaptiveEngine, segment: RightHandSide, state: SolverState, h: Tensor) -> Tensor:
         """To the end of a segment, counted as work of the backward pass."""
         engine.counts = SolverStats(len(state.tau))
         with torch.no_grad():
@@ -151,27 +162,8 @@ class AdjointBackward:
                 self.stats["nfe_backward"] += engine.counts.evaluations
 
 
-class _Adjoint(torch.autograd.Function):
-    """The states as they are, forwards; the adjoint equation, backwards."""
-
-    @staticmethod
-    def forward(ctx: Any, adjoint: AdjointBackward, hs: Tensor, h0: Tensor, *tensors: Tensor) -> Tensor:
-        ctx.adjoint = adjoint
-        ctx.save_for_backward(h0, *tensors)
-        return hs.clone()
-
-    @staticmethod
-    def backward(ctx: Any, by_hs: Tensor) -> tuple[Tensor | None, ...]:
-        adjoint: AdjointBackward = ctx.adjoint
-        with torch.no_grad():
-            found = adjoint.field.run(lambda: adjoint.gradients(by_hs))
-        return (None, None, *once_only("gradient=Adjoint", found, [by_hs, *ctx.saved_tensors]))
-
-
-class ReversedStep:
+class ReversedStep(RightHandSide):
     """A step of each sample run backwards, as a segment: sigma is the time until it ended, the state is [h, a]."""
-
-    differentiable, rows = False, None
 
     def __init__(
         self,
@@ -240,7 +232,7 @@ class _Anew(EmbeddedMethod):
         self.pair, self.name, self.order = pair, pair.name, pair.order
         self.evaluations = pair.evaluations
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         return self.pair.attempt(slope, tau, dt, h, start)._replace(end=None)
 
 

@@ -12,18 +12,17 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from discretize.errors import Failure
-from discretize.solvers.detached import ParameterSnapshot, detached_chain, once_only, refuse_captured
-from discretize.solvers.engine import SolverState
-from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import SolverStats
+from discretize.solvers.adjoint import SETTING
+from discretize.solvers.detached import ParameterSnapshot, detached_chain, refuse_captured
+from discretize.solvers.engine import Engine, SolverState, SolverStats
+from discretize.solvers.segments import Chain, RightHandSide, Segment
 
 __all__ = ["PREFIX", "TorchdiffeqEngine", "chooses_steps", "options_of", "torchdiffeq_methods"]
 
@@ -67,7 +66,7 @@ def chooses_steps(name: str) -> bool:
     return "step_size" not in options_of(name)
 
 
-class TorchdiffeqEngine:
+class TorchdiffeqEngine(Engine):
     r"""A method of torchdiffeq, segment by segment, which is exact at knots.
 
     Args:    method: torchdiffeq's name of it; rtol, atol: numbers, or (state,); options: of torchdiffeq, by its names, lengths in
@@ -87,19 +86,20 @@ class TorchdiffeqEngine:
         adjoint: bool,
         stats: dict[str, Any],
     ) -> None:
+        super().__init__()
         self.method, self.rtol, self.atol, self.options = method, rtol, atol, dict(options)
-        self.adjoint, self.stats, self.counts = adjoint, stats, SolverStats()
-        self.field: ParameterSnapshot | None = None
+        self.adjoint, self.stats = adjoint, stats
+        self.snapshot: ParameterSnapshot | None = None
 
     def start(self, chain: Chain, batch: int) -> SolverState:
-        """Before the first step; counts anew."""
-        self.counts, self.field = SolverStats(), None
-        return SolverState(0, np.zeros(batch if chain.own else 1))
+        state, self.snapshot = super().start(chain, batch), None
+        self.counts = SolverStats()  # all samples step together, also where each has times of its own
+        return state
 
-    def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """The states at the end of the segment, and the steps tried."""
-        before, length = int(self.counts.attempted[0]), float(segment.lengths.max())
-        if length > 0:
+    def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        assert isinstance(segment, Segment)
+        before = int(self.counts.attempted[0])
+        if float(segment.lengths.max()) > 0:
             h = self._by_adjoint(segment, h) if self.adjoint and torch.is_grad_enabled() else self._solved(segment, h)
         state.tau = segment.lengths.copy()
         return h, max(1, int(self.counts.attempted[0]) - before)
@@ -108,7 +108,8 @@ class TorchdiffeqEngine:
         from torchdiffeq import odeint  # noqa: PLC0415 - loads SciPy
 
         end = self._end(odeint, segment, h)
-        if torch.is_grad_enabled() and not end.requires_grad and segment(_zero(h), h).requires_grad:
+        zero = torch.zeros((), dtype=torch.float64, device=h.device)
+        if torch.is_grad_enabled() and not end.requires_grad and segment(zero, h).requires_grad:
             raise ValueError(
                 f"torchdiffeq's {self.method} leaves autograd, so that nothing before its result would be trained; take "
                 "gradient=discretize.Adjoint(), torch.no_grad(), or another method."
@@ -118,19 +119,24 @@ class TorchdiffeqEngine:
     def _by_adjoint(self, segment: Segment, h: Tensor) -> Tensor:
         from torchdiffeq import odeint_adjoint  # noqa: PLC0415
 
-        if self.field is None:
-            self.field = ParameterSnapshot(segment.chain.field)
-            refuse_captured(segment.chain, self.field.learned, h, "gradient=Adjoint")
-        learned = self.field.learned
+        if self.snapshot is None:
+            self.snapshot = ParameterSnapshot(segment.chain.field)
+            refuse_captured(segment.chain, self.snapshot.learned, h, SETTING)
+        learned = self.snapshot.learned
         # Detached: projected samples depend on weights that the flow may read too, which would be counted twice.
         chain, path = detached_chain(segment.chain)
         path.data(segment.number)
-        detached = (*learned, *path.leaves[segment.number])
-        filled = tuple(each for each in detached if each.numel())  # torchdiffeq makes views of each, which empty ones have not
-        solve = partial(self._end, odeint_adjoint, chain.segment(segment.number), adjoint_params=filled)
-        read = (*learned, *segment.chain.path.learned(segment.number))
-        end: Tensor = _FirstDerivatives.apply(self.field, solve, detached, h, *read)
-        return end
+        start = h.detach().requires_grad_()
+        targets = (start, *learned, *path.leaves[segment.number])
+        filled = tuple(each for each in targets[1:] if each.numel())  # torchdiffeq makes views of each, which empty ones have not
+        end = self._end(odeint_adjoint, chain.segment(segment.number), start, adjoint_params=filled)
+
+        def gradients(cotangents: Sequence[Tensor], *_: Sequence[Tensor]) -> Sequence[Tensor | None]:
+            return torch.autograd.grad(end, targets, cotangents, retain_graph=True, allow_unused=True)
+
+        # `odeint_adjoint` would give wrong second derivatives without a word.
+        read = segment.chain.path.learned(segment.number)
+        return self.snapshot.with_gradients(SETTING, gradients, [end.detach()], [h, *learned, *read])[0]
 
     def _end(self, solve: Callable[..., Any], segment: Segment, h: Tensor, **how: Any) -> Tensor:
         flow = _RightHandSide(self, segment, h)
@@ -223,32 +229,3 @@ class _RightHandSide:
 
     def _reject_step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
         self.engine.counts.rejected += 1
-
-
-class _FirstDerivatives(torch.autograd.Function):
-    """A state with gradients by `odeint_adjoint`, which would give wrong second ones without a word."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, field: ParameterSnapshot, solve: Callable[..., Tensor], detached: Sequence[Tensor], h: Tensor, *read: Tensor
-    ) -> Tensor:
-        with torch.enable_grad():
-            start = h.detach().requires_grad_()
-            end = solve(h=start)
-        ctx.solved = field, end, [start, *detached]
-        ctx.save_for_backward(h, *read)
-        return end.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        field, end, targets = ctx.solved
-
-        def gradients() -> Sequence[Tensor | None]:
-            return torch.autograd.grad(end, targets, cotangents, retain_graph=True, allow_unused=True)
-
-        found = field.run(gradients)
-        return None, None, None, *once_only("gradient=Adjoint", found, [*cotangents, *ctx.saved_tensors])
-
-
-def _zero(h: Tensor) -> Tensor:
-    return torch.zeros((), dtype=torch.float64, device=h.device)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.solvers.embedded import Attempt, EmbeddedMethod, Slope
 from discretize.solvers.engine import column
+from discretize.solvers.segments import RightHandSide
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 
-__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "Numbers", "StepControl", "functions_of"]
+__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "Numbers", "Place", "Round", "StepControl"]
 
 # Embedded error estimates are for small steps. At about one step a sample, which held inputs invite, dopri5 came out at up
 # to 52 tolerances without this margin and 15 with it, at 0.8 and 0.1 in the median, for 20 to 34 % more evaluations
@@ -52,7 +53,7 @@ class StepControl:
         return self.max_num_steps + MOST_ON_AVERAGE * segments
 
     @torch.no_grad()
-    def first_step(self, slope: Slope, h: Tensor, length: np.ndarray) -> np.ndarray:
+    def first_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> np.ndarray:
         """A first guess of each sample's step, from how fast the field is and how fast it changes, by two evaluations;
         length (rows,), of the segment."""
         rows = len(length)
@@ -77,7 +78,7 @@ class StepControl:
 
     def steps_to(self, remaining: Numbers, step: Numbers) -> Numbers:
         """How many equal steps lead to the end of a segment; at least one."""
-        on = functions_of(remaining)
+        on = _functions_of(remaining)
         with np.errstate(all="ignore"):
             proposed = on.ceil(remaining / step * (1 - 1e-3))
         # Lengths are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
@@ -98,11 +99,11 @@ class StepControl:
             return torch.where(torch.isnan(q), math.inf, q)
 
     def accepts(self, error: Numbers, dt: Numbers) -> Numbers:
-        return (error <= 1) | (functions_of(error).isfinite(error) & (dt <= self.min_step))
+        return (error <= 1) | (_functions_of(error).isfinite(error) & (dt <= self.min_step))
 
     def following(self, error: Numbers, dt: Numbers, step: Numbers, accepted: Numbers, held_back: Numbers) -> Numbers:
         """The step to try next, after one of dt was tried where `step` was proposed."""
-        on = functions_of(error)
+        on = _functions_of(error)
         with np.errstate(all="ignore"):
             factor = on.clip(SAFETY * error ** (-1 / self.method.order), SHRINK, GROW)
         factor = on.where(held_back & accepted, on.clip(factor, None, 1.0), factor)
@@ -112,7 +113,46 @@ class StepControl:
         return on.where(accepted & (factor >= GROW), on.maximum(proposed, step), proposed)
 
 
-def functions_of(numbers: Numbers) -> Any:
+class Place(NamedTuple, Generic[Numbers]):
+    """Where samples are: the time since the segment's start, the step proposed next, whether the last one was rejected."""
+
+    tau: Numbers
+    step: Numbers
+    held_back: Numbers
+
+
+@dataclass(frozen=True)
+class Round(Generic[Numbers]):
+    """A step of each sample: of dt, the first of so many equal `steps` to the end; those not `live` have arrived.
+
+    The numbers are NumPy's, or tensors on the device of the states, where they need not be read to go on.
+    """
+
+    control: StepControl
+    place: Place[Numbers]
+    length: Numbers
+    live: Numbers
+    steps: Numbers
+    dt: Numbers
+
+    @classmethod
+    def of(cls, control: StepControl, place: Place[Numbers], length: Numbers) -> Round[Numbers]:
+        live, remaining = place.tau < length, length - place.tau
+        steps = control.steps_to(remaining, place.step)
+        return cls(control, place, length, live, steps, _functions_of(steps).where(live, remaining / steps, 0.0))
+
+    def accepted(self, error: Numbers) -> Numbers:
+        return self.live & self.control.accepts(error, self.dt)
+
+    def after(self, error: Numbers, accepted: Numbers) -> Place[Numbers]:
+        """Where they are then. Who arrives is at the end, whatever the sum of the steps rounds to."""
+        where, (tau, step, held_back) = _functions_of(error).where, self.place
+        following = where(self.live, self.control.following(error, self.dt, step, accepted, held_back), step)
+        there = where(accepted, where(self.steps == 1, self.length, tau + self.dt), tau)
+        return Place(there, following, self.live & ~accepted)
+
+
+def _functions_of(numbers: Numbers) -> Any:
     """NumPy's, or torch's for what stays on its device: those used here have the same names and arguments in both."""
     return np if isinstance(numbers, np.ndarray) else torch
 

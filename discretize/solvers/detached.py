@@ -59,6 +59,7 @@ def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
 
 
 Result = TypeVar("Result")
+Gradients = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor | None]]
 
 
 class ModuleSettings:
@@ -118,9 +119,37 @@ class ParameterSnapshot:
         """The same by the numbers that were copied, without gradients to the parameters."""
         return self._run(work, self._copies if self.changed() else self._tensors)
 
+    def with_gradients(
+        self, setting: str, gradients: Gradients, outputs: Sequence[Tensor], inputs: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The outputs of a solve without a graph, with gradients to its inputs that are computed when they are asked for.
+
+        Args:    gradients: (cotangents, outputs, inputs) -> the gradient of each input, run with the field as it was.
+        """
+        return list(_WithGradients.apply(self, setting, gradients, len(outputs), *outputs, *inputs))
+
     def _run(self, work: Callable[[], Result], tensors: dict[str, Tensor]) -> Result:
         with without_autocast(next((tensor.device for tensor in tensors.values()), None)), self._settings.restored():
             return torch.func.functional_call(self._caller, tensors, (work,))
+
+
+class _WithGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, snapshot: ParameterSnapshot, setting: str, gradients: Gradients, count: int, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.given = snapshot, setting, gradients, count
+        outputs = tuple(tensor.clone() for tensor in tensors[:count])
+        ctx.save_for_backward(*outputs, *tensors[count:])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        snapshot, setting, gradients, count = ctx.given
+        outputs, inputs = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        with torch.no_grad():
+            found = snapshot.run(lambda: gradients(cotangents, outputs, inputs))
+        return (*[None] * (4 + count), *once_only(setting, found, [*cotangents, *inputs]))
 
 
 def check_same_states(again: Tensor, before: Tensor, setting: str) -> None:
@@ -153,25 +182,21 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
     """Refuse tensors that require a gradient and are neither learned parameters of the field, nor samples, nor h0."""
     if not len(chain):
         return
+    cut, path = detached_chain(chain)
     # A path or a speed of the user's own may use other tensors in each piece; it is one that takes one time for all.
     for j in range(1 if chain.own_times else len(chain)):
-        _refuse_in(chain, j, learned, h0, setting)
-
-
-def _refuse_in(chain: Chain, j: int, learned: Sequence[Tensor], h0: Tensor, setting: str) -> None:
-    cut, path = detached_chain(chain)
-    segment = cut.segment(j)
-    with torch.enable_grad():
-        middle = 0.5 * segment.length(h0.device).detach()
-        slope = segment(middle if middle.dim() else middle.reshape(()), h0.detach())
-    known = (*learned, *path.leaves[j])
-    for leaf in _leaves_behind(slope, known):
-        if id(leaf) not in map(id, known):
-            raise ValueError(
-                f"`{setting}` gives gradients to the field's parameters, the samples of the path and h0, and a tensor of shape "
-                f"{tuple(leaf.shape)} that requires one is used besides. Make it a parameter of the field, detach it, or leave "
-                f"`{setting.partition('=')[0]}` out: gradients then flow everywhere."
-            )
+        segment = cut.segment(j)
+        with torch.enable_grad():
+            middle = 0.5 * segment.length(h0.device).detach()
+            slope = segment(middle if middle.dim() else middle.reshape(()), h0.detach())
+        known = (*learned, *path.leaves[j])
+        for leaf in _leaves_behind(slope, known):
+            if id(leaf) not in map(id, known):
+                raise ValueError(
+                    f"`{setting}` gives gradients to the field's parameters, the samples of the path and h0, and a tensor of "
+                    f"shape {tuple(leaf.shape)} that requires one is used besides. Make it a parameter of the field, detach it, "
+                    f"or leave `{setting.partition('=')[0]}` out: gradients then flow everywhere."
+                )
 
 
 def _leaves_behind(result: Tensor, known: Sequence[Tensor]) -> Iterator[Tensor]:

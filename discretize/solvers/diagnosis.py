@@ -13,8 +13,8 @@ from ctrnn.fields.random.draws import DRAW_ONCE, has_two_answers
 from ctrnn.forward import jvp
 from discretize.errors import Failure
 from discretize.solvers.control import StepControl
-from discretize.solvers.embedded import Attempt
-from discretize.solvers.engine import SegmentSlope
+from discretize.solvers.segments import RightHandSide
+from discretize.solvers.tableaus import Attempt
 
 __all__ = ["diagnosis", "fastest_rate", "jump_hint", "slow_hint", "stiff_hint"]
 
@@ -25,7 +25,7 @@ UNBOUNDED = 1e8  # states of this size are on their way to infinity
 @torch.no_grad()
 def diagnosis(
     control: StepControl,
-    segment: SegmentSlope,
+    segment: RightHandSide,
     h: Tensor,
     last: Attempt | None,
     row: int | None,
@@ -70,7 +70,7 @@ def diagnosis(
     return Failure(cause, hint, segment.when(tau, absolute), absolute, unit)
 
 
-def _source(segment: SegmentSlope, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
+def _source(segment: RightHandSide, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
     """Where a derivative that is not finite comes from: the input, the state, or the field itself."""
     projected = segment.read(at)
     read = projected[sample if len(projected) > 1 else 0]
@@ -98,7 +98,7 @@ def _rows(values: Tensor, row: int | None) -> Tensor:
     return values if row is None else values[row : row + 1]
 
 
-def slow_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+def slow_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """Why steps are as short as this one: a random or a jumping field, or stiffness; None for none of these."""
     if has_two_answers(lambda: segment(at, h), h.device):
         return f"{RANDOM[0].upper()}{RANDOM[1:]}. {DRAW_ONCE}"
@@ -106,7 +106,7 @@ def slow_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, samp
 
 
 @torch.no_grad()
-def jump_hint(segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+def jump_hint(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """What to try where the field jumps within a few steps, as sign(h) does, on which the state may slide for ever.
 
     Across a jump a difference of the field does not grow with the distance; of a smooth field, stiff or not, it does.
@@ -124,7 +124,7 @@ def jump_hint(segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: f
     )
 
 
-def stiff_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+def stiff_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """What to try where steps of this length are what an explicit method can bear, not what the solution asks for."""
     if implicit:
         return None
@@ -138,7 +138,7 @@ def stiff_hint(implicit: bool, segment: SegmentSlope, at: Tensor, h: Tensor, sam
 
 
 @torch.no_grad()
-def fastest_rate(segment: SegmentSlope, at: Tensor, h: Tensor, sample: int, turns: int = 12) -> float | None:
+def fastest_rate(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, turns: int = 12) -> float | None:
     """The size of the fastest eigenvalue of the field's Jacobian at one sample, by power iteration; None where it has none."""
     direction = torch.linspace(1.0, 2.0, h.shape[-1], dtype=h.dtype, device=h.device).expand_as(h)
     size = float("nan")

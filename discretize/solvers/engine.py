@@ -1,46 +1,23 @@
-"""What a solver runs along, keeps between calls, and offers: a segment, a state, an engine."""
+"""What all solvers have in common: the counts of a solve, where it is, and the engine that carries states along segments."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.solvers.embedded import Slope
-from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import SolverStats
+from discretize.solvers.segments import Chain, RightHandSide
 
-__all__ = ["MOST_UNSEEN", "Engine", "SegmentSlope", "SolverState", "column", "counting_apart", "waits_for"]
+__all__ = ["MOST_UNSEEN", "Engine", "SolverState", "SolverStats", "column", "waits_for"]
 
 MOST_UNSEEN = 16  # rounds of steps, or segments of fixed steps, between two looks at a GPU
-
-
-class SegmentSlope(Slope, Protocol):
-    """dh/dt on an interval on which it is smooth, for all samples or for `rows` of them; a `Segment`, or a step run backwards."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """As numbers, of all samples or one for all."""
-
-    def length(self, device: torch.device) -> Tensor:
-        """() or (rows, 1), with a gradient where `differentiable`."""
-
-    def times_on(self, device: torch.device) -> torch.device:
-        """Where tau has to be for states on a device."""
-
-    @property
-    def differentiable(self) -> bool: ...
-    @property
-    def rows(self) -> Tensor | None: ...
-    def of(self, rows: Tensor) -> SegmentSlope: ...
-    def when(self, tau: float, sample: int | None) -> float: ...
-    def read(self, tau: Tensor) -> Tensor: ...
 
 
 @dataclass
@@ -60,27 +37,109 @@ class SolverState:
         return replace(self, **{name: getattr(self, name).copy() for name in names if getattr(self, name) is not None})
 
 
-class Engine(Protocol):
-    """Carries states through the segments of a chain, and counts."""
+class SolverStats:
+    r"""Counts calls of the field for the batch, and steps for each of its `rows`: the samples that step on their own, or 1."""
 
-    name: str  # in a solve's stats
-    counts: SolverStats
+    def __init__(self, rows: int = 1) -> None:
+        self.evaluations = 0  # calls of the field
+        self.work = 0  # samples it was called with, all calls together
+        self.accepted = np.zeros(rows, dtype=np.int64)
+        self.rejected = np.zeros(rows, dtype=np.int64)
+        self.forced = 0  # steps accepted at their minimum
+        self.forced_at: tuple[float, float] | None = None  # the first of them, and its error in tolerances
+        self.smallest: float | None = None
+        self.smallest_at: float | None = None
+
+    @property
+    def attempted(self) -> np.ndarray:
+        return self.accepted + self.rejected
+
+    def call(self, calls: int, rows: int) -> None:
+        self.evaluations += calls
+        self.work += calls * rows
+
+    def force(self, steps: int, at: float, error: float) -> None:
+        self.forced += steps
+        self.forced_at = self.forced_at or (at, error)
+
+    def add(self, later: SolverStats) -> None:
+        """What a later part of the same solve counted."""
+        self.evaluations, self.work = self.evaluations + later.evaluations, self.work + later.work
+        self.accepted, self.rejected = self.accepted + later.accepted, self.rejected + later.rejected
+        if later.forced_at is not None:
+            self.force(later.forced, *later.forced_at)
+        if later.smallest is not None and later.smallest_at is not None:
+            self.smaller(later.smallest, later.smallest_at)
+
+    def smaller(self, step: float, at: float) -> None:
+        if self.smallest is None or step < self.smallest:
+            self.smallest, self.smallest_at = step, at
+
+    def stats(self, method: str) -> dict[str, Any]:
+        """The numbers under the names that trajectories give them; of steps, those of the sample that took most."""
+        busiest = int(self.attempted.argmax())
+        return {
+            "method": method,
+            "nfe": self.evaluations,
+            "nfe_samples": self.work,
+            "nfe_backward": 0,  # added to in the backward pass, by whatever computes there
+            "num_steps": int(self.attempted[busiest]),
+            "num_accepted_steps": int(self.accepted[busiest]),
+            "num_rejected_steps": int(self.rejected[busiest]),
+            "num_forced_steps": self.forced,
+            "smallest_step": self.smallest,
+            "smallest_step_at": self.smallest_at,
+            "steps_of_samples": self.attempted.tolist(),
+            "accepted_steps_of_samples": self.accepted.tolist(),
+            "rejected_steps_of_samples": self.rejected.tolist(),
+            "hint": None,
+            "engine": "steps",
+            "engine_why": None,
+        }
+
+
+class Engine(ABC):
+    """Carries states through the segments of a chain, and counts. `name`: in a solve's stats."""
+
+    name = "steps"
+
+    def __init__(self) -> None:
+        self.counts = SolverStats()
 
     def start(self, chain: Chain, batch: int) -> SolverState:
-        """Before the first step."""
+        """The state before the first step; counts anew."""
+        self.counts = SolverStats(self.rows(chain, batch))
+        return SolverState(0, np.zeros(len(self.counts.accepted)))
 
-    def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+    def rows(self, chain: Chain, batch: int) -> int:
+        """How many samples step on their own, 1 where all step together."""
+        return batch if chain.own else 1
+
+    @abstractmethod
+    def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         """On to the end of the segment, or until `limit` steps were tried; the states there, and the tries."""
 
+    def solve(
+        self, chain: Chain, h: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], object], limit: float = math.inf
+    ) -> Tensor:
+        """The state at the end of the chain, or when `limit` steps were tried; `at_edge(edge, h)` is called at every edge."""
+        while state.segment < len(chain) and limit > 0:
+            h, tries = self.segment(chain.segment(state.segment), state, h, limit)
+            limit -= tries
+            if bool((state.tau >= chain.lengths[state.segment]).all()):
+                state.segment += 1
+                state.tau, state.held_back, state.tried = state.tau * 0.0, None, None
+                at_edge(state.segment, h)
+        return h
 
-@contextmanager
-def counting_apart(engine: Engine) -> Iterator[SolverStats]:
-    """Within, the engine counts into statistics of their own, which are given."""
-    kept, engine.counts = engine.counts, SolverStats(len(engine.counts.accepted))
-    try:
-        yield engine.counts
-    finally:
-        engine.counts = kept
+    @contextmanager
+    def counting_apart(self) -> Iterator[SolverStats]:
+        """Within, count into statistics of their own, which are yielded."""
+        kept, self.counts = self.counts, SolverStats(len(self.counts.accepted))
+        try:
+            yield self.counts
+        finally:
+            self.counts = kept
 
 
 def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
@@ -91,5 +150,5 @@ def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | 
 
 
 def waits_for(device: torch.device) -> bool:
-    """Whether a look at a number has to wait for the device: it works on by itself."""
+    """Whether reading a number has to wait for the device: it works on by itself."""
     return device.type != "cpu"

@@ -37,7 +37,6 @@ class Equation(VectorField):
     Args:    f: t (batch, 1), like h -> dh/dt, each sample by itself; a module's parameters are the field's. width: units of
              the state; shapes: of its parts without the batch, where h is several tensors.
     Raises:  TypeError, ValueError for what f gives that is no derivative.
-    Source:  this project.
     """
 
     def __init__(self, f: Callable[..., Any], width: int, shapes: Shapes | None) -> None:
@@ -76,7 +75,6 @@ class BackwardField(VectorField):
     r"""-F, by which F runs backwards in time.
 
     Args:    field: F, shared, not copied.
-    Source:  this project.
     """
 
     def __init__(self, field: VectorField) -> None:

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.errors import SolverError
-from discretize.solvers.between import StatesBetween, StatesBetweenStops
+from discretize.solvers.continuation import StatesBetween, StatesBetweenStops
 from discretize.solvers.detached import once_only
-from discretize.solvers.statistics import SolverStats, added
+from discretize.solvers.engine import SolverStats
 from discretize.trajectory import Trajectory
 
 __all__ = ["Event", "EventSolve", "EventTimes", "checked_events"]
@@ -91,9 +91,6 @@ class _Crossing(NamedTuple):
     event: int
 
 
-Solve = Callable[[Tensor, Tensor], Trajectory]
-
-
 def checked_events(events: object) -> tuple[Event, ...]:
     given = (events,) if isinstance(events, Event) else events
     if not isinstance(given, Sequence) or not all(isinstance(event, Event) for event in given):
@@ -104,12 +101,18 @@ def checked_events(events: object) -> tuple[Event, ...]:
 class EventSolve:
     r"""A solve from one requested time to the next, with what happens in between.
 
-    Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method; events; h0 (batch, state); ts (n,)
-             or (n, batch).
+    Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
+             (batch, state); ts (n,) or (n, batch).
     Raises:  ValueError for events that leave no end, or that give no numbers.
     """
 
-    def __init__(self, solve: Solve, events: tuple[Event, ...], h0: Tensor, ts: Tensor) -> None:
+    def __init__(
+        self,
+        solve: Callable[[Tensor, Tensor], tuple[Trajectory, SolverStats]],
+        events: tuple[Event, ...],
+        h0: Tensor,
+        ts: Tensor,
+    ) -> None:
         self.solve, self.events, self.ts, self.h = solve, events, ts, h0
         self.times = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
         self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool)
@@ -117,7 +120,8 @@ class EventSolve:
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
         self.status = ["completed"] * len(h0)
-        self.stats = SolverStats(max(1, len(h0))).stats("")
+        self.counts = SolverStats(max(1, len(h0)))
+        self.stats = self.counts.stats("")
         length = max((self.times[-1] - self.times[0]).tolist(), default=0.0)
         self.window = length / WINDOW if length and any(event.stops for event in events) else math.inf
 
@@ -140,8 +144,10 @@ class EventSolve:
         raise ValueError(f"`events` stop a sample more than {MOST_STOPS} times before t = {float(end.detach().max()):g}.")
 
     def _solved(self, h: Tensor, times: Tensor) -> Trajectory:
-        found = self.solve(h, times)
-        self.stats = added(self.stats, found.stats)
+        found, counts = self.solve(h, times)
+        self.counts.add(counts)
+        last = {key: found.stats[key] for key in ("nfe_backward", "hint", "engine", "engine_why")}
+        self.stats = self.counts.stats(found.stats["method"]) | last
         return found
 
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:

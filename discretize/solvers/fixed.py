@@ -7,7 +7,7 @@ the clock's speed) at what they are when the step begins: h <- step(field, x(t),
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import numpy as np
 import torch
@@ -15,9 +15,8 @@ from torch import Tensor
 
 from ctrnn import checks
 from discretize.errors import Failure, StepError
-from discretize.solvers.engine import MOST_UNSEEN, SolverState, column, waits_for
-from discretize.solvers.segments import Chain, Segment
-from discretize.solvers.statistics import SolverStats
+from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
+from discretize.solvers.segments import Chain, RightHandSide, Segment
 from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
@@ -40,23 +39,25 @@ def num_steps(length: float, max_step: float | None) -> int:
     return max(1, math.ceil(length / max_step * (1 - 1e-12)))
 
 
-class _FixedEngine(ABC):
-    """Equal steps, at most `max_step` long (one a segment where that is None); refuses states that are not finite."""
+class FixedEngine(Engine):
+    """Takes equal steps, at most `max_step` long (one a segment where that is None); refuses states that are not finite.
 
-    name = "steps"
+    Raises:  Failure for a state that is not finite.
+    """
+
+    on_device = True  # whether the length of a step of all samples has to be where the states are
 
     def __init__(self, max_step: float | None) -> None:
-        self.max_step, self.counts = max_step, SolverStats()
+        super().__init__()
+        self.max_step = max_step
         self.unseen: list[tuple[Segment, Tensor]] = []  # segments whose last states were not looked at
 
     def start(self, chain: Chain, batch: int) -> SolverState:
-        """Before the first step; counts anew."""
-        rows = batch if chain.own else 1
-        self.counts, self.unseen = SolverStats(rows), []
-        return SolverState(0, np.zeros(rows))
+        self.unseen = []
+        return super().start(chain, batch)
 
-    def segment(self, segment: Segment, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """The states at the end of the segment, and the steps it took."""
+    def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        assert isinstance(segment, Segment)
         lengths = segment.lengths
         # What a sequence gets does not hang on its neighbours: the steps are counted for each.
         steps = np.array([num_steps(float(length), self.max_step) for length in lengths])
@@ -72,7 +73,7 @@ class _FixedEngine(ABC):
         return h, int(steps.max())
 
     def look(self) -> None:
-        """Refuses the first states that are not finite, of the segments since the last look."""
+        """Refuse the first states that are not finite, of the segments since the last look."""
         seen, self.unseen = self.unseen, []
         if not seen or checks.holds(torch.isfinite(torch.stack([h.sum() for _, h in seen]))):
             return
@@ -87,16 +88,29 @@ class _FixedEngine(ABC):
                 time=segment.when(length, sample), sample=sample, unit=unit, edge=segment.number,
             )  # fmt: skip
 
-    @abstractmethod
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
         """Over the segment in as many equal steps as said, (1,) for all samples or (batch,); one that has done its own waits."""
+        times = segment.times_on(h.device)
+        if len(steps) == 1:
+            dt = segment.length(times if self.on_device else torch.device("cpu")) / int(steps[0])
+            for i in range(int(steps[0])):
+                h = self.step(segment, i * dt, dt, h)
+            return h
+        own = column(steps).to(times, non_blocking=True)
+        dt = segment.length(times) / own
+        for i in range(int(steps.max())):
+            h = self.step(segment, torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0), h)
+        return h
+
+    @abstractmethod
+    def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        """One step from `begin`, a time since the segment's start; dt () or (batch, 1), 0 for a sequence that waits."""
 
 
-class GridEngine(_FixedEngine):
-    r"""The methods that torchdiffeq has for fixed grids.
+class GridEngine(FixedEngine):
+    r"""Steps by the explicit Runge-Kutta methods that torchdiffeq has for fixed grids.
 
     Args:    method: a name in `FIXED_METHODS`; max_step: longest step, or None.
-    Raises:  Failure for a state that is not finite.
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1. Not torchdiffeq's own: they write in place, which `torch.func.vmap`
              refuses.
     """
@@ -105,54 +119,36 @@ class GridEngine(_FixedEngine):
         super().__init__(max_step)
         self.method = FIXED_METHODS[method]
 
-    def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        own = column(steps).to(segment.times_on(h.device), non_blocking=True) if len(steps) > 1 else int(steps[0])
-        dt = segment.length(segment.times_on(h.device)) / own
-        for i in range(int(steps.max())):
-            begin, length = i * dt, dt
-            if isinstance(own, Tensor):
-                begin, length = torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0)
+    def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        def slope(share: float, h: Tensor) -> Tensor:
+            self.counts.call(1, len(h))
+            return segment(begin + share * dt, h)
 
-            def slope(share: float, h: Tensor, begin: Tensor = begin, length: Tensor = length) -> Tensor:
-                self.counts.call(1, len(h))
-                return segment(begin + share * length, h)
-
-            h = self.method.along(slope, h, length.to(device=h.device, dtype=h.dtype))
-        return h
+        return self.method.along(slope, h, dt.to(device=h.device, dtype=h.dtype))
 
 
-class StepEngine(_FixedEngine):
-    r"""A step map of this project, the same one that makes discrete cells.
+class StepEngine(FixedEngine):
+    r"""Steps by a step map, the same one that makes discrete cells.
 
-    Args:    step: a `Step`; max_step: longest step, or None.
-    Raises:  Failure for a state that is not finite.
-    Source:  this project.
+    Args:    map: a `Step`; max_step: longest step, or None.
     """
 
-    def __init__(self, step: Step, max_step: float | None) -> None:
+    on_device = False  # a number, for which no device has to be asked
+
+    def __init__(self, map: Step, max_step: float | None) -> None:
         super().__init__(max_step)
-        self.step = step
+        self.map = map
 
-    def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        own = column(steps).to(segment.times_on(h.device), non_blocking=True) if len(steps) > 1 else int(steps[0])
-        # One for all is a number, which no device has to be asked for.
-        dt = segment.length(own.device if isinstance(own, Tensor) else torch.device("cpu")) / own
-        for i in range(int(steps.max())):
-            begin = i * dt if isinstance(own, int) else torch.clamp(own, max=i) * dt
-            t, length = segment.time(begin), self._length(dt, own, i, h)
-            if segment.chain.speed is not None:
-                length = length * segment.speed_at(t, h)
-            try:
-                h, cost = self.step.counted(segment.chain.field, segment.input_at(t), h, length)
-            except StepError as error:
-                self.look()  # what was not finite before it comes first
-                at = float((t if t.dim() == 0 else t[error.sample]).detach())
-                raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
-            self.counts.call(cost, len(h))
+    def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        t = segment.time(begin)
+        length = dt.to(device=h.device, dtype=h.dtype) if dt.dim() or dt.requires_grad else float(dt)
+        if segment.chain.speed is not None:
+            length = length * segment.speed_at(t, h)
+        try:
+            h, cost = self.map.counted(segment.chain.field, segment.input_at(t), h, length)
+        except StepError as error:
+            self.look()  # what was not finite before it comes first
+            at = float((t if t.dim() == 0 else t[error.sample]).detach())
+            raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
+        self.counts.call(cost, len(h))
         return h
-
-    def _length(self, dt: Tensor, own: Tensor | int, i: int, h: Tensor) -> float | Tensor:
-        """What step i takes: a number where it is one for all, 0 for a sequence that has done its own."""
-        if not isinstance(own, int):
-            return torch.where(own > i, dt, 0.0).to(device=h.device, dtype=h.dtype)
-        return dt.to(device=h.device, dtype=h.dtype) if dt.dim() or dt.requires_grad else float(dt)

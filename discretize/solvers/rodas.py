@@ -14,8 +14,9 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from ctrnn.forward import jacobian_of, jvp
-from discretize.solvers.embedded import Attempt, EmbeddedMethod, Slope, weighted
+from ctrnn.forward import jvp
+from discretize.solvers.segments import RightHandSide
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, weighted
 
 __all__ = ["Rodas5P"]
 
@@ -65,7 +66,7 @@ class Rodas5P(EmbeddedMethod):
 
     name, order, evaluations, implicit = "rodas5p", 5, 7, True
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
@@ -82,8 +83,8 @@ class Rodas5P(EmbeddedMethod):
             us.append(solve(GAMMA * right))
         return Attempt(at + us[-1], us[-1], None)
 
-    def cost(self, slope: Slope, state: int) -> int:
-        return self.evaluations + getattr(slope, "jacobian_cost", state) + (0 if slope.steady else 1)
+    def cost(self, slope: RightHandSide, state: int) -> int:
+        return self.evaluations + slope.jacobian_cost(state) + (0 if slope.steady else 1)
 
 
 def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
@@ -97,10 +98,9 @@ def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda right: torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0]
 
 
-def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
-    known = getattr(slope, "jacobian", None)
+def _jacobian(slope: RightHandSide, tau: Tensor, h: Tensor) -> Tensor:
     try:
-        return jacobian_of(lambda u: slope(tau, u), h) if known is None else known(tau, h)
+        return slope.jacobian(tau, h)
     except (RuntimeError, NotImplementedError) as error:
         raise TypeError(
             "`rodas5p` differentiates the field's `flow` by torch.func, which cannot follow it here; write it with torch's "
@@ -109,10 +109,10 @@ def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
         ) from error
 
 
-def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+def time_derivative(slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
     """df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points inside the step."""
-    if getattr(slope, "differentiable_in_time", False):
-        # What torch.func cannot follow, for which there is a Jacobian of its own, is taken as a bare function of time is.
+    if slope.differentiable_in_time:
+        # If torch.func cannot differentiate the field, its time derivative is taken like that of a user's function.
         with suppress(RuntimeError, NotImplementedError):
             return jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
     width = 1e-4 * dt

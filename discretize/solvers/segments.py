@@ -10,18 +10,19 @@ warp theorem sequence b runs along it at the speed (length of its segment j). On
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import Driven, Path
+from ctrnn.forward import jacobian_of
 from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.pieces.segment_input import SegmentInput, select
 from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
 
-__all__ = ["Chain", "Segment", "chain_of"]
+__all__ = ["Chain", "RightHandSide", "Segment", "chain_of"]
 
 
 class Chain:
@@ -108,54 +109,77 @@ def _by_segment(path: Path, edges: Tensor) -> SegmentInput:
     return SegmentInput(path, piece_numbers(path.knots.detach(), edges[:-1].detach()))
 
 
-@dataclass(frozen=True)
-class Segment:
-    """Segment `number` of a chain, for all samples or for `rows`: dh/dt = speed(t) field(path(t), h) by tau, the time since
-    its start."""
+class RightHandSide(ABC):
+    """dh/dt on an interval on which it is smooth, by tau, the time since its start, for all samples or for `rows` of them.
 
-    chain: Chain
-    number: int
+    `lengths`: as numbers, of all samples or one for all; `steady`: tau does not matter; `differentiable`: the length has a
+    gradient; `differentiable_in_time`: torch.func can differentiate it by tau. tau is () or (rows, 1), float64.
+    """
+
     rows: Tensor | None = None
+    lengths: np.ndarray
+    steady = differentiable = differentiable_in_time = False
 
-    @property
-    def lengths(self) -> np.ndarray:
-        return self.chain.lengths[self.number]
+    @abstractmethod
+    def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
+        """dh/dt."""
 
-    @property
-    def differentiable(self) -> bool:
-        return self.chain.differentiable
+    def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
+        """That of dh/dt in h, as `VectorField.jacobian`."""
+        return jacobian_of(lambda u: self(tau, u), h)
 
-    @property
-    def steady(self) -> bool:
-        return self.chain.steady
+    def jacobian_cost(self, state: int) -> int:
+        """How many evaluations a Jacobian takes, of so many units."""
+        return state
 
-    @property
-    def differentiable_in_time(self) -> bool:
-        return self.chain.own_times
+    @abstractmethod
+    def of(self, rows: Tensor) -> RightHandSide:
+        """The same for some of its samples."""
+
+    @abstractmethod
+    def length(self, device: torch.device) -> Tensor:
+        """() or (rows, 1), with a gradient where `differentiable`."""
+
+    @abstractmethod
+    def times_on(self, device: torch.device) -> torch.device:
+        """Where tau has to be for states on a device."""
+
+    @abstractmethod
+    def when(self, tau: float, sample: int | None) -> float:
+        """The user's time at tau, of one sample, as a number."""
+
+    @abstractmethod
+    def read(self, tau: Tensor) -> Tensor:
+        """The projected input at tau: (rows, projected)."""
+
+
+class Segment(RightHandSide):
+    """Segment `number` of a chain, for all samples or for `rows`: dh/dt = speed(t) field(path(t), h)."""
+
+    def __init__(self, chain: Chain, number: int, rows: Tensor | None = None) -> None:
+        self.chain, self.number, self.rows, self.lengths = chain, number, rows, chain.lengths[number]
+        self.steady, self.differentiable, self.differentiable_in_time = chain.steady, chain.differentiable, chain.own_times
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
-        t = self.ends(h.device)[0] if self.steady else self.time(tau)
+        t = self._time_to_read(tau, h)
         flow = self.chain.field.flow(self.input_at(t), h)
         return flow if self.chain.speed is None else self.speed_at(t, h) * flow
 
     def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
-        """That of dh/dt in h, as `VectorField.jacobian`."""
-        t = self.ends(h.device)[0] if self.steady else self.time(tau)
+        t = self._time_to_read(tau, h)
         found = checked_jacobian(self.chain.field, self.input_at(t), h, self.chain.jacobian_check)
         if self.chain.speed is None:
             return found
         speed = self.speed_at(t, h)
         return (speed if found.dim() == h.dim() else over_matrices(speed)) * found
 
-    @property
-    def jacobian_cost(self) -> int:
+    def jacobian_cost(self, state: int) -> int:
         return jacobian_cost(self.chain.field)
 
     def of(self, rows: Tensor) -> Segment:
-        return self.chain.segment(self.number, rows)
+        return Segment(self.chain, self.number, rows)
 
     def when(self, tau: float, sample: int | None) -> float:
-        """The user's time at tau, of one sample, as a number."""
         start = self.chain.edges[self.number].detach()
         return self.chain.driven.direction * (float(start if start.dim() == 0 else start[sample or 0]) + tau)
 
@@ -164,13 +188,12 @@ class Segment:
         start, end = self.ends(tau.device)
         if start.dim() == 0:
             tau = tau.reshape(()) if tau.numel() == 1 else tau
-        t = start + tau
-        # Not minimum and maximum: at a tie they give each side half of the derivative.
-        t = torch.where(t > end, end, t)
-        return torch.where(t < start, start, t)
+        return _clamped(start + tau, start, end)
+
+    def _time_to_read(self, tau: Tensor, h: Tensor) -> Tensor:
+        return self.ends(h.device)[0] if self.steady else self.time(tau)
 
     def read(self, tau: Tensor) -> Tensor:
-        """The projected input at tau: (rows, projected)."""
         return self.input_at(self.time(tau))
 
     def input_at(self, t: Tensor) -> Tensor:
@@ -184,7 +207,7 @@ class Segment:
         return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype, non_blocking=True)
 
     def times_on(self, device: torch.device) -> torch.device:
-        """Where times are asked for: functions of one time read it on the CPU, and would wait for another device."""
+        # Functions of one time read it on the CPU, and would wait for another device.
         return device if self.chain.own_times else torch.device("cpu")
 
     def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -194,7 +217,6 @@ class Segment:
         return select(start, self.rows), select(end, self.rows)
 
     def length(self, device: torch.device) -> Tensor:
-        """() or (rows, 1), with the gradient of the edges."""
         start, end = self.ends(device)
         return end - start
 
@@ -227,7 +249,7 @@ def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _own(knots: list[Tensor], ts: Tensor) -> tuple[Tensor, Tensor]:
-    every = torch.cat([ts[:1], *(_between(k, ts[0], ts[-1]) for k in knots), ts[1:]])
+    every = torch.cat([ts[:1], *(_clamped(k, ts[0], ts[-1]) for k in knots), ts[1:]])
     values, order = every.detach().sort(dim=0, stable=True)
     new = torch.cat([torch.ones_like(values[:1], dtype=torch.bool), values.diff(dim=0) > 0])
     # Equal times are the first of them, gradient and all: no segment between them, and the next begins where they are.
@@ -238,7 +260,7 @@ def _own(knots: list[Tensor], ts: Tensor) -> tuple[Tensor, Tensor]:
     return edges, places
 
 
-def _between(times: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    # Not minimum and maximum: at a tie they give each side half of the gradient.
+def _clamped(times: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    # Not minimum and maximum: at a tie they give each side half of the derivative.
     times = torch.where(times > end, end, times)
     return torch.where(times < start, start, times)

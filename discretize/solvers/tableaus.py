@@ -1,17 +1,102 @@
-r"""The coefficients of the explicit pairs, as their authors print them.
+r"""Steps that estimate their own error, and the coefficients of the explicit pairs, as their authors print them.
 
-adaptive_heun   2(1)    Heun and Euler
-bosh3           3(2)    Bogacki and Shampine 1989
-dopri5          5(4)    Dormand and Prince 1980
-tsit5           5(4)    Tsitouras 2011, the free parameters chosen anew: smaller errors at the same cost
-dopri8          8(7)    Prince and Dormand 1981, 13 stages
+    h_1 = h + dt sum_i b_i k_i        error = dt sum_i e_i k_i        k_i = f(t + c_i dt, h + dt sum_j a_ij k_j)
+
+    adaptive_heun   2(1)    Heun and Euler
+    bosh3           3(2)    Bogacki and Shampine 1989
+    dopri5          5(4)    Dormand and Prince 1980
+    tsit5           5(4)    Tsitouras 2011, the free parameters chosen anew: smaller errors at the same cost
+    dopri8          8(7)    Prince and Dormand 1981, 13 stages
+
+Each sample may take a dt of its own; a dt of 0 leaves it where it is.
 """
 
 from __future__ import annotations
 
-from discretize.solvers.embedded import EmbeddedRungeKutta
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["EXPLICIT_PAIRS"]
+import torch
+from torch import Tensor
+
+from discretize.solvers.segments import RightHandSide
+
+__all__ = ["EXPLICIT_PAIRS", "Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", "weighted"]
+
+
+class Attempt(NamedTuple):
+    """The state a step leads to, the error it estimates, and dh/dt at its end where that is known."""
+
+    h: Tensor
+    error: Tensor
+    end: Tensor | None
+
+
+class EmbeddedMethod(ABC):
+    r"""A step with an error estimate, of size O(dt^order) relative to the solution that goes on.
+
+    `evaluations` of the field in an attempt whose first slope is known; `implicit` methods also need a Jacobian.
+
+    Shape:   tau, dt (1, 1) or (batch, 1), float64; h, start (batch, state) -> (batch, state).
+    """
+
+    name: str
+    order: int
+    evaluations: int
+    implicit = False
+
+    @abstractmethod
+    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+        """One step from h at tau; `start` is dh/dt there."""
+
+    def cost(self, slope: RightHandSide, state: int) -> int:
+        """Evaluations of the field in an attempt, a derivative along a vector counting as one."""
+        return self.evaluations
+
+
+@dataclass(frozen=True)
+class EmbeddedRungeKutta(EmbeddedMethod):
+    r"""An explicit Runge-Kutta pair from its tableau.
+
+    Args:    name, order; c: nodes of the stages after the first; a: their rows; b: weights, or None where the last row is
+             b and so its slope the next step's first; e: b less the weights of the companion.
+    Source:  Butcher's notation.
+    """
+
+    name: str
+    order: int
+    c: Sequence[float]
+    a: Sequence[Sequence[float]]
+    b: Sequence[float] | None
+    e: Sequence[float]
+
+    @property
+    def evaluations(self) -> int:  # type: ignore[override]
+        return len(self.c)
+
+    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+        step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
+        ks = [slope(tau, h) if start is None else start]
+        following = h
+        for c, row in zip(self.c, self.a, strict=True):
+            following = torch.addcmul(h, step, weighted(row, ks))
+            ks.append(slope(tau if slope.steady else tau + c * dt, following))
+        last_is_next = self.b is None
+        if self.b is not None:
+            following = torch.addcmul(h, step, weighted(self.b, ks))
+        return Attempt(following, step * weighted(self.e, ks), ks[-1] if last_is_next else None)
+
+
+def weighted(weights: Sequence[float], ks: Sequence[Tensor]) -> Tensor:
+    """sum_i w_i k_i over the weights that are not 0."""
+    total: Tensor | None = None
+    for weight, k in zip(weights, ks, strict=False):
+        if weight:
+            total = weight * k if total is None else torch.add(total, k, alpha=weight)
+    assert total is not None
+    return total
 
 
 def _less(b: tuple[float, ...], companion: tuple[float, ...]) -> tuple[float, ...]:

@@ -32,12 +32,11 @@ from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.solved import Solved
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
-from discretize.solvers.checkpointing import Blocks
 from discretize.solvers.continuation import MOST_BYTES, KeptSteps
 from discretize.solvers.diagnosis import diagnosis
-from discretize.solvers.embedded import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 
 __all__ = [
     "ALL_STEPS",
@@ -350,7 +349,7 @@ def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: An
     chain.path = SegmentInput(path.unchecked(projected.to(h0.dtype), path.knots), run.chain.path.pieces)
     anew = AdaptiveEngine(run.engine.control)
     kept = {0: h0}
-    Blocks(anew, chain, None, {}).run(h0, anew.start(chain, len(h0)), kept.__setitem__)
+    anew.solve(chain, h0, anew.start(chain, len(h0)), kept.__setitem__)
     return torch.stack([kept[edge] for edge in run.edges])
 
 

@@ -19,6 +19,7 @@ from torchdiffeq._impl.dopri8 import _DOPRI8_TABLEAU
 import ctrnn
 from discretize import integrate
 from discretize.solvers.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P
+from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 PAIRS = EXPLICIT_PAIRS.values()
@@ -160,6 +161,7 @@ class Swing:
     """h' = [sin(t) - h_1^2 h_0, cos(2 t) h_0 - h_1 / (1 + h_0^2)]: moved from outside, not linear, smooth."""
 
     steady, differentiable_in_time = False, True
+    jacobian = RightHandSide.jacobian
 
     def __call__(self, tau, h):
         x, y = h.unbind(-1)
@@ -241,6 +243,7 @@ class Pulled:
     """h' = -rate (h - cos t) - sin t, whose solution from 1 is cos t: Prothero and Robinson."""
 
     steady, differentiable_in_time = False, True
+    jacobian = RightHandSide.jacobian
 
     def __init__(self, rate):
         self.rate = rate

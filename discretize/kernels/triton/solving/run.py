@@ -25,7 +25,7 @@ from discretize.kernels.triton.models import SolveKernel
 from discretize.kernels.triton.solving.writing import COUNTS, NUMBERS
 from discretize.kernels.triton.writing import Place
 from discretize.solvers.continuation import KeptSteps
-from discretize.solvers.embedded import EmbeddedRungeKutta
+from discretize.solvers.tableaus import EmbeddedRungeKutta
 
 __all__ = ["TritonRun"]
 
