@@ -9,7 +9,7 @@ import torch
 
 from discretize.kernels.graphs import node_for
 
-__all__ = ["run_uncompiled", "node_in_graph"]
+__all__ = ["node_in_graph", "run_uncompiled"]
 
 
 def _call(function: Callable[..., Any], *given: Any, **keywords: Any) -> Any:

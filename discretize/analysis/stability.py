@@ -23,7 +23,7 @@ from ctrnn.forward import jvp
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 
-__all__ = ["REGIONS", "Growth", "growth", "regions", "DIVERGENT", "MONOTONE", "OVERSHOOTING", "regions_of_factors"]
+__all__ = ["DIVERGENT", "MONOTONE", "OVERSHOOTING", "REGIONS", "Growth", "growth", "regions", "regions_of_factors"]
 
 REGIONS = ("monotone", "overshooting", "marginal", "divergent")
 MONOTONE, OVERSHOOTING, MARGINAL, DIVERGENT = range(len(REGIONS))

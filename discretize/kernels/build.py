@@ -4,8 +4,7 @@ r"""C++ to a shared library with a plain C interface: compiled at first use, kep
 
 The compiler is the one that CXX names, perhaps with arguments, else the first of c++, g++, clang++. CTRNN_CXXFLAGS adds flags
 after ours, where the last of a kind counts: -march=x86-64 for the baseline instead of this processor, sanitizers and the like.
-The compiler runs in a private folder, on a copy of what the key was made of: a header that was forgotten in
-`Source.includes` is missing at once, not stale later. So paths in either variable are absolute ones.
+The compiler runs in a private folder, on a copy of what the key was made of. So paths in either variable are absolute ones.
 """
 
 from __future__ import annotations
@@ -58,27 +57,21 @@ class Unavailable(RuntimeError):  # noqa: N818, it is an answer, and callers go 
 
 @dataclass(frozen=True)
 class Source:
-    r"""A file of C++ and what it includes besides the system's headers.
+    """A file of C++ to compile.
 
-    Args:    path: the .cpp; includes: headers, all of them, which it includes by their names; written: names and texts of
-             headers that are in no file; flags: for the compiler, after those of all sources.
-    Raises:  ValueError if two files have the same name.
+    Args:    path: the .cpp; written: names and texts of headers that are in no file; flags: for the compiler, after those of
+             all sources; headers: the folder whose .h files it may include by their names, by default its own.
     """
 
     path: Path
-    includes: tuple[Path, ...] = ()
     written: tuple[tuple[str, str], ...] = ()
     flags: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        names = [*(path.name for path in (self.path, *self.includes)), *(name for name, _ in self.written)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"`includes` and `path` have {sorted(twice)} more than once; headers lie beside the source.")
+    headers: Path | None = None
 
     def texts(self) -> dict[str, bytes]:
         """All that the compiler is to see, by name."""
-        files = {path.name: path.read_bytes() for path in (self.path, *self.includes)}
-        return files | {name: text.encode() for name, text in self.written}
+        files = [self.path, *(self.headers or self.path.parent).glob("*.h")]
+        return {path.name: path.read_bytes() for path in files} | {name: text.encode() for name, text in self.written}
 
 
 Libraries = Sequence[tuple[Source, Mapping[str, str | int]]]  # sources, and their definitions

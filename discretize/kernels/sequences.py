@@ -21,16 +21,17 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from discretize.kernels import reference
 from discretize.kernels.build import Source, library
-from discretize.kernels.cpp.libraries import REALS, address, strides
 from discretize.kernels.cpp.programs import (
-    DRIVERS,
-    HERE,
     PRODUCTS,
+    REALS,
+    SOURCES,
     GivenProgram,
     ProgramStructure,
     Sums,
     SumsStructure,
+    address,
     functions_of,
+    strides,
 )
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.eligibility import (
@@ -57,7 +58,7 @@ from discretize.steps.step import Step
 __all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
 
 # -O2: their loops are in what is compiled for the field, and in products.
-STEPS = Source(HERE / "steps.cpp", DRIVERS, flags=("-O2",))
+STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
 
 
 class Sequence(Structure):

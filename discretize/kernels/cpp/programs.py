@@ -1,10 +1,13 @@
-r"""Written kernels as Python has them: what all of them are given and give back."""
+r"""ctypes wrappers of the compiled kernels: their structures, functions, and the memory of a call.
+
+A library is made for one kind of field, one dtype and, of cells, one step, so that no one waits for what they do not use.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from ctypes import Structure, c_size_t, c_void_p
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,25 +18,28 @@ from torch.fx import GraphModule
 
 from discretize import compat
 from discretize.kernels.build import Source, library
-from discretize.kernels.cpp.libraries import KERNELS, REALS
 from discretize.kernels.record.program import Program
 
 __all__ = [
-    "DRIVERS",
-    "HERE",
     "PRODUCTS",
-    "ROWS",
+    "REALS",
+    "SOURCES",
     "GivenProgram",
+    "Problem",
     "ProgramStructure",
+    "Report",
     "Sums",
     "SumsStructure",
+    "address",
     "functions_of",
+    "solves_library",
+    "strides",
 ]
 
-HERE = Path(__file__).parent / "source"
-ROWS = (HERE / "rows.h", *(KERNELS / name for name in ("packed.h", "scratch.h", "simd.h")))
-DRIVERS = (*ROWS, HERE / "driver.h", KERNELS / "parallel.h")
-PRODUCTS = Source(HERE / "shared_products.cpp", tuple(KERNELS / name for name in ("packed.h", "products.h", "simd.h")))
+
+SOURCES = Path(__file__).parent / "source"
+PRODUCTS = Source(SOURCES / "shared_products.cpp")
+REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class ProgramStructure(Structure):
@@ -58,7 +64,7 @@ def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
     """The addresses of products and of a program's passes. Raises `Unavailable`."""
     # -O2: no loops are left to unroll. It compiles in 0.8 times what -O3 takes, and runs in 0.7 times what -O1 makes.
     name = "lane_program.cpp" if program.written.lanes else "program.cpp"
-    written = Source(HERE / name, ROWS, (("program.h", program.written.text),), ("-O2",))
+    written = Source(SOURCES / name, (("program.h", program.written.text),), ("-O2",))
     if program.written.lanes:
         names: dict[Source, tuple[str, ...]] = {written: ("lane_flow", "lane_return")}
     else:
@@ -160,3 +166,62 @@ def _addresses(tensors: Sequence[Tensor], networks: int) -> list[ctypes.Array[c_
 
 def _array(numbers: Sequence[float]) -> ctypes.Array[c_size_t]:
     return (c_size_t * len(numbers))(*map(int, numbers))
+
+
+class Problem(Structure):
+    """`CtrnnProblem` of kernels/solve.h, field by field."""
+
+    _fields_ = [
+        *((name, c_size_t) for name in ("batch", "segments", "own", "threads", "keep", "terms", "chebyshev", "speed_terms")),
+        *((name, c_void_p) for name in ("model", "projected", "h0")),
+        *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "speeds", "places")),
+        *((name, c_size_t) for name in ("stages", "jacobian_cost")),
+        *((name, c_void_p) for name in ("c", "a", "b", "e")),
+        *((name, c_double) for name in ("gamma", "order", "rtol", "atol", "min_step", "max_step", "first_step")),
+        *((name, c_int64) for name in ("max_num_steps", "most_steps")),
+        *((name, c_void_p) for name in ("steps", "taken", "hs")),
+    ]
+
+
+class Report(Structure):
+    """`CtrnnReport` of kernels/solve.h, field by field."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("accepted", "rejected", "evaluations", "forced")),
+        *((name, c_double) for name in ("smallest", "smallest_tau", "forced_tau", "forced_error", "tau", "step")),
+        *((name, c_int64) for name in ("smallest_segment", "forced_segment", "segment", "cause", "rejected_last")),
+    ]
+
+
+def solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+    """That of kernels/solves.cpp with a model of the field. Raises `Unavailable`."""
+    made = library(source, definitions)
+    takes = {
+        "solve_open": ([POINTER(Problem)], c_void_p),
+        "run": ([c_void_p, c_double], c_int),
+        "close": ([c_void_p], None),
+        "solve_progress": ([c_void_p], c_double),
+        "solve_reports": ([c_void_p, POINTER(Report)], None),
+        "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
+        "solve_steps": ([c_void_p, c_size_t, c_void_p, c_void_p, c_void_p], None),
+        "return_open": ([c_void_p] * 4, c_void_p),
+        "return_sums": ([c_void_p] * 2, None),
+    }
+    for name, (arguments, result) in takes.items():
+        function = getattr(made, f"ctrnn_{name}")
+        function.argtypes, function.restype = arguments, result
+    return made
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Where a contiguous tensor lies; None for one that is not there."""
+    assert tensor is None or tensor.is_contiguous()
+    return None if tensor is None else tensor.data_ptr()
+
+
+def strides(dt: Tensor) -> tuple[int, int, int, int]:
+    """The address of the step lengths, and their strides over networks, in time and over the batch; 0 where all are one."""
+    if not dt.dim():
+        return dt.data_ptr(), 0, 0, 0
+    network, time, batch = (dt.stride(i) if dt.dim() + i >= 0 and dt.shape[i] > 1 else 0 for i in (-4, -3, -2))
+    return dt.data_ptr(), network, time, batch

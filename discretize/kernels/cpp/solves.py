@@ -21,17 +21,16 @@ from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.kernels.build import Libraries, Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
-from discretize.kernels.cpp.libraries import KERNELS, REALS, solves_library
 from discretize.kernels.cpp.programs import (
-    DRIVERS,
-    HERE,
     PRODUCTS,
-    ROWS,
+    REALS,
+    SOURCES,
     GivenProgram,
     ProgramStructure,
     Sums,
     SumsStructure,
     functions_of,
+    solves_library,
 )
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.cpp.solving import (
@@ -86,13 +85,8 @@ __all__ = [
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
 METHODS = (*EXPLICIT_METHODS, "rodas5p")
-HEADERS = (*DRIVERS, HERE / "written_model.h", *(KERNELS / name for name in ("row_stages.h", "solve.h", "tableau.h")))
-SOLVES = Source(KERNELS / "solves.cpp", HEADERS)
-LANE_HEADERS = (KERNELS / "parallel.h", KERNELS / "solve.h", KERNELS / "tableau.h", HERE / "lane_model.h", HERE / "lane_stages.h")
-LANE_SOLVES = Source(KERNELS / "solves.cpp", (*ROWS, *LANE_HEADERS), flags=("-O1",))  # as fast as by -O3
-STIFF_SOLVES = Source(
-    KERNELS / "solves.cpp", (*HEADERS, *(HERE / name for name in ("lu.h", "rosenbrock.h", "rosenbrock_return.h")))
-)
+SOLVES = Source(SOURCES / "solves.cpp")
+LANE_SOLVES = Source(SOURCES / "solves.cpp", flags=("-O1",))  # as fast as by -O3
 
 
 class ModelStructure(Structure):
@@ -144,7 +138,7 @@ class _Kernel:
 
 def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dict[str, str | int]]:
     """What solves are compiled from, of any field."""
-    source = LANE_SOLVES if lanes else STIFF_SOLVES if needs.implicit else SOLVES
+    source = LANE_SOLVES if lanes else SOLVES
     return source, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
 
 

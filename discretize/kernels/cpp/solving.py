@@ -27,7 +27,7 @@ from ctrnn.inputs.pieces.polynomial import PolynomialPath
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.kernels import reference
-from discretize.kernels.cpp.libraries import Problem, Report, address
+from discretize.kernels.cpp.programs import Problem, Report, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.solved import Solved
 from discretize.solvers import rodas

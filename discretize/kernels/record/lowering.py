@@ -1,9 +1,12 @@
-r"""A recorded graph read: every operation as a value of a sample, as a sum over samples, or as what comes before or after."""
+r"""Lowering reads a recorded graph: each operation becomes a value of a sample, a sum over samples, or part of what is made of
+weights alone or of sums.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -11,18 +14,15 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from discretize.kernels.record.functions import FUNCTIONS
-from discretize.kernels.record.operations.arithmetic import ARITHMETIC
-from discretize.kernels.record.operations.layout import LAYOUT
-from discretize.kernels.record.operations.products import PRODUCTS
-from discretize.kernels.record.operations.reader import Reader
-from discretize.kernels.record.operations.sums import SUMS
+from discretize.kernels.record.layout import LAYOUT
+from discretize.kernels.record.products import PRODUCTS, joined
 from discretize.kernels.record.recording import operation_name
-from discretize.kernels.record.values import Value
-from discretize.kernels.record.zones import SumOverSamples, Zones
+from discretize.kernels.record.values import Value, row_major
+from discretize.kernels.record.zones import Reader, SumOverSamples, Zones
 
 __all__ = ["is_known", "zones_of"]
 
-OPERATIONS = {**ARITHMETIC, **PRODUCTS, **SUMS, **LAYOUT}
+POWERS = {0.5: "sqrt", -1: "reciprocal", 1: "spread", -0.5: "rsqrt", 2: "square"}
 COUNTS = {"sum", "_to_copy", "where"}  # in whole numbers
 VIEWS = {"view", "reshape", "_unsafe_view"}
 # Of the same names as what is read, and something else.
@@ -101,3 +101,127 @@ def _result(reader: Reader, node: Node) -> Any:
     if node.kwargs:
         raise reader.unknown(f"no kernel is written for its {', '.join(node.kwargs)}")
     return reader.by_unit(name, *node.args)
+
+
+def _add(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+    if reader.node.meta["val"].dtype == torch.bool:
+        return reader.by_unit("logical_or", a, b)
+    return (alpha == 1 and joined(reader, a, b)) or reader.by_unit("add", a, _scaled(reader, b, alpha))
+
+
+def _sub(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return reader.by_unit("sub", a, _scaled(reader, b, alpha))
+
+
+def _rsub(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return _sub(reader, b, a, alpha)
+
+
+def _scaled(reader: Reader, given: Any, by: float) -> Any:
+    return given if by == 1 else reader.by_unit("mul", given, by)
+
+
+def _pow(reader: Reader, a: Any, b: Any) -> Value:
+    if isinstance(b, int | float) and b in POWERS:
+        return reader.by_unit(POWERS[b], a)
+    return reader.by_unit("mul", reader.by_unit("square", a), a) if _is_number(b, 3) else reader.by_unit("pow", a, b)
+
+
+def _is_number(given: Any, number: float) -> bool:
+    return not isinstance(given, Node) and given == number
+
+
+def _clamp(reader: Reader, a: Any, low: Any = None, high: Any = None) -> Value:
+    raised = a if low is None else reader.by_unit("maximum", a, low)
+    return reader.by_unit("spread", raised) if high is None else reader.by_unit("minimum", raised, high)
+
+
+def _named(name: str) -> Callable[..., Value]:
+    return lambda reader, *arguments: reader.by_unit(name, *arguments)
+
+
+# Sums and the like over the numbers of a sample; sums over samples are left to the end.
+
+
+def _taken(reader: Reader, given: Node, dim: Any) -> list[int]:
+    """Over which axes."""
+    axes = range(len(reader.sizes(given)))
+    return list(axes) if dim is None or dim == [] else sorted(axes[each] for each in ([dim] if isinstance(dim, int) else dim))
+
+
+def _sum(reader: Reader, given: Node, dim: Any = None, keepdim: bool = False, **_: Any) -> Value | SumOverSamples:
+    if reader.batch(given) in _taken(reader, given, dim):
+        return SumOverSamples(((reader.value(given), None),), reader.sizes(given))
+    return _over_units(reader, "sum", given, dim)
+
+
+def _over_units(reader: Reader, how: str, given: Node, dim: Any) -> Value:
+    taken = _taken(reader, given, dim)
+    if reader.batch(given) in taken:
+        raise reader.unknown("it takes it of the samples")
+    return _over(reader, how, reader.value(given), reader.sizes(given), taken)
+
+
+def _over(reader: Reader, how: str, value: Value, sizes: Sequence[int], taken: list[int]) -> Value:
+    """A value of these sizes, over some of the axes."""
+    size = prod(sizes[axis] for axis in taken)
+    several = [axis for axis in taken if sizes[axis] != 1] or taken
+    before, between, after = sizes[: several[0]], sizes[several[0] : several[-1] + 1], sizes[several[-1] + 1 :]
+    if prod(between) == size:
+        return reader.values.over_axis(how, value, prod(before), size, prod(after))
+    axes = row_major(sizes)
+    order = [axis for axis in range(len(sizes)) if axis not in taken] + taken
+    return reader.values.over_axis(how, reader.values.strided(value, 0, [axes[k] for k in order]), value.width // size, size)
+
+
+def _amax(reader: Reader, given: Node, dim: Any = (), keepdim: bool = False) -> Value:
+    return _over_units(reader, "amax", given, dim or None)
+
+
+def _mean(reader: Reader, given: Node, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    total = _over_units(reader, "sum", given, dim)
+    return _divided(reader, total, reader.value(given).width // total.width)
+
+
+def _divided(reader: Reader, total: Value, by: float) -> Value:
+    return reader.values.make("div", [total, reader.values.make("count", settings=(by,))], total.width)
+
+
+def _var_mean(
+    reader: Reader, given: Node, dim: Any = None, *, correction: float | None = 1, keepdim: bool = False
+) -> tuple[Value, Value]:
+    make, value, sizes = reader.values.make, reader.value(given), reader.sizes(given)
+    mean, taken = _mean(reader, given, dim), _taken(reader, given, dim)
+    of_all = [1 if axis in taken else size for axis, size in enumerate(sizes)]
+    other = mean if mean.width == 1 else reader.values.broadcast(mean, of_all, sizes)
+    squares = make("square", [make("sub", [value, other], value.width)], value.width)
+    lost = 1 if correction is None else correction
+    total = _over(reader, "sum", squares, sizes, taken)
+    return _divided(reader, total, value.width // mean.width - lost), mean
+
+
+def _var(reader: Reader, given: Node, dim: Any = None, **settings: Any) -> Value:
+    return _var_mean(reader, given, dim, **settings)[0]
+
+
+# The value of each operation that is not a function of each unit by its own name.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": _add,
+    "sub": _sub,
+    "rsub": _rsub,
+    "pow": _pow,
+    "clamp": _clamp,
+    "clamp_min": _clamp,
+    "clamp_max": lambda reader, a, high: _clamp(reader, a, None, high),
+    "bitwise_and": _named("logical_and"),
+    "bitwise_or": _named("logical_or"),
+    "bitwise_xor": _named("logical_xor"),
+    "bitwise_not": _named("logical_not"),
+    "sum": _sum,
+    "amax": _amax,
+    "mean": _mean,
+    "var": _var,
+    "var_mean": _var_mean,
+    **PRODUCTS,
+    **LAYOUT,
+}

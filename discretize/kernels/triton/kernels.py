@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.kernels.cpp.libraries import strides
+from discretize.kernels.cpp.programs import strides
 from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
 from discretize.kernels.triton.writing import Place, TritonText, written

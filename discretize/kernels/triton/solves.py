@@ -1,27 +1,46 @@
-"""Adaptive solves of any field by kernels in Triton: for GPUs, and under Triton's interpreter anywhere."""
+r"""Run adaptive solves by kernels in Triton: on GPUs, and under Triton's interpreter anywhere.
+
+forwards    every sample with its own steps, which are kept as far as there is room; where gradients need more than that
+            the solve runs once more with room for all
+backwards   a few steps of each sample a launch, whose values for the weights' gradients fill `MOST_VALUES` bytes
+
+Stiff solves are experimental: none has run on a GPU.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from ctrnn import VectorField
+from ctrnn.inputs.pieces.polynomial import PolynomialPath
 from discretize.kernels.cpp.blocks import solved_within
-from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by
-from discretize.kernels.record.program import FlowModule, Program, Writer
+from discretize.kernels.cpp.programs import Report
+from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, WrittenField, disagreement, solve_by, total
+from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
+from discretize.kernels.pieces import projected_of
+from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Writer
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.solved import Solved
-from discretize.kernels.triton.kernels import triton_reason
-from discretize.kernels.triton.models import SolveKernel, TritonModel
-from discretize.kernels.triton.solving.run import TritonRun
-from discretize.kernels.triton.solving.stiff_run import StiffRun, recorder, stiff_kernel
-from discretize.kernels.triton.solving.writing import solve_writer
+from discretize.kernels.triton.kernels import launch, triton_reason
+from discretize.kernels.triton.passes import WEIGHTS
+from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
+from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, SolveText, solve_writer, stiff_text
+from discretize.kernels.triton.writing import Place
+from discretize.solvers import rodas
+from discretize.solvers.continuation import KeptSteps
 from discretize.solvers.detached import ModuleSettings
+from discretize.solvers.tableaus import EmbeddedRungeKutta
+from discretize.solvers.rodas import Rodas5P
 
-__all__ = ["solve_triton"]
+__all__ = ["SolveKernel", "StiffRun", "TritonModel", "TritonRun", "recorder", "solve_triton", "stiff_kernel"]
 
 
 def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> SolveKernel | str:
@@ -49,3 +68,283 @@ def _kind(kernel: SolveKernel) -> type[TritonRun]:
 
 
 solve_triton = partial(solve_by, SolveEngine(METHODS, triton_reason, _writers, _made, _solved))
+
+
+Weights = Sequence[Tensor | None]
+
+
+@dataclass(frozen=True)
+class SolveKernel:
+    """A text, and the programs that it is made of; `stored`: the dtype of matrices, of states given back and of those kept, None
+    for that of h0."""
+
+    programs: Sequence[Program]
+    text: SolveText
+    stored: torch.dtype | None
+
+    def read(self, weights: Weights, h0: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+        """The vectors and matrices that the text reads, by number."""
+        vectors, matrices = dict[int, Tensor](), dict[int, Tensor]()
+        for program, first in zip(self.programs, range(0, len(self.programs) * WEIGHTS, WEIGHTS), strict=True):
+            with torch.no_grad():
+                found = program.before(*weights, *program.nobody, *program.constants)
+            vectors |= {first + k: vector.to(h0.device) for k, vector in enumerate(found[0])}
+            matrices |= {first + k: matrix.to(h0.device, self.stored or h0.dtype) for k, matrix in enumerate(found[1])}
+        return vectors, matrices
+
+    def gradients(self, weights: Weights, sums: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
+        """To the weights, from each program's sums."""
+        with torch.no_grad():
+            found = [
+                program.after(*weights, *program.nobody, *program.constants, *mine)
+                for program, mine in zip(self.programs, sums, strict=True)
+            ]
+        return [total(each) for each in zip(*found, strict=True)]
+
+
+@dataclass(frozen=True)
+class TritonModel:
+    """A kernel, its weights those of `module`, whose `settings` are as they were at the call."""
+
+    kernel: SolveKernel
+    module: FlowModule
+    settings: ModuleSettings
+
+    def field(self, *weights: Any) -> VectorField:
+        with self.settings.restored():
+            return WrittenField(self.module, weights)
+
+
+STEPS_A_SEGMENT, STEPS_AT_ALL = 4, 32  # for which there is room at first
+MOST_VALUES = 2**26
+
+
+@dataclass(eq=False)
+class TritonRun(KernelRun):
+    """One solve by a kernel in Triton."""
+
+    name = "triton"
+
+    def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
+        """(wanted edges, batch, state)."""
+        self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
+        self.weights = [None if weight is None else weight.detach() for weight in weights]
+        self.kernel: SolveKernel = self.model.kernel
+        self.text, self.stored = self.kernel.text, self.kernel.stored or h0.dtype
+        self.vectors, self.matrices = self.kernel.read(self.weights, self.h0)
+        self._read_segments()
+        self._read_method()
+        room = max(1, min(self.keep, STEPS_A_SEGMENT * len(self.chain) + STEPS_AT_ALL))
+        hs = self._forward(room)
+        needed = int(self.counts[:, 0].max())
+        if needed > room and self.keep == ALL_STEPS:
+            hs = self._forward(needed)
+        self._count(len(h0))
+        return hs
+
+    def backward(self, grad: Tensor) -> list[Tensor | None]:
+        """The gradients to the inputs."""
+        text, like, (batch, state) = self.text, self.h0, self.h0.shape
+        of_projected, of_h0 = torch.zeros_like(self.projected, dtype=like.dtype), torch.zeros_like(like)
+        edges = torch.full((batch,), len(self.chain) + 1, dtype=torch.int64, device=like.device)
+        # One turn more than there are steps, for what is wanted at the start.
+        turns = int(self.counts[:, 0].max()) + 1
+        each = list(zip(text.programs, self.evaluations, strict=True))
+        a_turn = sum(count * batch * (kept.kept + kept.operands) for kept, count in each) * like.element_size()
+        many = max(1, min(turns, MOST_VALUES // max(1, a_turn)))
+        scratch = like.new_empty(batch, width := self._widths(state)[1])
+        sums = [[like.new_zeros(shape) for shape in program.sums] for program in self.kernel.programs]
+        for first in range(0, turns, many):
+            rows = [
+                {
+                    "kept": like.new_zeros(many, count, batch, kept.kept),
+                    "operands": like.new_zeros(many, count, batch, kept.operands),
+                }
+                for kept, count in each
+            ]
+            given = (
+                *(self.projected, *self.segments, self.table, self.columns, grad.contiguous(), self.counts, self.steps_taken),
+                *(self.states, of_projected, of_h0, edges, scratch, *(buffer for of_one in rows for buffer in of_one.values())),
+            )
+            sizes = (batch, self.evaluations[0], self.table.shape[1], first, many, *self.strides, width)
+            self._launch("backward", given, text.backward, sizes, {})
+            for totals, of_one, (kept, _) in zip(sums, rows, each, strict=True):
+                for to, pair in zip(totals, kept.sums, strict=True):
+                    to.add_(_sum(of_one, *pair).reshape(to.shape))
+        of_weights = self.kernel.gradients(self.weights, sums)
+        self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
+        return [of_projected.to(self.projected.dtype), of_h0, *of_weights]
+
+    def steps(self) -> KeptSteps | None:
+        """The steps that every sample took, None where they were more than were kept."""
+        counts = self.engine.counts.accepted
+        if not 0 < counts.max() <= len(self.states):
+            return None
+        sample = np.repeat(np.arange(len(counts)), counts)
+        number = np.concatenate([np.arange(count) for count in counts])
+        at = tuple(torch.from_numpy(index).to(self.h0.device) for index in (number, sample))
+        segment, tau, _ = self.steps_taken[at].T.cpu().numpy()
+        place = np.stack([np.zeros(len(sample), np.int64), np.arange(len(sample))], 1)
+        return KeptSteps(sample, segment.astype(np.int64), tau, place, [self.states[at].to(self.h0.dtype)])
+
+    def end(self, hs: Tensor) -> Tensor:
+        return self.ends[0]
+
+    @property
+    def width(self) -> int:
+        """Numbers of a sample that a program has in registers at once."""
+        return max(self.text.columns, self.h0.shape[1])
+
+    @property
+    def evaluations(self) -> tuple[int, ...]:
+        """Of each program in a step on the way back."""
+        return (self.used,)
+
+    def _widths(self, state: int) -> tuple[int, int]:
+        """Numbers in memory of a sample forwards and backwards."""
+        text, slopes = self.text, (self.stages + 1) * state
+        back = 2 * state + text.columns + self.used * state + (self.used + 1) * state
+        return text.forward.scratch + state + text.columns + slopes, text.backward.scratch + back
+
+    def _forward(self, room: int) -> Tensor:
+        like, text, (batch, state), stages = self.h0, self.text, self.h0.shape, self.stages
+        hs = like.new_empty(len(self.edges), batch, state, dtype=self.stored)
+        self.states = like.new_empty(room, batch, state, dtype=self.stored)
+        self.steps_taken = like.new_empty(room, batch, 3, dtype=torch.float64)
+        self.numbers = like.new_empty(batch, len(NUMBERS), dtype=torch.float64)
+        self.counts = like.new_empty(batch, len(COUNTS), dtype=torch.int64)
+        self.ends = like.new_empty(2, batch, state)
+        width = self._widths(state)[0]
+        given = (
+            *(self.projected, like, *self.segments, self.table, self.settings, self.limits, *self.before),
+            *(hs, self.states, self.steps_taken, self.numbers, self.counts, self.ends, like.new_empty(batch, width)),
+        )
+        sizes = (batch, len(self.chain), stages, room, *self.strides, width)
+        self._launch("forward", given, text.forward, sizes, {"LAST_IS_NEXT": self.last_is_next})
+        return hs
+
+    def _launch(self, name: str, given: Sequence[Tensor], needs: Any, sizes: Sequence[int], how: dict[str, Any]) -> None:
+        speeds = 0 if self.chain.speeds is None else self.chain.speeds.shape[-1]
+        chebyshev = isinstance(projected_of(self.chain), PolynomialPath)
+        how = how | {"TERMS": self.terms, "CHEBYSHEV": chebyshev, "SPEEDS": speeds}
+        weights = [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
+        launch(self.text.text, name, self.h0, self.width, (*given, *weights, *sizes), how)
+
+    def _read_segments(self) -> None:
+        """What the kernel reads of the segments, on its device."""
+        self._segment_arrays()
+        none = np.zeros(1)
+        names = ("lengths", "pieces", "share", "share_rate", "speeds", "places")
+        self.segments = [torch.from_numpy(self.arrays.get(name, none)).to(self.h0.device) for name in names]
+        self.strides = (len(self.h0), 1) if self.arrays["lengths"].ndim > 1 else (1, 0)
+
+    def _read_method(self) -> None:
+        r"""The tableau and the settings.
+
+        table (stages + 4, stages + 2): what leads to each stage, to the end of the step, its error, and the guess of a first
+        step; weights, and last the time. columns (used, used + 1): for each slope what it leads to, later stages and the end.
+        """
+        method = self.engine.control.method
+        assert isinstance(method, EmbeddedRungeKutta)
+        self.stages = self._tableau_arrays(method)["stages"]
+        stages, self.last_is_next = self.stages, method.b is None
+        table = np.zeros((stages + 4, stages + 2))
+        table[1 : stages + 1, :stages], table[1 : stages + 1, -1] = self.arrays["a"], method.c
+        end = method.a[-1] if method.b is None else method.b
+        table[stages + 1, : len(end)], table[stages + 2, : len(method.e)] = end, method.e
+        table[stages + 3, [0, -1]] = 1
+        columns = np.zeros((self.used, self.used + 1))
+        columns[:, : self.used] = table[: self.used, : self.used].T
+        columns[:, -1] = table[stages + 1, : self.used]
+        self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
+        self._read_settings()
+
+    def _read_settings(self) -> None:
+        control = self.engine.control
+        settings = [control.rtol, float(control.atol), 1 / control.method.order, control.min_step, control.max_step]
+        most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
+        self.settings = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
+        self.limits = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
+        batch, first = len(self.h0), control.given_first_step or 0.0
+        before = self.carried or (np.full(batch, first), np.zeros(batch, np.int64))
+        self.before = [torch.from_numpy(each).to(self.h0.device) for each in before]
+
+    @property
+    def rows_of_steps(self) -> int:
+        counts = self.engine.counts.accepted
+        return int(counts.max()) * len(counts)  # a row of all samples for each
+
+    def _end_of(self, row: int) -> tuple[Tensor, Tensor]:
+        return self.ends[0, row : row + 1], self.ends[1, row : row + 1]
+
+    def _reports(self, batch: int) -> ctypes.Array[Report]:
+        found = (Report * batch)()
+        rows, names = np.ctypeslib.as_array(found), (*NUMBERS, *COUNTS)
+        for name, column in zip(names, (*self.numbers.T.cpu().numpy(), *self.counts.T.cpu().numpy()), strict=True):
+            rows["rejected_last" if name == "held_back" else name] = column
+        return found
+
+
+def _sum(rows: dict[str, Tensor], left: Place, right: Place | None) -> Tensor:
+    """Over samples, stages and steps, of numbers or of products of each with each."""
+    one, *others = (
+        rows[place.buffer][..., place.first : place.first + place.width].flatten(0, -2)
+        for place in (left, right)
+        if place is not None
+    )
+    return one.mT @ others[0] if others else one.sum(0)
+
+
+@dataclass(eq=False)
+class StiffRun(TritonRun):
+    """One solve by rodas5p."""
+
+    @property
+    def width(self) -> int:
+        return max(super().width, units_of(self.h0.shape[1]) ** 2)
+
+    @property
+    def evaluations(self) -> tuple[int, ...]:
+        return (self.stages, self.stages, 1)[: len(self.kernel.programs)]
+
+    def _widths(self, state: int) -> tuple[int, int]:
+        text, matrices = self.text, 2 * state * state
+        forward = (self.stages + 8) * state + matrices + 2 * text.columns
+        back = (3 * self.stages + 10) * state + matrices + 4 * text.columns
+        return text.forward.scratch + forward, text.backward.scratch + back
+
+    def _read_method(self) -> None:
+        r"""The method's numbers and the settings.
+
+        table (stages + 1, 2 stages + 2): a, C, c and d of each stage, and last gamma and what a Jacobian costs. columns
+        (stages, 2 stages): for each u where it is added to later stages' places and right sides.
+        """
+        method = self.engine.control.method
+        assert isinstance(method, Rodas5P)
+        numbers = self._rosenbrock_arrays(method)
+        self.stages, self.last_is_next = (stages := numbers["stages"]), False
+        a, coupled = self.arrays["a"], self.arrays["b"]
+        table = np.zeros((stages + 1, 2 * stages + 2))
+        table[:stages] = np.concatenate([a, coupled, np.array([rodas.NODES, rodas.FROM_TIME]).T], 1)
+        table[stages, :2] = numbers["gamma"], numbers["jacobian_cost"]
+        columns = np.concatenate([a, coupled]).T.copy()  # row after row in memory
+        self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
+        self._read_settings()
+
+
+@cache
+def recorder(number: int) -> Writer:
+    """What makes of a program one of several in a kernel."""
+    return partial(Recorded, number=number)
+
+
+def stiff_kernel(module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program, recorded: Recorder) -> SolveKernel | str:
+    """The kernel of a field's flow, which `recorder(0)` has read, and of its derivatives; or why there is none."""
+    if (units := module.field.state_size) > MOST_UNITS:
+        return f"rodas5p has kernels for GPUs for {MOST_UNITS} units or fewer, and this state has {units}"
+    programs = [flow]
+    for number, kind in enumerate((StateJVP, InputJVP)[: 1 + needs.drift], 1):
+        programs.append(recorded.program(kind(module.field, module.columns), {"x": needs.x}, dtype, recorder(number)))
+    if needs.drift and not programs[2].written.columns:  # what does not read the input does not move with it
+        programs.pop()
+    return SolveKernel(programs, stiff_text([program.written for program in programs], dtype), needs.stored)

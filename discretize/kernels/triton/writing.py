@@ -8,7 +8,7 @@ step. Samples, states, matrices, and what is kept of each step may be stored in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,7 @@ from discretize.kernels.record.values import GIVEN, Value, ancestors
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.passes import Needs, Pass
 
-__all__ = ["Pair", "Place", "TritonText", "expanded", "filled", "operands_of", "written"]
+__all__ = ["Pair", "Place", "TritonText", "expanded", "operands_of", "written"]
 
 Pair = tuple[Value, Value | None]
 
@@ -117,7 +117,7 @@ def _kernel(name: str, made: Pass, widths: dict[str, int]) -> str:
     return text
 
 
-def expanded(template: str, made: Pass, lines: Mapping[str, Sequence[str]]) -> str:
+def expanded(template: str, made: Pass, lines: Mapping[str, list[str]]) -> str:
     """A kernel's text with lines in place of words that stand alone: those given, and what the pass reads."""
     read = [*(f"vector_{k}" for k in made.out.vectors), *(f"matrix_{k}" for k in made.out.matrices)]
     parts = dict(lines) | {
@@ -125,17 +125,17 @@ def expanded(template: str, made: Pass, lines: Mapping[str, Sequence[str]]) -> s
         "$COLUMNS": [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.out.columns if n > 1],
         "$BEFORE": made.out.before,
     }
-    return filled(template, parts)
+    return "\n".join(_filled(template.splitlines(), parts)) + "\n"
 
 
-def filled(template: str, parts: Mapping[str, Sequence[str]]) -> str:
-    """A text with lines in place of words that stand alone."""
-    found = []
-    for line in template.splitlines():
-        word = line.strip()
-        indent = line[: len(line) - len(line.lstrip())]
-        found += [indent + each for each in parts[word]] if word in parts else [line]
-    return "\n".join(found) + "\n"
+def _filled(lines: Iterable[str], parts: Mapping[str, list[str]]) -> Iterator[str]:
+    """Lines with others in place of words that stand alone, which may hold such words too."""
+    for line in lines:
+        if (word := line.strip()) in parts:
+            indent = line[: len(line) - len(line.lstrip())]
+            yield from (indent + each for each in _filled(parts[word], parts))
+        else:
+            yield line
 
 
 FORWARD = """

@@ -33,7 +33,7 @@ ASK = """
 import ctypes, sys
 from pathlib import Path
 from discretize.kernels.build import Source, library
-made = library(Source(Path(sys.argv[1], "tiny.cpp"), (Path(sys.argv[1], "tiny.h"),)), {"REAL": "double", "FACTOR": 2})
+made = library(Source(Path(sys.argv[1], "tiny.cpp")), {"REAL": "double", "FACTOR": 2})
 made.tiny.restype, made.tiny.argtypes = ctypes.c_double, [ctypes.c_double]
 print(made.tiny(3.0))
 """
@@ -67,7 +67,7 @@ def _own_folders(tmp_path, monkeypatch):
 def source(tmp_path):
     (tmp_path / "tiny.cpp").write_text(CODE)
     (tmp_path / "tiny.h").write_text(HEADER)
-    return Source(tmp_path / "tiny.cpp", (tmp_path / "tiny.h",))
+    return Source(tmp_path / "tiny.cpp")
 
 
 def forget(monkeypatch):

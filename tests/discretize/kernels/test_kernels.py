@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from discretize.kernels.build import Source, Unavailable, library
-from discretize.kernels.cpp.libraries import KERNELS
+from discretize.kernels.cpp.programs import SOURCES
 
 PROBE = """
 #include "simd.h"
@@ -47,7 +47,7 @@ def probe(tmp_path_factory):
     made = {}
     for real in REALS:
         try:
-            made[real] = library(Source(path, (KERNELS / "simd.h",)), {"REAL": real})
+            made[real] = library(Source(path, headers=SOURCES), {"REAL": real})
         except Unavailable as error:
             pytest.skip(str(error))
     return made

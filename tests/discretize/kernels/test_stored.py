@@ -16,7 +16,7 @@ from discretize.kernels.record import stored
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import FlowModule, StepModule, program_of
 from discretize.kernels.triton.kernels import writer
-from discretize.kernels.triton.solving.writing import solve_writer
+from discretize.kernels.triton.solve_writing import solve_writer
 
 ROOT = Path(__file__).resolve().parents[3]
 HELPER = "def twice(x):\n    return 2 * x\n"

@@ -21,9 +21,8 @@ from discretize.kernels.record.functions import FUNCTIONS as OF_CPU
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.functions import FUNCTIONS, preamble
-from discretize.kernels.triton.solving.stiff_run import recorder
-from discretize.kernels.triton.solving.stiff_writing import stiff_text
-from discretize.kernels.triton.solving.writing import solve_writer
+from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
+from discretize.kernels.triton.solves import recorder
 
 each = pytest.mark.parametrize
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}

@@ -10,9 +10,8 @@ import ctrnn
 from discretize import Euler
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels
-from discretize.kernels.triton.solving.stiff_run import recorder
-from discretize.kernels.triton.solving.stiff_writing import stiff_text
-from discretize.kernels.triton.solving.writing import solve_writer
+from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
+from discretize.kernels.triton.solves import recorder
 
 each = pytest.mark.parametrize
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]

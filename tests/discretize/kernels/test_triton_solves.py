@@ -16,10 +16,10 @@ import ctrnn
 import discretize
 from discretize import Checkpointed, SolverError, integrate
 from discretize.kernels.triton import kernels
+from discretize.kernels.triton import solves as solve_run
 from discretize.kernels.triton.functions import preamble
+from discretize.kernels.triton.rosenbrock import ELIMINATION, units_of
 from discretize.kernels.triton.solves import solve_triton
-from discretize.kernels.triton.solving import run as solve_run
-from discretize.kernels.triton.solving.elimination import ELIMINATION, units_of
 
 each = pytest.mark.parametrize
 SAME = 1e-9  # the same steps, sums in another order; tanh and powers by other formulas

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from discretize.kernels.record.operations.reader import Reader
 from discretize.kernels.record.recording import operation_name
 from discretize.kernels.record.values import Value, row_major
+from discretize.kernels.record.zones import Reader
 
 __all__ = ["LAYOUT"]
 

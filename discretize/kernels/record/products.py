@@ -8,9 +8,8 @@ from typing import Any
 
 from torch.fx import Node
 
-from discretize.kernels.record.operations.reader import Reader
 from discretize.kernels.record.values import Value
-from discretize.kernels.record.zones import SumOverSamples
+from discretize.kernels.record.zones import Reader, SumOverSamples
 
 __all__ = ["PRODUCTS", "joined"]
 

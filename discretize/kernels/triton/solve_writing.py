@@ -1,0 +1,266 @@
+r"""Write a field's `flow` in Triton for adaptive solves: one kernel forwards, one back through the steps that were taken.
+
+On the way back every stage of a step is computed again and keeps what its derivative reads: the state, the input, and values
+that the field's code makes; sums over samples, stages and steps are products of torch's afterwards. Rosenbrock pairs need
+derivatives along directions too:
+
+    flow      f(x, h)
+    along     (df/dh) v, of [h, v]: columns of a Jacobian, and backwards the derivative along the solution of a stage
+    in time   (df/dx) v, of [x, v]: how fast an input that moves changes the slope; none where it stands still
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+
+import torch
+
+from discretize.kernels.record.phases import kept_values
+from discretize.kernels.record.program import Writer
+from discretize.kernels.record.values import GIVEN, Value, ancestors
+from discretize.kernels.triton.adaptive import BACKWARD, EXPLICIT, EXPLICIT_BACK, FORWARD, GIVE, HELPERS, KEEP, READ
+from discretize.kernels.triton.functions import preamble
+from discretize.kernels.triton.passes import Lines, Needs, Pass, padded
+from discretize.kernels.triton.rosenbrock import (
+    DRIFT,
+    ELIMINATION,
+    GIVE_RISE,
+    RATE,
+    RATES,
+    ROSENBROCK,
+    ROSENBROCK_BACK,
+    ROWS_IN_TIME,
+    ROWS_KEPT,
+    TIME_BACK,
+    units_of,
+)
+from discretize.kernels.triton.writing import Pair, Place, expanded, operands_of
+from discretize.solvers.adaptive import SHORTEST_STEP
+from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHRINK
+
+__all__ = ["COUNTS", "NUMBERS", "Recorded", "SolveText", "solve_writer", "stiff_text"]
+
+
+# What is reported of each sample: `discretize.kernels.cpp.programs.Report`.
+NUMBERS = ("smallest", "smallest_tau", "forced_tau", "forced_error", "tau", "step")
+COUNTS = ("accepted", "rejected", "evaluations", "forced", "smallest_segment", "forced_segment", "segment", "cause", "held_back")
+RULE = {"ERROR_MARGIN": ERROR_MARGIN, "SAFETY": SAFETY, "SHRINK": SHRINK, "GROW": GROW, "SHORTEST_STEP": SHORTEST_STEP}
+
+
+@dataclass(frozen=True)
+class SolveText:
+    """The kernels' text; `columns`: of the input, 0 where it is not read; `programs`: what each of them keeps and sums up."""
+
+    text: str
+    forward: Needs
+    backward: Needs
+    columns: int
+    programs: tuple[Sums, ...]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sizes of the values saved of an evaluation and of a program's sums over samples, and the places of the sums' sides."""
+
+    kept: int
+    operands: int
+    sums: tuple[tuple[Place, Place | None], ...]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A program's values, as `record.program.Writer` is given them; `number`: which of a kernel's programs. What an
+    evaluation keeps for the way back: the state, the input, and values that it makes."""
+
+    slope: Value
+    gradients: dict[str, Value]
+    sums: Sequence[Pair]
+    units: int | None
+    number: int = 0
+
+    @property
+    def columns(self) -> int:
+        """Of the input, 0 where it is not read."""
+        return self.given["x"].width if "x" in self.given else 0
+
+    def reads(self, lines: str) -> list[str]:
+        """Lines that read the input, none where the program does not."""
+        return _lines(lines) if self.columns else []
+
+    def gives(self, lines: str) -> list[str]:
+        """Lines that give the input its cotangent, if it has one."""
+        return self.reads(lines) if "x" in self.gradients else []
+
+    @property
+    def state(self) -> int:
+        return self.gradients["h"].width
+
+    @cached_property
+    def given(self) -> dict[str, Value]:
+        found = {value.operation: value for value in ancestors([self.slope, *self._ends]) if value.operation in GIVEN}
+        for name, like in (("h", self.gradients["h"]), ("cotangent", self.slope)):
+            found.setdefault(name, Value(name, (), like.width))
+        return found
+
+    @cached_property
+    def kept(self) -> dict[Value, int]:
+        """Where each value lies."""
+        found, total = {self.given["h"]: 0}, self.state
+        for value in (*([self.given["x"]] if self.columns else []), *kept_values(self._order, self._ends)):
+            found[value], total = total, total + value.width
+        return found
+
+    @property
+    def width(self) -> int:
+        return sum(value.width for value in self.kept)
+
+    def evaluation(self, at_h: str, at_x: str, at_slope: str, behind: Pass | None = None) -> Pass:
+        """behind: the pass of the same kernel whose names go before."""
+        found = self._pass({self.given["h"]: at_h} | ({self.given["x"]: at_x} if self.columns else {}), behind)
+        found.store(self.slope, at_slope)
+        return found
+
+    def replay(self, at_kept: str, at_slope: str, behind: Pass | None = None) -> Pass:
+        """An evaluation of the state and the input that are kept, with the other values kept."""
+        places = {value: f"{at_kept} + {self.kept[value]}" for value in self.given.values() if value in self.kept}
+        found = self._pass(places, behind)
+        for value in self._order:
+            if value in self.kept and value not in found.places:
+                found.store(value, f"{at_kept} + {self.kept[value]}")
+                found.out.unread, found.places[value] = True, f"{at_kept} + {self.kept[value]}"
+        found.store(self.slope, at_slope)
+        return found
+
+    def back(self, at_kept: str, at_q: str, at_of_h: str, at_of_x: str, behind: Pass) -> tuple[Pass, Sums]:
+        """The cotangents of the state and of the input, and operands of sums at `at_operands`."""
+        places = {self.given["cotangent"]: at_q} | {value: f"{at_kept} + {place}" for value, place in self.kept.items()}
+        found = self._pass(places, behind)
+        known = {value: Place("kept", place, value.width) for value, place in self.kept.items()}
+        sums, operands = operands_of(found, known, self.sums)
+        found.store(self.gradients["h"], at_of_h)
+        if "x" in self.gradients and self.columns:
+            found.store(self.gradients["x"], at_of_x)
+        return found, Sums(self.width, operands, sums)
+
+    @property
+    def _ends(self) -> list[Value]:
+        return [*self.gradients.values(), *(side for pair in self.sums for side in pair if side is not None)]
+
+    @property
+    def _order(self) -> list[Value]:
+        return list(ancestors([self.slope]))
+
+    def _pass(self, places: dict[Value, str], behind: Pass | None) -> Pass:
+        if behind is None:
+            return Pass(places, out=Lines(program=self.number))
+        # The same names before the loop.
+        out = replace(behind.out, step=[], unread=False, program=self.number)
+        return Pass(places, out=out, scratch=behind.scratch)
+
+
+@cache
+def solve_writer(dtype: torch.dtype) -> Writer:
+    """Write a program for solves by explicit methods."""
+    return partial(_written, dtype=dtype)
+
+
+def _written(slope: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None, dtype: torch.dtype) -> SolveText:
+    """Arguments as of `discretize.kernels.cpp.rows.written`."""
+    field = Recorded(slope, gradients, sums, units)
+    flow = field.evaluation("at_y", "at_x", "at_slope")
+    replay = field.replay("at_kept", "at_slope")
+    back, kept = field.back("at_kept", "at_q", "at_of_y", "at_of_x", replay)
+    forwards = {"$READ": field.reads(READ), "$FLOW": flow.out.step}
+    backwards = {"$KEEP": field.reads(KEEP), "$REPLAY": replay.out.step, "$BACK": back.out.step, "$GIVE": field.gives(GIVE)}
+    widths = _widths(field) | {"KEPT": kept.kept, "OPERANDS": kept.operands}
+    text = _kernel(FORWARD, EXPLICIT, flow, forwards, widths) + _kernel(BACKWARD, EXPLICIT_BACK, back, backwards, widths)
+    return _text(HELPERS + text, dtype, flow, back, field.columns, [kept])
+
+
+def stiff_text(programs: Sequence[Recorded], dtype: torch.dtype) -> SolveText:
+    """The kernels of a Rosenbrock pair, from the programs of flow, along and, where the input moves, in time."""
+    forward, text = _stiff_forward(*programs)
+    backward, kept, back = _stiff_backward(*programs)
+    whole = HELPERS + RATES + ELIMINATION + text + back
+    return _text(whole, dtype, forward, backward, programs[0].columns, kept)
+
+
+def _stiff_forward(field: Recorded, along: Recorded, in_time: Recorded | None = None) -> tuple[Pass, str]:
+    flow = field.evaluation("at_y", "at_x", "at_slope")
+    last, stage = _derivatives(along, in_time, flow)
+    lines = {"$FLOW": flow.out.step, "$READ": field.reads(READ)} | stage
+    return last, _kernel(FORWARD, ROSENBROCK, last, lines, _stiff_widths(field, in_time))
+
+
+def _stiff_backward(field: Recorded, along: Recorded, in_time: Recorded | None = None) -> tuple[Pass, list[Sums], str]:
+    replay = field.replay("at_kept", "at_slope")
+    last, found = field.back("at_kept", "at_q", "at_of_h", "at_of_x", replay)
+    lines = {"$REPLAY": replay.out.step, "$BACK": last.out.step, "$READ": field.reads(READ)}
+    lines |= {"$KEEP": field.reads(KEEP), "$GIVE": field.gives(GIVE)}
+    widths = _stiff_widths(field, in_time) | {"KEPT": found.kept, "OPERANDS": found.operands}
+    last, stage = _derivatives(along, in_time, last)
+    lines |= stage | {"$ROWS": _lines(ROWS_KEPT + (ROWS_IN_TIME if in_time else ""))}
+    kept = [found]
+    for program, name in ((along, "ALONG"), (in_time, "IN_TIME")):
+        if program is not None:
+            replay = program.replay("at_kept", "at_slope", last)
+            last, found = program.back("at_kept", "at_q", "at_of_h", "at_of_x", replay)
+            kept.append(found)
+            widths |= {f"KEPT_{name}": found.kept, f"OPERANDS_{name}": found.operands}
+            keep = program.reads(KEEP.replace("INPUT_PLACE", str(program.state)))
+            lines |= {f"$KEEP_{name}": keep, f"$REPLAY_{name}": replay.out.step, f"$BACK_{name}": last.out.step}
+            lines |= {f"$GIVE_{name}": program.gives(GIVE)}
+    if in_time is not None:
+        lines["$KEEP_IN_TIME"] += [RATE]
+        lines["$GIVE_IN_TIME"] += _lines(GIVE_RISE) if "x" in in_time.gradients else []
+    return last, kept, _kernel(BACKWARD, ROSENBROCK_BACK, last, lines, widths)
+
+
+def _derivatives(along: Recorded, in_time: Recorded | None, behind: Pass) -> tuple[Pass, dict[str, list[str]]]:
+    """A column of the Jacobian, and the derivative by the time."""
+    column = along.evaluation("at_along", "at_x", "at_column", behind)
+    if in_time is None:
+        return column, {"$ALONG": column.out.step, "$DRIFT": [], "$TIME_BACK": []}
+    drift = in_time.evaluation("at_along", "at_input", "at_drift", column)
+    lines = {"$DRIFT": _lines(DRIFT), "$IN_TIME": drift.out.step, "$TIME_BACK": _lines(TIME_BACK)}
+    return drift, {"$ALONG": column.out.step} | lines
+
+
+def _widths(field: Recorded) -> dict[str, int]:
+    return {"STATE": field.state, "COLUMNS": field.columns, "INPUT_PLACE": field.state}
+
+
+def _stiff_widths(field: Recorded, in_time: Recorded | None) -> dict[str, int]:
+    return _widths(field) | {"UNITS": units_of(field.state), "MOVES": in_time is not None}
+
+
+def _text(text: str, dtype: torch.dtype, forward: Pass, backward: Pass, columns: int, programs: Sequence[Sums]) -> SolveText:
+    """With the rule of steps."""
+    return SolveText(preamble(dtype) + _named(text, RULE), forward.needs, backward.needs, columns, tuple(programs))
+
+
+def _kernel(
+    template: str, method: Mapping[str, str], last: Pass, lines: Mapping[str, list[str]], widths: Mapping[str, int]
+) -> str:
+    """Put the parts of a method and the lines of passes, of which this is the last, into a kernel, and name its widths."""
+    words = dict[str, object](widths) | {"SCRATCH": last.scratch, "REPORTED": len(COUNTS)}
+    for name in ("STATE", "COLUMNS"):
+        width = max(widths[name], 1)
+        last.out.columns_of(width)
+        c = f"c{padded(width)}" if width > 1 else "0"
+        words |= {f"C_{name}": c, f"M_{name}": f"({c} < {width})" if width > 1 else "(rows >= 0)"}
+    report = [f"tl.store(numbers + rows * {len(NUMBERS)} + {k}, {name}, mask=there)" for k, name in enumerate(NUMBERS)]
+    report += [f"tl.store(counts + rows * {len(COUNTS)} + {k}, {name}.to(tl.int64), mask=there)" for k, name in enumerate(COUNTS)]
+    parts = {word: _lines(part) for word, part in method.items()} | dict(lines) | {"$REPORT": report}
+    return _named(expanded(template, last, parts), words)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+def _named(text: str, words: Mapping[str, object]) -> str:
+    return re.sub(r"\b(" + "|".join(words) + r")\b", lambda found: str(words[found[1]]), text)
