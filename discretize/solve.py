@@ -31,7 +31,7 @@ from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.graphs import check_values, whole
 from discretize.kernels.choose import run_solve, solve_by_steps
 from discretize.kernels.eligibility import HALF, Fused, takes_triton
-from discretize.kernels.solved import Solved
+from discretize.kernels.solved import Solved, SolveRequest
 from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
@@ -345,7 +345,8 @@ class Solve:
             memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
             # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
             show = partial(_show, self.bar)
-            found, self.why = run_solve(self.chain, self.h0, self.engine, settings.fused, show, self.stats, memory, self.stored)
+            request = SolveRequest(self.chain, self.h0, self.engine, show, self.stats, memory, self.stored)
+            found, self.why = run_solve(request, settings.fused)
             if isinstance(found, Solved):
                 self.kernel = found
             else:

@@ -1,4 +1,4 @@
-r"""Compiled libraries, and what they are written from, in a folder of the user's; and how the bytes of a library are loaded.
+r"""Keep compiled libraries, and the programs they are written from, in a folder of the user's, and load the bytes of a library.
 
     entry   FOLDER/KEY-DIGEST.so or .json, DIGEST the SHA-256 of the entry itself
 
@@ -9,8 +9,8 @@ one, as /tmp is, aside). The bytes that are loaded are those that were compared 
 library can crash the process, and a file can be exchanged between two looks at it.
 
 An entry is written under another name and renamed, so that processes which build at once need not know of each other: one file,
-one rename, and the last one wins. Entries that are no longer used are left: they are small, and the folder may be emptied at any
-time. Without a folder, everything is built anew in each process.
+one rename, and the last one wins. Entries that are no longer used, and what killed processes leave, stay: they are small, and
+the folder may be emptied at any time. Without a folder, everything is built anew in each process.
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ import ctypes
 import hashlib
 import itertools
 import os
-import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["Cache", "loaded", "private_folder"]
 
-LEFTOVER = 24 * 3600.0  # seconds after which nobody is still writing a file
 PART = ".part"
-PRIVATE = ".ctrnn-build-"  # no name that a user would give a folder: old ones are removed
+PRIVATE = ".ctrnn-build-"
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 NAMED = "CTRNN_CACHE can name a folder to keep it in"
 _number = itertools.count()
@@ -84,7 +81,6 @@ class Cache:
         if self.folder is None:
             return
         with suppress(OSError):
-            self._remove_leftovers()
             handle, part = tempfile.mkstemp(dir=self.folder, suffix=PART)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -93,15 +89,6 @@ class Cache:
             except BaseException:
                 Path(part).unlink(missing_ok=True)
                 raise
-
-    def _remove_leftovers(self) -> None:
-        """Remove what killed processes left behind, here and in the folder for temporary files."""
-        assert self.folder is not None
-        places = (self.folder, Path(tempfile.gettempdir()))
-        for path in (*self.folder.glob(f"*{PART}"), *(left for place in places for left in place.glob(f"{PRIVATE}*"))):
-            with suppress(OSError):
-                if _is_ours(path.lstat()) and time.time() - path.lstat().st_mtime > LEFTOVER:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def loaded(content: bytes) -> ctypes.CDLL:

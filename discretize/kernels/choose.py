@@ -9,13 +9,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.kernels.eligibility import Fused, setting_reason, takes_triton
-from discretize.kernels.solved import Solved
+from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.segments import Chain
 from discretize.steps.step import Step
@@ -64,29 +63,16 @@ def run_sequence(
     return states, stats
 
 
-def run_solve(
-    chain: Chain,
-    h0: Tensor,
-    engine: AdaptiveEngine,
-    fused: Fused,
-    show: Callable[[int], None],
-    stats: dict[str, Any],
-    memory: float | None,
-    stored: torch.dtype | None,
-) -> tuple[Solved | str, str | None]:
-    """The solve by a kernel, or why there is none; and why not by the one in Triton, where that comes first.
-
-    Args:    as for `discretize.kernels.cpp.solves.solve`.
-    """
+def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | None]:
+    """The solve by a kernel, or why there is none; and why not by the one in Triton, where that comes first."""
     if why := setting_reason(fused):
         return why, None
     from discretize.kernels.cpp.solves import solve  # noqa: PLC0415 - see above
     from discretize.kernels.triton.solves import solve_triton  # noqa: PLC0415
 
-    on_gpu, whys = takes_triton(h0.device), dict[str, None]()
-    engines: list[Any] = [*([solve_triton] if on_gpu else []), *([] if stored else [solve])]
-    for run in engines:
-        found: Solved | str = run(chain, h0, engine, fused, show, stats, memory, stored)
+    on_gpu, whys = takes_triton(request.h0.device), dict[str, None]()
+    for run in [*([solve_triton] if on_gpu else []), *([] if request.stored else [solve])]:
+        found = run(request, fused)
         if not isinstance(found, str):
             return found, next(iter(whys), None)
         whys[found] = None

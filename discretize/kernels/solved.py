@@ -1,17 +1,38 @@
-"""What a kernel gives back of a solve."""
+"""What a kernel is asked to solve, and what it gives back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from discretize.errors import Failure
+from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import KeptSteps
 from discretize.solvers.segments import Chain
 
-__all__ = ["Solved"]
+__all__ = ["SolveRequest", "Solved"]
+
+
+@dataclass(frozen=True)
+class SolveRequest:
+    """A solve from `h0` along a chain, counted in the engine's counts.
+
+    Args:    show: called now and then with the number of segments done; stats: where evaluations made again for gradients are
+             counted; memory: bytes for the steps that gradients need, None for all of them; stored: the dtype of what is kept,
+             None for that of the solve.
+    """
+
+    chain: Chain
+    h0: Tensor
+    engine: AdaptiveEngine
+    show: Callable[[int], None]
+    stats: dict[str, Any]
+    memory: float | None = None
+    stored: torch.dtype | None = None
 
 
 @dataclass(frozen=True)

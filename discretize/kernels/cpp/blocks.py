@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,11 @@ from torch import Tensor
 
 from ctrnn.inputs.pieces.segment_input import SegmentInput
 from discretize.errors import Failure
-from discretize.kernels.cpp.solving import KernelRun, solved
+from discretize.kernels.cpp.solving import KernelRun, Model, solved
 from discretize.kernels.pieces import projected_of, rows_of_pieces
-from discretize.kernels.solved import Solved
+from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, once_only, refuse_captured
-from discretize.solvers.segments import Chain
 
 __all__ = ["solved_within"]
 
@@ -52,12 +51,8 @@ class _Block:
 class _BlockedRun:
     """A solve in blocks: what was given, the blocks, and why it failed."""
 
-    kind: type[KernelRun]
-    model: Any  # of that kind
-    chain: Chain
-    engine: AdaptiveEngine
-    show: Callable[[int], None]
-    stats: dict[str, Any]
+    model: Model
+    request: SolveRequest
     memory: float
     blocks: list[_Block] = field(default_factory=list)
     failure: Failure | None = None
@@ -65,6 +60,7 @@ class _BlockedRun:
     last: Tensor | None = None  # the state at the end
 
     def __post_init__(self) -> None:
+        self.chain, self.engine = self.request.chain, self.request.engine
         self.edges = sorted(self.chain.wanted())
         self.row_of = {edge: row for row, edge in enumerate(self.edges)}
 
@@ -111,7 +107,7 @@ class _BlockedRun:
             of_projected[rows] += of_read
             of_h = of_start
             totals = [_sum(one, other) for one, other in zip(totals, found, strict=True)]
-            self.stats["nfe_backward"] += run.engine.counts.evaluations
+            self.request.stats["nfe_backward"] += run.engine.counts.evaluations
         return [of_projected, of_h + grad[0] if 0 in self.row_of else of_h, *totals]
 
     def _bytes_of_a_step(self, h0: Tensor) -> int:
@@ -121,7 +117,7 @@ class _BlockedRun:
         """What a block came to."""
         block.most = int(run.engine.counts.accepted.max())
         self.blocks.append(block)
-        last = block.end if not run.failed.cause else block.first + int(run.failed.segment)
+        last = block.first + run.reached
         for edge, h in zip(self._ends(block), found, strict=True):
             if edge in self.row_of and edge <= last:
                 hs[self.row_of[edge]] = h
@@ -159,11 +155,13 @@ class _BlockedRun:
         chain.speeds = None if self.chain.speeds is None else self.chain.speeds[block.first : block.end]
         engine = AdaptiveEngine(self.engine.control)
         engine.start(chain, len(block.h0))
+        request = replace(self.request, chain=chain, engine=engine, show=self._show_from(block.first), stats={"nfe_backward": 0})
         most = self.engine.control.most_steps(len(self.chain))
-        return self.kind(self.model, chain, engine, self._show_from(block), {"nfe_backward": 0}, keep, block.carried, most)
+        return self.model.kernel.run(self.model, request, keep, block.carried, most)
 
-    def _show_from(self, block: _Block) -> Callable[[int], None]:
-        return lambda done: self.show(block.first + done)
+    def _show_from(self, first: int) -> Callable[[int], None]:
+        show = self.request.show
+        return lambda done: show(first + done)
 
 
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
@@ -187,29 +185,21 @@ class _Blocks(torch.autograd.Function):
         return None, *once_only("gradient=Checkpointed", wanted, inputs)
 
 
-def solved_within(
-    kind: type[KernelRun],
-    model: Any,
-    chain: Chain,
-    tensors: Sequence[Any],
-    engine: AdaptiveEngine,
-    show: Callable[[int], None],
-    stats: dict[str, Any],
-    memory: float | None,
-) -> Solved | str:
-    r"""As `solved`, with the steps that gradients need kept in `memory` bytes, None for as many as there are; or why not.
+def solved_within(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solved | str:
+    r"""As `solved`, with the steps that gradients need kept in the request's memory; or why not.
 
     Raises:  ValueError for tensors that require a gradient and would not get one.
     """
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    if memory is None or not wanted:
-        return solved(kind, model, chain, tensors, engine, show, stats)
+    if request.memory is None or not wanted:
+        return solved(model, request, tensors)
+    chain = request.chain
     refuse_captured(chain, ParameterSnapshot(chain.field).learned, tensors[1], "gradient=Checkpointed")
-    run = _BlockedRun(kind, model, chain, engine, show, stats, memory)
+    run = _BlockedRun(model, request, request.memory)
     try:
         hs = _Blocks.apply(run, *tensors)
     except _TooLong:
-        engine.start(chain, len(tensors[1]))
-        return f"the steps of one interval alone take more than {memory:,.0f} bytes"
+        request.engine.start(chain, len(tensors[1]))
+        return f"the steps of one interval alone take more than {request.memory:,.0f} bytes"
     edges = [edge for edge in run.edges if edge <= run.reached]
-    return Solved(edges, hs[: len(edges)], run.failure, chain, lambda: None, kind.name)
+    return Solved(edges, hs[: len(edges)], run.failure, chain, lambda: None, model.kernel.run.name)

@@ -6,7 +6,7 @@ A library is made for one kind of field, one dtype and, of cells, one step, so t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
 
 from discretize import compat
 from discretize.kernels.build import Source, library
@@ -83,8 +82,7 @@ class GivenProgram:
     def __init__(
         self, program: Program, functions: dict[str, int], weights: Sequence[Tensor], networks: int | None = None
     ) -> None:
-        with torch.no_grad():
-            vectors, matrices = _of_networks(program.before, program, weights, (), networks)
+        vectors, matrices = _of_networks(program.read, networks, weights)
         columns = [matrix if matrix.dim() == 2 + (networks is not None) else matrix[..., None] for matrix in matrices]
         count = networks or 1
         if count not in (known := _templates.setdefault(program, {})):
@@ -132,25 +130,22 @@ class Sums:
         self.structure = self.structures[0]
 
     def gradients(self, weights: Sequence[Tensor]) -> list[Tensor | None]:
-        with torch.no_grad():
-            found: list[Tensor | None] = _of_networks(self.program.after, self.program, weights, self.tensors, self.networks)
+        found: list[Tensor | None] = _of_networks(self.program.gradients, self.networks, weights, self.tensors)
         return found
 
 
-def _of_networks(
-    graph: GraphModule, program: Program, weights: Sequence[Tensor], sums: Sequence[Tensor], networks: int | None
-) -> Any:
-    """What a graph of a program gives, for all networks at once."""
+def _of_networks(function: Callable[..., Any], networks: int | None, *given: Sequence[Any]) -> Any:
+    """What a function of a program's weights gives, for all networks at once."""
     if networks is None:
-        return graph.forward(*weights, *program.nobody, *program.constants, *sums)
+        return function(*given)
     structures = list[Any]()
 
-    def one(weights: Sequence[Tensor], sums: Sequence[Tensor], _: Tensor) -> list[Tensor]:
-        leaves, structure = compat.tree_flatten(graph.forward(*weights, *program.nobody, *program.constants, *sums))
+    def one(given: Sequence[Sequence[Any]], _: Tensor) -> list[Tensor]:
+        leaves, structure = compat.tree_flatten(function(*given))
         structures.append((structure, [leaf is not None for leaf in leaves]))
         return [leaf for leaf in leaves if leaf is not None]
 
-    found = iter(torch.func.vmap(one)(list(weights), list(sums), torch.empty(networks)))
+    found = iter(torch.func.vmap(one)([list(each) for each in given], torch.empty(networks)))
     structure, there = structures[0]
     return compat.tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
 

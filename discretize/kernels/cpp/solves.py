@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from ctypes import POINTER, Structure, c_size_t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, HeldPath, LinearPath, VectorField
+from ctrnn import Driven, HeldPath, LinearPath
 from discretize.kernels.build import Libraries, Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
@@ -36,8 +36,10 @@ from discretize.kernels.cpp.rows import written
 from discretize.kernels.cpp.solving import (
     ALL_STEPS,
     EXPLICIT_METHODS,
-    GivenModel,
     KernelRun,
+    Model,
+    SolveKernel,
+    WrittenField,
     no_kernel,
     states_by_engine,
 )
@@ -60,14 +62,12 @@ from discretize.kernels.record.program import (
     StateJVP,
     Writer,
     weights_of,
-    with_weights,
 )
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, known, remember, uses_of
-from discretize.kernels.solved import Solved
+from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
-from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.segments import Chain, chain_of
 from discretize.steps.algebra.jacobian import declares_jacobian
 
@@ -75,7 +75,6 @@ __all__ = [
     "METHODS",
     "Needs",
     "SolveEngine",
-    "WrittenField",
     "disagreement",
     "solve",
     "solve_by",
@@ -98,17 +97,6 @@ class ModelStructure(Structure):
     ]
 
 
-class WrittenField(VectorField):
-    """A module's `flow` at any weights, a function of the projected input."""
-
-    def __init__(self, module: FlowModule, weights: Sequence[Tensor]) -> None:
-        super().__init__(module.columns, module.field.state_size)
-        self.code = with_weights(module, weights).forward  # not its tensors, which are the caller's
-
-    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.code(projected, h)
-
-
 @dataclass(frozen=True)
 class Needs:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
@@ -129,11 +117,24 @@ class Needs:
 class _Kernel:
     """The programs of `flow` and of its derivatives that a solve needs, and their library."""
 
-    def __init__(self, programs: Sequence[Program], dtype: torch.dtype, needs: Needs) -> None:
-        self.programs, self.dtype, self.needs = programs, dtype, needs
+    run = KernelRun
+
+    def __init__(self, programs: Sequence[Program], module: FlowModule, dtype: torch.dtype, needs: Needs) -> None:
+        self.programs, self.dtype, self.sizes = programs, dtype, (module.field.state_size, module.columns)
         with ThreadPoolExecutor() as threads:
             self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
         self.library = solves_library(*_library(programs[0].written.lanes, needs, dtype))
+
+    def given(self, weights: Sequence[Any]) -> tuple[ModelStructure, Any]:
+        """What the library reads of a field of these weights, contiguous; and what must stay alive while it does."""
+        given = [GivenProgram(*each, weights) for each in zip(self.programs, self.functions, strict=True)]
+        return ModelStructure(*self.sizes, *(ctypes.pointer(each.structure) for each in given)), given
+
+    def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
+        """Those to the weights, from the sums that `write` writes."""
+        sums = [Sums(program, torch.empty(0, dtype=self.dtype)) for program in self.programs]
+        write((SumsStructure * len(sums))(*(each.structure for each in sums)))
+        return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
 
 def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dict[str, str | int]]:
@@ -142,63 +143,20 @@ def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dic
     return source, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
 
 
-@dataclass(frozen=True)
-class _Model:
-    """A field as a kernel knows it; its weights are those of `module`, each once, and its `settings` as they were at the call."""
-
-    kernel: _Kernel
-    module: FlowModule
-    settings: ModuleSettings
-
-    @property
-    def library(self) -> ctypes.CDLL:
-        return self.kernel.library
-
-    def given(self, weights: Sequence[Any]) -> GivenModel:
-        given = [GivenProgram(*each, weights) for each in zip(self.kernel.programs, self.kernel.functions, strict=True)]
-        programs = [ctypes.pointer(each.structure) for each in given]
-        return GivenModel(ModelStructure(self.module.field.state_size, self.module.columns, *programs), given)
-
-    def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
-        sums = [Sums(program, torch.empty(0, dtype=self.kernel.dtype)) for program in self.kernel.programs]
-        write((SumsStructure * len(sums))(*(each.structure for each in sums)))
-        return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
-
-    def field(self, *weights: Any) -> VectorField:
-        with self.settings.restored():
-            return WrittenField(self.module, weights)
-
-
 class SolveEngine(NamedTuple):
-    """A way to run written kernels: for which methods, `reason` why it has none for tensors like this one, what writes a program
-    down, the best first, what makes a kernel of it, `solved`: a kernel, as `discretize.kernels.cpp.blocks.solved_within`; and
-    `libraries` that kernels of any field need."""
+    """A way to run written kernels: for which methods; `reason` why it has none for tensors like this one; what writes a program
+    down, the best first; what makes a kernel of it; and `libraries` that kernels of any field need."""
 
     methods: Sequence[str]
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer]]
-    made: Callable[..., Any]
-    solved: Callable[..., Solved | str]
+    made: Callable[[FlowModule, torch.dtype, Needs, Program, Recorder], SolveKernel | str]
     libraries: Callable[[Writer, Needs, torch.dtype], Libraries] = lambda *_: ()
 
 
-def solve_by(
-    how: SolveEngine,
-    chain: Chain,
-    h0: Tensor,
-    engine: AdaptiveEngine,
-    fused: Fused,
-    show: Callable[[int], None],
-    stats: dict[str, Any],
-    memory: float | None = None,
-    stored: torch.dtype | None = None,
-) -> Solved | str:
-    r"""The solve by a kernel that is written for the field's code, counted in the engine's counts; or why there is none.
-
-    Args:    show: called now and then with the number of segments done; stats: where evaluations made again for gradients
-             are counted; memory: bytes for the steps that gradients need, None for all of them; stored: as in `Needs`.
-    Raises:  MemoryError.
-    """
+def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | str:
+    """The solve by a kernel that is written for the field's code, or why there is none. Raises: MemoryError."""
+    chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
@@ -216,7 +174,7 @@ def solve_by(
     weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype, uses, wait)
     if isinstance(kernel, str):
         return kernel
-    return how.solved(kernel, module, chain, [projected, h0, *weights], engine, show, stats, memory)
+    return solved_within(Model(kernel, module), replace(request, chain=chain), [projected, h0, *weights])
 
 
 def steps_counted(chain: Chain, engine: Any) -> AbstractContextManager[None]:
@@ -252,10 +210,6 @@ def _found(
     return weights, kernel
 
 
-def _solved(kernel: _Kernel, module: FlowModule, *call: Any) -> Solved | str:
-    return solved_within(KernelRun, _Model(kernel, module, ModuleSettings(module)), *call)
-
-
 def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     found = [gradient for gradient in gradients if gradient is not None]
     return sum(found[1:], found[0]) if found else None
@@ -264,13 +218,13 @@ def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
 def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> _Kernel | str:
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
-    kernel = _Kernel([program, *derivatives], dtype, needs)
+    kernel = _Kernel([program, *derivatives], module, dtype, needs)
     if needs.implicit and recorder.agreed:  # torch takes a second to load what derivatives of derivatives need
         return kernel
-    return disagreement(partial(KernelRun, _Model(kernel, module, ModuleSettings(module))), module, dtype, needs) or kernel
+    return disagreement(kernel, module, dtype, needs) or kernel
 
 
-def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torch.dtype, needs: Needs) -> str | None:
+def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, needs: Needs) -> str | None:
     """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
     dice = torch.Generator().manual_seed(0)
     sizes = ((2, 3, module.columns), (3, module.field.state_size))
@@ -284,7 +238,7 @@ def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torc
         chain = chain_of(Driven(WrittenField(module, weights), path), path.knots)
         method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
         engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))
-        run = make(chain, engine, lambda done: None, {"nfe_backward": 0}, keep=ALL_STEPS)
+        run = kernel.run(Model(kernel, module), SolveRequest(chain, h0, engine, _ignored, {"nfe_backward": 0}), ALL_STEPS)
         engine.start(chain, len(h0))
         hs = run.forward(*tensors)
         if run.failed.cause:
@@ -300,6 +254,10 @@ def disagreement(make: Callable[..., KernelRun], module: FlowModule, dtype: torc
     return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
 
 
+def _ignored(done: int) -> None:
+    pass
+
+
 def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
     small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
     return (lane_written, written) if small else (written,)
@@ -310,4 +268,4 @@ def _libraries(write: Writer, needs: Needs, dtype: torch.dtype) -> Libraries:
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 
 
-solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _solved, _libraries))
+solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _libraries))

@@ -29,10 +29,12 @@ from discretize.errors import Failure
 from discretize.kernels import reference
 from discretize.kernels.cpp.programs import Problem, Report, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
-from discretize.kernels.solved import Solved
+from discretize.kernels.record.program import FlowModule, with_weights
+from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.continuation import MOST_BYTES, KeptSteps
+from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain
@@ -41,9 +43,10 @@ from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKu
 __all__ = [
     "ALL_STEPS",
     "EXPLICIT_METHODS",
-    "GivenModel",
-    "KernelModel",
     "KernelRun",
+    "Model",
+    "SolveKernel",
+    "WrittenField",
     "no_kernel",
     "solved",
     "states_by_engine",
@@ -54,48 +57,46 @@ ALL_STEPS = 2**62
 SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
 
-@dataclass
-class GivenModel:
-    """What a kernel reads of a field, and what must stay alive while it does."""
+class WrittenField(VectorField):
+    """A module's `flow` at any weights, a function of the projected input."""
 
-    structure: ctypes.Structure
-    alive: Any
+    def __init__(self, module: FlowModule, weights: Sequence[Tensor]) -> None:
+        super().__init__(module.columns, module.field.state_size)
+        self.code = with_weights(module, weights).forward  # not its tensors, which are the caller's
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.code(projected, h)
 
 
-class KernelModel(Protocol):
-    """A field as a kernel knows it."""
+class SolveKernel(Protocol):
+    """What solves fields of one code: `run` is the class of its solves."""
 
     @property
-    def library(self) -> ctypes.CDLL: ...
+    def run(self) -> type[KernelRun]: ...
 
-    def given(self, weights: Sequence[Tensor | None]) -> GivenModel:
-        """`CtrnnModel` for these weights, contiguous."""
 
-    def gradients(self, write: Callable[[Any], None], weights: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Those to the weights, from the sums that `write` writes into a `CtrnnSums`."""
+class Model:
+    """A field as a kernel solves it: the `module` whose weights are given, each once, with its settings at the call."""
+
+    def __init__(self, kernel: SolveKernel, module: FlowModule) -> None:
+        self.kernel: Any = kernel  # of the kind that its `run` takes
+        self.module, self.settings = module, ModuleSettings(module)
 
     def field(self, *weights: Any) -> VectorField:
         """The same in torch, of the projected input."""
+        with self.settings.restored():
+            return WrittenField(self.module, weights)
 
 
-def solved(
-    kind: type[KernelRun],
-    model: Any,
-    chain: Chain,
-    tensors: Sequence[Any],
-    engine: AdaptiveEngine,
-    show: Callable[[int], None],
-    stats: dict[str, Any],
-) -> Solved:
+def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solved:
     """The solve by that model's kernel; tensors: the projected input, h0, and the weights that the model takes."""
     h0 = tensors[1]
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
-    run = kind(model, chain, engine, show, stats, keep)
+    run = model.kernel.run(model, request, keep)
     hs = _Solve.apply(run, *tensors)
-    failure = run.failure()
-    edges = run.edges if failure is None else [edge for edge in run.edges if edge <= run.failed.segment]
-    return Solved(edges, hs if failure is None else hs[: len(edges)], failure, chain, run.steps, run.name)
+    edges = [edge for edge in run.edges if edge <= run.reached]
+    return Solved(edges, hs if run.failed.cause == 0 else hs[: len(edges)], run.failure(), request.chain, run.steps, run.name)
 
 
 def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:
@@ -113,16 +114,14 @@ class KernelRun:
 
     name: ClassVar[str] = "compiled"
 
-    model: Any  # a KernelModel
-    chain: Chain
-    engine: AdaptiveEngine
-    show: Callable[[int], None]
-    stats: dict[str, Any]
+    model: Model
+    request: SolveRequest
     keep: int  # steps of each sample, for gradients and states between
     carried: tuple[np.ndarray, np.ndarray] | None = None  # of a solve that goes on: next steps, 0 for a guess, and steps taken
     most: int | None = None  # steps of a sample, if the chain is not all of the solve
 
     def __post_init__(self) -> None:
+        self.chain, self.engine = self.request.chain, self.request.engine
         self.edges = sorted(self.chain.wanted())
         self.arrays: dict[str, np.ndarray] = {}
         self.failed, self.row = Report(), 0
@@ -132,7 +131,7 @@ class KernelRun:
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
         self.weights = [None if t is None else t.detach().contiguous() for t in weights]
         hs = self.h0.new_empty(len(self.edges), *h0.shape)
-        self.library, self.given = self.model.library, self.model.given(self.weights)
+        self.library, self.given = self.model.kernel.library, self.model.kernel.given(self.weights)
         problem = self._problem(hs)
         self.task = _Task(self.library, self.library.ctrnn_solve_open(ctypes.byref(problem)))
         self.task.run(self._progress)
@@ -146,8 +145,8 @@ class KernelRun:
         pointers = map(address, (grad, of_projected, of_h0))
         way = _Task(self.library, self.library.ctrnn_return_open(self.task.pointer, *pointers))
         way.run()
-        of_weights = self.model.gradients(partial(self.library.ctrnn_return_sums, way.pointer), self.weights)
-        self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
+        of_weights = self.model.kernel.gradients(partial(self.library.ctrnn_return_sums, way.pointer), self.weights)
+        self.request.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected, of_h0, *of_weights]
 
     def steps(self) -> KeptSteps | None:
@@ -167,6 +166,11 @@ class KernelRun:
     def end(self, hs: Tensor) -> Tensor:
         """The states from which another solve goes on, of one that reached its end; hs: what `forward` gave."""
         return hs[-1]
+
+    @property
+    def reached(self) -> int:
+        """The last edge that all samples reached."""
+        return int(self.failed.segment) if self.failed.cause else len(self.chain)
 
     @property
     def rows_of_steps(self) -> int:
@@ -216,7 +220,7 @@ class KernelRun:
             speed_terms=0 if self.chain.speeds is None else self.chain.speeds.shape[-1],
             threads=torch.get_num_threads(),
             keep=self.keep,
-            model=ctypes.addressof(self.given.structure),
+            model=ctypes.addressof(self.given[0]),
             projected=address(self.projected),
             h0=address(self.h0),
             **numbers,
@@ -278,7 +282,7 @@ class KernelRun:
         return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - method.evaluations}
 
     def _progress(self) -> None:
-        self.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))
+        self.request.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))
 
     def _count(self, batch: int) -> None:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""

@@ -1,4 +1,4 @@
-r"""A field's code, or a step of it, as a program for kernels: recorded, differentiated by torch, read.
+r"""Make a program for kernels of a field's code, or of a step of it: record it, differentiate it by torch, read it.
 
     y = step.advance(field, field.project(x), h, dt)    or    y = field.flow(x, h), x the projected input, or its derivative
     and, by torch's own derivatives, for a cotangent q of y:
@@ -35,6 +35,7 @@ __all__ = [
     "Program",
     "StateJVP",
     "StepModule",
+    "Weights",
     "Writer",
     "program_of",
     "weights_of",
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 Module = TypeVar("Module", bound=nn.Module)
+Weights = Sequence[Tensor | None]
 Writer = Callable[[Value, dict[str, Value], Sequence[tuple[Value, Value | None]], int | None], Any]  # `written`, or another
 
 
@@ -106,7 +108,7 @@ class Program:
 
     before: weights and constants -> vectors and matrices; written: the kernel's text; sums: the sizes of sums over samples;
     after: weights, constants and sums -> the weights' gradients, None for those that are 0; constants: tensors that the code
-    makes; nobody: in the places of what each sample has of its own, before the constants.
+    makes; nobody: None in the places of per-sample arguments, before the constants.
     """
 
     before: GraphModule
@@ -116,9 +118,21 @@ class Program:
     constants: tuple[Tensor, ...]
     nobody: tuple[None, ...]
 
+    def read(self, weights: Weights) -> tuple[list[Tensor], list[Tensor]]:
+        """The vectors and matrices that the kernel reads."""
+        with torch.no_grad():
+            found: tuple[list[Tensor], list[Tensor]] = self.before.forward(*weights, *self.nobody, *self.constants)
+        return found
+
+    def gradients(self, weights: Weights, sums: Sequence[Tensor]) -> list[Tensor | None]:
+        """The weights' gradients, None for those that are 0."""
+        with torch.no_grad():
+            found: list[Tensor | None] = self.after.forward(*weights, *self.nobody, *self.constants, *sums)
+        return found
+
 
 def weights_of(module: nn.Module) -> list[Tensor]:
-    """All tensors that a module keeps, parameters or not, each once; none where that cannot be told."""
+    """List all tensors of a module, without repeats; empty if it cannot be inspected."""
     found = attributes_of(module)
     return [] if isinstance(found, str) else [*found.tensors]
 

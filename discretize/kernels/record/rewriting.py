@@ -1,7 +1,8 @@
-r"""Functions of torch that are recorded as others, which kernels know: the same numbers and derivatives, to rounding.
+r"""Rewrite functions of torch as others that kernels know, with the same numbers and derivatives to rounding.
 
 numbers taken by index        products with a matrix of zeros and ones
 convolutions                  shifted pieces, one after the other, times the kernel
+amin                          -amax(-x)
 sizes and signs               |x| = x sign x, whose sign stands still: of what is differentiated twice
 """
 
@@ -115,6 +116,10 @@ def _prod(given: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     return found.unsqueeze(dim) if keepdim else found
 
 
+def _amin(given: Tensor, *axes: Any, **settings: Any) -> Tensor:
+    return -torch.amax(-given, *axes, **settings)
+
+
 def _abs(given: Tensor) -> Tensor:
     return given * torch.sign(given.detach())
 
@@ -130,6 +135,7 @@ RULES: dict[str, Callable[..., Tensor]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     "bilinear": _bilinear,
     "prod": _prod,
+    "amin": _amin,
     "log2": lambda given: torch.log(given) / math.log(2),
     "log10": lambda given: torch.log(given) / math.log(10),
 }

@@ -56,9 +56,8 @@ class TritonKernel:
 
     def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> _Call:
         weights = [weight.detach() for weight in weights]
-        with torch.no_grad():
-            vectors, matrices = self.program.before(*weights, *self.program.nobody, *self.program.constants)
-            matrices = [matrix.to(xs.dtype) for matrix in matrices]
+        vectors, matrices = self.program.read(weights)
+        matrices = [matrix.to(xs.dtype) for matrix in matrices]
         lengths = dt.detach() if isinstance(dt, Tensor) else h0.new_full((), dt)
         rests = rests and lengths.dim() > 0
         return _Call(xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests)
@@ -83,13 +82,11 @@ class TritonKernel:
         self._launch("backward", call, given, batch * text.kept)
         rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, call.substeps)), "operands": operands}
         sums = [_sum(call, rows, *pair).reshape(shape) for pair, shape in zip(text.sums, self.program.sums, strict=True)]
-        with torch.no_grad():
-            of_weights = self.program.after(*call.weights, *self.program.nobody, *self.program.constants, *sums)
         return [
             of_x.sum(1) if needed[0] else None,
             of_h0,
             (of_dt.sum(1) / call.substeps).sum_to_size(call.dt.shape) if needed[2] else None,
-            *of_weights,
+            *self.program.gradients(call.weights, sums),
         ]
 
     def _launch(self, name: str, call: _Call, given: tuple[Tensor, ...], kept_step: int) -> None:

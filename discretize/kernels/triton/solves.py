@@ -19,16 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
 from ctrnn.inputs.pieces.polynomial import PolynomialPath
-from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.programs import Report
-from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, WrittenField, disagreement, solve_by, total
+from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by, total
 from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
 from discretize.kernels.pieces import projected_of
-from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Writer
+from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.solved import Solved
 from discretize.kernels.triton.kernels import launch, triton_reason
 from discretize.kernels.triton.passes import WEIGHTS
 from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
@@ -36,45 +33,14 @@ from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, S
 from discretize.kernels.triton.writing import Place
 from discretize.solvers import rodas
 from discretize.solvers.continuation import KeptSteps
-from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.tableaus import EmbeddedRungeKutta
 from discretize.solvers.rodas import Rodas5P
 
-__all__ = ["SolveKernel", "StiffRun", "TritonModel", "TritonRun", "recorder", "solve_triton", "stiff_kernel"]
-
-
-def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> SolveKernel | str:
-    explicit = SolveKernel([program], program.written, needs.stored)
-    kernel = stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
-    if isinstance(kernel, str):
-        return kernel
-    for each in dict.fromkeys((needs, replace(needs, stored=None))):  # the second to finer rounding
-        run = partial(_kind(kernel), TritonModel(replace(kernel, stored=each.stored), module, ModuleSettings(module)))
-        if why := disagreement(run, module, dtype, each):
-            return why
-    return kernel
-
-
-def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
-    return (recorder(0) if needs.implicit else solve_writer(dtype),)
-
-
-def _solved(kernel: SolveKernel, module: FlowModule, *call: Any) -> Solved | str:
-    return solved_within(_kind(kernel), TritonModel(kernel, module, ModuleSettings(module)), *call)
-
-
-def _kind(kernel: SolveKernel) -> type[TritonRun]:
-    return TritonRun if len(kernel.programs) == 1 else StiffRun
-
-
-solve_triton = partial(solve_by, SolveEngine(METHODS, triton_reason, _writers, _made, _solved))
-
-
-Weights = Sequence[Tensor | None]
+__all__ = ["StiffRun", "TritonRun", "TritonSolveKernel", "recorder", "solve_triton"]
 
 
 @dataclass(frozen=True)
-class SolveKernel:
+class TritonSolveKernel:
     """A text, and the programs that it is made of; `stored`: the dtype of matrices, of states given back and of those kept, None
     for that of h0."""
 
@@ -82,37 +48,23 @@ class SolveKernel:
     text: SolveText
     stored: torch.dtype | None
 
+    @property
+    def run(self) -> type[TritonRun]:
+        return TritonRun if len(self.programs) == 1 else StiffRun
+
     def read(self, weights: Weights, h0: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """The vectors and matrices that the text reads, by number."""
         vectors, matrices = dict[int, Tensor](), dict[int, Tensor]()
         for program, first in zip(self.programs, range(0, len(self.programs) * WEIGHTS, WEIGHTS), strict=True):
-            with torch.no_grad():
-                found = program.before(*weights, *program.nobody, *program.constants)
-            vectors |= {first + k: vector.to(h0.device) for k, vector in enumerate(found[0])}
-            matrices |= {first + k: matrix.to(h0.device, self.stored or h0.dtype) for k, matrix in enumerate(found[1])}
+            some, others = program.read(weights)
+            vectors |= {first + k: vector.to(h0.device) for k, vector in enumerate(some)}
+            matrices |= {first + k: matrix.to(h0.device, self.stored or h0.dtype) for k, matrix in enumerate(others)}
         return vectors, matrices
 
     def gradients(self, weights: Weights, sums: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
         """To the weights, from each program's sums."""
-        with torch.no_grad():
-            found = [
-                program.after(*weights, *program.nobody, *program.constants, *mine)
-                for program, mine in zip(self.programs, sums, strict=True)
-            ]
+        found = [program.gradients(weights, mine) for program, mine in zip(self.programs, sums, strict=True)]
         return [total(each) for each in zip(*found, strict=True)]
-
-
-@dataclass(frozen=True)
-class TritonModel:
-    """A kernel, its weights those of `module`, whose `settings` are as they were at the call."""
-
-    kernel: SolveKernel
-    module: FlowModule
-    settings: ModuleSettings
-
-    def field(self, *weights: Any) -> VectorField:
-        with self.settings.restored():
-            return WrittenField(self.module, weights)
 
 
 STEPS_A_SEGMENT, STEPS_AT_ALL = 4, 32  # for which there is room at first
@@ -129,7 +81,7 @@ class TritonRun(KernelRun):
         """(wanted edges, batch, state)."""
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
         self.weights = [None if weight is None else weight.detach() for weight in weights]
-        self.kernel: SolveKernel = self.model.kernel
+        self.kernel: TritonSolveKernel = self.model.kernel
         self.text, self.stored = self.kernel.text, self.kernel.stored or h0.dtype
         self.vectors, self.matrices = self.kernel.read(self.weights, self.h0)
         self._read_segments()
@@ -172,7 +124,7 @@ class TritonRun(KernelRun):
                 for to, pair in zip(totals, kept.sums, strict=True):
                     to.add_(_sum(of_one, *pair).reshape(to.shape))
         of_weights = self.kernel.gradients(self.weights, sums)
-        self.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
+        self.request.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected.to(self.projected.dtype), of_h0, *of_weights]
 
     def steps(self) -> KeptSteps | None:
@@ -338,7 +290,9 @@ def recorder(number: int) -> Writer:
     return partial(Recorded, number=number)
 
 
-def stiff_kernel(module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program, recorded: Recorder) -> SolveKernel | str:
+def _stiff_kernel(
+    module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program, recorded: Recorder
+) -> TritonSolveKernel | str:
     """The kernel of a field's flow, which `recorder(0)` has read, and of its derivatives; or why there is none."""
     if (units := module.field.state_size) > MOST_UNITS:
         return f"rodas5p has kernels for GPUs for {MOST_UNITS} units or fewer, and this state has {units}"
@@ -347,4 +301,22 @@ def stiff_kernel(module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Pro
         programs.append(recorded.program(kind(module.field, module.columns), {"x": needs.x}, dtype, recorder(number)))
     if needs.drift and not programs[2].written.columns:  # what does not read the input does not move with it
         programs.pop()
-    return SolveKernel(programs, stiff_text([program.written for program in programs], dtype), needs.stored)
+    return TritonSolveKernel(programs, stiff_text([program.written for program in programs], dtype), needs.stored)
+
+
+def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> TritonSolveKernel | str:
+    explicit = TritonSolveKernel([program], program.written, needs.stored)
+    kernel = _stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
+    if isinstance(kernel, str):
+        return kernel
+    for each in dict.fromkeys((needs, replace(needs, stored=None))):  # the second to finer rounding
+        if why := disagreement(replace(kernel, stored=each.stored), module, dtype, each):
+            return why
+    return kernel
+
+
+def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+    return (recorder(0) if needs.implicit else solve_writer(dtype),)
+
+
+solve_triton = partial(solve_by, SolveEngine(METHODS, triton_reason, _writers, _made))

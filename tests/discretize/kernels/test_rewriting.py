@@ -50,6 +50,7 @@ CASES = {
     "bilinear": lambda h: functional.bilinear(h[:, :2], h[:, 3:], W.reshape(6, 6)[:, :6].reshape(6, 2, 3)),
     "prod": lambda h: h.prod(-1, keepdim=True) + h.unflatten(-1, (2, 3)).prod(1),
     "prod of all": torch.prod,
+    "amin": lambda h: h.amin(-1, keepdim=True) * h + torch.amin(h.unflatten(-1, (2, 3)), dim=(1, 2))[:, None],
     "abs": lambda h: abs(h) * h.abs() + torch.absolute(h),
     "sign": lambda h: torch.sign(h) * h**2 + h * h.sgn(),
     "softsign": functional.softsign,
@@ -103,6 +104,7 @@ class Sheet(ctrnn.VectorField):
     def flow(self, projected, h):
         near = functional.silu(self.near(h.unsqueeze(-2))).prod(-2)
         far = (torch.tanh(h)[..., self.far] * self.weights).sum(-1)
+        far = far - h.unflatten(-1, (2, 3)).amin(1).amin(-1, keepdim=True)
         own = torch.empty_like(h)
         own[..., :3], own[..., 3:] = functional.softsign(h[..., 3:]), h[..., :3].abs()
         far = far + functional.linear(h, self.others - torch.diag(self.others.diagonal()))
