@@ -33,8 +33,8 @@ from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, S
 from discretize.kernels.triton.writing import Place
 from discretize.solvers import rodas
 from discretize.solvers.continuation import KeptSteps
-from discretize.solvers.tableaus import EmbeddedRungeKutta
 from discretize.solvers.rodas import Rodas5P
+from discretize.solvers.tableaus import EmbeddedRungeKutta
 
 __all__ = ["StiffRun", "TritonRun", "TritonSolveKernel", "recorder", "solve_triton"]
 
