@@ -10,11 +10,12 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from types import FunctionType
 
 from derivations.claim import Claim, Entry, decided
 from derivations.contents import SOURCES
 
-__all__ = ["chapters_of", "decide_all", "entries", "ledger"]
+__all__ = ["chapter", "chapters_of", "decide_all", "entries", "ledger"]
 
 
 def ledger(source: str | None = None, *, workers: int = 1) -> list[Claim]:
@@ -38,13 +39,22 @@ def decide_all(source: str | None = None, *, workers: int = 1) -> Iterator[Claim
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1, got {workers}.")
     if workers == 1:
-        return (decided(entry) for chapter in chapters for entry in _chapter(chapter))
+        return (decided(entry) for name in chapters for entry in chapter(name))
     return _shared(chapters, workers)
 
 
 def entries(source: str | None = None) -> Iterator[Entry]:
     """What is written down, undecided. Args, Raises: as `ledger`."""
-    return (entry for chapter in chapters_of(source) for entry in _chapter(chapter))
+    return (entry for name in chapters_of(source) for entry in chapter(name))
+
+
+def chapter(name: str) -> Iterator[Entry]:
+    """The entries of a file of `derivations/texts`: of its sections, functions `() -> Iterator[Entry]`, in their order."""
+    module = import_module(f"derivations.texts.{name}")
+    for section in vars(module).values():
+        ours = isinstance(section, FunctionType) and section.__module__ == module.__name__
+        if ours and section.__annotations__ == {"return": "Iterator[Entry]"}:
+            yield from section()
 
 
 def chapters_of(source: str | None) -> tuple[str, ...]:
@@ -74,10 +84,5 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _decided_chapter(chapter: str) -> list[Claim]:
-    return [decided(entry) for entry in _chapter(chapter)]
-
-
-def _chapter(name: str) -> Iterator[Entry]:
-    found: Iterator[Entry] = import_module(f"derivations.texts.{name}").entries()
-    return found
+def _decided_chapter(name: str) -> list[Claim]:
+    return [decided(entry) for entry in chapter(name)]

@@ -48,9 +48,9 @@ class Mutation:
     statement: Statement
 
 
-def changed(words: str, **parts: object) -> Callable[[Any], Mutation]:
-    """A mutation that changes parts of the entry's first statement: `changed("1/g read as g", rhs=g)`."""
-    return lambda statement: Mutation(words, replace(statement, **parts))
+def changed(words: str, **parts: object) -> Callable[[tuple[Any, ...]], Mutation]:
+    """A mutation that changes parts of the entry's first statement that has them: `changed("1/g read as g", rhs=g)`."""
+    return lambda statements: Mutation(words, replace(next(s for s in statements if all(hasattr(s, p) for p in parts)), **parts))
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Place:
         self,
         words: str,
         *statements: Statement,
-        mutation: Mutation | Callable[[Any], Mutation] | None = None,
+        mutation: Mutation | Callable[[tuple[Any, ...]], Mutation] | None = None,
         correction: Correction | None = None,
         reading: Correction | None = None,
         remark: str = "",
@@ -146,7 +146,7 @@ class Place:
             words,
             statements,
             self.assumptions,
-            mutation=mutation(statements[0]) if callable(mutation) else mutation,
+            mutation=mutation(statements) if callable(mutation) else mutation,
             correction=correction,
             reading=reading,
             remark=remark,

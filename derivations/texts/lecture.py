@@ -8,7 +8,7 @@ r = sigma(b)                      b = -log(1/r - 1); for r = 1/50 that is -log 4
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, product
+from itertools import product
 
 from sympy import Derivative, Eq, Expr, Function, Rational, S, Subs, Symbol, exp, floor, log, oo, tanh
 
@@ -22,8 +22,6 @@ from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Fails, Rounds
 from derivations.twins.fields import sigma
 
-__all__ = ["entries"]
-
 slides = Source("huth-2020-lecture-slides")
 t = symbols.t
 a, rate = Symbol("a", positive=True), Symbol("r", positive=True)
@@ -35,10 +33,6 @@ pulled = activation(symbols.flow(x, h, others))
 plain = [Eq(h.diff(t), pulled - h, evaluate=False)]
 RATE = {rate: (0, 1)}
 LETTERS = "the extraction writes the digit 1 for the letter l"
-
-
-def entries() -> Iterator[Entry]:
-    return chain(recap(), words(), derivation(), gates(), times(), biases())
 
 
 def recap() -> Iterator[Entry]:

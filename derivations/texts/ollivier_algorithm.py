@@ -9,7 +9,7 @@ N units, d edges into each, A symbols, T times.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 from sympy import Expr, S, Symbol, diff, eye, oo
@@ -24,13 +24,7 @@ from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_invariance import letters, symmetric
 from derivations.texts.ollivier_networks import activities, log_pi, paper, probabilities, scores, writing
 
-__all__ = ["entries"]
-
 N, d, A, T = (Symbol(name, positive=True) for name in "NdAT")
-
-
-def entries() -> Iterator[Entry]:
-    return chain(writing_weights(), transition_weights(), quasi_diagonals(), graphs(), costs(), overall())
 
 
 def writing_weights() -> Iterator[Entry]:
@@ -102,6 +96,34 @@ def centred_step(gradient: Matrix, metric: Matrix, i: int) -> Expr:
     return above / (metric[i, i] - metric[0, i] ** 2 / metric[0, 0])
 
 
+def transition_weights() -> Iterator[Entry]:
+    """The dampening of (26)."""
+    m1, m2 = Symbol("m_1", positive=True), Symbol("m_2", positive=True)
+
+    def terms(of: Callable[[list[int]], Any]) -> Callable[[], Cases]:
+        def cases() -> Cases:
+            for word in product(range(3), repeat=4):
+                counts = [word.count(y) for y in range(3)]
+                yield {f"n_{y}": n for y, n in enumerate(counts)}, of(counts)
+
+        return cases
+
+    yield paper("sec. 2, dampening, small").says(
+        "epsilon = 1 is small compared to the T terms in the sum making up the matrix (26).",
+        Every("words of 4 of three symbols, a term for each time", terms(lambda n: (n, "=", [sum(n)] * 3))),
+        Less(S.One, m1 + m2),
+        correction=Correction(
+            "The matrix of a symbol has a term for each time that the symbol was read, so all together have T. They are of the "
+            "size of the moduli, 0 at startup and small where training succeeds: epsilon = 1 is small if these are not.",
+            Every("words of 4 of three symbols, T terms for all of them", terms(lambda n: (max(n), "<=", sum(n)))),
+            Less(S.Zero, m1 + m2, True),
+            Tends(m1, m1, 0, S.Zero),
+        ),
+        remark="m_1 + m_2 is the entry of unit 0 for a symbol read twice",
+        quote=r"we use \varepsilon=1 which is small compared to the T terms in the sum making up \tilde{M}",
+    )
+
+
 def quasi_diagonals() -> Iterator[Entry]:
     """Section 3.2, end, and section 2, end: the quasi-diagonal reduction, for two units besides the one always on."""
     G, h = letters("G", 3), symmetric("h", 3)
@@ -161,34 +183,6 @@ def quasi_diagonals() -> Iterator[Entry]:
         ),
         remark="Section 3.6 says so of all its dampening; here with 1 on the diagonal",
         quote=r"where \varepsilon_{y} is a dampening term",
-    )
-
-
-def transition_weights() -> Iterator[Entry]:
-    """The dampening of (26)."""
-    m1, m2 = Symbol("m_1", positive=True), Symbol("m_2", positive=True)
-
-    def terms(of: Callable[[list[int]], Any]) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for word in product(range(3), repeat=4):
-                counts = [word.count(y) for y in range(3)]
-                yield {f"n_{y}": n for y, n in enumerate(counts)}, of(counts)
-
-        return cases
-
-    yield paper("sec. 2, dampening, small").says(
-        "epsilon = 1 is small compared to the T terms in the sum making up the matrix (26).",
-        Every("words of 4 of three symbols, a term for each time", terms(lambda n: (n, "=", [sum(n)] * 3))),
-        Less(S.One, m1 + m2),
-        correction=Correction(
-            "The matrix of a symbol has a term for each time that the symbol was read, so all together have T. They are of the "
-            "size of the moduli, 0 at startup and small where training succeeds: epsilon = 1 is small if these are not.",
-            Every("words of 4 of three symbols, T terms for all of them", terms(lambda n: (max(n), "<=", sum(n)))),
-            Less(S.Zero, m1 + m2, True),
-            Tends(m1, m1, 0, S.Zero),
-        ),
-        remark="m_1 + m_2 is the entry of unit 0 for a symbol read twice",
-        quote=r"we use \varepsilon=1 which is small compared to the T terms in the sum making up \tilde{M}",
     )
 
 

@@ -10,7 +10,6 @@ Checked for two or three symbols, two units beside unit 0, and one step back in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import Derivative, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, log
 from sympy import symbols as letters
@@ -18,10 +17,7 @@ from sympy import symbols as letters
 from derivations.claim import Correction, Entry, Mutation, changed
 from derivations.prover.identity import column
 from derivations.prover.statements import Equal
-from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, writing
-from derivations.texts.ollivier_weights import step_of
-
-__all__ = ["entries"]
+from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, step_of, writing
 
 eps, eta = Symbol("eps", real=True), Symbol("eta", positive=True)
 s = Function("s", real=True)
@@ -29,12 +25,6 @@ E = list(letters("E_1:4", real=True))
 changes = list(letters("d_1:4", real=True))
 pi = probabilities(E)
 STEP = "one step, the sum over time adds such terms"
-
-
-def entries() -> Iterator[Entry]:
-    return chain(
-        proposition(), expressions(), of_voltages(), of_weights(), of_the_likelihood(), fisher_matrix(), exponential_family()
-    )
 
 
 gain, V, B, later = step_of(0)

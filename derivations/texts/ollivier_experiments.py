@@ -9,7 +9,6 @@ mixing with 1/(t + 2) at most log2(T + 1) bits lost over T symbols
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from math import comb
 
 from sympy import Derivative, Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
@@ -20,15 +19,11 @@ from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Rounds
 
-__all__ = ["paper", "entries", "log2"]
+__all__ = ["paper", "log2"]
 
 paper = Source("ollivier-2013-riemannian-metrics-ii")
 p, q, t, T = (Symbol(name, positive=True) for name in "pqtT")
 A, N, d = (Symbol(name, positive=True) for name in "ANd")
-
-
-def entries() -> Iterator[Entry]:
-    return chain(mixing(), network_sizes(), insertions(), music(), example(), runs(), blocks())
 
 
 def log2(x: Expr | int) -> Expr:
@@ -210,7 +205,7 @@ def music() -> Iterator[Entry]:
         "A bar of the synthetic music costs the true model 6.443 bits: one of 5 rhythms, and one of 3 pitches for each note.",
         Equal(mean, Rational(13, 5)),
         Rounds(bar, "6.443"),
-        mutation=Mutation("13/5 notes a bar read as 3", Rounds(log2(5) + 3 * log2(3), "6.443")),
+        mutation=changed("13/5 notes a bar read as 3", value=log2(5) + 3 * log2(3)),
         remark="the number is not in print, the generator is; log2 5 + (13/5) log2 3; 2,700 bars cost 17,396 bits with a "
         "standard deviation of 84, from the number of notes",
         quote="The baseline for performance is the number of random bits used by the exact synthetic model",
@@ -323,7 +318,7 @@ def runs() -> Iterator[Entry]:
         "fewer than the 50 million of the other method.",
         Equal(S(1500) / 2, S(750)),
         Less(S(1500) * 10000, S(50000) * 1000, True),
-        mutation=Mutation("fewer read as a tenth", Less(S(1500) * 10000, S(50000) * 100, True)),
+        mutation=changed("fewer read as a tenth", upper=S(50000) * 100),
         remark="the success rates 25 % here and the failure rate 75 % of the introduction agree",
         quote="Still, the algorithm is simpler and uses fewer training examples",
     )
@@ -344,7 +339,7 @@ def blocks() -> Iterator[Entry]:
         Rounds(10 * of_uniform, "120", S.Half),
         Rounds(20 * of_uniform, "240", S.One),
         Equal(general.subs(x, 1 / mean), geometric * log(2)),
-        mutation=Mutation("mean 1536 read as mean 1024", Rounds(shorter, "12.03")),
+        mutation=changed("mean 1536 read as mean 1024", value=shorter),
         remark="the cost of lengths uniform on 1024 ... 2047 under that law: 12.03 bits a block too, as their mean is 1535.5",
         quote=r"The geometric law with mean \frac{1024+2048}{2}=1536 has an entropy of about 12 bits instead of 10",
     )

@@ -8,7 +8,7 @@ hidden Markov model   pi(x) = sum_i a_i w_ix/sum_i a_i over its states, without 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, product
+from itertools import product
 from random import Random
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -22,13 +22,7 @@ from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_networks import paper
 
-__all__ = ["entries"]
-
 eta = Symbol("eta", positive=True)
-
-
-def entries() -> Iterator[Entry]:
-    return chain(gradients(), examples(), generative_models(), networks())
 
 
 def gradients() -> Iterator[Entry]:

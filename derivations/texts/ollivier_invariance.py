@@ -13,7 +13,7 @@ Changes of parameters are smooth: near a point they are given to second order by
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 from sympy import Expr, Integer, S, Symbol, cos, diag, exp, eye, hessian, log, oo, sin, sqrt, zeros
@@ -25,15 +25,11 @@ from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Fails
 
-__all__ = ["entries", "letters", "symmetric"]
+__all__ = ["letters", "symmetric"]
 
 paper = Source("ollivier-2013-riemannian-metrics-ii")
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", real=True)
 SMOOTH = "the change of parameters is smooth, with slopes J that can be inverted"
-
-
-def entries() -> Iterator[Entry]:
-    return chain(gradients(), divergences(), fisher(), writing_weights(), each_time(), ranks(), kept_apart())
 
 
 def letters(name: str, *sizes: int, **assumed: bool) -> Matrix:

@@ -8,7 +8,7 @@ beta = -sqrt(alpha (alpha - mu))                              (77), so that mu =
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from sympy import Derivative, Expr, Function, Rational, S, Subs, Symbol, exp, log, oo, sqrt, tanh
 
@@ -23,17 +23,9 @@ from derivations.texts.ollivier_networks import paper, probabilities
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 
-__all__ = ["entries"]
-
 alpha, mu, eta = Symbol("alpha", positive=True), Symbol("mu", positive=True), Symbol("eta", positive=True)
 v, z, u = Symbol("V", real=True), Symbol("z", real=True), Symbol("u", positive=True)
 s = Function("s", real=True)
-
-
-def entries() -> Iterator[Entry]:
-    return chain(
-        writing_at_start(), transition_at_start(), random_graph(), linear_regime(), rates_of_units(), spread_of_rates(), numbers()
-    )
 
 
 def writing_at_start() -> Iterator[Entry]:
@@ -161,131 +153,6 @@ def linear_regime() -> Iterator[Entry]:
         remark="against this project's field of the GLNN, its first symbol read; T_ji is the print's tau_ij",
         quote=r"let us isolate the contributions of i=j and of the always-activated unit i=0",
     )
-    yield from chain(without_and_with_feedback(), signs_of_alpha(), windows_and_choices())
-
-
-def rates_of_units() -> Iterator[Entry]:
-    """Eqs. (71) to (75)."""
-    beta, eps = Symbol("beta", real=True), Symbol("eps", real=True)
-    step = v - alpha * s(v) + beta
-    at_rest = {s(v): beta / alpha}
-    yield paper("eq. 71").says(
-        "V - alpha s(V) + beta rests where s(V) = beta/alpha.",
-        Equal(step, v, at_rest),
-        mutation=changed("beta/alpha read as alpha/beta", where={s(v): alpha / beta}),
-        quote=r"which has a fixed point at "
-        r"V^{t}_{j}=\bar{V}\mathrel{\mathop{:}}=s^{-1}(\beta/\alpha), i.e., a^{t}_{j}=\beta/\alpha",
-    )
-    linear = Symbol("V0", real=True)
-    yield paper("eq. 72").says(
-        "Close to the fixed point V(t+1) - Vbar = (1 - alpha s'(Vbar)) (V(t) - Vbar), up to the square.",
-        Equal(Subs(Derivative(step.subs(v, linear + eps), eps), eps, 0), 1 - alpha * s(linear).diff(linear)),
-        Expands(
-            (linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear,
-            eps,
-            (1 - alpha * (1 - tanh(linear) ** 2)) * eps,
-            2,
-        ),
-        mutation=Mutation(
-            "1 - alpha s' read as 1 + alpha s'",
-            Expands(
-                (linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear,
-                eps,
-                (1 + alpha * (1 - tanh(linear) ** 2)) * eps,
-                2,
-            ),
-        ),
-        remark="the slope for any s, the order for s = tanh, beta = alpha s(Vbar)",
-        quote=r"The linearized dynamics around this fixed point (V^{t}_{j} close to \bar{V}) is",
-    )
-    decay = 1 / (1 + u)
-    rho = [Symbol(f"rho_{k}", real=True) for k in range(4)]
-    state = S.Zero
-    for k in rho:
-        state = decay * state + eps * k
-    printed = eps * sum(decay ** (4 - k) * rho[k] for k in range(4))
-    right = eps * sum(decay ** (4 - k - 1) * rho[k] for k in range(4))
-    yield paper("eq. 73").says(
-        "With tau_0jx = beta + eps rho_x each step adds eps rho_x to the deviation and keeps 1 - mu of it.",
-        Equal(step + eps * rho[0] - v, eps * rho[0], at_rest),
-        mutation=changed("eps rho read as rho", rhs=rho[0]),
-        remark="at the fixed point",
-        quote=r"A more interesting choice is to let \tau_{jjx}=-\alpha,\qquad\tau_{0jx}=\beta+"
-        r"\varepsilon\rho_{x} (73) with small \varepsilon",
-    )
-    yield paper("eq. 74").says(
-        "V(t) is Vbar + eps sum_{t' < t} (1 - mu)^(t - t') rho_{x_t'}.",
-        Equal(state, printed),
-        correction=Correction(
-            "The exponent is t - t' - 1: the symbol read last, t' = t - 1, has not decayed yet.", Equal(state, right)
-        ),
-        remark="four steps from Vbar; 1 - mu = 1/(1 + u) is any number of (0, 1)",
-        quote=r"V^{t}_{j}\approx\bar{V}+\varepsilon\sum_{t^{\prime}<t}(1-\mu)^{t-t^{\prime}}",
-    )
-    yield paper("eq. 75").says(
-        "mu = alpha s'(Vbar) is what a step takes from the deviation: the step's slope is 1 - mu.",
-        Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * Derivative(tanh(v), v)),
-        mutation=changed("alpha s' read as alpha s", rhs=alpha * tanh(v)),
-        quote=r"\mu\mathrel{\mathop{:}}=\alpha s^{\prime}(\bar{V}) (75)",
-    )
-    yield paper("app. A, oscillation").says(
-        "alpha above 1/sup s' (1 for tanh) makes V(t+1) a function of V(t) that is not monotone.",
-        Equal(Derivative(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha),
-        Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
-        Less(S.Zero, 1 - u * (1 - tanh(v) ** 2), True, {u: (0, 1)}, rewritten=(1 - u) + u * tanh(v) ** 2),
-        mutation=Mutation("above 1 read as above 1/2", Less((1 - alpha).subs(alpha, Rational(1, 2) + u), S.Zero)),
-        remark="the last statement: below 1 it is monotone everywhere",
-        quote=r"values of \alpha above 1/\sup s^{\prime} (=1 for \tanh activation) will provide too much feedback, resulting in "
-        r"non-monotonous V^{t+1} as a function of V^{t}",
-    )
-
-
-def spread_of_rates() -> Iterator[Entry]:
-    """Eqs. (76) to (79), footnote 17."""
-    yield paper("eq. 76").says(
-        "alpha = 1/2 is 1/(2 sup s') for tanh, whose largest slope is 1, at 0.",
-        Equal(Derivative(tanh(v), v).subs(v, 0), S.One),
-        Less(S.Zero, 1 - Derivative(tanh(v), v), rewritten=tanh(v) ** 2),
-        mutation=changed("tanh read as the logistic function", lhs=sigma(v).diff(v).subs(v, 0)),
-        quote=r"Indeed we have found that setting \alpha=1/(2\sup s^{\prime}), i.e., \tau_{jjx}=-\alpha=-1/2 (76) (for tanh)",
-    )
-    level = Symbol("a", real=True)
-    solved = -sqrt(alpha * (alpha - mu))
-    yield paper("eq. 77", given="0 < mu <= alpha").says(
-        "beta = -sqrt(alpha (alpha - mu)) gives mu = alpha s'(s^-1(beta/alpha)) for tanh.",
-        Equal(alpha * (1 - (solved / alpha) ** 2), mu),
-        Equal(Derivative(tanh(v), v), (1 - level**2).subs(level, tanh(v))),
-        mutation=changed("alpha (alpha - mu) read as alpha - mu", lhs=alpha * (1 - (-sqrt(alpha - mu) / alpha) ** 2)),
-        remark="the positive root does as well",
-        quote=r"for the \tanh activation function, this yields \beta=-\sqrt{\alpha(\alpha-\mu)} (77)",
-    )
-    n = Symbol("n", positive=True)
-    yield paper("eq. 78").says(
-        "mu_j = 1/(j+1) has a characteristic time of order j: after j + 1 steps a part near 1/e is left.",
-        Tends((1 - 1 / n) ** n, n, oo, exp(-1)),
-        mutation=changed("1/e read as 1/2", value=Rational(1, 2)),
-        quote="this yields a characteristic time of order j and seems to perform well",
-    )
-    geometric = (1 - (1 - mu) ** n) / mu
-    yield paper("eq. 79", given=("0 < mu <= 1", "|rho| <= 1")).says(
-        "eps = mu/4 keeps the sum small: with |rho| <= 1 it stays below eps/mu = 1/4.",
-        Equal(geometric.subs(n, n + 1) - 1, (1 - mu) * geometric),
-        Equal((mu / 4 * geometric).subs(mu, 1), Rational(1, 4)),
-        Equal(mu / 4 / mu, Rational(1, 4)),
-        mutation=Mutation("mu/4 read as 1/4", Equal(Rational(1, 4) / mu, Rational(1, 4))),
-        remark="the sum of (1 - mu)^k over n steps is (1 - (1 - mu)^n)/mu < 1/mu",
-        quote=r"so taking \varepsilon somewhat smaller than \mu is reasonable. We have used \varepsilon=\frac{\mu}{4} (79)",
-    )
-    yield paper("footnote 17").says(
-        "Since the activation function s ranges in [0; 1], the feedback -alpha s(V) is bounded.",
-        Less(S.Zero, tanh(z)),
-        correction=Correction(
-            "For tanh, with which these values are used, s ranges in (-1, 1); the feedback is bounded by alpha either way.",
-            Less(S.Zero, 1 - tanh(z).rewrite(exp) ** 2, True, rewritten=4 * exp(2 * z) / (exp(2 * z) + 1) ** 2),
-        ),
-        remark="[0, 1] is the range of the logistic function",
-        quote=r"Indeed since the activation function s ranges in [0;1], the feedback term -\alpha s(V^{t}_{j}) is bounded",
-    )
 
 
 def without_and_with_feedback() -> Iterator[Entry]:
@@ -394,6 +261,122 @@ def windows_and_choices() -> Iterator[Entry]:
     )
 
 
+def rates_of_units() -> Iterator[Entry]:
+    """Eqs. (71) to (75)."""
+    beta, eps = Symbol("beta", real=True), Symbol("eps", real=True)
+    step = v - alpha * s(v) + beta
+    at_rest = {s(v): beta / alpha}
+    yield paper("eq. 71").says(
+        "V - alpha s(V) + beta rests where s(V) = beta/alpha.",
+        Equal(step, v, at_rest),
+        mutation=changed("beta/alpha read as alpha/beta", where={s(v): alpha / beta}),
+        quote=r"which has a fixed point at "
+        r"V^{t}_{j}=\bar{V}\mathrel{\mathop{:}}=s^{-1}(\beta/\alpha), i.e., a^{t}_{j}=\beta/\alpha",
+    )
+    linear = Symbol("V0", real=True)
+    yield paper("eq. 72").says(
+        "Close to the fixed point V(t+1) - Vbar = (1 - alpha s'(Vbar)) (V(t) - Vbar), up to the square.",
+        Equal(Subs(Derivative(step.subs(v, linear + eps), eps), eps, 0), 1 - alpha * s(linear).diff(linear)),
+        Expands(
+            (linear + eps) - alpha * tanh(linear + eps) + alpha * tanh(linear) - linear,
+            eps,
+            (1 - alpha * (1 - tanh(linear) ** 2)) * eps,
+            2,
+        ),
+        mutation=changed("1 - alpha s' read as 1 + alpha s'", terms=(1 + alpha * (1 - tanh(linear) ** 2)) * eps),
+        remark="the slope for any s, the order for s = tanh, beta = alpha s(Vbar)",
+        quote=r"The linearized dynamics around this fixed point (V^{t}_{j} close to \bar{V}) is",
+    )
+    decay = 1 / (1 + u)
+    rho = [Symbol(f"rho_{k}", real=True) for k in range(4)]
+    state = S.Zero
+    for k in rho:
+        state = decay * state + eps * k
+    printed = eps * sum(decay ** (4 - k) * rho[k] for k in range(4))
+    right = eps * sum(decay ** (4 - k - 1) * rho[k] for k in range(4))
+    yield paper("eq. 73").says(
+        "With tau_0jx = beta + eps rho_x each step adds eps rho_x to the deviation and keeps 1 - mu of it.",
+        Equal(step + eps * rho[0] - v, eps * rho[0], at_rest),
+        mutation=changed("eps rho read as rho", rhs=rho[0]),
+        remark="at the fixed point",
+        quote=r"A more interesting choice is to let \tau_{jjx}=-\alpha,\qquad\tau_{0jx}=\beta+"
+        r"\varepsilon\rho_{x} (73) with small \varepsilon",
+    )
+    yield paper("eq. 74").says(
+        "V(t) is Vbar + eps sum_{t' < t} (1 - mu)^(t - t') rho_{x_t'}.",
+        Equal(state, printed),
+        correction=Correction(
+            "The exponent is t - t' - 1: the symbol read last, t' = t - 1, has not decayed yet.", Equal(state, right)
+        ),
+        remark="four steps from Vbar; 1 - mu = 1/(1 + u) is any number of (0, 1)",
+        quote=r"V^{t}_{j}\approx\bar{V}+\varepsilon\sum_{t^{\prime}<t}(1-\mu)^{t-t^{\prime}}",
+    )
+    yield paper("eq. 75").says(
+        "mu = alpha s'(Vbar) is what a step takes from the deviation: the step's slope is 1 - mu.",
+        Equal(1 - Derivative(v - alpha * tanh(v) + beta, v), alpha * Derivative(tanh(v), v)),
+        mutation=changed("alpha s' read as alpha s", rhs=alpha * tanh(v)),
+        quote=r"\mu\mathrel{\mathop{:}}=\alpha s^{\prime}(\bar{V}) (75)",
+    )
+    yield paper("app. A, oscillation").says(
+        "alpha above 1/sup s' (1 for tanh) makes V(t+1) a function of V(t) that is not monotone.",
+        Equal(Derivative(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha),
+        Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
+        Less(S.Zero, 1 - u * (1 - tanh(v) ** 2), True, {u: (0, 1)}, rewritten=(1 - u) + u * tanh(v) ** 2),
+        mutation=Mutation("above 1 read as above 1/2", Less((1 - alpha).subs(alpha, Rational(1, 2) + u), S.Zero)),
+        remark="the last statement: below 1 it is monotone everywhere",
+        quote=r"values of \alpha above 1/\sup s^{\prime} (=1 for \tanh activation) will provide too much feedback, resulting in "
+        r"non-monotonous V^{t+1} as a function of V^{t}",
+    )
+
+
+def spread_of_rates() -> Iterator[Entry]:
+    """Eqs. (76) to (79), footnote 17."""
+    yield paper("eq. 76").says(
+        "alpha = 1/2 is 1/(2 sup s') for tanh, whose largest slope is 1, at 0.",
+        Equal(Derivative(tanh(v), v).subs(v, 0), S.One),
+        Less(S.Zero, 1 - Derivative(tanh(v), v), rewritten=tanh(v) ** 2),
+        mutation=changed("tanh read as the logistic function", lhs=sigma(v).diff(v).subs(v, 0)),
+        quote=r"Indeed we have found that setting \alpha=1/(2\sup s^{\prime}), i.e., \tau_{jjx}=-\alpha=-1/2 (76) (for tanh)",
+    )
+    level = Symbol("a", real=True)
+    solved = -sqrt(alpha * (alpha - mu))
+    yield paper("eq. 77", given="0 < mu <= alpha").says(
+        "beta = -sqrt(alpha (alpha - mu)) gives mu = alpha s'(s^-1(beta/alpha)) for tanh.",
+        Equal(alpha * (1 - (solved / alpha) ** 2), mu),
+        Equal(Derivative(tanh(v), v), (1 - level**2).subs(level, tanh(v))),
+        mutation=changed("alpha (alpha - mu) read as alpha - mu", lhs=alpha * (1 - (-sqrt(alpha - mu) / alpha) ** 2)),
+        remark="the positive root does as well",
+        quote=r"for the \tanh activation function, this yields \beta=-\sqrt{\alpha(\alpha-\mu)} (77)",
+    )
+    n = Symbol("n", positive=True)
+    yield paper("eq. 78").says(
+        "mu_j = 1/(j+1) has a characteristic time of order j: after j + 1 steps a part near 1/e is left.",
+        Tends((1 - 1 / n) ** n, n, oo, exp(-1)),
+        mutation=changed("1/e read as 1/2", value=Rational(1, 2)),
+        quote="this yields a characteristic time of order j and seems to perform well",
+    )
+    geometric = (1 - (1 - mu) ** n) / mu
+    yield paper("eq. 79", given=("0 < mu <= 1", "|rho| <= 1")).says(
+        "eps = mu/4 keeps the sum small: with |rho| <= 1 it stays below eps/mu = 1/4.",
+        Equal(geometric.subs(n, n + 1) - 1, (1 - mu) * geometric),
+        Equal((mu / 4 * geometric).subs(mu, 1), Rational(1, 4)),
+        Equal(mu / 4 / mu, Rational(1, 4)),
+        mutation=Mutation("mu/4 read as 1/4", Equal(Rational(1, 4) / mu, Rational(1, 4))),
+        remark="the sum of (1 - mu)^k over n steps is (1 - (1 - mu)^n)/mu < 1/mu",
+        quote=r"so taking \varepsilon somewhat smaller than \mu is reasonable. We have used \varepsilon=\frac{\mu}{4} (79)",
+    )
+    yield paper("footnote 17").says(
+        "Since the activation function s ranges in [0; 1], the feedback -alpha s(V) is bounded.",
+        Less(S.Zero, tanh(z)),
+        correction=Correction(
+            "For tanh, with which these values are used, s ranges in (-1, 1); the feedback is bounded by alpha either way.",
+            Less(S.Zero, 1 - tanh(z).rewrite(exp) ** 2, True, rewritten=4 * exp(2 * z) / (exp(2 * z) + 1) ** 2),
+        ),
+        remark="[0, 1] is the range of the logistic function",
+        quote=r"Indeed since the activation function s ranges in [0;1], the feedback term -\alpha s(V^{t}_{j}) is bounded",
+    )
+
+
 def numbers() -> Iterator[Entry]:
     """Section 4, footnote 8."""
     k, eta, distance = Symbol("k", positive=True), Symbol("eta", positive=True), Symbol("x", real=True)
@@ -418,7 +401,7 @@ def numbers() -> Iterator[Entry]:
         "A uniform n of 1024 to 2047 is 10 bits, 100 for ten blocks; a geometric law of mean 1536 has about 12.",
         Equal(log(S(1024)) / log(2), S(10)),
         Rounds(bits[0] + bits[1], "12"),
-        mutation=Mutation("base 2 read as base e", Rounds(log(1536) + 1535 * log(S(1536) / 1535), "12")),
+        mutation=changed("base 2 read as base e", value=log(1536) + 1535 * log(S(1536) / 1535)),
         quote=r"The geometric law with mean \frac{1024+2048}{2}=1536 has an entropy of about 12 bits instead of 10",
     )
     true, ours, theirs = S(-88482), S(-89126), S(-96099)

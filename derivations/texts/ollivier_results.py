@@ -7,7 +7,7 @@ a^n b^n               10 bits a pair; 12.03 by the geometric law of the right me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 from sympy import E, Integer, Rational, S, Symbol, floor, log, pi, sqrt
@@ -19,15 +19,7 @@ from derivations.prover.statements import Equal, Rounds
 from derivations.prover.symbols import product_of, together
 from derivations.texts.ollivier_experiments import log2, paper
 
-__all__ = ["entries"]
-
 q = Symbol("q", positive=True)
-
-
-def entries() -> Iterator[Entry]:
-    return chain(
-        invariant_methods(), regrets(), best_networks(), methods(), bits(), sizes_and_times(), connectivity(), passes(), lengths()
-    )
 
 
 TABLE = {  # alphabet, music, a^n b^n: regrets in bits

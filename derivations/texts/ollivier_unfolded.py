@@ -7,7 +7,7 @@ modulus               m_i^t = sum over paths from (i, t) of the squares of their
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 from sympy import Expr, Function, S, Symbol, exp, log, sqrt, zeros
@@ -17,29 +17,11 @@ from derivations.claim import Correction, Entry, Mutation, Source, changed
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails
 
-__all__ = [
-    "paper",
-    "TIMES",
-    "UNITS",
-    "entries",
-    "eps",
-    "eta",
-    "link",
-    "moduli_of",
-    "real",
-    "source",
-    "symmetric",
-    "total",
-    "vector",
-]
+__all__ = ["paper", "TIMES", "UNITS", "eps", "eta", "link", "moduli_of", "real", "source", "symmetric", "total", "vector"]
 
 paper = Source("ollivier-2013-riemannian-metrics-ii")
 UNITS, SYMBOLS, TIMES, WORD = (1, 2), (0, 1), (0, 1, 2), (0, 0, 1)
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", positive=True)
-
-
-def entries() -> Iterator[Entry]:
-    return chain(dummies(), sums_of_squares(), averages(), moduli())
 
 
 def real(*names: str) -> tuple[Symbol, ...]:

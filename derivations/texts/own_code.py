@@ -8,9 +8,7 @@ from importlib import import_module
 from derivations.claim import Entry
 from derivations.texts.own_identities import from_identity
 
-__all__ = ["entries"]
 
-
-def entries() -> Iterator[Entry]:
+def traced() -> Iterator[Entry]:
     # Here and not above: this loads torch.
     return map(from_identity, import_module("derivations.agreement").agreement_identities())

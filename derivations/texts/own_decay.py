@@ -8,7 +8,6 @@ dh(t)/dh(0) = exp(-alpha (r + 1) integral of |h|^r)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import (
     Derivative,
@@ -37,18 +36,12 @@ from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Solves
 
-__all__ = ["entries"]
-
 own = Source("this project")
 t, r = symbols.t, symbols.r
 h, g, alpha = symbols.positive_h0, Symbol("g", positive=True), symbols.alpha
 first, second = Symbol("S_1", positive=True), Symbol("S_2", positive=True)
 a, b, q = Symbol("a", positive=True), Symbol("b", positive=True), Symbol("q", positive=True)
 DECAYING = ("r > 0", "h > 0")
-
-
-def entries() -> Iterator[Entry]:
-    return chain(flow(), monotone(), memory(), origin())
 
 
 def phi(elapsed: Expr, start: Expr = h, exponent: Expr = r) -> Expr:
@@ -99,7 +92,7 @@ def flow() -> Iterator[Entry]:
         Equal(h**r + h * (r * h ** (r - 1)), (r + 1) * h**r),
         Tends((inner + 1) * exp(-inner * first), first, oo, S.Zero),
         Tends(inner * exp((1 - inner) * first), first, oo, oo),
-        mutation=Mutation("r > 1", Tends((1 + q) * exp(-q * first), first, oo, oo)),
+        mutation=changed("r > 1", expression=(1 + q) * exp(-q * first), value=oo),
         remark="r = q/(1 + q), q > 0, and h = exp(-S_1) in the limits",
     )
     left = (2**r - 1) / (r * g * h**r)
@@ -235,7 +228,7 @@ def origin() -> Iterator[Entry]:
         "With zero input the origin is unstable as soon as W has an eigenvalue with positive real part.",
         Solves((Eq(H.diff(t), alpha * lam * H),), {H: Symbol("h_0") * exp(alpha * lam * t)}),
         Tends(exp(alpha * lam * q), q, oo, oo),
-        mutation=Mutation("negative real part", Tends(exp(-alpha * lam * q), q, oo, oo)),
+        mutation=changed("negative real part", expression=exp(-alpha * lam * q)),
         remark="along an eigenvector, a real eigenvalue; D = I at b = 0",
     )
     cured = jacobian(field - leak * states, states)

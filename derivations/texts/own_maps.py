@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import (
     Abs,
@@ -40,7 +39,7 @@ from derivations.prover.statements import Equal, Rounds
 from derivations.twins import step_maps
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
 
-__all__ = ["FROZEN", "NAMES", "own", "frozen_step", "dt", "entries", "f", "g", "h", "r", "u", "y", "z"]
+__all__ = ["FROZEN", "NAMES", "own", "frozen_step", "dt", "f", "g", "h", "r", "u", "y", "z"]
 
 own = Source("this project")
 dt = symbols.dt
@@ -68,10 +67,6 @@ NAMES = {
     "splitting": "Lie's splitting",
     "strang_splitting": "Strang's splitting",
 }
-
-
-def entries() -> Iterator[Entry]:
-    return chain(gates(), fixed_points(), factors(), local_errors(), without_leak(), regions(), half_planes(), stiff())
 
 
 def _said(e: Expr) -> str:
@@ -267,7 +262,7 @@ def regions() -> Iterator[Entry]:
         Less(S.Zero, fourth, True, None, ((g**2 - 2 * g) ** 2 + 8 * (g - Rational(3, 2)) ** 2 + 6) / 24),
         Less(S.Zero, third.diff(g), True, None, 3 * (g - Rational(4, 3)) ** 2 + Rational(20, 3)),
         Rounds(CRootOf(third, 0), "2.785"),
-        mutation=Mutation("2.785 read as 2.875", Rounds(CRootOf(third, 0), "2.875")),
+        mutation=changed("2.785 read as 2.875", printed="2.875"),
         remark="the cubic increases, so it is negative before its root and positive beyond, and 1 - R the other way round",
     )
     yield own("step maps, monotone for every g", given=FROZEN).says(

@@ -9,7 +9,6 @@ Pareto         P(T > s) = s^-p, s > 1: mean retention -> Gamma(p + 1) n^-p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import Derivative, Expr, Function, Integral, Rational, S, Symbol, exp, expint, gamma, log, oo
 
@@ -18,17 +17,11 @@ from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal
 
-__all__ = ["entries"]
-
 own = Source("this project")
 n, p, s, u, x, T, N = (Symbol(name, positive=True) for name in "npsuxTN")
 RETAINED = "a unit retains (1 - 1/T)^n after n steps"
 FAR = "Tm tends to infinity with n/Tm = u held"
 CASES = 10
-
-
-def entries() -> Iterator[Entry]:
-    return chain(one_unit(), uniform(), log_uniform(), pareto())
 
 
 def retained(u: Expr) -> Expr:

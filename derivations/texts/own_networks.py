@@ -8,7 +8,7 @@ k repeats with alpha/k    (1 - 1/k)^k -> 1/e at the rate 1/k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, product
+from itertools import product
 from math import isqrt
 
 from sympy import Derivative, Expr, Rational, S, Symbol, exp, tanh
@@ -26,16 +26,10 @@ from derivations.prover.statements import Equal, Fails
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField, sigma
 
-__all__ = ["entries"]
-
 own = Source("this project")
 r, t = symbols.r, symbols.t
 step = Symbol("step", real=True)
 h, c, x, w, u, b = (Symbol(name, real=True) for name in ("h", "c", "x", "w", "u", "b"))
-
-
-def entries() -> Iterator[Entry]:
-    return chain(standing_still(), read_out_and_blanks(), sampling(), moduli())
 
 
 def gates_of(field: SymbolicField) -> list[Expr]:

@@ -9,7 +9,6 @@ gradient     1 - (r + 1) y                       amplifies iff y > 2/(r + 1)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import Derivative, Expr, Function, S, Symbol, log, oo
 
@@ -23,17 +22,11 @@ from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Fails
 from derivations.twins import fields
 
-__all__ = ["entries"]
-
 own = Source("this project")
 r = symbols.r
 g, u, w, y = (Symbol(name, positive=True) for name in "guwy")
 named = Function("step")
 RATES = ("g > 0", "r > 0", "no input")
-
-
-def entries() -> Iterator[Entry]:
-    return chain(free_steps(), two_cycle(), gradient(), driven())
 
 
 def step(h: Expr) -> Expr:
@@ -61,7 +54,7 @@ def free_steps() -> Iterator[Entry]:
         Equal(factor, 1 - y),
         Less(1 - y, S.Zero, True, {y: (1, oo)}),
         Less(S.Zero, 1 - y, True, {y: (0, 1)}),
-        mutation=Mutation("> 1 read as > 1/2", Less(1 - y, S.Zero, True, {y: (S.Half, oo)})),
+        mutation=changed("> 1 read as > 1/2", region={y: (S.Half, oo)}),
         remark="at y = 1 the step is to 0",
     )
     yield own("result 6, shrinks", given=(*RATES, "h is not 0")).says(
@@ -120,7 +113,7 @@ def gradient() -> Iterator[Entry]:
         "That is already so where the step still shrinks: the threshold is below the 2-cycle.",
         Equal(g * h**r, 2 / (r + 1), {h: threshold}),
         Less(2 / (r + 1), S(2), True),
-        mutation=Mutation("2/(r + 1) read as 2 (r + 1)", Less(2 * (r + 1), S(2), True)),
+        mutation=changed("2/(r + 1) read as 2 (r + 1)", lower=2 * (r + 1)),
         remark="compared by y = g |h|^r, which grows with |h|",
     )
 
@@ -148,7 +141,7 @@ def driven() -> Iterator[Entry]:
         Equal(slope.subs(h, turn), S.Zero),
         Equal((top.subs(h, turn) - 1).subs(alpha, (1 + w) / (r + 1)), over),
         Less(r - w, r * (1 + w) ** (-1 / r), True, rising=(w,)),
-        mutation=Mutation("1/(r + 1) read as 2/(r + 1)", Less(top.subs(alpha, 2 / (r + 1)), S.One, False, {h: (0, 1)})),
+        mutation=changed("1/(r + 1) read as 2/(r + 1)", lower=top.subs(alpha, 2 / (r + 1)), strict=False, region={h: (0, 1)}),
         remark="the slope is positive for |h|^r = 1/(1 + p) <= 1 and alpha = w/(r + 1), w < 1 (and w = 1, but at |h| = 1), for h "
         "< 0 by the fourth statement; beyond, alpha = (1 + w)/(r + 1)",
     )
@@ -157,6 +150,6 @@ def driven() -> Iterator[Entry]:
         Equal(slope.subs(at), 1 - w / (1 + p)),
         Less(w / (1 + p), S.One, True, {w: (0, 1)}),
         Equal(slope.subs({h: 1, alpha: (1 + w) / (r + 1)}), -w),
-        mutation=Mutation("1/(r + 1) read as 1", Less((r + 1) * w / (1 + p), S.One, True, {w: (0, 1)})),
+        mutation=changed("1/(r + 1) read as 1", lower=(r + 1) * w / (1 + p)),
         remark="new here",
     )

@@ -1,27 +1,48 @@
-r"""Step maps of our own package for several units, for the LSTM, and as they are read."""
+r"""Step maps of our own package for several units, for the LSTM, and as they are read; and where steps flip.
+
+One unit with a recurrence, h' = g (tanh(w h + b) - h), does not flip, but its steps do. With y = g dt, s = sech^2(w h + b)
+and z = y (w s - 1) a step's multiplier at a point of rest of the equation is 1 - G + G w s for the maps that hold the target,
+and R(z) for the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
-from sympy import Derivative, Eq, Expr, Function, I, ImmutableDenseMatrix, S, Symbol, conjugate, diag, exp, expand, eye, log, tanh
+from sympy import (
+    Derivative,
+    Eq,
+    Expr,
+    Function,
+    I,
+    ImmutableDenseMatrix,
+    Rational,
+    S,
+    Symbol,
+    conjugate,
+    diag,
+    exp,
+    expand,
+    eye,
+    log,
+    tanh,
+)
 
 from derivations.argument.taylor import euler_step
 from derivations.claim import Entry, Mutation, changed
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails
-from derivations.texts.own_maps import FROZEN, dt, f, frozen_step, g, h, own, u, z
+from derivations.texts.own_maps import FROZEN, NAMES, dt, f, frozen_step, g, h, own, u, z
 from derivations.twins import step_maps
 from derivations.twins.fields import sigma
-from derivations.twins.step_maps import induced_gate
+from derivations.twins.step_maps import induced_gate, stability_function
 
-__all__ = ["entries"]
-
-
-def entries() -> Iterator[Entry]:
-    return chain(units(), lstm(), readings())
+b = Symbol("b", real=True)
+w = Symbol("w", real=True)
+v, y = Symbol("v", positive=True), Symbol("y", positive=True)  # v = -w
+G = Symbol("G", positive=True)
+INPUT = "the input is held over the step"
 
 
 def units() -> Iterator[Entry]:
@@ -62,7 +83,7 @@ def units() -> Iterator[Entry]:
         Equal(1 - ((1 - g) + g * k), g * (1 - k)),
         Equal(1 - ((g - 1) + g * k), (1 + k) * (2 / (1 + k) - g)),
         Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 1)}),
-        mutation=Mutation("kappa < 1 read as kappa < 2", Less((1 - g) + g * k, S.One, True, {**slow, k: (0, 2)})),
+        mutation=changed("kappa < 1 read as kappa < 2", region={**slow, k: (0, 2)}),
         remark="|1 - g| in its two cases; result 3, contracting rates, unit by unit",
     )
     yield own("step maps, row bound is not reached", given="g_1 = g_2 and d = 1").says(
@@ -90,7 +111,7 @@ def lstm() -> Iterator[Entry]:
         Less(by_euler, S.One, True, {forget: (0, 1)}),
         Equal(by_euler.subs(part, 1), forget),
         Equal(euler(*cell, S.One), forget * c + given),
-        mutation=Mutation("dt <= 1 read as dt <= 2", Less(S.Zero, by_euler, True, {part: (0, 2), forget: (0, 1)})),
+        mutation=changed("dt <= 1 read as dt <= 2", region={part: (0, 2), forget: (0, 1)}),
     )
     yield own("step maps, LSTM's cell by exponential Euler", given=held).says(
         "Exponential Euler multiplies c by e^(-(1 - f) dt), at dt = 1 not by f but by more.",
@@ -145,3 +166,84 @@ def readings() -> Iterator[Entry]:
         mutation=changed("the frozen trapezoid for it", lhs=step_maps.frozen_trapezoid(lambda a: N(a) - D(a) * a, D, h, dt)),
         remark="Hasani et al. 2021, the fused solver; f is their gate at the state and input of the step",
     )
+
+
+def equation() -> Iterator[Entry]:
+    slope = tanh(b - v * h) - h
+    yield own("unit, one point of rest", given=INPUT).says(
+        "For w < 0 the right-hand side of h' = g (tanh(w h + b) - h) falls in h, is positive at h = -1 and negative at h = 1: it "
+        "has one zero, and every state moves towards it.",
+        Equal(Derivative(slope, h), -v * (1 - tanh(b - v * h) ** 2) - 1),
+        Less(-v * (1 - tanh(b - v * h) ** 2) - 1, S.Zero, True),
+        Less(S.Zero, slope.subs(h, -1), True),
+        Less(slope.subs(h, 1), S.Zero, True),
+        mutation=changed("w < 0 read as w > 0", lower=v * (1 - tanh(b + v * h) ** 2) - 1),
+        remark="v is -w; that a continuous function which falls and changes its sign has one zero is not proved here",
+    )
+
+
+def flips_of_gates() -> Iterator[Entry]:
+    step, sech = h + G * (tanh(w * h + b) - h), Symbol("s", positive=True)
+    yield own("unit, multiplier of a gate", given=INPUT).says(
+        "h + G (tanh(w h + b) - h) multiplies a small difference by 1 - G + G w sech^2(w h + b); at a "
+        "point of rest that is 1 - G + G w (1 - h^2).",
+        Equal(Derivative(step, h), 1 - G + G * w * (1 - tanh(w * h + b) ** 2)),
+        mutation=changed("G w sech^2 read as w sech^2", rhs=1 - G + w * (1 - tanh(w * h + b) ** 2)),
+    )
+    at = -(2 - G) / (G * sech)
+    yield own("unit, flip of a gate", given=INPUT).says(
+        "The multiplier 1 - G + G w s, s = sech^2(w h + b), is -1 just where w s = -(2 - G)/G, which is below -1 for every gate "
+        "G in (0, 1): so a gate below 1 flips for some weight, and for none with |w| <= 1.",
+        Equal(1 - G + G * at * sech, S.NegativeOne),
+        Less(G, 2 - G, True, {G: (0, 1)}, 2 * (1 - G)),
+        mutation=changed("(2 - G)/G read as (1 - G)/G", lhs=1 - G - G * (1 - G) / G),
+    )
+
+
+def gates() -> Iterator[Entry]:
+    """The recurrence is in the target: what the step holds is all of tanh(w h + b)."""
+    made = {
+        "exponential_euler": (1 - exp(-g * dt), g * dt),
+        "frozen_backward_euler": (g * dt / (1 + g * dt), 1 - exp(-g * dt)),
+        "frozen_trapezoid": (g * dt / (1 + g * dt / 2), g * dt / (1 + g * dt)),
+    }
+    for name, (gate, other) in made.items():
+        step = step_maps.MAPS[name](lambda x: g * (tanh(w * x + b) - x), lambda x: g, h, dt).doit()
+        pull = tanh(w * h + b) - h
+        said = {"exponential_euler": "1 - e^(-g dt)", "frozen_backward_euler": "g dt/(1 + g dt)"}.get(name, "g dt/(1 + g dt/2)")
+        yield own(f"unit, gate of {NAMES[name]}", given=(INPUT, "g is constant")).says(
+            f"On h' = g (tanh(w h + b) - h) {NAMES[name]} is the Euler map with the gate G = {said}, and flips where that does.",
+            Equal(step, h + gate * pull),
+            mutation=changed("another map's gate", rhs=h + other * pull),
+        )
+
+
+def no_flip() -> Iterator[Entry]:
+    """1 + R(z) > 0 for every z that a step may have there."""
+    second = ((z + 1) ** 2 + 3) / 2
+    fourth = (z**2 + 2 * z) ** 2 / 24 + (z + Rational(3, 2)) ** 2 / 3 + Rational(5, 4)
+    rewritten = {"taylor2": second, "midpoint": second, "heun": second, "runge_kutta4": fourth}
+    for name, gap in rewritten.items():
+        R = stability_function(name, z, S.Zero).doit()
+        yield own(f"unit, no flip of {NAMES[name]}", given=INPUT).says(
+            f"At a point of rest of the equation the multiplier R(z) of {NAMES[name]} is above -1 for every real z: "
+            "no flip there.",
+            Less(S.NegativeOne, R, True, None, gap),
+            mutation=Mutation("-1 read as 1", Less(S.One, R, True)),
+            remark="such maps have points of rest that the equation does not have, and those may flip",
+        )
+    falling = {
+        "backward_euler": (1 / (1 + y), "1/(1 - z)"),
+        "trapezoid": ((1 - y / 2) / (1 + y / 2), "(1 + z/2)/(1 - z/2)"),
+        "exponential_rosenbrock": (exp(-y), "e^z"),
+    }
+    for name, (multiplier, said) in falling.items():
+        R = stability_function(name, -y, y).doit()
+        yield own(f"unit, no flip of {NAMES[name]}", given=INPUT).says(
+            f"Where the equation's point of rest is stable, z < 0, the multiplier {said} of {NAMES[name]} is above -1 for every "
+            "step: no flip.",
+            Equal(R, multiplier),
+            Less(S.NegativeOne, multiplier, True),
+            mutation=changed("-1 read as 1", lower=S.One),
+            remark="y is -z",
+        )

@@ -11,7 +11,6 @@ is said of a unit of a network of any size, which is pulled to any function of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import Derivative, Eq, Expr, Integral, Rational, S, Subs, Symbol, exp, oo, tanh
 
@@ -28,7 +27,7 @@ from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Fails, Solves
 from derivations.twins import fields
 
-__all__ = ["AT_TWO_UNITS", "any_unit", "entries", "from_identity", "of_paper"]
+__all__ = ["AT_TWO_UNITS", "any_unit", "from_identity", "of_paper"]
 
 paper = Source("tallec-ollivier-2018")
 t, alpha, h0, u = symbols.t, symbols.alpha, symbols.h0, Symbol("u", positive=True)
@@ -36,10 +35,6 @@ POSITIVE = "alpha > 0"
 AT_TWO_UNITS = "2 units, 1 input"
 h, x, others = (symbols.signal(letter)(t) for letter in "hxk")
 pull = symbols.flow(x, h, others)
-
-
-def entries() -> Iterator[Entry]:
-    return chain(introduction(), rescaling(), invariant_classes(), warping(), learned_speed(), forgetting())
 
 
 def of_paper(*chapters: list[Identity]) -> dict[str, Identity]:
@@ -103,7 +98,7 @@ def introduction() -> Iterator[Entry]:
         Equal(1 / (1 - fields.sigma(S(2))), 1 + exp(2)),
         Less(exp(2) + 1, S(9)),
         Less(S(3), exp(1) + 1),
-        mutation=Mutation("bias 2 read as 3", Less(exp(3) + 1, S(9))),
+        mutation=changed("bias 2 read as 3", lower=exp(3) + 1),
         remark='called medium term here; the appendix says of text8, with T_max = 8, that "short term dependencies dominate"',
         quote="setting the bias of the forget gate of LSTMs to 1 or 2 provides overall good performance",
     )

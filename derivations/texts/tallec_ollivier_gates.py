@@ -8,7 +8,6 @@ LSTM (11)-(15)                    chrono (16): b_f = log u, u in [1, Tmax - 1], 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import Derivative, Eq, Expr, Rational, S, Symbol, cosh, diff, exp, log, oo, tanh
 
@@ -26,18 +25,12 @@ from derivations.texts.tallec_ollivier import AT_TWO_UNITS, any_unit, from_ident
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 
-__all__ = ["entries"]
-
 paper = Source("tallec-ollivier-2018")
 t = symbols.t
 g, z = Symbol("g", positive=True), Symbol("z", real=True)
 u, x = Symbol("u", positive=True), Symbol("x", positive=True)
 T, LONGEST, SHORTEST = (Symbol(name, positive=True) for name in ("T", "T_max", "T_min"))
 CENTRED = "x = h = 0"
-
-
-def entries() -> Iterator[Entry]:
-    return chain(gates(), reused(), too_fast(), stretching(), ranges(), unknown_ranges(), networks(), chrono())
 
 
 def gates() -> Iterator[Entry]:

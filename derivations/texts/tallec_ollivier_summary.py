@@ -9,10 +9,10 @@ What it repeats of the paper's sentences is judged as there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from sympy import Eq, Rational, S, Symbol, exp, log, oo
 
+from derivations import book
 from derivations.argument import gated, leaky
 from derivations.argument.clocks import change_of_time, on_clock, right_sides
 from derivations.argument.taylor import steps_to
@@ -23,12 +23,9 @@ from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails, Rounds, Solves
 from derivations.prover.symbols import together
-from derivations.texts import tallec_ollivier, tallec_ollivier_gates
 from derivations.texts.tallec_ollivier import AT_TWO_UNITS, any_unit
 from derivations.twins import fields
 from derivations.twins.fields import sigma
-
-__all__ = ["entries"]
 
 summary = Source("tallec-ollivier-2018-summary")
 t, alpha = symbols.t, symbols.alpha
@@ -37,13 +34,9 @@ u, g, z = Symbol("u", positive=True), Symbol("g", positive=True), Symbol("z", re
 h, pull = unit.lhs.expr, unit.rhs + unit.lhs.expr
 
 
-def entries() -> Iterator[Entry]:
-    return chain(restated(), fields_of_the_derivation(), discrete(), biases(), limitations(), numbers())
-
-
 def restated() -> Iterator[Entry]:
     """Sentences of the paper in other words."""
-    paper = {entry.label: entry for chapter in (tallec_ollivier, tallec_ollivier_gates) for entry in chapter.entries()}
+    paper = {entry.label: entry for name in ("tallec_ollivier", "tallec_ollivier_gates") for entry in book.chapter(name)}
     yield summary("why, stability").repeats(
         paper["intro, stability"], "stability of the dynamical system causes these signals to decay exponentially"
     )
@@ -122,7 +115,7 @@ def fields_of_the_derivation() -> Iterator[Entry]:
         "1/g(t0) is the local forgetting time: where g is constant the state falls to 1/e in it.",
         Solves((Eq(H.diff(t), -g * H),), {H: kept}),
         Equal(kept, start * exp(-1), {t: 1 / g}),
-        mutation=Mutation("1/g read as g", Equal(kept, start * exp(-1), {t: g})),
+        mutation=changed("1/g read as g", where={t: g}),
         quote="The value $1/g(t_0)$ represents the local forgetting time of the network at time $t_0$.",
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import derivations
+from derivations import book
 from derivations.argument import core
 from derivations.book import chapters_of, decide_all, entries
 from derivations.claim import flips
@@ -31,30 +32,29 @@ CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapte
 
 # Seconds to write down, all others together take as long: every step's local error, the tracing of torch's code, networks
 # unfolded in time and what is invariant of them, what every class absorbs.
-LONG_CHAPTERS = ("own_maps", "own_code", "own_closure", "own_identities", "ollivier_invariance", "ollivier_unfolded")
+LONG_CHAPTERS = ("own_maps", "own_code", "own_identities", "ollivier_invariance", "ollivier_unfolded")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def built_once():
     """Chapters quote each other, and several start from one argument: each is built once for all tests here."""
-    texts = [(import_module(f"derivations.texts.{chapter}"), "entries") for _, chapter in CHAPTERS]
     arguments = [(import_module(f"derivations.argument.{name}"), "identities") for name in core.CHAPTERS]
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in (*texts, *arguments):
+        for module, name in ((book, "chapter"), *arguments):
             patch.setattr(module, name, once(getattr(module, name)))
         yield
     tree.cache_clear()
 
 
 def once(build):
-    return cache(lambda: list(build()))
+    return cache(lambda *of: list(build(*of)))
 
 
 @pytest.fixture(scope="module", params=["short chapters", pytest.param("all chapters", marks=pytest.mark.slow)])
 def by_chapter(request):
     left_out = LONG_CHAPTERS if request.param == "short chapters" else ()
     chapters = [chapter for _, chapter in CHAPTERS if chapter not in left_out]
-    return {chapter: list(import_module(f"derivations.texts.{chapter}").entries()) for chapter in chapters}
+    return {chapter: book.chapter(chapter) for chapter in chapters}
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_a_chapter_speaks_of_its_own_source(by_chapter):
 
 @pytest.mark.slow
 def test_the_book_has_every_chapter():
-    written = [entry for _, chapter in CHAPTERS for entry in import_module(f"derivations.texts.{chapter}").entries()]
+    written = [entry for _, chapter in CHAPTERS for entry in book.chapter(chapter)]
     assert [(entry.source, entry.label) for entry in entries()] == [(entry.source, entry.label) for entry in written]
 
 
@@ -307,7 +307,7 @@ def test_claims_come_one_by_one():
 @pytest.mark.slow
 @pytest.mark.parametrize("chapter", [chapter for _, chapter in CHAPTERS])
 def test_every_mutation_turns_its_verdict(chapter):
-    stuck = [entry.label for entry in import_module(f"derivations.texts.{chapter}").entries() if not flips(entry)]
+    stuck = [entry.label for entry in book.chapter(chapter) if not flips(entry)]
     assert not stuck
 
 

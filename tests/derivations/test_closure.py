@@ -15,7 +15,7 @@ from derivations.ranges import POSITIVE, REALS, values_of
 from derivations.rules.conclusions import concludes
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import as_data, from_data
-from derivations.texts.own_closure import classes
+from derivations.texts.own_identities import classes
 from derivations.twins import fields
 
 p, q = Symbol("p", real=True), Symbol("q", real=True)
