@@ -30,7 +30,7 @@ from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.fields.layer_norm import LayerNorm as LayerNorm
-from ctrnn.fields.random.dropout import Dropout as Dropout, draw_masks as draw_masks
+from ctrnn.fields.dropout import Dropout as Dropout, draw_masks as draw_masks
 from ctrnn.cells.lstm import LSTMField as LSTMField
 from ctrnn.cells.published.mgu import MGUField as MGUField
 from ctrnn.cells.published.antisymmetric import (
@@ -47,18 +47,18 @@ from ctrnn.cells.published.liquid.ltc import LTCField as LTCField
 from ctrnn.cells.published.glnn import GLNNField as GLNNField
 from ctrnn.cells.edges import GatedCandidate as GatedCandidate
 from ctrnn.cells.published.liquid.synapses import Synapses as Synapses
-from ctrnn.fields.networks.network import NetworkField as NetworkField
-from ctrnn.fields.networks.controlled import ControlledField as ControlledField
+from ctrnn.fields.networks import NetworkField as NetworkField
+from ctrnn.fields.networks import ControlledField as ControlledField
 from ctrnn.cells.network_gate import NetworkGated as NetworkGated
 from ctrnn.inputs.held import HeldPath as HeldPath
-from ctrnn.inputs.linear import LinearPath as LinearPath
+from ctrnn.inputs.interpolated import LinearPath as LinearPath
 from ctrnn.inputs.path import Path as Path
-from ctrnn.inputs.hermite import HermitePath as HermitePath
+from ctrnn.inputs.interpolated import HermitePath as HermitePath
 from ctrnn.inputs.function import FunctionPath as FunctionPath
 from ctrnn.inputs.derived import TimePath as TimePath, DerivativePath as DerivativePath
 from ctrnn.inputs.missing import hold_missing as hold_missing
-from ctrnn.clocks.affine import AffineWarp as AffineWarp
-from ctrnn.clocks.piecewise import PiecewiseWarp as PiecewiseWarp
+from ctrnn.clocks.straight import AffineWarp as AffineWarp
+from ctrnn.clocks.straight import PiecewiseWarp as PiecewiseWarp
 from ctrnn.clocks.smooth import SmoothWarp as SmoothWarp
 from ctrnn.clocks.warp import Warp as Warp
 from ctrnn.clocks.warped_path import WarpedPath as WarpedPath

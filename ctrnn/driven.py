@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
-from ctrnn.clocks.given_speed import as_speed
+from ctrnn.clocks.warp import as_speed
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.fields.parts import projects_affinely
-from ctrnn.fields.random.draws import DRAW_ONCE, drawn
-from ctrnn.fields.random.dropout import masked
+from ctrnn.fields.probes import DRAW_ONCE, drawn
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.path import Path, piece_numbers
 from ctrnn.inputs.splines import Spline, as_path

@@ -76,7 +76,7 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     Returns: the module.
     Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
              Nothing has been changed then.
-    Source:  Tallec and Ollivier 2018, sec. 2 and eq. (16), with u + 1 = T; rates of any size: this project, result 2.
+    Source:  Tallec and Ollivier 2018, sec. 2 and eq. (16), with u + 1 = T; rates of any size: docs/derivations.md, result 2.
     """
     return _initialize(module, _uniform(*_range(t_min, t_max), generator))
 

@@ -21,10 +21,10 @@ from tqdm import tqdm
 from ctrnn import Driven, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
-from ctrnn.clocks.given_speed import as_speed
+from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.computed import with_computed_weights
-from ctrnn.fields.coupling import COUPLED, couples_samples, moved
 from ctrnn.fields.field import check_batched_state, check_input, check_state
+from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from ctrnn.inputs.derived import ReversedPath
 from ctrnn.inputs.splines import as_path
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user

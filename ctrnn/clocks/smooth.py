@@ -22,7 +22,6 @@ class SmoothWarp(Warp):
 
     Args:    duration: D > 0; cosines, sines: a_k and b_k for k = 1, 2, ..., equally many.
     Raises:  ValueError if the speed is not positive everywhere.
-    Source:  this project.
     """
 
     def __init__(self, duration: float, cosines: Tensor, sines: Tensor) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ctrnn.clocks.warp import Warp
 from ctrnn.inputs.path import Data, GatheredPath, Path, across, column, piece_numbers
-from ctrnn.inputs.pieces.polynomial import PolynomialPath
+from ctrnn.inputs.polynomial import PolynomialPath
 from ctrnn.inputs.splines import Spline, as_path
 
 __all__ = ["WarpedPath"]

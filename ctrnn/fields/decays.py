@@ -24,7 +24,6 @@ class Decay(AnsweredInit, nn.Module, ABC):
     r"""decay(h) = leak(h) h with leak(h) >= 0, elementwise.
 
     Shape:   h (..., hidden) -> (..., hidden).
-    Source:  this project.
     """
 
     def forward(self, h: Tensor) -> Tensor:
@@ -69,7 +68,7 @@ class PowerDecay(Decay):
              all units; dtype, device of what is learned, as in torch.nn.
     Shape:   h (..., hidden) -> (..., hidden).
     Raises:  ValueError if exponent < 0, or not > 0 and learned; or for `hidden_size` where nothing is learned.
-    Source:  Ohno and Kumagai 2021, eqs. (19), (20) and (22); that r is learned: this project.
+    Source:  Ohno and Kumagai 2021, eqs. (19), (20) and (22).
     """
 
     letters: ClassVar = {"r": "exponent_argument"}

@@ -50,7 +50,7 @@ class VectorField(AnsweredInit, nn.Module, ABC):
              text, as its `formula`, h its visible units.
     Raises:  TypeError, ValueError at the call, where x and h do not fit the field or one another; and from `flow`, whoever
              calls it, where it gives no derivative for each unit, or writes into what it is given.
-    Source:  this project; the view is that of Tallec and Ollivier 2018, eq. (3).
+    Source:  the view of Tallec and Ollivier 2018, eq. (3).
     """
 
     bandwidths: tuple[int, int] | None = None

@@ -72,7 +72,6 @@ class Part(AnsweredInit, nn.Module, ABC):
     `formula`, text such as "tanh(Wx x + Wh h + b)", is shown by it in its field's equations, else by its name.
 
     Shape:   x (..., input), h (..., hidden) -> (..., hidden), or (..., 1) where one value serves all units.
-    Source:  this project.
     """
 
     projected_size: int

@@ -162,7 +162,7 @@ class SigmoidConstantRate(LearnedConstant):
 class SoftplusConstantRate(LearnedConstant):
     """alpha = softplus(a) > 0: the rate whose exponential unit step has the gate sigma(a), of which a is the logit.
 
-    Source:  this project, result 1.
+    Source:  docs/derivations.md, result 1.
     """
 
     activation, argument = SOFTPLUS, "logit_alpha"
@@ -213,7 +213,7 @@ class GlobalGateRate(Gate):
 class SoftplusRate(Gate):
     """g_i(x, h) = softplus(Wx x + Wh h + b)_i > 0, one for each unit.
 
-    Source:  this project, result 1.
+    Source:  docs/derivations.md, result 1.
     """
 
     activation, shared = SOFTPLUS, False
@@ -222,7 +222,7 @@ class SoftplusRate(Gate):
 class GlobalSoftplusRate(Gate):
     """g(x, h) = softplus(wx x + wh h + b) > 0, one for all units.
 
-    Source:  this project, result 1.
+    Source:  docs/derivations.md, result 1.
     """
 
     activation, shared = SOFTPLUS, True
@@ -231,17 +231,14 @@ class GlobalSoftplusRate(Gate):
 class ExponentialRate(Gate):
     """g_i(x, h) = exp(Wx x + Wh h + b)_i > 0, one for each unit: time constants over all orders of magnitude.
 
-    Source:  this project; the input-dependent form of alpha = exp(a), Tallec and Ollivier 2018, eq. (4).
+    Source:  the input-dependent form of alpha = exp(a), Tallec and Ollivier 2018, eq. (4).
     """
 
     activation, shared = EXPONENTIAL, False
 
 
 class GlobalExponentialRate(Gate):
-    """g(x, h) = exp(wx x + wh h + b) > 0, one for all units.
-
-    Source:  this project, as `ExponentialRate`.
-    """
+    """g(x, h) = exp(wx x + wh h + b) > 0, one for all units."""
 
     activation, shared = EXPONENTIAL, True
 

@@ -118,7 +118,7 @@ def softplus_clock(field: Relaxation) -> Relaxation:
     Args:    field: a `Relaxation` with a sigmoid rate and the decay h, such as `plain`'s gated relatives and the GRU.
     Shape:   a field as `field`, whose parameters it shares.
     Raises:  TypeError, ValueError for a field that this identity is not about.
-    Source:  this project, result 1.
+    Source:  docs/derivations.md, result 1.
     """
     if not isinstance(field, Relaxation):
         raise TypeError(f"`field` must be a ctrnn.Relaxation, rate * (candidate - decay), got {type(field).__name__}.")

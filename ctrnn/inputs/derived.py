@@ -19,7 +19,6 @@ class TimePath(GatheredPath):
 
     Args:    interval: (start, end); batch: how many sequences; dtype, device: of x.
     Shape:   as of every path.
-    Source:  this project.
     """
 
     degree = 1
@@ -108,7 +107,6 @@ class ReversedPath(GatheredPath):
 
     Args:    path: x.
     Shape:   as of `path`.
-    Source:  this project.
     """
 
     def __init__(self, path: Path) -> None:

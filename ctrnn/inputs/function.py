@@ -10,9 +10,33 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.forward import jvp
 from ctrnn.inputs.path import Path
-from ctrnn.inputs.pieces.one_sided import OneSidedTimes
 
-__all__ = ["FunctionPath"]
+__all__ = ["FunctionPath", "OneSidedTimes"]
+
+
+class OneSidedTimes:
+    r"""Times moved one ulp into their piece where they stand at one of its inner knots.
+
+    Args:    name: what the user calls the knots; knots: (pieces + 1,), in the precision in which they are compared.
+    Shape:   times(k, t): k and t both scalars, or both (n,) -> t, moved by no more than an ulp; its gradient stays.
+    Raises:  ValueError for two knots with no time between them.
+    """
+
+    def __init__(self, name: str, knots: Tensor) -> None:
+        start, end = knots.detach()[:-1], knots.detach()[1:]
+        low, high = torch.nextafter(start, end), torch.nextafter(end, start)
+        low[0], high[-1] = start[0], end[-1]  # the first and the last knot belong to one piece only
+        if bool((low > high).any()):
+            k = int((low > high).nonzero()[0])
+            raise ValueError(
+                f"`{name}`: no time lies between {float(start[k])!r} and {float(end[k])!r}, where the input could be asked; "
+                "drop one of them."
+            )
+        self.low, self.high = low.double(), high.double()
+
+    def __call__(self, k: int | Tensor, t: Tensor) -> Tensor:
+        moved = torch.minimum(torch.maximum(t.detach(), self.low[k]), self.high[k])
+        return t + (moved - t.detach())  # an ulp either way: exact
 
 
 class FunctionPath(Path):
@@ -29,7 +53,6 @@ class FunctionPath(Path):
     Shape:   as of every path.
     Raises:  TypeError, ValueError for knots that are not increasing times, and for an f that returns anything else, here or
              later; NotImplementedError for a derivative that torch cannot follow.
-    Source:  this project.
     """
 
     equations = ("x(t) = f(t)",)

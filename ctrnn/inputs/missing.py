@@ -29,7 +29,7 @@ def hold_missing(
     Shape:   xs (time, batch, feature), or (batch, time, feature) with `batch_first` -> values and a mask of 0 and 1, both
              like `xs`. Values are held along time, in each sequence for itself.
     Raises:  TypeError, ValueError for wrong kinds or shapes of samples and masks, and for observed values that are not finite.
-    Source:  this project; "last observation carried forward", with the mask as in Che et al. 2018, "Recurrent neural
+    Source:  "last observation carried forward", with the mask as in Che et al. 2018, "Recurrent neural
              networks for multivariate time series with missing values".
     """
     recorded(xs)

@@ -38,7 +38,6 @@ class Path(AnsweredInit, ABC):
              gather(k): k (), (n,), or (n, batch), for every sequence its own piece.
              evaluate(data, t): like path(t), and t (batch, 1) -> (batch, feature), t (n, batch, 1) -> (n, batch, feature).
     Raises:  ValueError for times outside the interval (beyond an end by at most 4 ulp they are the end).
-    Source:  this project.
     """
 
     knots: Tensor
@@ -174,7 +173,6 @@ class MappedPath(GatheredPath):
     r"""f(x(t)), evaluated anew at each time; what `Path.map` gives where nothing better is known.
 
     Args:    path: any path; f: (..., feature) -> (..., other), smooth, keeping the leading axes.
-    Source:  this project.
     """
 
     def __init__(self, path: Path, f: Callable[[Tensor], Tensor]) -> None:

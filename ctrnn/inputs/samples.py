@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.inputs.hold import FORWARD, Hold
 from ctrnn.inputs.path import GatheredPath, MappedPath, Path
 
-__all__ = ["SampledPath", "check_batch", "checked_samples", "ends_of", "interval_edges", "recorded", "rows_of", "stamped"]
+__all__ = ["SampledPath", "check_batch", "checked_samples", "ends_of", "recorded", "rows_of", "stamped"]
 
 
 class SampledPath(GatheredPath):
@@ -65,18 +64,6 @@ def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
     if len(knots) != len(xs):
         raise ValueError(f"`ts` has {len(knots)} stamps for {len(xs)} samples; a {kind} path needs one for each.")
     return xs, check_batch(xs, knots)
-
-
-def interval_edges(samples: int, ts: Tensor | None, hold: Hold = FORWARD) -> Tensor:
-    """The (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
-    if ts is None:
-        return torch.arange(samples + 1, dtype=torch.float64)
-    times = checks.are_times("ts", ts, 2, differentiable=True)
-    if len(times) == samples + 1:
-        return times
-    if len(times) != samples:
-        raise ValueError(f"`ts` has {len(times)} times for {samples} samples; give {samples + 1} edges or {samples} stamps.")
-    return hold.edges(times)
 
 
 def check_batch(xs: Tensor, knots: Tensor) -> Tensor:

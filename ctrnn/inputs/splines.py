@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from ctrnn.inputs.function import OneSidedTimes
 from ctrnn.inputs.path import Path
-from ctrnn.inputs.pieces.one_sided import OneSidedTimes
 
 __all__ = ["Spline", "SplinePath", "as_path", "is_spline"]
 

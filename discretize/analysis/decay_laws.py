@@ -75,7 +75,7 @@ def decay_law(values: Tensor, resamples: int = 200) -> DecayLaw:
     Args:    values: norms, such as `state_jacobians(.., fixed="start")`; resamples: of the sequences.
     Shape:   values (n,) or (n, sequences).
     Raises:  TypeError, ValueError for what does not fit, and where fewer than 8 values are above rounding.
-    Source:  this project; Ohno and Kumagai 2021, eqs. (20) and (21), for the law without input.
+    Source:  Ohno and Kumagai 2021, eqs. (20) and (21), for the law without input.
     """
     if not checks.is_tensor("values", values).is_floating_point() or values.dim() not in (1, 2) or 0 in values.shape:
         raise ValueError(f"`values` must be floating point, (n,) or (n, sequences), got {values.dtype}, {tuple(values.shape)}.")

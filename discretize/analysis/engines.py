@@ -94,7 +94,6 @@ def verify_engines(
              Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4.
     Shape:   xs (time, batch, input), h0 (batch, state).
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project.
     """
     check_field(field)
     check_input(field, checked_samples(xs), "xs")

@@ -77,7 +77,6 @@ class Monitor(AnsweredInit):
              every: 1 to record each call of the model, n to record every n-th one.
     Attributes: records, a `Record` for each watched module, by its name in the model ("" for the model itself).
     Raises:  TypeError for what is no module; ValueError where there is nothing to watch, or another monitor does already.
-    Source:  this project.
     """
 
     def __init__(self, model: nn.Module, warn: str = "overshooting", every: int = 1) -> None:

@@ -26,7 +26,6 @@ def plot(
              units: of the state, from 0; the first few if not given.
     Returns: a matplotlib Figure, which notebooks show; `figure.savefig("states.png")` keeps it.
     Raises:  TypeError, ValueError for what is not there to be drawn.
-    Source:  this project.
     """
     given = trajectories if isinstance(trajectories, Mapping) else {"": trajectories}
     for trajectory in given.values():

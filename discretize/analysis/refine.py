@@ -117,7 +117,6 @@ def refine(
              returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
     Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
-    Source:  this project.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")

@@ -35,7 +35,7 @@ def regions(step: Step, g: Tensor) -> Tensor:
     Args:    step: a step map; g: the leak times the length of the step, >= 0, without unit.
     Shape:   g (...) -> (...), whole numbers. Where R is not a number the step has diverged. g = 0 counts as monotone.
     Raises:  TypeError, ValueError for what is no step map or holds negative numbers.
-    Source:  this project, results 3 and 6.
+    Source:  docs/derivations.md, results 3 and 6.
     """
     checked_step(step)
     if not bool((checks.is_tensor("g", g) >= 0).all()):
@@ -73,7 +73,7 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
     Args:    as for `step(field, x, h, dt)`.
     Shape:   x (..., input), h (..., state) -> a `Growth`.
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project, result 3; of the norms the one for the largest difference of a unit.
+    Source:  docs/derivations.md, result 3; of the norms the one for the largest difference of a unit.
     """
     check_input(check_field(field), x)
     check_state(field, h)

@@ -19,9 +19,9 @@ import ctrnn
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field
-from ctrnn.fields.random.dropout import masked
-from ctrnn.inputs.hold import Hold
+from ctrnn.inputs.held import Hold
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Start

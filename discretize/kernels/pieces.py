@@ -16,8 +16,8 @@ from ctrnn import HeldPath, LinearPath, VectorField
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.path import Path
-from ctrnn.inputs.pieces.polynomial import MOST_TERMS, PolynomialPath, coefficients, nodes, polynomial_of, terms_needed
-from ctrnn.inputs.pieces.segment_input import SegmentInput
+from ctrnn.inputs.polynomial import MOST_TERMS, PolynomialPath, coefficients, nodes, polynomial_of, terms_needed
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.segments import Chain
 

@@ -20,8 +20,8 @@ from torch.autograd.function import FunctionCtx
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
-from ctrnn.fields.random.dropout import masked
 from ctrnn.forward import jacobian_of, jvp
 from ctrnn.inputs.samples import checked_samples
 from discretize.errors import SolverWarning, warn_user

@@ -11,8 +11,8 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit, answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
-from ctrnn.fields.random.dropout import masked
 from discretize.graphs import check_exported
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler

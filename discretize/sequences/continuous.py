@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.calls import answered
-from ctrnn.inputs.hold import FORWARD
+from ctrnn.inputs.held import FORWARD
 from discretize.graphs import scanned, whole
 from discretize.kernels.eligibility import Fused
 from discretize.sequences.module import FieldModule, Lengths, Start, check_no_lengths

@@ -16,7 +16,7 @@ from torch.nn.functional import dropout
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
-from ctrnn.inputs.hold import FORWARD
+from ctrnn.inputs.held import FORWARD
 from discretize.errors import warn_user
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import SequenceModule, Sequences

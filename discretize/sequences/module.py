@@ -14,9 +14,9 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit, answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
-from ctrnn.fields.random.dropout import masked
-from ctrnn.inputs.hold import Hold
+from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded

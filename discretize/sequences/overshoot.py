@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from ctrnn.fields.coupling import COUPLED, couples_samples, moved
+from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from discretize.errors import StepWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 from discretize.steps.step import Step

@@ -29,7 +29,7 @@ class DiscreteRNN(FieldModule):
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
              otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where its sample begins to
              act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
-             open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.hold`;
+             open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.held`;
              batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence by a
              kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code
              have cost so far; "always", wait for it at the first call; False, step by step. The environment variable

@@ -1,7 +1,7 @@
 r"""When samples begin and end: the edges of the intervals on which they are held, for a batch or for each sequence.
 
     edges    t_0 t_1 ... t_n       sample k is held on [t_k, t_k+1)
-    stamps   t_0 t_1 ... t_n-1     from there, or up to there: see `ctrnn.inputs.hold`
+    stamps   t_0 t_1 ... t_n-1     from there, or up to there: see `ctrnn.inputs.held`
 
 A sequence that is over keeps its last edge: its clock stands still.
 """
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.inputs.hold import Hold
-from ctrnn.inputs.samples import interval_edges
+from ctrnn.inputs.held import Hold, interval_edges
 from discretize.sequences.ragged import Ragged
 
 __all__ = ["given_times", "reversed_edges", "sample_edges", "sample_stamps"]

@@ -10,8 +10,8 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
-from ctrnn.fields.random.dropout import masked
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
 from discretize.kernels.choose import run_sequence

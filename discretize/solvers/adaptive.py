@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn.fields.random.draws import has_two_answers
+from ctrnn.fields.probes import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import Numbers, Place, Round, StepControl

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from ctrnn.inputs.path import Data
-from ctrnn.inputs.pieces.segment_input import SegmentInput
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.segments import Chain
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ctrnn.fields.random.draws import DRAW_ONCE, has_two_answers
+from ctrnn.fields.probes import DRAW_ONCE, has_two_answers
 from ctrnn.forward import jvp
 from discretize.errors import Failure
 from discretize.solvers.control import StepControl

@@ -19,7 +19,7 @@ from torch import Tensor
 from ctrnn import Driven, Path
 from ctrnn.forward import jacobian_of
 from ctrnn.inputs.path import piece_numbers
-from ctrnn.inputs.pieces.segment_input import SegmentInput, select
+from ctrnn.inputs.segment_input import SegmentInput, select
 from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
 
 __all__ = ["Chain", "RightHandSide", "Segment", "chain_of"]

@@ -37,7 +37,6 @@ def basins(
              counts, relative to 1 + |h|.
     Shape:   starts (n, state) -> (n,), whole numbers.
     Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved.
-    Source:  this project.
     """
     check_starts(system, starts)
     checks.positive_number("tolerance", tolerance)

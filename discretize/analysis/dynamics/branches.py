@@ -18,8 +18,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from ctrnn import checks
-from discretize.analysis.dynamics.arguments import as_limits
-from discretize.analysis.dynamics.fixed_points import check_starts
+from discretize.analysis.dynamics.fixed_points import as_limits, check_starts
 from discretize.analysis.dynamics.roots import newton
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
 
@@ -77,7 +76,7 @@ def continuation(
              steps: how many at most.
     Shape:   h (state,).
     Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
-    Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems; this project for the roots.
+    Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems.
     """
     check_starts(system, h, "h", one=True)
     checks.positive_number("step", step)

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_state
-from discretize.analysis.dynamics.arguments import as_parameters, check_states
 from discretize.analysis.dynamics.roots import newton, with_derivatives
-from discretize.analysis.dynamics.systems import Dynamics, Map, jacobian
+from discretize.analysis.dynamics.systems import Dynamics, Map, as_parameters, check_system, jacobian
 
-__all__ = ["FixedPoints", "check_starts", "check_system", "distinct", "fixed_points", "rest"]
+__all__ = ["FixedPoints", "as_limits", "check_starts", "distinct", "fixed_points", "rest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,7 @@ def fixed_points(system: Dynamics, starts: Tensor, p: Tensor | float | None = No
              further apart than this, relative to 1 + |h|, are one.
     Shape:   starts (n, state), p a number or (m,) -> a `FixedPoints` of k <= n m points.
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project; the derivatives are those of the implicit function theorem.
+    Source:  of the derivatives, the implicit function theorem.
     """
     check_starts(system, starts)
     checks.positive_number("tolerance", tolerance)
@@ -98,13 +97,24 @@ def distinct(h: Tensor, index: Tensor, tolerance: float) -> Tensor:
 
 
 def check_starts(system: Dynamics, starts: Tensor, name: str = "starts", *, one: bool = False) -> None:
-    """A flow or a map, and states of it: (n, state), or one (state,)."""
+    """Check a flow or a map, and finite states of it: (n, state), at least one, or a single (state,)."""
     check_system(system)
-    check_states(name, starts, one=one)
+    states = checks.is_tensor(name, starts)
+    if states.dim() != (1 if one else 2) or not states.numel() or not states.is_floating_point():
+        wanted = "one state (state,)" if one else "states (n, state), one or more,"
+        raise ValueError(f"`{name}` must be {wanted} in floating point, got {states.dtype} {tuple(states.shape)}.")
+    checks.is_finite(name, states)
     if isinstance(system.field, VectorField):
         check_state(system.field, starts, name)
 
 
-def check_system(system: object) -> None:
-    if not isinstance(system, Dynamics):
-        raise TypeError(f"`system` must be a discretize.Flow or discretize.Map, got {type(system).__name__}.")
+def as_limits(limits: object, *units: int) -> Tensor:
+    """(low, high), which may be infinite, of so many units: (*units, 2)."""
+    try:
+        ends = torch.as_tensor(limits, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        ends = torch.empty(0)
+    if ends.shape != (*units, 2) or not bool((ends[..., 0] < ends[..., 1]).all()):
+        whose = " of each of two units" if units else ""
+        raise ValueError(f"`limits` must be (low, high){whose}, with low < high, got {limits!r}.")
+    return ends

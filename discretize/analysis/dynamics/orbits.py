@@ -49,7 +49,6 @@ def periodic_orbits(
              orbits need many starts: one is found from where the iterate is nearly linear around it.
     Shape:   starts (n, state), p a number or (m,).
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project.
     """
     check_starts(system, starts)
     if not isinstance(system, Map):
@@ -89,7 +88,6 @@ def settled_periods(system: Map, h: Tensor, most: int, p: Tensor | float | None 
     r"""The least period at which trajectories come back to h, which should be on what they settled into; 0: none up to `most`.
 
     Shape:   h (n, state) -> (n,), whole numbers.
-    Source:  this project.
     """
     found = torch.zeros(len(h), dtype=torch.int64, device=h.device)
     moved = h

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from discretize.analysis.drawing import ShownFigure
-from discretize.analysis.dynamics.arguments import as_limits
 from discretize.analysis.dynamics.basins import basins, run
-from discretize.analysis.dynamics.fixed_points import FixedPoints, check_starts, check_system, fixed_points
-from discretize.analysis.dynamics.systems import Dynamics, Flow
+from discretize.analysis.dynamics.fixed_points import FixedPoints, as_limits, check_starts, fixed_points
+from discretize.analysis.dynamics.systems import Dynamics, Flow, check_system
 from discretize.analysis.style import COLOURS, DASHES, WIDTH, settings
 
 __all__ = ["phase_plane"]
@@ -48,7 +47,6 @@ def phase_plane(
              after that length, white where near none; points: of the grid, a side.
     Returns: a matplotlib Figure, which notebooks show; `figure.savefig("plane.png")` keeps it.
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project.
     """
     check_system(system)
     if isinstance(system.field, VectorField) and system.field.state_size != 2:

@@ -25,7 +25,7 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
     r"""Solutions near u, which of them were found, and how many iterations it took.
 
     Shape:   u (n, unknowns), residual the same, matrix (n, unknowns, unknowns) -> (n, unknowns), (n,).
-    Source:  Deuflhard 2004, Newton Methods for Nonlinear Problems; this project.
+    Source:  Deuflhard 2004, Newton Methods for Nonlinear Problems.
     """
     found = torch.zeros(len(u), dtype=torch.bool, device=u.device)
     share = u.new_ones(len(u), 1)

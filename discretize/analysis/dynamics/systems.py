@@ -19,13 +19,12 @@ from torch.func import functional_call, vmap
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
-from ctrnn.fields.field import check_field, check_state
-from discretize.analysis.dynamics.arguments import as_parameters, held_input, weights_at
+from ctrnn.fields.field import check_field, check_input, check_state
 from discretize.sequences.cell import checked_step
 from discretize.solvers.equation import Equation
 from discretize.steps.step import Step, step_length
 
-__all__ = ["Dynamics", "Flow", "Map", "derivative", "jacobian"]
+__all__ = ["Dynamics", "Flow", "Map", "as_parameters", "check_system", "derivative", "jacobian"]
 
 Function = Callable[[Tensor, Tensor], Tensor]
 Weights = Callable[[Tensor], Mapping[str, Tensor]]
@@ -37,7 +36,6 @@ class Dynamics(AnsweredInit, ABC):
     Shape:   h (..., state); p None, a number or broadcast to (...) -> (..., state). x, where given, is the input in place of
              the system's own, (..., input).
     Raises:  TypeError, ValueError for states and inputs that do not fit the field.
-    Source:  this project.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class Dynamics(AnsweredInit, ABC):
         if x is None and isinstance(field, VectorField) and field.input_size:
             raise ValueError(f"`x` is None, and the field has {field.input_size} inputs; give the input that is held.")
         if x is not None and not callable(x):
-            checks.is_finite("x", held_input(x, field))
+            checks.is_finite("x", _held_input(x, field))
         if weights is not None and not callable(weights):
             raise TypeError(f"`weights` must be a function of the parameter, p -> {{name: value}}, got {type(weights).__name__}.")
         if weights is not None and not isinstance(field, VectorField):
@@ -57,7 +55,7 @@ class Dynamics(AnsweredInit, ABC):
 
     def __call__(self, h: Tensor, p: Tensor | float | None = None, x: Tensor | None = None) -> Tensor:
         states, at = h.reshape(-1, h.shape[-1]), self.parameter(h, p).reshape(-1)
-        given = self._input(at, states) if x is None else held_input(x, self.field, h.shape[:-1]).reshape(len(states), -1)
+        given = self._input(at, states) if x is None else _held_input(x, self.field, h.shape[:-1]).reshape(len(states), -1)
         move = self._move if self.weights is None else self._move_with_weights
         return move(self._field_for(states), given, states, at).reshape(h.shape)
 
@@ -98,7 +96,7 @@ class Dynamics(AnsweredInit, ABC):
     def _input(self, p: Tensor, h: Tensor) -> Tensor:
         if self.x is None:
             return h[..., :0] if isinstance(self.field, VectorField) else p.unsqueeze(-1)
-        return held_input(self.x(p) if callable(self.x) else self.x, self.field, h.shape[:-1])
+        return _held_input(self.x(p) if callable(self.x) else self.x, self.field, h.shape[:-1])
 
     def _move_with_weights(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
         """Every sample with the weights of its own parameter."""
@@ -106,7 +104,7 @@ class Dynamics(AnsweredInit, ABC):
         weights, inside = self.weights, _Inside(field, self._move)
 
         def one(x: Tensor, h: Tensor, p: Tensor) -> Tensor:
-            placed = {f"field.{name}": value for name, value in weights_at(p, weights, field).items()}
+            placed = {f"field.{name}": value for name, value in _weights_at(p, weights, field).items()}
             return functional_call(inside, placed, (x[None], h[None], p[None]))[0]
 
         if self._one_by_one():  # iterations inside a step end by values, which vmap hides
@@ -120,7 +118,6 @@ class Flow(Dynamics):
     Args:    field: a `ctrnn.VectorField`, or a function f(x, h) -> dh/dt; x: the input, or a function of the parameter; not
              given, a function's input is the parameter; weights: p -> {name: value}, parameters of the field that p moves.
     Shape:   x (input,), or p (n,) -> (n, input). As `Dynamics`.
-    Source:  this project.
     """
 
     def __init__(
@@ -148,7 +145,6 @@ class Map(Dynamics):
     Args:    as `Flow`, and step: None where the function f(x, h) is the map; dt: the length of the step, or a function of the
              parameter; iterates: how many steps are one application.
     Shape:   dt: p (n,) -> (n,). As `Dynamics`.
-    Source:  this project.
     """
 
     def __init__(
@@ -237,3 +233,40 @@ def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Te
     at = system.parameter(h, p).reshape(-1).repeat(units)
     one = torch.eye(units, dtype=h.dtype, device=h.device).expand(len(states), units, units)
     return derivative(lambda u: system(u, at), states, one)[1].reshape(*h.shape, units)
+
+
+def as_parameters(p: object, h: Tensor) -> Tensor:
+    """p in the dtype and on the device of the states; 0 where there is none."""
+    try:
+        return torch.as_tensor(0.0 if p is None else p, dtype=h.dtype, device=h.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`p` must be a number, or a tensor of numbers, got {p!r}.") from error
+
+
+def _held_input(x: object, field: object, samples: tuple[int, ...] = ()) -> Tensor:
+    """The input of each sample, (*samples, input); a single one (input,) is that of all."""
+    given = checks.is_tensor("x", x)
+    if isinstance(field, VectorField):
+        check_input(field, given)
+    if not given.dim() or given.shape[:-1] not in ((), samples):
+        whose = f", or one for each of {tuple(samples)}" if samples else "; of a parameter it is a function, p (n,) -> (n, input)"
+        raise ValueError(f"`x` must be one input (input,){whose}; got shape {tuple(given.shape)}.")
+    return given.expand(*samples, given.shape[-1])
+
+
+def _weights_at(p: Tensor, weights: Callable[[Tensor], object], field: nn.Module) -> Mapping[str, Tensor]:
+    """What `weights` gives at one parameter: values of parameters or buffers of the field."""
+    given, known = weights(p), dict(field.named_parameters()) | dict(field.named_buffers())
+    if not isinstance(given, Mapping):
+        raise TypeError(f"`weights` must give a dict {{name: value}}, got {type(given).__name__}.")
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"`weights` gives {name!r}, and the field has {', '.join(known) or 'no parameters'}.")
+        if checks.is_tensor(f"weights(p)[{name!r}]", value).shape != known[name].shape:
+            raise ValueError(f"`weights` gives {name!r} as {tuple(value.shape)}, in the field it is {tuple(known[name].shape)}.")
+    return given
+
+
+def check_system(system: object) -> None:
+    if not isinstance(system, Dynamics):
+        raise TypeError(f"`system` must be a discretize.Flow or discretize.Map, got {type(system).__name__}.")

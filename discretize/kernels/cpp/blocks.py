@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn.inputs.pieces.segment_input import SegmentInput
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.kernels.cpp.solving import KernelRun, Model, solved
 from discretize.kernels.pieces import projected_of, rows_of_pieces

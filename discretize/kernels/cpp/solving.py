@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from ctrnn.inputs.pieces.polynomial import PolynomialPath
-from ctrnn.inputs.pieces.segment_input import SegmentInput
+from ctrnn.inputs.polynomial import PolynomialPath
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.kernels import reference
 from discretize.kernels.cpp.programs import Problem, Report, address

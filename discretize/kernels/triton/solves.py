@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn.inputs.pieces.polynomial import PolynomialPath
+from ctrnn.inputs.polynomial import PolynomialPath
 from discretize.kernels.cpp.programs import Report
 from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by, total
 from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from ctrnn.inputs.derived import DerivativePath, ReversedPath, TimePath
-from ctrnn.inputs.pieces.polynomial import MOST_TERMS, polynomial_of
+from ctrnn.inputs.polynomial import MOST_TERMS, polynomial_of
 from ctrnn.inputs.splines import as_path
 
 TS = torch.tensor([0.0, 0.1, 0.7, 1.9, 2.0, 5.0], dtype=torch.float64)

@@ -7,7 +7,7 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.inputs.pieces.segment_input import SegmentInput
+from ctrnn.inputs.segment_input import SegmentInput
 from ctrnn.inputs.splines import as_path
 
 TS = torch.tensor([0.0, 0.1, 0.7, 1.9, 2.0, 5.0], dtype=torch.float64)

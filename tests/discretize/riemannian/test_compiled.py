@@ -9,8 +9,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize.riemannian import compiled
-from discretize.riemannian.directions import METRICS, transition_direction
-from discretize.riemannian.moduli import backpropagated
+from discretize.riemannian.directions import METRICS, backpropagated, transition_direction
 from discretize.riemannian.network import network_of
 from discretize.riemannian.rows import REDUCTIONS
 

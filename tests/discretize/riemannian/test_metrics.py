@@ -8,8 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from discretize.riemannian.directions import read_out_direction, transition_direction
-from discretize.riemannian.moduli import backpropagated
+from discretize.riemannian.directions import backpropagated, read_out_direction, transition_direction
 from discretize.riemannian.network import network_of
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}

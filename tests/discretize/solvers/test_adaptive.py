@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.inputs.pieces.segment_input import SegmentInput
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize import Midpoint, SolverError, SolverWarning, integrate
 from discretize.solvers import adaptive
 from discretize.solvers.adaptive import ADAPTIVE_METHODS

@@ -1,4 +1,4 @@
-r"""Dropout in a field, its masks fixed for a whole sequence or solve: what draws anew at each evaluation is no equation.
+"""Dropout in a field, its masks fixed for a whole sequence or solve: what draws anew at each evaluation is no equation.
 
     part(m_x * x, m_h * h)        m = 0 with probability p, else 1 / (1 - p), for each sample and unit
 

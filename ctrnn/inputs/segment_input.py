@@ -20,7 +20,6 @@ class SegmentInput:
 
     Args:    path; pieces: the piece of each segment, (segments,) shared by the batch, or (segments, batch).
     Shape:   at(j, t, rows): t () or (rows, 1), float64 -> (rows, feature); rows None: all sequences.
-    Source:  this project.
     """
 
     def __init__(self, path: Path, pieces: Tensor) -> None:

@@ -1,4 +1,4 @@
-r"""Paths whose pieces are polynomials of time, and any smooth path as one of these, to rounding.
+"""Paths whose pieces are polynomials of time, and any smooth path as one of these, to rounding.
 
     x(t) = sum_d c_kd T_d(2 s - 1),      s = (t - t_k) / (t_{k+1} - t_k),      T_d Chebyshev's polynomials
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.inputs.held import HeldPath
-from ctrnn.inputs.linear import LinearPath
+from ctrnn.inputs.interpolated import LinearPath
 from ctrnn.inputs.path import Data, MappedPath, Path, across
 from ctrnn.inputs.samples import SampledPath, ends_of, rows_of
 

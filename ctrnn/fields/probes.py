@@ -1,7 +1,11 @@
-"""Samples that act on one another, by a mean over the batch for one: each would have another answer in another batch."""
+"""Probes of a field: does it draw random numbers, so that no solver converges, and do samples of a batch act on one another?
+
+Dropout is of the first kind; a mean over the batch is of the second, and gives each sample another answer in another batch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -9,9 +13,32 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn.fields.field import VectorField
-from ctrnn.fields.random.draws import drawn
 
-__all__ = ["COUPLED", "couples_samples", "moved"]
+__all__ = ["COUPLED", "DRAW_ONCE", "couples_samples", "drawn", "has_two_answers", "moved"]
+
+DRAW_ONCE = (
+    "For dropout call `field.eval()`, or take `ctrnn.Dropout`, whose masks are fixed for a solve; or take steps that each may "
+    "draw anew, as those of `discretize.DiscreteRNN`."
+)
+
+
+def drawn(call: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, bool]:
+    """What a call gives, and whether it took numbers from torch's generators."""
+    before = _generators(device)
+    answer = call()
+    return answer, not all(map(torch.equal, before, _generators(device)))
+
+
+def has_two_answers(call: Callable[[], Tensor], device: torch.device) -> bool:
+    """Whether a call draws anew each time it is made, or answers otherwise, by a generator of its own."""
+    first, _ = drawn(call, device)
+    second, anew = drawn(call, device)
+    return anew or not torch.equal(first.nan_to_num(), second.nan_to_num())
+
+
+def _generators(device: torch.device) -> list[Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
 
 LEAST = 1e-3  # of the largest dh/dt: rounding is less, and what an iteration inside of a field leaves that ends for all at once
 COUPLED = (

@@ -1,1 +1,0 @@
-"""Random numbers in fields, and dropout with masks that stay for a solve."""

@@ -1,1 +1,0 @@
-"""Pieces of paths: by the number of a segment, from inside, and as polynomials."""
