@@ -39,13 +39,13 @@ from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.engine import SolverState, SolverStats
-from discretize.solvers.equation import BackwardField, NumbersRefused, as_driven_field, joined, of_parts
+from discretize.solvers.equation import BackwardField, NumbersRefused, as_driven_field, joined
 from discretize.solvers.events import Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
-__all__ = ["integrate"]
+__all__ = ["integrate", "solve"]
 
 STIFF_STEPS = 50  # a segment: from here on a solve is looked at
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
@@ -119,12 +119,27 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
+    return solve(field, path, h0, ts, settings, speed, events)
+
+
+@whole
+def solve(
+    field: VectorField | Callable[..., Any],
+    path: Path | None,
+    h0: Tensor | Sequence[Tensor],
+    ts: Tensor,
+    settings: Settings,
+    speed: Path | Callable | None = None,
+    events: Event | Sequence[Event] = (),
+) -> Trajectory:
+    """As `integrate`, with settings that were checked before."""
     if isinstance(path, Tensor):
         got = f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
         raise TypeError(f"{got} {ORDERS['integrate']}")
     times, direction = _times(ts)
     given, (state, shapes) = field, joined(h0)
-    if happens := tuple(of_parts(event, shapes) for event in checked_events(events)):
+    happens = checked_events(events, shapes) if events else ()
+    if happens:
         _check_event_solve(settings, direction)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     field = with_computed_weights(field)
@@ -141,11 +156,11 @@ def integrate(
         _check_solve(given, driven, times, state, settings)
         if happens:
 
-            def solve(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
-                solve = Solve(driven, h, times, replace(settings, progress=False))
-                return solve.run(), solve.engine.counts
+            def to_next_stops(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
+                part = Solve(driven, h, times, replace(settings, progress=False))
+                return part.run(), part.engine.counts
 
-            solved = EventSolve(solve, happens, state, times).run()
+            solved = EventSolve(to_next_stops, happens, state, times).run()
         elif driven.batch:
             solved = Solve(driven, state, times, settings, stored).run()
         else:

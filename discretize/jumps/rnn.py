@@ -28,7 +28,7 @@ from discretize.sequences.module import Lengths, SequenceModule, Start
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
 from discretize.settings import Gradient, Settings
-from discretize.solve import integrate
+from discretize.solve import solve
 from discretize.steps.step import Step
 
 __all__ = ["HeldJumpRNN", "JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]
@@ -202,7 +202,7 @@ class JumpRNN(SequenceModule):
         return following
 
     def _solved(self, field: VectorField, length: Tensor, h: Tensor) -> Tensor:
-        solved = integrate(field, None, h, torch.stack([torch.zeros_like(length), length]), **vars(self.settings))
+        solved = solve(field, None, h, torch.stack([torch.zeros_like(length), length]), self.settings)
         self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
         return solved.hs[-1]
 

@@ -17,7 +17,7 @@ from discretize.sequences.module import FieldModule, Lengths, Start, check_no_le
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
-from discretize.solve import integrate
+from discretize.solve import solve
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
@@ -86,7 +86,7 @@ class ContinuousRNN(FieldModule):
         path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
         if len(path.knots) < 2:
             raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
-        solved = integrate(field, path, h0, path.knots, **vars(self.settings))
+        solved = solve(field, path, h0, path.knots, self.settings)
         self.stats = solved.stats
         return solved
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,10 +20,9 @@ from ctrnn import HeldPath, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.field import check_field, check_like_field
 from ctrnn.fields.parts import affine
-from discretize.solvers.events import Event
 from discretize.trajectory import Trajectory
 
-__all__ = ["BackwardField", "Equation", "NumbersRefused", "as_driven_field", "joined", "of_parts"]
+__all__ = ["BackwardField", "Equation", "NumbersRefused", "Shapes", "as_driven_field", "joined", "split"]
 
 Shapes = tuple[torch.Size, ...]
 TIMES = ("t", "time", "ts", "times")
@@ -56,7 +54,7 @@ class Equation(VectorField):
                     f"called as f(t, h), the time first, t of shape {tuple(projected.shape)}, a time for each sample."
                 )
             return found
-        found = self.f(projected, _split(h, self.shapes))
+        found = self.f(projected, split(h, self.shapes))
         if not isinstance(found, tuple | list) or len(found) != len(self.shapes):
             came = f"{len(found)} of them" if isinstance(found, tuple | list) else type(found).__name__
             raise TypeError(f"The equation must give a derivative for each of the {len(self.shapes)} parts of h, got {came}.")
@@ -172,21 +170,9 @@ def joined(h0: object) -> tuple[Any, Shapes | None]:
     return torch.cat([part.flatten(1) for part in parts], 1), tuple(part.shape[1:] for part in parts)
 
 
-def _split(h: Tensor, shapes: Shapes) -> Any:
+def split(h: Tensor, shapes: Shapes) -> Any:
+    """The parts of a state (batch, state)."""
     return Trajectory(h, h, shapes=shapes).parts
-
-
-def of_parts(event: Event, shapes: Shapes | None) -> Event:
-    """An event that is told of the parts of the state, as one of the whole state."""
-    if shapes is None:
-        return event
-    g, reset = event.g, event.reset
-
-    def of_whole(t: Tensor, h: Tensor) -> Any:
-        assert reset is not None
-        return joined(reset(t, _split(h, shapes)))[0]
-
-    return replace(event, g=lambda t, h: g(t, _split(h, shapes)), reset=None if reset is None else of_whole)
 
 
 def _ends(times: Tensor) -> Tensor:

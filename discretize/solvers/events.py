@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from discretize.errors import SolverError
 from discretize.solvers.continuation import StatesBetween, StatesBetweenStops
 from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
+from discretize.solvers.equation import Shapes, joined, split
 from discretize.trajectory import Trajectory
 
 __all__ = ["Event", "EventSolve", "EventTimes", "checked_events"]
@@ -91,11 +92,22 @@ class _Crossing(NamedTuple):
     event: int
 
 
-def checked_events(events: object) -> tuple[Event, ...]:
+def checked_events(events: object, shapes: Shapes | None) -> tuple[Event, ...]:
+    """The events, each as one of the whole state (batch, state), where that has parts of these shapes."""
     given = (events,) if isinstance(events, Event) else events
     if not isinstance(given, Sequence) or not all(isinstance(event, Event) for event in given):
         raise TypeError(f"`events` must be discretize.Event, or several of them, got {events!r}.")
-    return tuple(given)
+    return tuple(given if shapes is None else (_of_parts(event, shapes) for event in given))
+
+
+def _of_parts(event: Event, shapes: Shapes) -> Event:
+    g, reset = event.g, event.reset
+
+    def of_whole(t: Tensor, h: Tensor) -> Any:
+        assert reset is not None
+        return joined(reset(t, split(h, shapes)))[0]
+
+    return replace(event, g=lambda t, h: g(t, split(h, shapes)), reset=None if reset is None else of_whole)
 
 
 class EventSolve:

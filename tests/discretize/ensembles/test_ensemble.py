@@ -1,17 +1,16 @@
 """An ensemble against a loop over its modules: values, gradients, engines, and everything torch does to modules."""
 
 import copy
-import functools
 import inspect
-import itertools
 import pickle
 
 import pytest
 import torch
-from cases import each
+from cases import crossed, each
 from conformance import kernels_for_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import thinned
 from torch import nn
 from torch.func import vmap
 from torch.testing import assert_close
@@ -87,7 +86,8 @@ MODELS = {
     "cell": lambda: DiscreteCell(ctrnn.gru(3, 5)),
     "torch's own": lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh()),
 }
-LEFT_OUT = ("one gate for all", "slow forgetting", "leaky", "implicit", "own field solved")  # of every day: others are like them
+EVERY_DAY = ("both", "lstm", "midpoint", "dopri5", "branching", "layers", "parametrized")  # the others are like them
+COMPILED = ("gated", "both", "gru", "lstm", "layers", "model", "parametrized")
 ALONE = ("implicit", "dopri5", "own field solved", "branching")
 
 
@@ -118,24 +118,16 @@ def assert_same(found, expected, many, modules, **rounding):
         assert_close(parameter.grad, torch.stack([module.get_parameter(name).grad for module in modules]), **rounding)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LEFT_OUT else ()) for name in MODELS])
+@pytest.mark.parametrize("name", thinned(MODELS, EVERY_DAY))
 def test_an_ensemble_is_the_loop_over_its_modules(name):
     modules = networks_of(name)
     many, x = ensemble(modules), outputs_of(name, torch.randn(7, 4, 3))
     assert_same(many(x), looped(modules, x), many, modules, **ROUNDING)
     assert ("one after another" in (many.stats["engine_why"] or "")) == (name in ALONE)
+    assert name not in COMPILED or many.stats["engine"] == "compiled"
 
 
-@each("name", ["gated", "gru", "lstm", "layers", "model", "parametrized"])
-def test_sequences_of_named_fields_are_one_kernel_call(name):
-    modules = networks_of(name)
-    many = ensemble(modules)
-    with torch.no_grad():
-        many(torch.randn(7, 4, 3))
-    assert many.stats["engine"] == "compiled"
-
-
-@pytest.mark.parametrize("name", ["gated", "lstm"])
+@each("name", ["gated", "lstm"])
 def test_a_kernel_gives_a_network_the_bits_that_it_has_alone(name):
     modules = networks_of(name)
     many, x = ensemble(modules), torch.randn(9, 21, 3)
@@ -151,9 +143,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["own field", "parametrized", *(pytest.param(n, marks=pytest.mark.slow) for n in ("midpoint", "published"))]
-)
+@pytest.mark.parametrize("name", thinned(LONG, ("own field",)))
 def test_long_sequences_of_any_field_are_one_call_of_a_written_kernel(name):
     torch.manual_seed(1)
     modules, x = [LONG[name]() for _ in range(3)], torch.randn(100, 9, 3, requires_grad=True)  # one kernel for all calls
@@ -191,7 +181,7 @@ def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_s
         assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     count=st.integers(1, 5),
     batch=st.integers(1, 20),
@@ -209,10 +199,7 @@ def test_any_number_of_networks_samples_and_times(count, batch, time, name, own,
     assert_same(found, [torch.stack(parts) for parts in zip(*alone, strict=True)], many, modules, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gated", pytest.param("gru", marks=pytest.mark.slow), "midpoint", "dopri5"])
-@pytest.mark.parametrize(
-    "own", [(), *(pytest.param((name,), marks=pytest.mark.slow) for name in ("x", "h_0")), ("x", "h_0", "ts")]
-)
+@each("name, own", [("gated", ("x",)), ("midpoint", ("h_0",)), ("dopri5", ("x", "h_0", "ts"))])
 def test_arguments_are_shared_or_of_each_network(name, own):
     modules = networks_of(name)
     many = ensemble(modules)
@@ -232,7 +219,7 @@ def test_arguments_are_shared_or_of_each_network(name, own):
         assert_close(ours, theirs, **ROUNDING)
 
 
-@pytest.mark.parametrize("name", ["gated", "layers", "dopri5"])
+@each("name", ["layers", "dopri5"])
 def test_each_network_goes_on_from_its_final_state(name):
     many, x = ensemble(networks_of(name)), torch.randn(8, 4, 3)
     if name == "layers":  # backwards the end comes first: no sequence can be cut
@@ -245,16 +232,9 @@ def test_each_network_goes_on_from_its_final_state(name):
 
 
 EXTRAS = {"lengths": [7, 2, 5, 1], "ts": torch.arange(8.0) * 0.3, "reset": torch.eye(7, 4) > 0}
-EVERY_DAY = {*(("gated", key) for key in EXTRAS), ("midpoint", "lengths"), ("dopri5", "ts"), ("layers", "reset")}
 
 
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        pytest.param(*pair, marks=[] if pair in EVERY_DAY else pytest.mark.slow)
-        for pair in itertools.product(("gated", "midpoint", "dopri5", "layers"), EXTRAS)
-    ],
-)
+@crossed(key=EXTRAS, name=("gated", "dopri5", "layers", "midpoint"))
 def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     extra, modules = {key: EXTRAS[key]}, networks_of(name)
     many, x = ensemble(modules), torch.randn(7, 4, 3)
@@ -283,8 +263,8 @@ def test_under_a_transform_of_its_own_an_ensemble_runs_by_steps():
         assert_close(gradient[name], weight.grad, **ROUNDING)
 
 
-@each("optimizer", [functools.partial(torch.optim.SGD, momentum=0.9), torch.optim.Adam, torch.optim.RMSprop])
-def test_an_optimizer_of_all_is_an_optimizer_of_each(optimizer):
+def test_an_optimizer_of_all_is_an_optimizer_of_each():
+    optimizer = torch.optim.Adam
     modules, x = networks_of("model"), torch.randn(7, 4, 3)
     many = ensemble(modules)
     ours, theirs = optimizer(many.parameters(), lr=0.01), [optimizer(module.parameters(), lr=0.01) for module in modules]
@@ -372,19 +352,12 @@ def test_torch_compile_runs_an_ensemble_as_it_is():
     assert_close(torch.compile(many, backend="eager")(x), many(x), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["gated", "own field"])
-def test_with_kernels_turned_off_networks_step_together(name, monkeypatch):
+def test_with_kernels_turned_off_networks_step_together(monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")
-    modules, x = networks_of(name), torch.randn(100, 4, 3)
+    modules, x = networks_of("own field"), torch.randn(100, 4, 3)
     many = ensemble(modules)
     assert_same(many(x), looped(modules, x), many, modules, rtol=0, atol=1e-10)
     assert many.stats == {"engine": "steps", "engine_why": "CTRNN_FUSED is 0"}
-
-
-def test_one_network_is_an_ensemble_too():
-    modules = networks_of("gru", 1)
-    many, x = ensemble(modules), torch.randn(5, 4, 3)
-    assert_same(many(x), looped(modules, x), many, modules, **ROUNDING)
 
 
 @each(

@@ -210,12 +210,6 @@ def test_networks_of_random_parts_are_a_loop(names, count):
     assert_a_loop(networks_of(names, count))
 
 
-def test_a_network_that_falls_back_counts_each_batch_once():
-    networks = networks_of(["normalized", "reads"])
-    many = assert_a_loop(networks, calls=2)
-    assert many.stacked[1].num_batches_tracked.tolist() == [2, 2, 2]
-
-
 def test_a_call_that_fails_leaves_buffers_as_they_were():
     networks = networks_of(["normalized", "mean", "last", "count"])
     many, x = ensemble(networks), torch.randn(5, 3)

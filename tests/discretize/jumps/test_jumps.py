@@ -1,6 +1,5 @@
 """States that jump at observations: closed forms, the papers' algorithms written out, and nothing of the future."""
 
-import copy
 import math
 
 import pytest
@@ -19,7 +18,6 @@ from discretize import (
     CellJump,
     DiscreteCell,
     GRUBayes,
-    GRUDJump,
     Jump,
     JumpRNN,
     bayes_divergence,
@@ -125,14 +123,6 @@ def test_gradients_to_times_and_values_are_those_of_the_closed_form():
     for a, b in zip(ours, theirs, strict=True):
         assert_close(a, b, rtol=0, atol=1e-6)
         assert not a[4:].any()  # nothing that comes later
-
-
-def test_episodes_begin_anew():
-    rnn, x, ts, reset = impulses(), torch.randn(TIME, BATCH, 2), stamps(), torch.zeros(TIME, BATCH, dtype=torch.bool)
-    reset[3, 1] = True
-    output = rnn(x, ts=ts, reset=reset)[0]
-    assert_close(output[:, 0], rnn(x, ts=ts)[0][:, 0], **NEAR)
-    assert_close(output[3:, 1], rnn(x[3:, 1], ts=ts[3:, 1])[0], **NEAR)
 
 
 @each("make", [lambda: ode_rnn(2, 3, method="rk4"), lambda: gru_ode_bayes(2, 3, method=discretize.Euler()), lambda: gru_d(2, 3)])
@@ -244,25 +234,12 @@ def test_what_gru_d_has_never_seen_is_its_mean_and_not_zero():
     assert_close(output[0], rnn.jump.cell(torch.cat([read, torch.tensor([1.0, 0.0])])[None]))
 
 
-def test_the_input_decay_of_gru_d_starts_where_it_learns_at_the_pace_of_the_gaps_that_are_given():
+def test_the_input_decay_of_gru_d_starts_at_the_pace_of_the_gaps_that_are_given():
     torch.manual_seed(3)
     starts = {gap: gru_d(200, 3, gap=gap).jump.fade_x.detach() for gap in (1.0, 50.0)}
     for gap, (w, b) in starts.items():
         assert 0 < w.min() < 0.05 / gap < 0.95 / gap < w.max() <= 1 / gap
         assert not b.any()
-    teacher = GRUDJump(1, 4, mean=torch.tensor([0.5]))
-    learner = copy.deepcopy(teacher)
-    with torch.no_grad():
-        teacher.fade_x[0] = 0.3
-        learner.fade_x[0] = 0.9
-    optimizer, x, missing = torch.optim.Adam([learner.fade_x], 0.05), torch.zeros(64, 1), torch.zeros(64, 1)
-    for _ in range(150):
-        state = torch.cat([torch.zeros(64, 4), torch.randn(64, 1), 3 * torch.rand(64, 1)], -1)  # h, away, since
-        loss = (learner(x, missing, state) - teacher(x, missing, state)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert learner.fade_x[0].item() == pytest.approx(0.3, abs=0.05)
 
 
 def test_what_was_seen_has_its_likelihood_and_what_was_not_none():
@@ -309,22 +286,6 @@ def test_the_whole_loss_of_gru_ode_bayes_has_gradients_where_values_are_missing(
     loss = 1e-2 * bayes_divergence(before, after, missing, observed) - observed_log_prob(before, missing, observed)
     loss.sum().backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in rnn.jump.parameters())
-
-
-def test_a_jump_rnn_learns_when_events_come():
-    """The value is the decayed trace of the last two impulses: a model that ignores elapsed time cannot tell it."""
-    torch.manual_seed(1)
-    rnn = JumpRNN(ctrnn.NetworkField(nn.Linear(1, 1, bias=False), 1), Added(1), "rk4", max_step=0.5)
-    x, ts = torch.randn(4, 32, 1), torch.cumsum(0.2 + torch.rand(4, 32), 0)
-    wanted = torch.stack([summed(x, ts, k) for k in range(4)])
-    optimizer = torch.optim.Adam(rnn.parameters(), 0.1)
-    for _ in range(40):
-        optimizer.zero_grad()
-        loss = (rnn(x, ts=ts)[0] - wanted).square().mean()
-        loss.backward()
-        optimizer.step()
-    assert loss < 1e-3
-    assert rnn.field.net.weight.item() == pytest.approx(-1, abs=0.05)
 
 
 WRONG = {

@@ -10,13 +10,14 @@ import pytest
 import references
 import torch
 import torchdiffeq
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import ctrnn
 from ctrnn.inputs.segment_input import SegmentInput
-from discretize import Midpoint, SolverError, SolverWarning, integrate
+from discretize import Midpoint, SolverError, integrate
 from discretize.solvers import adaptive
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.control import StepControl
@@ -37,6 +38,7 @@ def as_users_write_it(field, xs):
     return lambda t, h: field(xs[min(int(t), len(xs) - 1)], h)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_jumps_that_torchdiffeq_drops_are_kept():
     naive_misses = 0
@@ -48,23 +50,6 @@ def test_jumps_that_torchdiffeq_drops_are_kept():
         ours = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-3, atol=1e-3)
         assert float((ours.hs - exact).abs().max()) < 0.01
     assert naive_misses > 0, "torchdiffeq has mended its jumps: say so in docs/discretization.md"
-
-
-@torch.no_grad()
-def test_steps_that_overshoot_and_are_interpolated_back_are_not_taken():
-    tolerance, worst_naive, worst_ours = 1e-6, 0.0, 0.0
-    for seed in range(2):
-        field, xs, h0, ts, exact = held_problem(seed, 6)
-        h = h0
-        for x in xs.unbind(0):  # piece by piece, each from its start to its end
-            clock = torch.tensor([0.0, 1.0])
-            slope = lambda t, h, field=field, x=x: field(x, h)  # noqa: E731 (as users write it)
-            h = torchdiffeq.odeint(slope, h, clock, rtol=tolerance, atol=tolerance, method="bosh3")[-1]
-        worst_naive = max(worst_naive, float((h - exact[-1]).abs().max()))
-        ours = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=tolerance, atol=tolerance, method="bosh3")
-        worst_ours = max(worst_ours, float((ours.hs - exact).abs().max()))
-    assert worst_naive > 20 * tolerance
-    assert worst_ours < 10 * tolerance
 
 
 @torch.no_grad()
@@ -116,34 +101,12 @@ def test_the_sample_read_is_the_one_whose_turn_it_is_even_where_the_clock_rounds
 
 
 @torch.no_grad()
-def test_knots_an_ulp_apart_are_solved():
-    knots = torch.tensor([0.0, 1.0, math.nextafter(1.0, 2.0), 2.0])
-    field, xs, h0 = ctrnn.gated(2, 3), torch.randn(3, 1, 2), torch.zeros(1, 3)
-    with_sliver = integrate(field, ctrnn.HeldPath(xs, knots), h0, torch.tensor([0.0, 2.0]), rtol=1e-9, atol=1e-9)
-    without = integrate(field, ctrnn.HeldPath(xs[[0, 2]], knots[[0, 1, 3]]), h0, torch.tensor([0.0, 2.0]), rtol=1e-9, atol=1e-9)
-    assert_close(with_sliver.hs, without.hs, rtol=0, atol=1e-8)
-
-
-@torch.no_grad()
-def test_one_wild_sample_is_solved_as_well_in_a_batch_as_alone():
-    """torchdiffeq's own norm is a mean over the batch, in which one wild sample among 64 counts an eighth."""
-    field = ctrnn.plain(2, 3)
-    xs = torch.randn(6, 64, 2) * 0.01
-    xs[:, 0] = 8 * torch.randn(6, 2)
-    h0, ts = torch.zeros(64, 3), torch.arange(7.0)
-    h0[0] = 3.0
-    exact = references.dop853(field, references.held(xs[:, :1], ts), ts, h0[:1], ts)
-    ours = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-5, atol=1e-5)
-    assert float((ours.hs[:, :1] - exact).abs().max()) < 1e-4
-
-
-@torch.no_grad()
 @pytest.mark.parametrize(
     ("knots", "ts"),
     [
         ([0.0, 0.1 + 0.2, 1.0], [0.3, 1.0]),  # starts an ulp before a knot
         ([0.0, 1.0, 3.0], [math.nextafter(1.0, 0.0), 3.0]),
-        ([0.0, 1e-15, 1000.0], [0.0, 1000.0]),
+        pytest.param([0.0, 1e-15, 1000.0], [0.0, 1000.0], marks=pytest.mark.slow),
         ([0.0, 1e-300, 1.0], [0.0, 1.0]),
         pytest.param([0.0, 1e9, 2e9], [0.0, 2e9], marks=pytest.mark.slow),
     ],
@@ -185,48 +148,12 @@ def solve(f, h0=None, method="dopri5", **settings):
     return integrate(Raises(f), path, start, torch.tensor([0.0, 0.5, 2.0]), method=method, **settings)
 
 
-def test_nan_from_the_field_is_called_nan_and_named():
-    def f(h):
-        slope = -h
-        slope = slope.clone()
-        slope[1, 0] = torch.where(h[1, 0] < 0.4, math.nan, slope[1, 0])
-        return slope
-
-    with pytest.raises(SolverError, match="the field gives nan there") as caught:
-        solve(f)
-    assert (caught.value.sample, caught.value.unit) == (1, 0)
-    assert 0.1 < caught.value.time < 0.4  # exp(-t) = 0.8 at t = 0.22
-    assert len(caught.value.trajectory) == 1
-
-    with pytest.raises(SolverError, match="the field gives inf there") as caught:
-        solve(lambda h: torch.full_like(h, math.inf))
-    assert caught.value.time == 0.0
-
-
 def test_a_trial_step_that_leaves_the_domain_of_the_field_is_taken_back():
     # sqrt of a negative number in a trial stage is nan; the solution stays positive throughout.
     solved = solve(lambda h: -torch.sqrt(h) * h * 20, torch.full((3, 2), 1.0), rtol=1e-6, atol=1e-8)
     assert solved.status == "completed"
     # h' = -20 h^(3/2): h = (1 + 10 t)^-2
     assert_close(solved.hs[:, 0, 0], (1 + 10 * solved.ts) ** -2, rtol=0, atol=1e-6)
-
-
-def test_too_many_steps_is_counted_over_the_whole_solve():
-    with pytest.raises(SolverError, match="steps were not enough") as caught:
-        solve(lambda h: -1e4 * h, max_num_steps=200)
-    assert caught.value.trajectory.stats["num_steps"] == 200
-    assert "stiff" in caught.value.hint
-
-
-def test_a_jump_inside_the_field_is_said_to_be_one():
-    with pytest.raises(SolverError, match="no step down to"):
-        solve(lambda h: torch.where(h > 0.3, -1.0, 1.0) * 1e3, torch.full((3, 2), 0.3), rtol=0, atol=2e-15, max_num_steps=1000)
-
-
-def test_fixed_steps_that_blow_up_say_so():
-    with pytest.raises(SolverError, match="the state became") as caught:
-        solve(lambda h: h**3 * 1e5, method="euler", max_step=0.1)
-    assert "shorter steps" in str(caught.value)
 
 
 def test_a_failure_travels_to_other_processes():
@@ -294,48 +221,6 @@ def test_gradients_do_not_see_who_was_left_out(monkeypatch):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
-@torch.no_grad()
-def test_the_answer_for_a_sample_does_not_depend_on_its_neighbours_as_torchdiffeqs_does():
-    field, rates, h0, ts = stiff_one()
-
-    def theirs(rows):
-        return torchdiffeq.odeint(lambda t, h: field(rates[rows], h), h0[rows], ts, rtol=1e-4, atol=1e-4)[:, -1]
-
-    def ours(rows):
-        return solve_rates(field, rates[rows], h0[rows], ts, rtol=1e-4, atol=1e-4).hs[:, -1]
-
-    some, others = slice(32, 64), slice(0, 64)
-    assert float((theirs(some) - theirs(others)).abs().max()) > 1e-9
-    assert_close(ours(some), ours(others), rtol=0, atol=1e-14)
-
-
-@torch.no_grad()
-def test_a_step_at_its_minimum_is_accepted_in_silence_by_torchdiffeq_and_warned_of_here():
-    field, h0, ts = Raises(lambda h: -20 * h), torch.full((3, 2), 1.0), torch.tensor([0.0, 2.0])
-    exact = h0 * math.exp(-40)
-    naive = torchdiffeq.odeint(lambda t, h: -20 * h, h0, ts, rtol=1e-8, atol=1e-8, options={"min_step": 0.3})[-1]
-    assert float((naive - exact).abs().max()) > 1.0  # warnings are errors here, and there was none
-    path = ctrnn.HeldPath(torch.zeros(1, 3, 1), [0.0, 2.0])
-    with pytest.warns(SolverWarning, match=r"accepted at min_step=0.3 in spite of their error, the first at t = 0"):
-        forced = integrate(field, path, h0, ts, rtol=1e-8, atol=1e-8, min_step=0.3, max_num_steps=1000)
-    assert forced.stats["num_forced_steps"] > 0
-    ours = integrate(field, path, h0, ts, rtol=1e-8, atol=1e-8)
-    assert_close(ours.hs[-1], exact, rtol=0, atol=1e-7)
-    assert ours.stats["num_forced_steps"] == 0
-
-
-def test_a_nan_is_called_an_underflow_by_torchdiffeq_and_a_nan_here():
-    def f(h):
-        return torch.where(h < 0.4, math.nan, -h)
-
-    with pytest.raises(AssertionError, match="underflow in dt"):
-        torchdiffeq.odeint(lambda t, h: f(h), torch.full((3, 2), 0.5), torch.tensor([0.0, 2.0]))
-    with pytest.raises(SolverError, match="the field gives nan there") as caught:
-        solve(f)
-    assert 0.1 < caught.value.time < 0.4
-
-
 def test_a_solve_may_be_differentiated_by_torch_func():
     field, path, ts = ctrnn.gru(2, 3), ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.arange(4.0)
     start = torch.randn(4, 3)
@@ -350,7 +235,7 @@ def test_a_solve_may_be_differentiated_by_torch_func():
     assert_close(along, expected.sum(), rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", Midpoint()], ids=str)
+@each("method", ["dopri5", "rodas5p", "rk4", Midpoint()])
 def test_no_step_is_longer_than_max_step(method):
     field, path, ts = ctrnn.gated(1, 2), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 3.05])), [0.0, 3.05]
     loose = {"method": method, "rtol": 1e3, "atol": 1e3}

@@ -102,7 +102,7 @@ def test_a_field_on_whose_jump_the_state_slides_is_said_to_jump(units, monkeypat
     assert "stiff" not in caught.value.hint
 
 
-@pytest.mark.parametrize(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
+@each(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
 def test_tolerances_near_the_rounding_are_warned_of(dtype, low, high):
     field, path = ctrnn.gated(1, 2, dtype=dtype), ctrnn.HeldPath(torch.randn(1, 1, 1, dtype=dtype))
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_tolerances_of_units_go_through_modules_adjoints_and_lstms():
         ContinuousRNN(field, atol=atol, gradient=Adjoint())(x)[0].sum().backward()
 
 
-@pytest.mark.parametrize(
+@each(
     ("atol", "words"),
     [
         (torch.full((3,), 1e-7), "one for each of the 5 units"),

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from cases import each
+from problems import thinned
 from torch import nn
 from torch.testing import assert_close
 
@@ -124,12 +125,12 @@ def check(states, changes):
                 assert_close(mine, theirs, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")  # the same sums
 
 
-@each("way", AGAIN)
+@pytest.mark.parametrize("way", thinned(AGAIN, ("the adjoint", "blocks")))
 def test_what_is_computed_again_is_of_the_field_that_was_solved_or_refused(way):
     check(AGAIN[way], CHANGES)
 
 
-@each("way", STEPS)
+@pytest.mark.parametrize("way", thinned(STEPS, ("a solve",)))
 def test_graphs_are_of_the_field_that_was_solved_or_refused(way):
     check(STEPS[way], {name: change for name, change in CHANGES.items() if name not in UNCOUNTED})
 
@@ -166,7 +167,7 @@ def test_what_a_field_keeps_and_does_not_read_is_no_change(way):
     assert torch.autograd.grad(hs.sum(), h0)[0].isfinite().all()
 
 
-@each("way", AGAIN | STEPS)
+@each("way", ["the adjoint", "blocks", "steps", "a solve"])
 def test_backward_twice_gives_the_same_twice_or_is_refused(way):
     states = (AGAIN | STEPS)[way]
     field, h0 = Field(), torch.ones(2, 2).requires_grad_()

@@ -4,11 +4,10 @@ import problems
 import pytest
 import torch
 from cases import each
-from problems import thinned
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, BackwardEuler, Checkpointed, ContinuousRNN, Euler, integrate
+from discretize import Adjoint, Checkpointed, ContinuousRNN, integrate
 
 
 def gradients(field, path_kind=ctrnn.HeldPath, own=False, **settings):
@@ -23,34 +22,9 @@ def gradients(field, path_kind=ctrnn.HeldPath, own=False, **settings):
     return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
 
 
-SETTINGS = {
-    "dopri5": {"method": "dopri5", "rtol": 1e-5, "atol": 1e-5},
-    "bosh3": {"method": "bosh3", "rtol": 1e-2, "atol": 1e-2},
-    "rodas5p": {"method": "rodas5p", "rtol": 1e-3, "atol": 1e-3},
-    "rk4": {"method": "rk4", "max_step": 0.5},
-    "Euler": {"method": Euler(), "max_step": 0.5},
-    "BackwardEuler": {"method": BackwardEuler(), "max_step": 0.5},
-}
-
-
-@pytest.mark.parametrize("method", thinned(SETTINGS, ("dopri5", "rk4")))
-@pytest.mark.parametrize("path_kind", [pytest.param(ctrnn.HeldPath, marks=pytest.mark.slow), ctrnn.HermitePath])
-def test_the_gradient_in_blocks_is_the_gradient(method, path_kind):
-    settings = SETTINGS[method]
-    field = problems.NAMED_FIELDS["gated per unit"](2, 3)
-    whole, at_once = gradients(field, path_kind, fused=False, **settings)
-    for memory in (1, 2e5):
-        parts, in_blocks = gradients(field, path_kind, gradient=Checkpointed(memory), **settings)
-        assert_close(in_blocks.hs, at_once.hs, rtol=0, atol=1e-13)  # perhaps by a kernel, whose sums are in another order
-        assert in_blocks.stats["num_steps"] == at_once.stats["num_steps"]
-        for ours, expected in zip(parts, whole, strict=True):
-            assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))  # sums in another order
-
-
-@each("name", ["lstm", "gated power 2", "gated network"])
-def test_blocks_end_wherever_the_budget_does(name):
+def test_blocks_end_wherever_the_budget_does():
     """Within segments too, and where sequences have times of their own."""
-    field = problems.NAMED_FIELDS[name](2, 3)
+    field = problems.NAMED_FIELDS["lstm"](2, 3)
     whole, _ = gradients(field, own=True, rtol=1e-5, atol=1e-5)
     for memory in (1, 1e5):
         parts, solved = gradients(field, own=True, rtol=1e-5, atol=1e-5, gradient=Checkpointed(memory))
@@ -130,28 +104,7 @@ def test_other_weights_by_functional_call_are_those_of_the_way_back():
             assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
-class Buffered(ctrnn.VectorField):
-    """dh/dt = w x - b h with a buffer b."""
-
-    def __init__(self):
-        super().__init__(2, 2)
-        self.w = torch.nn.Parameter(torch.ones(2))
-        self.register_buffer("b", torch.ones(2))
-
-    def flow(self, projected, h):
-        return self.w * projected - self.b * h
-
-
-@pytest.mark.parametrize("settings", SETTINGS_BACK[1:], ids=str)
-def test_a_buffer_written_into_before_the_way_back_is_refused(settings):
-    field = Buffered()
-    hs = integrate(field, ctrnn.HeldPath(torch.randn(3, 2, 2)), torch.zeros(2, 2), torch.arange(4.0), **settings).hs
-    field.b.fill_(5.0)
-    with pytest.raises(RuntimeError, match="`b` was written into between the solve and its backward pass"):
-        hs.sum().backward()
-
-
-@pytest.mark.parametrize("settings", SETTINGS_BACK[1:], ids=str)
+@each("settings", SETTINGS_BACK[1:])
 def test_a_tensor_captured_by_a_later_piece_of_the_path_is_refused(settings):
     captured = torch.tensor(1.5, requires_grad=True)
     path = ctrnn.FunctionPath(lambda t: torch.ones(2, 2) * (captured if t > 1 else 0.0), (0.0, 2.0), 2, knots=[1.0])

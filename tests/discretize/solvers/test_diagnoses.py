@@ -103,26 +103,3 @@ def test_a_batch_of_nobody_has_no_states_and_gradients_of_zero_as_in_torch():
     assert theirs.shape == next(nobody(ctrnn.plain(2, 3))).shape
     with pytest.raises(ValueError, match="at least one sample and one feature"):
         DiscreteRNN(ctrnn.plain(2, 3))(torch.randn(0, 2, 2))
-
-
-@pytest.mark.filterwarnings("ignore:.*nested:UserWarning")
-def test_nested_tensors_are_refused_in_words():
-    field, x = ctrnn.plain(2, 3), torch.randn(4, 2, 2)
-    for layout in (torch.strided, torch.jagged):
-        nested = torch.nested.nested_tensor([torch.randn(3, 2), torch.randn(2, 2)], layout=layout)
-        for call in (
-            lambda nested=nested: DiscreteRNN(field)(nested),
-            lambda nested=nested: ContinuousRNN(field)(nested, lengths=[3, 2]),
-            lambda nested=nested: unroll(DiscreteCell(field), nested),
-            lambda nested=nested: ctrnn.HeldPath(nested),
-            lambda nested=nested: DiscreteRNN(field)(x, nested),
-            lambda nested=nested: integrate(field, ctrnn.HeldPath(x), nested, torch.arange(3.0)),
-        ):
-            with pytest.raises(TypeError, match="must be a plain tensor, not a sparse or nested one"):
-                call()
-        for call in (
-            lambda nested=nested: ContinuousRNN(field)(x, ts=nested),
-            lambda nested=nested: integrate(field, ctrnn.HeldPath(x), torch.zeros(2, 3), nested),
-        ):
-            with pytest.raises(TypeError, match="`ts` must be a"):
-                call()

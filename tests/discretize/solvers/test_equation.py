@@ -88,7 +88,7 @@ PATHS = {
     "warped": warped,
     "function": lambda xs: ctrnn.FunctionPath(lambda t: xs[0] * torch.sin(t) + xs[1], (0.0, 4.0), 2, knots=[1.0, 2.0]),
 }
-each_path = pytest.mark.parametrize("name", PATHS)
+each_path = each("name", PATHS)
 
 
 @each_path
@@ -225,13 +225,6 @@ def test_what_is_no_equation_is_refused_in_words(name):
     call, error, words = WRONG[name]
     with pytest.raises(error, match=words):
         call()
-
-
-def test_a_single_time_is_the_start():
-    h0 = torch.randn(2, 3)
-    for equation in (pulled, ctrnn.gated(0, 3)):
-        assert_close(integrate(equation, None, h0, [1.5]).hs, h0[None])
-        assert_close(integrate(equation, None, h0, torch.full((3, 2), 0.5)).hs, h0.expand(3, -1, -1))
 
 
 def test_a_batch_of_nobody_is_solved_too():

@@ -3,9 +3,6 @@
 import copy
 import math
 import pickle
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
@@ -15,7 +12,7 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import ContinuousRNN, DiscreteCell, SolverError, SolverWarning, integrate, unroll
 
-ADAPTIVE = ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p")
+SOME = ("dopri5", "rodas5p")
 TIMES = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
 
 
@@ -78,7 +75,7 @@ def test_a_weight_that_is_not_finite_is_named_and_not_the_input(fused):
             ContinuousRNN(field, fused=fused)(torch.randn(4, 2, 2))
 
 
-@each("method", ADAPTIVE)
+@each("method", SOME)
 def test_nan_in_the_input_is_said_to_be_in_the_input(method):
     error = failure(lambda x, h: x - h, method, NanFrom(1.7, 2), rtol=1e-3, atol=1e-3)
     assert "the input is nan there" in error.cause
@@ -89,7 +86,7 @@ def test_nan_in_the_input_is_said_to_be_in_the_input(method):
     assert_close(error.trajectory.hs[:, 0, 0], 1 - 0.5 * torch.exp(-TIMES[:3]), rtol=0, atol=1e-2)
 
 
-@each("method", ADAPTIVE)
+@each("method", SOME)
 def test_nan_from_the_field_is_said_to_be_the_fields(method):
     def f(x, h):
         bad = torch.zeros_like(h)
@@ -105,11 +102,6 @@ def test_nan_from_the_field_is_said_to_be_the_fields(method):
     assert error.time == pytest.approx(math.log(2), abs=1e-2)  # exp(-t) / 2 = 1/4
 
 
-def test_a_state_that_is_not_finite_at_the_start_is_refused_before_anything_is_solved():
-    with pytest.raises(ValueError, match="`h0` must be finite"):
-        solve(lambda x, h: -h, h0=torch.tensor([[0.0, 0.0], [0.0, math.nan], [0.0, 0.0]]))
-
-
 @each("method", ["euler", "rk4"])
 def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
     with pytest.raises(SolverError, match="the state became") as caught:
@@ -117,7 +109,7 @@ def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
     assert "shorter steps" in caught.value.hint
 
 
-@each("method", ADAPTIVE)
+@each("method", SOME)
 def test_a_blow_up_is_called_one(method):
     """h' = h^2 from 0.8 is infinite at t = 1.25; the others fall to 0."""
     h0 = torch.tensor([[-0.5, -0.1], [-0.3, 0.8], [-0.2, -0.1]])
@@ -129,7 +121,7 @@ def test_a_blow_up_is_called_one(method):
     assert_close(error.trajectory.hs[2, 1, 1], torch.tensor(4.0), rtol=0.05, atol=0)
 
 
-@each("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
+@each("method", ["dopri5", "bosh3"])
 def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     rates = torch.tensor([[1.0], [1.0], [1e5]])
     error = failure(lambda x, h: rates[: len(h)] * (torch.cos(h) - h), method, max_num_steps=300)
@@ -143,7 +135,7 @@ def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     assert_close(solved.hs[-1, 2], torch.cos(solved.hs[-1, 2]), rtol=0, atol=1e-8)
 
 
-@each("method", ADAPTIVE)
+@each("method", SOME)
 def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(method):
     error = failure(lambda x, h: 30 * torch.stack([-h[:, 1], h[:, 0]], -1), method, max_num_steps=15, rtol=1e-7, atol=1e-9)
     assert "15 steps were not enough" in error.cause
@@ -151,15 +143,11 @@ def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(me
     assert "max_num_steps" in error.hint
 
 
-def test_a_jump_inside_the_field_is_told_from_the_rest_and_min_step_goes_over_it():
-    def f(x, h):
-        return torch.where(h > 0.3, -1.0, 1.0) * 1e3
-
-    start = torch.full((3, 2), 0.3)
-    error = failure(f, h0=start, rtol=0, atol=2e-15, max_num_steps=100_000)
-    assert "no step down to" in error.cause or "not enough" in error.cause
-    if "no step" in error.cause:
-        assert "min_step" in error.hint
+def test_a_jump_that_no_step_is_short_enough_for_may_be_gone_over_by_min_step():
+    jumping = lambda x, h: torch.where(h > 0.3, -1.0, 1.0) * 1e3  # noqa: E731
+    error = failure(jumping, h0=torch.full((3, 2), 0.3), rtol=0, atol=2e-15, max_num_steps=1000)
+    assert "no step down to" in error.cause
+    assert "min_step" in error.hint
 
 
 def test_min_step_accepts_what_is_that_short_warns_and_counts():
@@ -196,56 +184,6 @@ def test_a_stiff_solve_that_got_there_gives_the_hint_with_its_answer():
     assert solve(lambda x, h: 3e3 * (1 - h), "rodas5p").stats["hint"] is None
 
 
-@pytest.mark.slow
-def test_failures_are_the_same_under_optimized_python():
-    script = """
-        import math, pickle, torch, ctrnn
-        from discretize import SolverError, integrate
-        torch.set_default_dtype(torch.float64)
-        assert False, "asserts must be off"
-
-        class Field(ctrnn.VectorField):
-            def __init__(self, f):
-                super().__init__(1, 1)
-                self.f = f
-
-            def flow(self, projected, h):
-                return self.f(projected, h)
-
-        path, ts = ctrnn.HeldPath(torch.zeros(1, 2, 1), [0.0, 3.0]), torch.tensor([0.0, 0.5, 3.0])
-        start = torch.tensor([[0.1], [0.5]])
-        for f, settings in (
-            (lambda x, h: h**2, {}),
-            (lambda x, h: torch.where(h < 0.2, math.nan, -h), {}),
-            (lambda x, h: 1e6 * (1 - h), {"max_num_steps": 100}),
-        ):
-            try:
-                integrate(Field(f), path, start, ts, **settings)
-                print("solved")
-            except SolverError as error:
-                again = pickle.loads(pickle.dumps(error))
-                print(error.sample, error.cause, "|", str(again) == str(error), "rodas5p" in error.hint)
-        solved = integrate(Field(lambda x, h: -h), path, start, ts)
-        print(float((solved(1.0) - start * math.exp(-1)).abs().max()) < 1e-5)
-        for outside in (3.5, -1.0, math.nan):
-            try:
-                solved(outside)
-                print("answered")
-            except ValueError as error:
-                print("refused")
-    """
-    done = subprocess.run(
-        [sys.executable, "-O", "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("1 the state grows without bound")
-    assert lines[1].startswith("0 the field gives nan there")
-    assert lines[2].startswith("0 100 steps were not enough")
-    assert [line.rsplit("|", 1)[1].split() for line in lines[:3]] == [["True", "False"], ["True", "False"], ["True", "True"]]
-    assert lines[3:] == ["True", "refused", "refused", "refused"]
-
-
 # Between the times that were asked for
 
 
@@ -257,7 +195,6 @@ def solve_gated(ts, method="dopri5", path=ctrnn.LinearPath, seed=0, **settings):
 
 
 ASKED = [0.0, 0.7, 2.0, 4.5]
-every_method = pytest.mark.parametrize("method", ["dopri5", "dopri8", "rodas5p", "rk4", "euler"])
 
 
 @pytest.mark.parametrize(
@@ -353,7 +290,7 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each("way", WAYS)
 def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
     """The weights are changed in place, as an optimizer changes them; the states are those of an untouched copy."""
     for method in ("dopri5",) if way in ("kernel", "held") else ("dopri5", "rodas5p", "bosh3"):
@@ -418,12 +355,6 @@ def test_gradients_after_the_weights_changed_are_refused():
             trajectory(1.3)
         with torch.no_grad():
             assert torch.isfinite(trajectory(1.3)).all()
-
-
-def test_states_of_a_solve_without_gradient_have_none_between_either():
-    with torch.no_grad():
-        trajectory, _ = solve_gated(ASKED)
-    assert not trajectory(1.3).requires_grad
 
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])

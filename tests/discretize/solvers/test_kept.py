@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -91,7 +92,7 @@ def test_modules_keep_too_and_by_default_nobody_does():
     assert output[-1].isnan().any(-1).tolist() == bad
 
 
-@pytest.mark.parametrize("settings", [{"method": "rk4"}, {"gradient": Adjoint()}])
+@each("settings", [{"method": "rk4"}, {"gradient": Adjoint()}])
 def test_it_is_for_samples_that_step_on_their_own(settings):
     with pytest.raises(ValueError, match="`on_failure='keep'` is for methods that choose their steps"):
         solve(H0, on_failure="keep", **settings)
@@ -106,7 +107,7 @@ class Rises(ctrnn.VectorField):
         return projected.expand_as(h)
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_steps_of_samples_are_counted_one_by_one(fused):
     own = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 0.5], [4.0, 3.0, 0.75]], dtype=torch.float64)
     path = ctrnn.HeldPath(torch.ones(2, 3, 1, dtype=torch.float64), own)

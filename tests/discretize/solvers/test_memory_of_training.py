@@ -4,7 +4,6 @@ import gc
 
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 from discretize import (
@@ -79,14 +78,14 @@ def _only_what_is_new():
     gc.freeze()  # else all that the tests before left is looked through each time
 
 
-@each("way", list(WAYS))
-def test_a_step_of_training_leaves_no_tensor_and_no_node_behind(way):
-    run, x = WAYS[way](), torch.randn(6, 3, 2)
+EVERY_DAY = ["a solve step by step", "in blocks", "by the adjoint", "between times", "Euler steps", "jumps"]
 
-    def step():
+
+@pytest.mark.parametrize("ways", [EVERY_DAY, pytest.param([way for way in WAYS if way not in EVERY_DAY], marks=pytest.mark.slow)])
+def test_a_step_of_training_leaves_no_tensor_and_no_node_behind(ways):
+    for way in ways:
+        run, x = WAYS[way](), torch.randn(6, 3, 2)
+        run(x).sum().backward()  # gradients are there, and what is computed once
+        before = alive()
         run(x).sum().backward()
-
-    step()  # gradients are there, and what is computed once
-    before = alive()
-    step()
-    assert alive() == before
+        assert alive() == before, way

@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import references
 import torch
 from cases import each
 from scipy.integrate import solve_ivp
@@ -271,7 +270,7 @@ def test_the_planets_are_those_of_the_sky():
 
 
 # Each class by dopri5 and by one of the others; the slow run has the rest.
-EVERYDAY = {("dopri5", 1e-3): CLASSES, ("tsit5", 1e-3): ("B", "D"), ("dopri8", 1e-6): ("A", "C", "E", "more")}
+EVERYDAY = {("dopri5", 1e-3): CLASSES, ("tsit5", 1e-3): ("B",), ("dopri8", 1e-6): ("E", "more")}
 LONG = [("dopri5", 1e-6), ("bosh3", 1e-3), ("tsit5", 1e-6), ("dopri8", 1e-3), ("dopri8", 1e-9), ("dopri5", 1e-9), ("tsit5", 1e-9)]
 every_case = pytest.mark.parametrize(
     ("group", "method", "tolerance"),
@@ -298,14 +297,10 @@ EVALUATIONS = {
 
 
 @every_case
-def test_global_errors_are_small_multiples_of_the_tolerance(group, method, tolerance):
+def test_global_errors_are_small_multiples_of_the_tolerance_and_evaluations_stay_what_they_are(group, method, tolerance):
     for name in CLASSES[group]:
         miss = error(name, solved(name, method, tolerance), tolerance)
         assert miss < MULTIPLES[tolerance].get(name, USUAL), name
-
-
-@every_case
-def test_evaluations_stay_what_they_are(group, method, tolerance):
     count = sum(solved(name, method, tolerance).stats["nfe"] for name in CLASSES[group])
     assert count <= 1.15 * EVALUATIONS[method, tolerance][group]
 
@@ -420,35 +415,3 @@ def test_an_explicit_method_stops_on_a_stiff_problem_and_names_rodas5p(name, met
         stiffly(name, method, 1e-3, max_num_steps=20 * needed // stages)
     assert "stiff" in caught.value.hint
     assert "rodas5p" in caught.value.hint
-
-
-def fast_gates(batch=1, time=3):
-    """Gates that open 1e4 times a unit of time, on a recording read as a continuous one."""
-    field = ctrnn.gated(2, 3, rate="exponential")
-    with torch.no_grad():
-        for key, parameter in field.named_parameters():
-            if key == "rate.bias":
-                parameter.fill_(math.log(1e4))
-    knots = torch.arange(float(time))
-    return field, torch.randn(time, batch, 2), 0.5 * torch.randn(batch, 3), knots
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [pytest.param("held", marks=pytest.mark.slow), "linear"])
-def test_fast_gates_are_followed_by_rodas5p(path):
-    field, xs, h0, knots = fast_gates()
-    if path == "held":
-        course, signal = ctrnn.HeldPath(xs[:-1], knots), references.held
-    else:
-        course, signal = ctrnn.LinearPath(xs, knots), references.linear
-    ts = torch.tensor([0.0, 1e-4, 1.5, 2.0])
-    exact = references.radau(field, signal(xs, knots), knots, h0, ts)
-    with torch.no_grad():
-        for tolerance in (1e-3, 1e-5):
-            trajectory = integrate(field, course, h0, ts, method="rodas5p", rtol=tolerance, atol=tolerance)
-            assert float(((trajectory.hs - exact) / (1 + exact.abs())).abs().max()) < 3 * tolerance
-            # Explicit steps are at most 3.3 / 1e4: 6,000 of them.
-            assert trajectory.stats["num_steps"] < 300
-        with pytest.raises(SolverError, match="steps were not enough") as caught:
-            integrate(field, course, h0, ts, rtol=1e-3, atol=1e-3, max_num_steps=200)
-        assert "rodas5p" in caught.value.hint

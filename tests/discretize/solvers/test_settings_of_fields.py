@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, Checkpointed, DiscreteRNN, Heun, RungeKutta4, integrate
+from discretize import Adjoint, Checkpointed, RungeKutta4, integrate
 
 X = torch.linspace(-1, 1, 48, dtype=torch.float64).reshape(12, 2, 2)
 SAME = {"rtol": 1e-12, "atol": 1e-12}  # the same steps, perhaps by a kernel
@@ -30,8 +30,14 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    ("how", "fused"),
+    [
+        ("all kept", False),
+        ("torchdiffeq's adjoint", False),
+        *(pytest.param(how, fused, marks=pytest.mark.slow) for how in WAYS for fused in (False, True)),
+    ],
+)
 def test_an_exponent_that_changes_after_a_solve_changes_neither_its_gradients_nor_its_states_between(how, fused):
     found = []
     for change in (False, True):
@@ -42,22 +48,6 @@ def test_an_exponent_that_changes_after_a_solve_changes_neither_its_gradients_no
             between = solved(torch.tensor([3.3, 7.9]))
         found.append([between, *gradients(of, solved.hs.square().sum(), h0)])
         assert of.decay.fixed_exponent == (1.0 if change else 2.0)
-    for mine, theirs in zip(*found, strict=True):
-        assert_close(mine, theirs, **SAME)
-
-
-@pytest.mark.kernels
-def test_a_gradient_that_is_differentiated_has_the_exponent_of_the_call_where_a_kernel_ran(monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
-    found = []
-    for change in (False, True):
-        of, h0 = field(), torch.full((2, 3), 0.4, requires_grad=True)
-        rnn = DiscreteRNN(of, Heun(), dt=0.3)
-        output, _ = rnn(X, h0)
-        assert rnn.stats["engine"] == "compiled", rnn.stats
-        of.decay.fixed_exponent = 1.0 if change else 2.0
-        (first,) = torch.autograd.grad(output.square().sum(), h0, create_graph=True)
-        found.append([first, *gradients(of, first.square().sum(), h0)])
     for mine, theirs in zip(*found, strict=True):
         assert_close(mine, theirs, **SAME)
 

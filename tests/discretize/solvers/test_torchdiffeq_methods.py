@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torchdiffeq
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -27,7 +28,7 @@ def gradients(field, rnn, *call, **more):
     return [output, *torch.autograd.grad(output.sin().sum(), sought, allow_unused=True, materialize_grads=True)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
     field, x = ctrnn.gated(2, 4), torch.randn(5, 3, 2)
     how = {"max_step": 1 / 16} if name in FIXED else {"rtol": 1e-5, "atol": 1e-7}
@@ -38,7 +39,7 @@ def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
     assert rnn.stats["nfe"] > 0
 
 
-@pytest.mark.parametrize("name", ["dopri5", "bosh3", "rk4", "implicit_adams"])
+@each("name", ["dopri5", "bosh3", "rk4", "implicit_adams"])
 def test_it_is_torchdiffeq_called_by_hand_sample_by_sample_to_rounding(name):
     field, x = ctrnn.gru(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     how = {"rtol": 1e-5, "atol": 1e-7, **({"max_step": 0.25} if name in FIXED else {})}

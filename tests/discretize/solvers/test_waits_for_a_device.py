@@ -31,12 +31,10 @@ def sampled(kind, knots, own=False):
 
 
 LONG, SHORT = torch.tensor([0.0, 12.0]), torch.arange(0.0, 13.0, 3.0)
-CASES = {  # the path, settings, and how many looks are enough; None: one for each round
-    "one straight line": (sampled(ctrnn.LinearPath, LONG), {}, 14),
-    "some samples": (sampled(ctrnn.HeldPath, SHORT), {}, 20),
-    "a function of time": (wave, {}, None),
-}
+SOME_SAMPLES = (sampled(ctrnn.HeldPath, SHORT), {}, 20)  # the path, settings, and how many looks are enough; None: one a round
 SLOW_CASES = {
+    "one straight line": (sampled(ctrnn.LinearPath, LONG), {}, 14),
+    "a function of time": (wave, {}, None),
     "one held sample": (sampled(ctrnn.HeldPath, LONG), {}, 14),
     "an implicit method": (sampled(ctrnn.LinearPath, LONG), {"method": "rodas5p"}, 14),
     "a cubic, times of each": (sampled(ctrnn.HermitePath, SHORT, own=True), {}, 20),
@@ -77,9 +75,8 @@ def check(path, settings, looks):
     assert settings.get("gradient") is not None or not back
 
 
-@each("name", CASES)
-def test_a_device_solves_as_the_cpu_does_and_waits_seldom(name):
-    check(*CASES[name])
+def test_a_device_solves_as_the_cpu_does_and_waits_seldom():
+    check(*SOME_SAMPLES)
 
 
 @pytest.mark.slow
