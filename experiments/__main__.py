@@ -194,8 +194,7 @@ def bench(
         repeats: Rounds; everyone runs once in each.
         device: cpu or cuda.
     """
-    from experiments.bench.output.files import refuse  # noqa: PLC0415
-    from experiments.bench.peers.names import chosen  # noqa: PLC0415
+    from experiments.bench.options import check_out, chosen  # noqa: PLC0415
 
     peers = chosen(against)
     check_word("scale", scale, ("smoke", "small", "full", "gpu"))
@@ -204,7 +203,7 @@ def bench(
         if count is not None and count < 1:
             raise UsageError(f"--{name} must be at least 1, got {count}.")
     if out is not None:
-        refuse(out)
+        check_out(out)
     other = device if device != "cpu" else None
     command = typed("bench", against=against, out=out, scale=scale, threads=threads, repeats=repeats, device=other)
     from experiments.bench.run import run  # noqa: PLC0415

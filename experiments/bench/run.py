@@ -12,21 +12,20 @@ from typing import Any
 
 import torch
 
+from ctrnn.storage.files import write_atomically
 from discretize import KernelWarning, SolverWarning
-from experiments.bench.output.files import write
-from experiments.bench.output.tables import PARTS, document
-from experiments.bench.parts import starts
+from experiments.bench.output.page import PARTS, document
 from experiments.bench.parts.cells import cell_rows, ensemble_rows, layer_rows
 from experiments.bench.parts.first_use import first_rows
 from experiments.bench.parts.growth import cell_growth, solve_growth
 from experiments.bench.parts.memory import memory_rows
-from experiments.bench.parts.solves import Problem, solve_rows
-from experiments.bench.parts.starts import Starts
-from experiments.bench.parts.stiff import stiff_rows
+from experiments.bench.parts.problems import Problem, Starts
+from experiments.bench.parts.solves import solve_rows, stiff_rows
 from experiments.bench.peers.registry import named, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
 from experiments.bench.session import Session
+from experiments.files import write_json
 from experiments.reports import machine
 from experiments.usage import UsageError
 
@@ -45,9 +44,21 @@ def run(
     if out is None:
         print(document(record), end="")
     else:
-        write(out, record)
+        _write(out, record)
         print(f"Written to {out}.", file=sys.stderr)
     return True
+
+
+def _write(out: Path, record: dict[str, Any]) -> None:
+    """By the file's ending: the whole record, the tables, or the figure."""
+    if out.suffix == ".json":
+        write_json(out, record)
+    elif out.suffix == ".md":
+        write_atomically(out, document(record))
+    else:
+        from experiments.bench.output.figures import overview, save  # noqa: PLC0415 - matplotlib
+
+        save(overview(record), out)
 
 
 def measure(
@@ -102,7 +113,7 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
         yield from solve_rows(session, Problem.own(name, *scale.solve, device=session.device), found)
 
     lorenz, found = Starts.lorenz(scale.starts, session.device), solver_candidates(session, ("tsit5",), "starts")
-    yield from solve_rows(session, lorenz, found, starts.TARGET, "starts")
+    yield from solve_rows(session, lorenz, found, Starts.target, "starts")
 
     for sweep in scale.cell_sweeps:
         yield from cell_growth(quick, sweep, scale.cell_base)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from experiments.bench.parts.cells import FIELDS, CellSizes
 from experiments.bench.parts.growth import Sweep
-from experiments.bench.parts.stiff import StiffSizes
+from experiments.bench.parts.problems import StiffSizes
 
 __all__ = ["SCALES", "Scale"]
 

@@ -1,19 +1,36 @@
-"""What all parts of a comparison share: peers, device, rounds, a line of progress, and what was left out."""
+r"""What all parts of a comparison share: peers, device, rounds, engines, a line of progress, and what was left out.
+
+    ratio = median over rounds of (seconds of the candidate / seconds of the reference in the same round)
+
+In a round every candidate runs once, in an order drawn anew. A machine that slows down for a while slows down a whole round, and
+leaves the ratios within it alone.
+
+    compiled   DiscreteRNN(..., fused="always"), integrate(...)      where there is a compiler; on a GPU, Triton
+    steps      fused=False, or CTRNN_FUSED=0                         every field and step, any of torch's transforms
+"""
 
 from __future__ import annotations
 
+import gc
 import os
+import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from experiments.bench.interleaved import interleaved
 from experiments.bench.rows import Row
+from experiments.interruption import checkpoint
 
-__all__ = ["Job", "Session"]
+__all__ = ["COMPILED", "ENGINES", "STEPS", "Job", "Session", "interleaved", "wrong_engine"]
+
+K = TypeVar("K", bound=Hashable)
+COMPILED, STEPS = ENGINES = ("compiled", "steps")
+KERNELS = {COMPILED: (COMPILED, "triton")}  # as `stats` tells them apart: those of the CPU, and of a GPU
 
 
 @dataclass(frozen=True)
@@ -73,3 +90,61 @@ class Session:
         """Until the device has done all that it was given."""
         if self.device == "cuda":
             torch.cuda.synchronize()
+
+
+def interleaved(
+    candidates: Mapping[K, Callable[[], object]],
+    rounds: int,
+    *,
+    warm: Collection[K] = (),
+    patience: float = 60.0,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    before_each: Callable[[K], None] = lambda key: None,
+) -> dict[K, list[float | None]]:
+    """Seconds of each candidate, a number for each round, None for rounds that it sat out.
+
+    All run once before the first round, except those in `warm`; a candidate whose rounds have taken more than `patience`
+    seconds sits out the rest.
+    """
+    times: dict[K, list[float | None]] = {key: [] for key in candidates}
+    order, generator = list(candidates), random.Random(seed)
+    with _without_garbage_collection():
+        for key in order:
+            if key not in warm:
+                before_each(key)
+                candidates[key]()
+        for _ in range(rounds):
+            generator.shuffle(order)
+            for key in order:
+                checkpoint()
+                if sum(filter(None, times[key])) > patience:
+                    times[key].append(None)
+                    continue
+                before_each(key)
+                gc.collect()
+                begin = clock()
+                candidates[key]()
+                times[key].append(clock() - begin)
+    return times
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.freeze()  # so that collecting between the runs is quick
+    try:
+        gc.disable()
+        yield
+    finally:
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
+
+
+def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
+    """Which other engine ran, and why; None if the wanted one did."""
+    if stats["engine"] in KERNELS.get(wanted, (wanted,)):
+        return None
+    return f"it ran by {stats['engine']!r}" + (f": {stats['engine_why']}" if stats["engine_why"] else "")

@@ -20,9 +20,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import ctrnn
 import discretize
-from experiments.bench.peers.engines import ENGINES, cell_engine
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row
-from experiments.bench.session import Job, Session
+from experiments.bench.session import COMPILED, ENGINES, Job, Session, wrong_engine
 
 __all__ = [
     "COUNTERPARTS",
@@ -31,6 +30,7 @@ __all__ = [
     "CellCandidate",
     "CellSizes",
     "cell_candidates",
+    "cell_engine",
     "cell_rows",
     "ensemble_rows",
     "layer_rows",
@@ -217,6 +217,18 @@ def cell_candidates(session: Session, sizes: CellSizes, x: Tensor, fields: Seque
             else:
                 found.append(CellCandidate(f"{name}, {engine}", engine, run, list(field.parameters())))
     return found
+
+
+def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x: Tensor) -> Callable[[Tensor], Tensor] | str:
+    """x (time, batch, input) -> output (time, batch, hidden) by that engine; or the reason why there is none."""
+    rnn = discretize.DiscreteRNN(field, step, fused="always" if engine == COMPILED else False)
+
+    def run(x: Tensor) -> Tensor:
+        return rnn(x)[0]
+
+    with torch.no_grad():
+        run(x[:, :2])  # compiles, if the engine does, and if there are steps enough
+    return wrong_engine(rnn.stats, engine) or run
 
 
 def _module(name: str, rnn: nn.RNNBase) -> CellCandidate:

@@ -16,7 +16,7 @@ import torch
 import ctrnn
 import discretize
 from experiments.bench.children import call_in_process, run_in_process
-from experiments.bench.peers.names import absent
+from experiments.bench.options import absent
 from experiments.bench.rows import Row
 from experiments.bench.session import Session
 from experiments.interruption import checkpoint

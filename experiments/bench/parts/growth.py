@@ -8,22 +8,19 @@ largest to the smallest rate of a leaky field. Every solve is at the loosest tol
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-import ctrnn
 from experiments.bench.parts.cells import CellSizes, cell_rows
-from experiments.bench.parts.solves import TARGET, Problem, SolveCandidate, solve_rows
+from experiments.bench.parts.problems import Problem, stiff_problem
+from experiments.bench.parts.solves import TARGET, SolveCandidate, solve_rows
 from experiments.bench.rows import BACKWARD, Row, medians
 from experiments.bench.session import Session
 
-__all__ = ["Sweep", "cell_growth", "exponent", "solve_growth", "stiff_problem", "sweeps"]
+__all__ = ["Sweep", "cell_growth", "exponent", "solve_growth", "sweeps"]
 
 LETTERS = {"time": "T", "batch": "B", "hidden": "H"}
 
@@ -57,17 +54,6 @@ def solve_growth(session: Session, sweep: Sweep, base: Mapping[str, int], candid
         problem = replace(problem, name=f"{problem.name}, error {target:g}")
         facts = {"sweep": f"solves over {sweep.varied}", "x": x, "base": words}
         yield from solve_rows(session, problem, candidates, target, "growth", (BACKWARD,), **facts)
-
-
-def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
-    """A leaky field whose rates go from 1 to `ratio`, evenly in their logarithm."""
-    generator = torch.Generator().manual_seed(0)
-    field: Any = ctrnn.leaky(4, hidden, alpha=1.0, per_unit=True, dtype=torch.float64, generator=generator)
-    with torch.no_grad():
-        field.rate.log_alpha.copy_(torch.linspace(0, math.log(ratio), hidden, dtype=torch.float64))
-    xs = torch.randn(time, batch, 4, dtype=torch.float64, generator=generator)
-    name = f"rates 1 to {ratio:g}, T {time}, B {batch}, H {hidden}"
-    return Problem.of(name, field.to(device), xs.to(device))
 
 
 def sweeps(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -21,13 +21,13 @@ import torch
 import ctrnn
 from discretize import Checkpointed
 from experiments.bench.children import call_in_process
+from experiments.bench.options import PEERS, absent
 from experiments.bench.parts.cells import CellSizes, cell_candidates, samples
-from experiments.bench.parts.solves import Problem, SolveCandidate, ours, tuned_solvers
-from experiments.bench.peers.engines import COMPILED, STEPS
-from experiments.bench.peers.names import PEERS, absent
+from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.solves import SolveCandidate, ours, tuned_solvers
 from experiments.bench.peers.registry import OURS, of_peer
 from experiments.bench.rows import BACKWARD, Row
-from experiments.bench.session import Session
+from experiments.bench.session import COMPILED, STEPS, Session
 from experiments.interruption import checkpoint
 
 __all__ = ["cell_growth_in_bytes", "memory_rows", "peak_growth", "solve_growth_in_bytes"]

@@ -17,88 +17,30 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-import ctrnn
 import discretize
-from experiments.bench.parts.cells import FIELDS, CellSizes, samples
-from experiments.bench.peers.engines import COMPILED, STEPS, wrong_engine
+from experiments.bench.parts.problems import Problem, StiffSizes, batches
 from experiments.bench.rows import FORWARD, WORKS, Row
-from experiments.bench.session import Job, Session
+from experiments.bench.session import COMPILED, STEPS, Job, Session, wrong_engine
 
 __all__ = [
     "TARGET",
-    "Problem",
     "Solution",
     "SolveCandidate",
     "Solver",
     "Tuned",
-    "edges",
     "in_torch",
     "ours",
     "solve_job",
     "solve_rows",
+    "stiff_rows",
     "tune",
     "tuned_solvers",
 ]
 
 TOLERANCES = [10 ** (-k / 2) for k in range(4, 25)]  # from 1e-2 to 1e-12
 EXPECTED = {"dopri8": 1e-2, "tsit5": 1e-4, "dopri5": 1e-5, "rodas5p": 1e-5}  # of ours, for an error of 1e-6
-TARGET = 1e-6
-PATIENCE = 20.0  # seconds
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A field, its held input and an initial state; and the states after each sample, solved far more tightly."""
-
-    name: str
-    field: ctrnn.VectorField
-    xs: Tensor
-    h0: Tensor
-    exact: Tensor
-
-    @classmethod
-    def of(cls, name: str, field: ctrnn.VectorField, xs: Tensor) -> Problem:
-        h0 = field.initial_state(xs.shape[1])
-        settings: dict[str, Any] = {"method": "dopri8", "rtol": 1e-11, "atol": 1e-12}
-        with torch.no_grad():  # step by step: the reference is none of those compared
-            solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), fused=False, **settings)
-        return cls(name, field, xs, h0, solved.hs)
-
-    @classmethod
-    def gated(cls, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
-        generator = torch.Generator().manual_seed(0)
-        field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
-        xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
-        return cls.of(f"T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs.to(device))
-
-    @classmethod
-    def own(cls, name: str, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
-        """A field of the cells' comparison that kernels know by its code alone."""
-        torch.manual_seed(0)
-        field = FIELDS[name][0](CellSizes(time, batch, inputs, hidden), {}).double()
-        xs = samples(CellSizes(time, batch, inputs, hidden), device, torch.float64)
-        return cls.of(f"{name}, T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs)
-
-    def error(self, hs: Tensor) -> float:
-        return float((hs.to(self.exact) - self.exact).abs().max())
-
-    @property
-    def path(self) -> ctrnn.Path | None:
-        return ctrnn.HeldPath(self.xs)
-
-    @property
-    def times(self) -> Tensor:
-        return edges(self.xs)
-
-    @property
-    def variables(self) -> list[Tensor]:
-        """What gradients are taken to."""
-        return list(self.field.parameters())
-
-
-def edges(xs: Tensor) -> Tensor:
-    """Times at which the samples of a held input begin and end."""
-    return torch.arange(len(xs) + 1, dtype=torch.float64, device=xs.device)
+TARGET, STIFF_TARGET = 1e-6, 1e-5
+PATIENCE, STIFF_PATIENCE = 20.0, 10.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -255,3 +197,14 @@ def solve_job(tuned: Tuned, solver: Solver, work: str, **facts: Any) -> Job:
     """A solve at the tuned tolerance."""
     call = solver.states if work == FORWARD else solver.gradients
     return Job(tuned.candidate.name, work, lambda: call(tuned.tolerance), facts, warm=tuned.candidate.slow)
+
+
+def stiff_rows(session: Session, sizes: StiffSizes, candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
+    """Times in all three batches, at the loosest tolerance that meets the target with the stiff sample."""
+    problems, jobs = batches(sizes, session.device), []
+    for tuned in tuned_solvers(session, "stiff", problems["with"], candidates, STIFF_TARGET):
+        for variant, problem in problems.items():
+            facts = {"tolerance": tuned.tolerance, "error": tuned.error, "variant": variant}
+            solver = tuned.candidate.ready(problem)
+            jobs += [solve_job(tuned, solver, work, **facts) for work in WORKS]
+    yield from session.rows("stiff", str(sizes), jobs, STIFF_PATIENCE)

@@ -23,8 +23,8 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import ConstantRate, ExponentialRate, GateRate
-from experiments.bench.parts.solves import Problem, Solution, SolveCandidate
-from experiments.bench.parts.starts import Starts
+from experiments.bench.parts.problems import Problem, Starts
+from experiments.bench.parts.solves import Solution, SolveCandidate
 
 __all__ = ["diffrax_candidates", "start_candidates", "stiff_candidates"]
 

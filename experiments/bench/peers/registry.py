@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.bench.options import absent
 from experiments.bench.parts.solves import SolveCandidate, ours
-from experiments.bench.peers.names import absent
 from experiments.bench.session import Session
 
 __all__ = ["OURS", "named", "of_peer", "solver_candidates"]

@@ -16,7 +16,8 @@ import torchdiffeq
 from torch import Tensor
 
 from ctrnn import VectorField
-from experiments.bench.parts.solves import Problem, Solution, SolveCandidate, edges, in_torch
+from experiments.bench.parts.problems import Problem, edges
+from experiments.bench.parts.solves import Solution, SolveCandidate, in_torch
 
 __all__ = ["start_candidates", "torchdiffeq_candidates"]
 

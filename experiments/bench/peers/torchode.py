@@ -13,7 +13,8 @@ import torchode
 from torch import Tensor
 from torchode.step_size_controllers import max_norm
 
-from experiments.bench.parts.solves import Problem, Solution, SolveCandidate, in_torch
+from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.solves import Solution, SolveCandidate, in_torch
 
 __all__ = ["start_candidates", "torchode_candidates"]
 

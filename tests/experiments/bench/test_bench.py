@@ -18,16 +18,15 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments.bench import children, run
-from experiments.bench.interleaved import interleaved
-from experiments.bench.output import page, tables
+from experiments.bench import children, options, run
+from experiments.bench.output import page
 from experiments.bench.output.figures import overview, save
-from experiments.bench.parts import cells, growth, memory, solves, starts, stiff
+from experiments.bench.parts import cells, growth, memory, problems, solves
 from experiments.bench.parts.cells import CellSizes
-from experiments.bench.peers import engines, names, registry
+from experiments.bench.peers import registry
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row, data_frame, quartiles, ratio
 from experiments.bench.scales import OWN, SCALES
-from experiments.bench.session import Session
+from experiments.bench.session import COMPILED, ENGINES, STEPS, Session, interleaved, wrong_engine
 from experiments.reports import machine, marked
 from experiments.usage import UsageError
 
@@ -89,12 +88,8 @@ def test_ratios_are_taken_within_rounds_with_their_quartiles():
     found = ratio([1.0, 2.0, 9.0, None, 5.0], [1.0, 1.0, 3.0, 7.0, 1.0])  # 1, 2, 3, 5
     assert found == (1.75, 2.5, 3.5, 4)
     assert quartiles([3.0, None, 1.0]) == (1.5, 2.0, 2.5, 2)
-    assert ratio([2.0], [4.0]).median == 0.5
     assert ratio([None, 1.0], [1.0, None]) is None
-
-
-def test_whoever_has_taken_long_sits_out():
-    clock = Clock()
+    clock = Clock()  # whoever has taken long sits out
     times = interleaved({"slow": clock.task("slow", 4.0), "quick": clock.task("quick", 1.0)}, 4, clock=clock, patience=7.0)
     assert times == {"slow": [4.0, 4.0, None, None], "quick": [1.0] * 4}
 
@@ -114,11 +109,8 @@ def broken() -> None:
     raise RuntimeError("broken")
 
 
-def test_fields_of_own_solves_are_those_of_cells():
-    assert set(OWN) <= set(cells.FIELDS)
-
-
 SIZES = CellSizes(100, 3, 2, 5)  # as many as a kernel is written for
+FEW = ("plain", "gated, exponential Euler", "GRU", "LSTM", "gated, in code of one's own")  # each takes seconds to build
 
 
 @pytest.fixture(scope="module")
@@ -126,39 +118,36 @@ def unrolled():
     torch.set_num_threads(1)
     x = cells.samples(SIZES, dtype=torch.float64)
     session = Session(("torch", "loop"))
-    return x, {candidate.name: candidate for candidate in cells.cell_candidates(session, SIZES, x)}, session.skipped
+    return x, {candidate.name: candidate for candidate in cells.cell_candidates(session, SIZES, x, FEW)}, session.skipped
 
 
 def test_every_engine_is_there_or_skipped(unrolled):
     _, found, skipped = unrolled
-    for name in cells.FIELDS:
-        for engine in engines.ENGINES:
+    for name in FEW:
+        for engine in ENGINES:
             assert (f"{name}, {engine}" in found) != (f"cells: {name}, {engine}" in skipped)
-    assert all(f"{name}, steps" in found for name in cells.FIELDS)
-    assert engines.wrong_engine({"engine": "triton", "engine_why": None}, engines.COMPILED) is None  # a GPU's kernels
-    assert engines.wrong_engine({"engine": "triton", "engine_why": None}, engines.STEPS) == "it ran by 'triton'"
+    assert all(f"{name}, steps" in found for name in FEW)
+    modules = {name: kind(SIZES.inputs, SIZES.hidden) for name, kind in cells.KINDS.items()}
+    for name, (make, _) in cells.FIELDS.items():
+        field = make(SIZES, modules).double()
+        assert field(torch.randn(3, 2), field.initial_state(3)).isfinite().all(), name
+    assert wrong_engine({"engine": "triton", "engine_why": None}, COMPILED) is None  # a GPU's kernels
+    assert wrong_engine({"engine": "triton", "engine_why": None}, STEPS) == "it ran by 'triton'"
 
 
-def test_fields_with_the_weights_of_torchs_modules_compute_what_those_do(unrolled):
-    x, found, _ = unrolled
-    # The same sums in another order: rounding of float64.
-    for field, module in (("plain", "RNN"), ("GRU", "GRU"), ("LSTM", "LSTM")):
-        theirs = found[f"torch.nn.{module}"].forward(x)
-        for engine in engines.ENGINES:
-            if f"{field}, {engine}" in found:
-                assert_close(found[f"{field}, {engine}"].forward(x), theirs, rtol=0, atol=1e-13)
-    assert_close(found["loop over torch.nn.GRUCell"].forward(x), found["torch.nn.GRU"].forward(x), rtol=0, atol=1e-13)
-
-
-def test_engines_agree_in_states_and_gradients(unrolled):
+def test_engines_agree_with_each_other_and_with_the_modules_whose_weights_they_have(unrolled):
     x, found, _ = unrolled
     cotangent = torch.randn(SIZES.time, SIZES.batch, SIZES.hidden)
-    for name in cells.FIELDS:
+    # The same sums in another order: rounding of float64; more of them in gradients.
+    for field, module in (("plain", "RNN"), ("GRU", "GRU"), ("LSTM", "LSTM")):
+        assert_close(found[f"{field}, steps"].forward(x), found[f"torch.nn.{module}"].forward(x), rtol=0, atol=1e-13)
+    assert_close(found["loop over torch.nn.GRUCell"].forward(x), found["torch.nn.GRU"].forward(x), rtol=0, atol=1e-13)
+    for name in FEW:
         stepped, compiled = found[f"{name}, steps"], found.get(f"{name}, compiled")
         states, gradients = stepped.forward(x), stepped.backward(x, cotangent)
         assert not states.requires_grad
         assert len(gradients) == 1 + len(stepped.parameters)
-        if compiled is not None:  # the same sums in another order; more of them in gradients
+        if compiled is not None:
             assert_close(compiled.forward(x), states, rtol=0, atol=1e-13, msg=lambda text, name=name: f"{name}: {text}")
             assert_close(compiled.backward(x, cotangent), gradients, rtol=1e-12, atol=1e-11)
 
@@ -170,7 +159,7 @@ def test_the_step_by_step_engine_really_is_one(unrolled):
     field.register_buffer("_", None)
     flow = field.flow
     field.flow = lambda *given: calls.append(1) or flow(*given)
-    candidate = engines.cell_engine(field, discretize.Euler(), engines.STEPS, x)
+    candidate = cells.cell_engine(field, discretize.Euler(), STEPS, x)
     calls.clear()
     candidate(x)
     assert len(calls) == SIZES.time
@@ -179,7 +168,7 @@ def test_the_step_by_step_engine_really_is_one(unrolled):
 @pytest.fixture(scope="module")
 def problem():
     torch.set_num_threads(1)
-    return solves.Problem.gated(time=3, batch=2, inputs=2, hidden=3)
+    return problems.Problem.gated(time=3, batch=2, inputs=2, hidden=3)
 
 
 def lorenz_by_scipy(start):
@@ -192,7 +181,7 @@ def lorenz_by_scipy(start):
 @pytest.fixture(scope="module")
 def solvers():
     """Ours, and those of all peers that are here."""
-    return registry.solver_candidates(Session(names.PEERS), ("tsit5", "dopri8"))
+    return registry.solver_candidates(Session(options.PEERS), ("tsit5", "dopri8"))
 
 
 def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
@@ -209,9 +198,9 @@ def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
 
 
 def test_ways_to_solve_from_many_starts_agree():
-    problem = starts.Starts.lorenz(5)
+    problem = problems.Starts.lorenz(5)
     assert_close(problem.exact[1, 0], lorenz_by_scipy(problem.h0[0]), rtol=0, atol=1e-7)  # both at 1e-11 or less, times e^4
-    found = registry.solver_candidates(Session(names.PEERS), ("tsit5",), "starts")
+    found = registry.solver_candidates(Session(options.PEERS), ("tsit5",), "starts")
     exact = found[1].ready(problem).gradients(1e-11)[0]
     for candidate in found:
         solver = candidate.ready(problem)
@@ -262,16 +251,12 @@ def test_a_candidate_that_never_meets_the_target_or_fails_is_named_and_left_out(
         "solves: fails": "it fails here: RuntimeError: broken",
         "solves: other": "it ran by 'steps'",
     }
-
-
-def test_ours_may_not_fail_unseen(problem):
-    ours = replace(solves.in_torch("ours", lambda problem, tolerance: broken()), own=True)
-    with pytest.raises(RuntimeError, match="broken"):
-        list(solves.solve_rows(Session(), problem, [ours]))
+    with pytest.raises(RuntimeError, match="broken"):  # ours may not fail unseen
+        list(solves.solve_rows(Session(), problem, [replace(fails, own=True)]))
 
 
 def test_the_stiff_sample_has_its_rate_and_the_quiet_ones_have_1():
-    batches = stiff.batches(stiff.StiffSizes(2, 3, 2, 10.0))
+    batches = problems.batches(problems.StiffSizes(2, 3, 2, 10.0))
     whole = batches["with"]
     rates = whole.field.rate(whole.xs, torch.zeros(3, 2))
     assert_close(rates, torch.tensor([10.0, 1.0, 1.0])[:, None].expand(2, 3, 2))
@@ -284,16 +269,11 @@ def test_the_stiff_sample_has_its_rate_and_the_quiet_ones_have_1():
         assert_close(solved.hs, whole.exact[:, samples], rtol=0, atol=1e-7)
 
 
-@pytest.mark.slow
-def test_the_rates_of_the_stiff_field_go_from_1_to_the_ratio():
-    problem = growth.stiff_problem(100.0, time=1, batch=2, hidden=5)
-    rates = problem.field.rate.flow(None, None)
-    assert_close(rates, torch.tensor([1.0, 10**0.5, 10.0, 10**1.5, 100.0]), rtol=1e-6, atol=0)
-
-
-def test_the_exponent_of_a_power_law_is_found():
+def test_the_exponent_of_a_power_law_is_found_and_rates_of_a_stiff_field_go_from_1_to_the_ratio():
     assert growth.exponent(pd.Series({x: 3 * x**1.5 for x in (1.0, 4.0, 32.0)})) == pytest.approx(1.5)
     assert growth.exponent(pd.Series({1.0: 3.0, 2.0: None})) is None
+    rates = problems.stiff_problem(100.0, time=1, batch=2, hidden=5).field.rate.flow(None, None)
+    assert_close(rates, torch.tensor([1.0, 10**0.5, 10.0, 10**1.5, 100.0]), rtol=1e-6, atol=0)
 
 
 def test_a_function_is_called_in_a_process_of_its_own():
@@ -322,31 +302,20 @@ def test_threads_and_cores_are_put_back():
     assert (torch.get_num_threads(), os.sched_getaffinity(0)) == (before, cores)
 
 
-def test_the_machine_is_described():
+def test_the_machine_is_described_and_a_compiler_that_does_not_run_is_said_to_be_none(monkeypatch):
     facts = machine.facts()
-    for word in ("processor", "vectors", "cores", "threads", "python", "torchdiffeq", "numpy", "compiler", "date"):
-        assert facts[word]
+    assert all(facts[word] for word in ("processor", "vectors", "cores", "threads", "python", "torchdiffeq", "compiler", "date"))
     assert facts["torch"] == version("torch")
-
-
-def test_a_compiler_that_does_not_run_is_said_to_be_none(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert machine.facts()["compiler"] == "none (no-such-compiler does not run)"
 
 
-def test_peers_are_named_in_our_order_and_wrong_names_are_refused():
-    assert names.chosen(None) == names.PEERS
-    assert names.chosen("loop, torch") == ("torch", "loop")
-    with pytest.raises(UsageError, match="there is no peer 'difrax'; did you mean 'diffrax'"):
-        names.chosen("torch,difrax")
-    with pytest.raises(UsageError, match="there is no peer 'qqq'; there is torch, loop, torchdiffeq, torchode, diffrax"):
-        names.chosen("qqq")
+def test_peers_are_named_in_our_order_and_one_that_is_not_installed_is_skipped(monkeypatch):
+    assert options.chosen(None) == options.PEERS
+    assert options.chosen("loop, torch") == ("torch", "loop")
     with pytest.raises(UsageError, match="names nobody"):
-        names.chosen(",")
-
-
-def test_a_peer_that_is_not_installed_is_said(monkeypatch):
-    monkeypatch.setattr(names.importlib.util, "find_spec", lambda name: None if name == "diffrax" else object())
+        options.chosen(",")
+    monkeypatch.setattr(options.importlib.util, "find_spec", lambda name: None if name == "diffrax" else object())
     session = Session(("diffrax",))
     registry.solver_candidates(session, ())
     assert session.skipped == {"diffrax": "diffrax not installed: pip install diffrax jax"}
@@ -379,13 +348,18 @@ def record():
     ]
     made.append(Row("first use", "import", "import torch", "import", [1.5, 2.5]))
     return {
-        "command": "ctrnn bench", "scale": "smoke", "repeats": 2, "machine": machine.facts(), "seconds": {"cells": 1.0},
-        "skipped": [["diffrax", "diffrax not installed"]], "rows": json.loads(json.dumps([vars(row) for row in made])),
-    }  # fmt: skip
+        "command": "ctrnn bench",
+        "scale": "smoke",
+        "repeats": 2,
+        "machine": machine.facts(),
+        "seconds": {"cells": 1.0},
+        "skipped": [["diffrax", "diffrax not installed"]],
+        "rows": json.loads(json.dumps([vars(row) for row in made])),
+    }
 
 
 def test_tables_show_medians_and_ratios_of_the_rows(record):
-    lines = tables.document(record).splitlines()
+    lines = page.document(record).splitlines()
     assert "**T 6, forward**, times torch.nn.GRU; torch.nn.GRU takes 500 ms" in lines
     assert "| gated | – | 0.50 | 2.00 |" in lines
     assert "| a | 1e-05 | 2.0e-07 | 1,234 | 0.5 | 1.00 | 0.5 | 1.00 | – |" in lines
@@ -396,31 +370,21 @@ def test_tables_show_medians_and_ratios_of_the_rows(record):
     assert "| import torch | 2.00 s | 1.75 s – 2.25 s |" in lines
     assert f"- processor: {record['machine']['processor']}" in lines
     assert "- left out: diffrax: diffrax not installed" in lines
+    alone = data_frame([row for row in record["rows"] if row["candidate"] != "torch.nn.GRU"])
+    assert "**T 6, forward**, milliseconds" in page.part_of(alone, "cells")
+    assert "| gated | – | 250 | 1e+03 |" in page.part_of(alone, "cells")
 
 
-def test_without_torch_cells_are_shown_in_milliseconds(record):
-    record["rows"] = [row for row in record["rows"] if row["candidate"] != "torch.nn.GRU"]
-    text = tables.part_of(data_frame(record["rows"]), "cells")
-    assert "**T 6, forward**, milliseconds" in text
-    assert "| gated | – | 250 | 1e+03 |" in text
-
-
-def test_the_page_is_filled_between_its_markers_and_nowhere_else(record):
+def test_the_page_has_a_place_for_every_part_and_is_filled_between_its_markers(record):
     text = "a\n<!-- bench: cells -->\nold\n<!-- end -->\nb\n<!-- bench: machine -->\n<!-- end -->\n"
     filled = page.filled(text, record)
     assert "old" not in filled
     assert "| gated | – | 0.50 | 2.00 |" in filled
-    assert filled.startswith("a\n<!-- bench: cells -->\n")
-    assert "\n<!-- end -->\nb\n" in filled
     assert "`ctrnn bench`" in filled
     assert page.filled(filled, record) == filled
     with pytest.raises(ValueError, match="no part 'cels'"):
         page.filled("<!-- bench: cels -->\n<!-- end -->", record)
-
-
-def test_the_docs_have_a_place_for_every_part():
-    text = page.PAGE.read_text()
-    assert set(marked.names(text, "bench")) == {*tables.PARTS, "machine"}
+    assert set(marked.names(page.PAGE.read_text(), "bench")) == {*page.PARTS, "machine"}
 
 
 def test_the_figure_names_axes_candidates_and_machine(record, tmp_path):
@@ -471,10 +435,11 @@ def test_without_a_gpu_cuda_is_refused_in_words():
         run.run(("torch",), None, "smoke", None, None, "cuda", "ctrnn bench")
 
 
-def test_every_scale_measures_every_part():
+def test_every_scale_measures_every_part_and_own_solves_are_of_fields_of_cells():
     for scale in SCALES.values():
         assert all((scale.cells, scale.layers, scale.ensembles, scale.solve, scale.cell_sweeps, scale.solve_sweeps, scale.starts))
         assert all((scale.stiffness, scale.stiff, scale.lengths))
+    assert set(OWN) <= set(cells.FIELDS)
 
 
 @pytest.mark.slow
@@ -485,14 +450,14 @@ def test_a_smoke_run_writes_what_the_table_shows():
         assert done.returncode == 0, done.stderr
         assert (done.stdout, done.stderr.splitlines()[-1]) == ("", f"Written to {out}.")
         record = json.loads(out.read_text())
-    assert {row["part"] for row in record["rows"]} == set(tables.PARTS)
+    assert {row["part"] for row in record["rows"]} == set(page.PARTS)
     assert record["machine"]["threads"] == "1"
     assert record["command"].startswith("ctrnn bench --against torch,torchdiffeq --out ")
-    shown = tables.document(record)
+    shown = page.document(record)
     for row in (Row(**row) for row in record["rows"]):
         # Of cells the engine is a column, and torch's modules are another one.
         ours = row.part == "cells" and not row.candidate.startswith("torch.nn")
         name = row.candidate.removesuffix(" in a loop").removesuffix(" in one call")
         assert (row.candidate.rpartition(", ")[0] if ours else name.removeprefix("torch.nn.")) in shown
-    for title, _ in tables.PARTS.values():
+    for title, _ in page.PARTS.values():
         assert f"## {title}\n" in shown

@@ -1,4 +1,4 @@
-"""Names of the libraries compared, and whether each is installed; imports none of them.
+"""What `ctrnn bench` is asked for, checked before anything is imported that takes time: the peers, and the output file.
 
 torch        torch.nn.RNN, GRU, LSTM                         loop       a loop in Python over torch.nn.GRUCell
 torchdiffeq  as users write it, and with its best flags      torchode   a batch whose samples step on their own
@@ -8,10 +8,14 @@ diffrax      compiled by JAX
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
+from experiments.files import check_output
 from experiments.usage import UsageError, check_word
 
-__all__ = ["PEERS", "absent", "chosen"]
+__all__ = ["PEERS", "absent", "check_out", "chosen"]
+
+ENDINGS = (".json", ".md", ".svg", ".png")  # of the output file
 
 # What must be importable, and how to install it; torchode's own requirements contradict those of tyro, and are not needed.
 NEEDS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -41,3 +45,9 @@ def absent(name: str) -> str | None:
     modules, how = NEEDS[name]
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     return f"{' and '.join(missing)} not installed: {how}" if missing else None
+
+
+def check_out(out: Path) -> None:
+    """Refuse a file that cannot be written, or of another kind. Raises: UsageError."""
+    check_output(out)
+    check_word("file ending", out.suffix, ENDINGS)
