@@ -25,7 +25,7 @@ from experiments.breakdown.maps import MAPS
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 
 __all__ = ["FATES", "G_DT", "THETA", "W", "Unit", "chart_section", "count_values", "fates"]
 

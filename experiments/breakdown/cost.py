@@ -23,7 +23,7 @@ from experiments.breakdown.networks import SAMPLES, exact_states, fields_for, ro
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 
 __all__ = ["Price", "cheapest", "cost_section", "prices"]

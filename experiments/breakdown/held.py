@@ -13,7 +13,7 @@ from experiments.breakdown.maps import GATES, MAPS, limits
 from experiments.breakdown.one_unit import GRID, MARKED, bars_of_maps, errors, limit_failures, regions_of, softplus_identity
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 
 __all__ = ["held_section"]

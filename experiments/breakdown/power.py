@@ -13,7 +13,7 @@ from experiments.breakdown.maps import MAPS
 from experiments.breakdown.one_unit import EXPONENT, bars, decay_factor, regions_of
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 
 __all__ = ["power_section"]
 

@@ -25,7 +25,7 @@ from experiments.breakdown.networks import LOST, error_in_words, root_mean_squar
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 
 __all__ = ["FASTEST", "SLOWEST", "Played", "accelerating", "crossing", "drawn", "field_for", "play", "recorded_section"]
 

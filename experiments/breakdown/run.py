@@ -18,8 +18,7 @@ from experiments.breakdown.recorded import recorded_section
 from experiments.breakdown.rows import as_csv
 from experiments.data.recording import Recording
 from experiments.files import ready_folder
-from experiments.reports.report import conclude, facts, progress, say
-from experiments.reports.section import Section, SectionMaker
+from experiments.reports.report import Section, SectionMaker, conclude, facts, progress, say
 from experiments.reports.svg import with_colours
 
 __all__ = ["PARTS", "run"]

@@ -13,7 +13,7 @@ from experiments.breakdown.networks import root_mean_square
 from experiments.breakdown.one_unit import GRID, bars_of_maps, limit_failures
 from experiments.breakdown.recorded import FASTEST, SLOWEST, accelerating, crossing, drawn, play
 from experiments.data.recording import Recording
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 
 __all__ = ["section"]
 

@@ -10,9 +10,18 @@ import numpy as np
 from ctrnn.storage.files import write_atomically
 from experiments.data.recording import Recording, load
 from experiments.demo import figures
-from experiments.demo.cell import TOLERANCE, UNITS
-from experiments.demo.warped_runs import ALLOWED, METHOD, WarpedRun, allowed_deviation, clocks_for, run_clock, unwarped
-from experiments.reports.section import Section
+from experiments.demo.warped_runs import (
+    ALLOWED,
+    METHOD,
+    TOLERANCE,
+    UNITS,
+    WarpedRun,
+    allowed_deviation,
+    clocks_for,
+    run_clock,
+    unwarped,
+)
+from experiments.reports.report import Section
 from experiments.reports.svg import standalone_svg
 
 __all__ = ["section", "write_figure"]

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 import derivations
 from experiments.data.recording import Recording
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 
 __all__ = ["Row", "checked", "misprinted", "section", "typeset"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from experiments.data.recording import MOST_SAMPLES, Recording
 from experiments.demo import figures
-from experiments.demo.cell import UNITS
-from experiments.reports.section import Section
+from experiments.demo.warped_runs import UNITS
+from experiments.reports.report import Section
 
 __all__ = ["section"]
 

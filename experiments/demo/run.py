@@ -14,8 +14,7 @@ import torch
 from experiments.data.recording import Recording
 from experiments.demo import breakdown, clocks, proofs, recorded, steps, trained
 from experiments.files import ready_folder
-from experiments.reports.report import conclude, facts, failures_of, progress, say, versions
-from experiments.reports.section import Section, SectionMaker
+from experiments.reports.report import Section, SectionMaker, conclude, facts, failures_of, progress, say, versions
 
 __all__ = ["SECTIONS", "run"]
 

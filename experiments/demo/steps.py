@@ -17,9 +17,8 @@ import ctrnn
 import discretize
 from experiments.data.recording import Recording
 from experiments.demo import figures
-from experiments.demo.cell import TOLERANCE, field_for, samples
-from experiments.demo.warped_runs import allowed_deviation
-from experiments.reports.section import Section
+from experiments.demo.warped_runs import TOLERANCE, allowed_deviation, field_for, samples
+from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 
 __all__ = ["SLOWED", "StepRun", "compare", "observed_orders", "section"]

@@ -24,10 +24,9 @@ import ctrnn
 from discretize import SequenceModel, StepWarning
 from experiments.data.recording import Recording
 from experiments.demo import figures
-from experiments.demo.cell import SEED, TOLERANCE
-from experiments.demo.warped_runs import allowed_deviation
+from experiments.demo.warped_runs import SEED, TOLERANCE, allowed_deviation
 from experiments.models.integrators import IntegratorSettings, sequence_module, under
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 from experiments.runs.configuration import TrainingSettings
 from experiments.runs.training import Training
 from experiments.seeds import generator

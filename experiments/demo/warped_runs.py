@@ -3,11 +3,14 @@ r"""The theorem in numbers: on the clock c, with the field times c'(t), the stat
 dh/dt = f(x(t), h)                      solved once: h
 dH/dt = c'(t) f(x(c(t)), H)             solved on each clock: H(t) = h(c(t))
 dG/dt = f(x(c(t)), G)                   the field left as it is: G is something else
+
+The cell is one gated field, with the same weights in every section of the page.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 
 import numpy as np
@@ -18,14 +21,41 @@ from torch import Tensor
 import ctrnn
 import discretize
 from experiments.data.recording import Recording
-from experiments.demo.cell import SEED, TOLERANCE, UNITS, field_for, samples
 
-__all__ = ["ALLOWED", "METHOD", "Clock", "WarpedRun", "allowed_deviation", "clocks_for", "run_clock", "unwarped"]
+__all__ = [
+    "ALLOWED",
+    "METHOD",
+    "SEED",
+    "TOLERANCE",
+    "UNITS",
+    "Clock",
+    "WarpedRun",
+    "allowed_deviation",
+    "clocks_for",
+    "field_for",
+    "run_clock",
+    "samples",
+    "unwarped",
+]
 
+UNITS = 16
+SEED = 0
+TOLERANCE = 1e-7  # rtol and atol of every solve
 ALLOWED = 10  # tolerances
 METHOD = "dopri8"
 MAX_SPEED = 3.0
 REPEATS = (1, 5)  # units that a sample lasts on the clock of variable repeats
+
+
+@cache
+def field_for(channels: int) -> ctrnn.VectorField:
+    """A gated field with weights drawn from a fixed seed."""
+    return ctrnn.gated(channels, UNITS, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
+
+
+def samples(recording: Recording) -> Tensor:
+    """(time, 1, channels)."""
+    return torch.from_numpy(recording.xs)[:, None]
 
 
 @dataclass(frozen=True)

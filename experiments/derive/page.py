@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from derivations.claim import Claim
-from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
-from experiments.derive.table import summary
-from experiments.reports.templates import ENVIRONMENT
+from experiments.derive.table import WORDS, summary
+from experiments.reports import report
 
 __all__ = ["page"]
 
@@ -24,27 +23,21 @@ TITLES = {
     "ollivier-2013-riemannian-metrics-ii": "Ollivier 2013, Riemannian metrics for neural networks II",
     "this project": "Results of this project",
 }
-# The CSS class of a verdict, and the mark before it.
-KINDS = {
-    HOLDS: ("holds", "✓"),
-    HOLDS_ASSUMING: ("assuming", "✓"),
-    AT_SIZES: ("sizes", "✓"),
-    REINTERPRETED: ("reread", "≈"),
-    FAILS: ("fails", "✗"),
-    UNDECIDED: ("undecided", "?"),
-}
 
 
 def page(claims: Sequence[Claim]) -> str:
     """The whole file."""
     count = Counter((claim.source, claim.verdict) for claim in claims)
     sources = list(dict.fromkeys(claim.source for claim in claims))
-    used = [verdict for verdict in KINDS if any(claim.verdict == verdict for claim in claims)]
-    return ENVIRONMENT.get_template("derive/page.html.jinja").render(
-        sections=[(source, list(found)) for source, found in groupby(claims, key=lambda claim: claim.source)],
+    used = {verdict: words for verdict, words in WORDS.items() if any(claim.verdict == verdict for claim in claims)}
+    return report.page(
+        (),
+        {},
+        "derive/page.html.jinja",
+        chapters=[(source, list(found)) for source, found in groupby(claims, key=lambda claim: claim.source)],
         titles={source: TITLES.get(source, source) for source in sources},
         counts={source: [count[source, verdict] for verdict in used] for source in sources},
-        verdicts={KINDS[verdict][0]: verdict for verdict in used},
-        kinds=KINDS,
+        verdicts={words.kind: verdict for verdict, words in used.items()},
+        words=WORDS,
         summary=summary(claims),
     )

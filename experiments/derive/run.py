@@ -13,7 +13,7 @@ from ctrnn.storage.files import write_atomically
 from derivations.book import decide_all
 from derivations.claim import Claim
 from derivations.rules.replay import as_data
-from experiments.derive import latex, page, table
+from experiments.derive import latex, table
 from experiments.files import check_output
 from experiments.interruption import checkpoint
 
@@ -62,7 +62,9 @@ def _text(claims: list[Claim], form: str) -> str:
     if form == "latex":
         return latex.document(claims)
     if form == "html":
-        return page.page(claims)
+        from experiments.derive.page import page  # noqa: PLC0415 - loads matplotlib
+
+        return page(claims)
     return "\n".join([*table.lines(claims, WIDTH), "", table.summary(claims), ""])
 
 

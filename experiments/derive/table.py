@@ -5,19 +5,30 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from derivations.claim import Claim
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 
-__all__ = ["lines", "summary"]
+__all__ = ["WORDS", "lines", "summary"]
 
-SHORT = {
-    HOLDS: "holds",
-    HOLDS_ASSUMING: "holds if",
-    AT_SIZES: "at sizes",
-    REINTERPRETED: "reread",
-    FAILS: "NOT SO",
-    UNDECIDED: "undecided",
+
+class Words(NamedTuple):
+    """How a verdict is shown: before a claim, in a count of several, and on the page by its CSS class and a mark."""
+
+    short: str
+    plural: str
+    kind: str
+    mark: str
+
+
+WORDS = {
+    HOLDS: Words("holds", "hold", "holds", "✓"),
+    HOLDS_ASSUMING: Words("holds if", "hold under the stated assumptions", "assuming", "✓"),
+    AT_SIZES: Words("at sizes", "hold at the sizes computed", "sizes", "✓"),
+    REINTERPRETED: Words("reread", "hold after reinterpretation", "reread", "≈"),
+    FAILS: Words("NOT SO", "do not hold as printed", "fails", "✗"),
+    UNDECIDED: Words("undecided", "undecided", "undecided", "?"),
 }
 
 
@@ -29,7 +40,7 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
             source = claim.source
             yield from ("", source)
         mark = "" if claim.as_recorded else f"  !! recorded was: {claim.recorded}"
-        yield from _hanging(f"  {SHORT[claim.verdict]:<9} {claim.label:<22} ", claim.words + _provided(claim) + mark, width)
+        yield from _hanging(f"  {WORDS[claim.verdict].short:<9} {claim.label:<22} ", claim.words + _provided(claim) + mark, width)
         if claim.correction is not None:
             says = "read as: " if claim.verdict == REINTERPRETED else "right is:"
             yield from _hanging(f"{'':12}{says} ", claim.correction.partition(" | ")[0], width)
@@ -39,20 +50,10 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
 def summary(claims: Sequence[Claim]) -> str:
     """How many of each verdict, and whether all are as recorded."""
     count = Counter(claim.verdict for claim in claims)
-    parts = ", ".join(f"{count[word]} {name}" for word, name in NAMES.items() if count[word])
+    parts = ", ".join(f"{count[verdict]} {words.plural}" for verdict, words in WORDS.items() if count[verdict])
     strange = [f"{claim.source}, {claim.label}" for claim in claims if not claim.as_recorded]
     end = "all as recorded" if not strange else f"NOT as recorded: {'; '.join(strange)}"
     return f"{len(claims)} claims: {parts}. {end[0].upper()}{end[1:]}."
-
-
-NAMES = {
-    HOLDS: "hold",
-    HOLDS_ASSUMING: "hold under the stated assumptions",
-    AT_SIZES: "hold at the sizes computed",
-    REINTERPRETED: "hold after reinterpretation",
-    FAILS: "do not hold as printed",
-    UNDECIDED: "undecided",
-}
 
 
 def _provided(claim: Claim) -> str:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NotEnoughError", "Spread", "markdown", "number", "spread"]
+__all__ = ["NotEnoughError", "Spread", "cell_text", "markdown", "number", "spread"]
 
 MISSING = "–"
 
@@ -66,16 +66,16 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A pipe table; numbers as `number` writes them, None as a dash, spreads as they are written."""
-    lines = [head, ["---"] * len(head), *([_cell(cell) for cell in row] for row in rows)]
+    """A pipe table, its cells as `cell_text` writes them."""
+    lines = [head, ["---"] * len(head), *([cell_text(cell).replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _cell(cell: object) -> str:
+def cell_text(cell: object) -> str:
+    """A cell of a table in one line: numbers as `number` writes them, None as a dash, spreads as they are written."""
     if cell is None:
         return MISSING
-    written = number(cell) if isinstance(cell, float) else str(cell)
-    return written.replace("\n", " ").replace("|", "\\|")
+    return (number(cell) if isinstance(cell, float) else str(cell)).replace("\n", " ")
 
 
 def _places(value: float, places: int) -> str:

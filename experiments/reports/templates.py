@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64encode
 from hashlib import sha256
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from experiments.reports.colours import variables
 
@@ -31,6 +32,11 @@ def _upper(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def _with_code(words: str) -> Markup:
+    """Text in which `code` is set as such, and nothing else is marked up."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words)))
+
+
 def script(name: str) -> Markup:
     """A script of ours, to stand between <script> and </script>."""
     assert ENVIRONMENT.loader is not None
@@ -49,5 +55,5 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format}
+ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format, "with_code": _with_code}
 ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables()), "script": script, "script_hash": script_hash}

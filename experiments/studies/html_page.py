@@ -9,24 +9,17 @@ Records may be a part of all; then the page says how many.
 
 from __future__ import annotations
 
-import re
-from html import escape
 from pathlib import Path
-from typing import Any
-
-from markupsafe import Markup
 
 from ctrnn.storage.files import write_atomically
 from experiments.files import not_writable
-from experiments.reports.report import now
-from experiments.reports.section import Section, page
-from experiments.reports.spreads import number
+from experiments.reports.report import Section, now, page
+from experiments.reports.spreads import cell_text
 from experiments.reports.svg import with_colours
-from experiments.reports.templates import ENVIRONMENT
 from experiments.studies.report import Report, report_of
 from experiments.studies.study import Study
 
-__all__ = ["as_html", "write"]
+__all__ = ["write"]
 
 
 def write(folder: Path, study: Study | None = None) -> str:
@@ -45,11 +38,8 @@ def write(folder: Path, study: Study | None = None) -> str:
 
 
 def _claim(found: Report) -> Section:
-    numbers = found.verdict.numbers
-    return Section.from_template(
-        "studies/claim.html.jinja", "claim", found.figures, found=found, tables=as_html(found.tables),
-        listed=[(name, number(value) if isinstance(value, float) else str(value)) for name, value in numbers.items()],
-    )  # fmt: skip
+    listed = [(name, cell_text(value)) for name, value in found.verdict.numbers.items()]
+    return Section.from_template("studies/claim.html.jinja", "claim", found.figures, found=found, listed=listed)
 
 
 def _facts(found: Report) -> dict[str, str]:
@@ -60,23 +50,3 @@ def _facts(found: Report) -> dict[str, str]:
         "Machine": found.machine,
         "Versions": found.versions,
     }
-
-
-def as_html(markdown: str) -> Markup:
-    """Pipe tables, and the lines between them as paragraphs; `code` and nothing else within."""
-    parts: Any = ENVIRONMENT.get_template("reports/parts.html.jinja").module
-    pieces, rows = list[str](), list[list[Markup]]()
-    for line in [*markdown.splitlines(), ""]:
-        if line.startswith("|"):
-            rows.append([Markup(_inline(cell)) for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))])
-            continue
-        if rows:
-            pieces.append(parts.table(rows[0], rows[2:], "wide", caller=str))
-            rows = []
-        if line.strip():
-            pieces.append(f"<p>{_inline(line)}</p>\n")
-    return Markup("".join(pieces))
-
-
-def _inline(words: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words.strip().replace("\\|", "|"), quote=False))

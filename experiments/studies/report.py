@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.folder import PROCESSOR_SECONDS, records_in
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
+from experiments.studies.specs import FilledTable
 from experiments.studies.study import SMOKE, Study
 from experiments.studies.verdicts import NoVerdict, Verdict
 
@@ -32,8 +33,18 @@ class Report:
     asked: Mapping[str, Any]
     results: Results
     verdict: Verdict | NoVerdict
-    tables: str
+    filled: Sequence[FilledTable]
     figures: Mapping[str, Figure]
+
+    @property
+    def diverged(self) -> list[str]:
+        """A sentence for each training whose loss was no longer finite."""
+        return [f"{key}: training diverged at step {step}." for key, step in self.results.diverged.items()]
+
+    @property
+    def tables(self) -> str:
+        """The tables, and which trainings diverged, in Markdown."""
+        return "\n\n".join(filter(None, [*(table.markdown() for table in self.filled), "\n".join(self.diverged)]))
 
     @property
     def runs(self) -> str:
@@ -118,8 +129,9 @@ def report_of(folder: Path, study: Study | None = None) -> Report:
     results = Results(records)
     verdict = _verdict(study, asked["scale"], results)
     if not records:
-        return Report(study, asked, results, verdict, "", {})
-    return Report(study, asked, results, verdict, _tables(study, results), _figures(study, results))
+        return Report(study, asked, results, verdict, (), {})
+    filled = [table.filled(results) for table in study.tables]
+    return Report(study, asked, results, verdict, filled, _figures(study, results))
 
 
 def _verdict(study: Study, scale: str, results: Results) -> Verdict | NoVerdict:
@@ -131,12 +143,6 @@ def _verdict(study: Study, scale: str, results: Results) -> Verdict | NoVerdict:
         return replace(study.verdict(results), another=study.another.get(scale, ""))
     except NotEnoughError as error:
         return NoVerdict("Not decided yet", f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}.")
-
-
-def _tables(study: Study, results: Results) -> str:
-    tables = [table.markdown(results) for table in study.tables]
-    diverged = [f"{key}: training diverged at step {step}." for key, step in results.diverged.items()]
-    return "\n\n".join(part for part in (*tables, "\n".join(diverged)) if part)
 
 
 def _figures(study: Study, results: Results) -> dict[str, Figure]:

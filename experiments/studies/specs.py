@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from experiments.reports.spreads import NotEnoughError, Spread, markdown, spread
+from experiments.reports.spreads import NotEnoughError, Spread, cell_text, markdown, spread
 
 if TYPE_CHECKING:  # pandas takes longer to import than a worker's other needs, and no worker makes a table
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # pandas takes longer to import than a worker's other needs, 
 
     from experiments.studies.results import Results
 
-__all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "Table", "across", "at_end", "first", "in_order", "run_count"]
+__all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "FilledTable", "Table", "across", "at_end", "first", "in_order", "run_count"]
 
 Cell = str | Callable[["pd.DataFrame"], object]
 Data = Literal["runs", "rows"] | Callable[["Results"], "pd.DataFrame"]
@@ -37,9 +37,20 @@ class FigureSpec(Protocol):
         """Raises: NotEnoughError where there is nothing to draw."""
 
 
+class FilledTable(NamedTuple):
+    """The text of a table; without lines, the caption stands in its place."""
+
+    caption: str
+    head: Sequence[str] = ()
+    lines: Sequence[Sequence[str]] = ()
+
+    def markdown(self) -> str:
+        return f"{self.caption}\n\n{markdown(self.head, self.lines)}" if self.lines else self.caption
+
+
 @dataclass(frozen=True)
 class Table:
-    r"""A Markdown table below its caption; "" where the frame is empty.
+    r"""A table with a caption; without lines where the frame is empty.
 
     Args:    caption, headings: "{length}" is the value of that setting, or else column;  by: heading -> column;
              columns: heading -> column, whose spread is shown, or function of the group;  sort: key of a line from the values of
@@ -55,12 +66,15 @@ class Table:
     empty: str = ""
 
     def markdown(self, results: Results) -> str:
+        return self.filled(results).markdown()
+
+    def filled(self, results: Results) -> FilledTable:
         from experiments.studies.results import groups  # noqa: PLC0415
 
         frame = _frame(self.data, results)
         found = groups(frame, list(self.by.values()))
         if not found:
-            return self.empty
+            return FilledTable(self.empty)
         keys, sort = list(found), self.sort
         if sort is not None:
             keys.sort(key=lambda key: sort(*key))
@@ -70,7 +84,8 @@ class Table:
             [*(self.words.get(value, value) for value in key), *(cell_of(found[key], cell) for cell in self.columns.values())]
             for key in keys
         ]
-        return f"{self.caption.format_map(settings)}\n\n{markdown(head, lines)}"
+        written = [[cell_text(cell) for cell in line] for line in lines]
+        return FilledTable(self.caption.format_map(settings), head, written)
 
 
 def across(column: str, values: Iterable[Any] | Mapping[str, Any], cell: Cell) -> dict[str, Cell]:

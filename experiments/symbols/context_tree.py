@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from experiments.settings import check_whole
-from experiments.symbols.checks import check_symbols
+from experiments.symbols.scores import check_symbols
 
 __all__ = ["ContextTree"]
 

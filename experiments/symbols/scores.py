@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["bits", "log_frequencies", "missed", "regret"]
+__all__ = ["bits", "check_symbols", "log_frequencies", "missed", "regret"]
 
 UNIT = 1e-3  # by how much probabilities may miss a sum of 1: those of float32 and half precision are let through
 
@@ -80,6 +80,17 @@ def log_frequencies(symbols: Tensor, counts: Tensor | None, size: int, floor: fl
     if len(frequencies) > size:
         raise ValueError(f"`symbols` must be less than `size`, {size}, got {len(frequencies) - 1}.")
     return frequencies.clamp_min(floor).log()
+
+
+def check_symbols(symbols: Tensor, size: int, least: int = 0) -> Tensor:
+    """Return a sequence, int64 of shape (time,), of an alphabet of that size. Raises: ValueError for anything else."""
+    if symbols.dtype != torch.int64 or symbols.dim() != 1:
+        raise ValueError(f"`symbols` must be int64 of shape (time,), got {symbols.dtype} of shape {tuple(symbols.shape)}.")
+    if len(symbols) < least:
+        raise ValueError(f"`symbols` must be at least {least}, got {len(symbols)}.")
+    if len(symbols) and not 0 <= int(symbols.min()) <= int(symbols.max()) < size:
+        raise ValueError(f"`symbols` must be from 0 to {size - 1}, got {int(symbols.min())} to {int(symbols.max())}.")
+    return symbols
 
 
 def _checked(log_probs: Tensor, symbols: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from experiments.seeds import generator as generator_of
-from experiments.symbols.checks import check_symbols
-from experiments.symbols.scores import bits
+from experiments.symbols.scores import bits, check_symbols
 from experiments.tasks.task import check_split
 
 __all__ = ["Source", "SymbolSequence", "UnifilarSource"]

@@ -4,29 +4,42 @@ python -m experiments.symbols.table insertions --scale small --seed 0
 
 A start of hidden Markov models is chosen by its likelihood on the training sequence. They are mixed with the uniform law as all
 trained models are; what never gives a symbol the probability 0 is not. Compressors are left out where not all symbols count.
+
+    chain of order k    p(y | last k symbols) = (n_y + alpha)/(n + alpha A), counted on the training sequence
+    compressor          compressed(training + validation) - compressed(training), 8 bits each
 """
 
 from __future__ import annotations
 
 import argparse
+import bz2
+import lzma
 import math
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from experiments.reports.spreads import markdown
 from experiments.seeds import generator
-from experiments.symbols.chains import COMPRESSORS, chain_log_probs, compressed_bits
+from experiments.settings import check_whole
 from experiments.symbols.context_tree import ContextTree
 from experiments.symbols.hidden_markov import baum_welch, random_hidden_markov
-from experiments.symbols.scores import bits
+from experiments.symbols.scores import bits, check_symbols
 from experiments.symbols.source import Source
 from experiments.symbols.sources import SCALES, source_named
 
-__all__ = ["Row", "baseline_rows", "main", "table"]
+__all__ = ["Row", "baseline_rows", "chain_log_probs", "compressed_bits", "main", "table"]
 
 ORDERS, DEPTH, STATES = (0, 1, 2, 3), 12, (4, 8, 16, 32)
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "bzip2": lambda data: bz2.compress(data, 9),
+    "lzma": lambda data: lzma.compress(data, preset=9 | lzma.PRESET_EXTREME),
+    "zlib": lambda data: zlib.compress(data, 9),
+}
 
 
 class Row(NamedTuple):
@@ -70,11 +83,39 @@ def baseline_rows(
             yield Row(name, needed, needed - true)
 
 
+def chain_log_probs(train: Tensor, symbols: Tensor, size: int, order: int, alpha: float = 0.5) -> Tensor:
+    r"""What a chain that was counted on `train` says of each symbol of another sequence.
+
+    Args:    order: k; size: A; alpha: added to each count.
+    Shape:   train, symbols (time,) int64 -> (time, A), in nats, float64. Before the first symbol stands one of its own.
+    """
+    check_whole("order", order, 0)
+    for given in (train, symbols):
+        check_symbols(given, size)
+    if not alpha > 0:
+        raise ValueError(f"`alpha` must be above 0, got {alpha}: else what was never seen has probability 0.")
+    contexts = torch.cat([_contexts(train, size, order), _contexts(symbols, size, order)])
+    rows = torch.unique(contexts, dim=0, return_inverse=True)[1] if order else torch.zeros(len(contexts), dtype=torch.int64)
+    counts = torch.zeros(int(rows.max()) + 1, size, dtype=torch.float64) + alpha
+    counts.index_put_((rows[: len(train)], train), torch.ones(len(train), dtype=torch.float64), accumulate=True)
+    return (counts / counts.sum(-1, keepdim=True)).log()[rows[len(train) :]]
+
+
+def _contexts(symbols: Tensor, size: int, order: int) -> Tensor:
+    """The last symbols before each, (time, order)."""
+    padded = torch.cat([symbols.new_full((order,), size), symbols])
+    return padded.unfold(0, order + 1, 1)[:, :order]
+
+
+def compressed_bits(name: str, train: str, validation: str) -> float:
+    """Bits by which a file of `train` grows with `validation` behind it; text of a byte a symbol."""
+    compress = COMPRESSORS[name]
+    return 8.0 * (len(compress((train + validation).encode("ascii"))) - len(compress(train.encode("ascii"))))
+
+
 def table(rows: Sequence[Row]) -> str:
     """As a table of Markdown, in whole bits."""
-    return "\n".join(
-        ["| predictor | bits | regret |", "|---|---|---|", *(f"| {n} | {round(b)} | {round(r)} |" for n, b, r in rows)]
-    )
+    return markdown(["predictor", "bits", "regret"], [[row.name, round(row.bits), round(row.regret)] for row in rows])
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.reports.spreads import markdown
 from experiments.seeds import generator
 from experiments.symbols.sources import SCALES, source_named
 from experiments.symbols.trained.methods import METHODS, Ascending
@@ -34,10 +35,8 @@ def table(runs: Sequence[Run]) -> str:
             median, last = (statistics.median(getattr(run, word) for run in of_method) for word in ("best", "last"))
             steps = round(statistics.median(run.steps for run in of_method))
             failed = sum(run.failed for run in of_method)
-            numbers = f"{best.best:.1f} | {best.units} | {median:.0f} | {last:.0f} | {steps} | {len(of_method)} | {failed}"
-            rows.append(f"| {name} | {numbers} |")
-    heads = "| method | best | its units | median of best | median at the end | steps | runs | failed |"
-    return "\n".join([heads, "|" + "---|" * 8, *rows])
+            rows.append([name, f"{best.best:.1f}", best.units, f"{median:.0f}", f"{last:.0f}", steps, len(of_method), failed])
+    return markdown(["method", "best", "its units", "median of best", "median at the end", "steps", "runs", "failed"], rows)
 
 
 def main(words: Sequence[str] | None = None) -> None:

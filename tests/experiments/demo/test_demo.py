@@ -18,9 +18,9 @@ from ctrnn.storage.files import write_atomically
 from derivations.argument import core
 from experiments import __main__
 from experiments.data.recording import Recording, load
-from experiments.demo import cell, clocks, figures, proofs, recorded, run, steps, trained, warped_runs
+from experiments.demo import clocks, figures, proofs, recorded, run, steps, trained, warped_runs
 from experiments.reports import colours, report
-from experiments.reports.section import Section
+from experiments.reports.report import Section
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import scientific
 
@@ -263,7 +263,7 @@ def test_page_terminal_and_numbers_agree(made):
 
 def test_warped_states_land_on_an_independent_solution(played):
     # By SciPy, from the formula: nothing of the path, the warp, the field's flow or the solver is shared.
-    recording, field = played.recording, cell.field_for(2)
+    recording, field = played.recording, warped_runs.field_for(2)
     W = {name: value.detach().numpy() for name, value in field.named_parameters()}
     samples = np.arange(len(recording.xs))
 
@@ -273,7 +273,7 @@ def test_warped_states_land_on_an_independent_solution(played):
         b = W["rate.weight_x"] @ x + W["rate.weight_h"] @ h + W["rate.bias"]
         return (np.tanh(a) - h) / (1 + np.exp(-b))
 
-    expected = [np.zeros(cell.UNITS)]
+    expected = [np.zeros(warped_runs.UNITS)]
     for s in samples[:-1]:
         solved = solve_ivp(f, (s, s + 1), expected[-1], rtol=1e-11, atol=1e-12, method="DOP853")
         expected.append(solved.y[:, -1])
@@ -298,9 +298,9 @@ def test_variable_repeats_last_1_to_5_units():
 @torch.no_grad()
 def test_stepped_states_are_euler_steps_with_the_gate_divided_by_n(played):
     _, runs, _ = played.stepped
-    field = cell.field_for(2)
+    field = warped_runs.field_for(2)
     for n, states in ((ran.n, ran.states) for ran in runs):
-        h = torch.zeros(1, cell.UNITS, dtype=torch.float64)
+        h = torch.zeros(1, warped_runs.UNITS, dtype=torch.float64)
         for x in torch.from_numpy(played.recording.xs):
             for _ in range(n):
                 g = field.rate(x[None], h) / n
@@ -478,9 +478,9 @@ def test_numbers_are_set_as_in_print(value, text):
 
 
 def test_the_cell_is_the_same_in_every_section():
-    assert cell.field_for(3) is cell.field_for(3)
-    again = ctrnn.gated(3, cell.UNITS, dtype=torch.float64, generator=torch.Generator().manual_seed(cell.SEED))
-    for ours, theirs in zip(cell.field_for(3).parameters(), again.parameters(), strict=True):
+    assert warped_runs.field_for(3) is warped_runs.field_for(3)
+    again = ctrnn.gated(3, warped_runs.UNITS, dtype=torch.float64, generator=torch.Generator().manual_seed(warped_runs.SEED))
+    for ours, theirs in zip(warped_runs.field_for(3).parameters(), again.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 

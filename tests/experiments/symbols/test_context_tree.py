@@ -10,9 +10,9 @@ import torch
 from cases import each
 from torch.testing import assert_close
 
-from experiments.symbols.chains import chain_log_probs
 from experiments.symbols.context_tree import ContextTree
 from experiments.symbols.laws.equal_blocks import EqualBlocks
+from experiments.symbols.table import chain_log_probs
 
 
 def trees(size, depth, node=()):

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from experiments.seeds import generator
-from experiments.symbols.chains import chain_log_probs, compressed_bits
 from experiments.symbols.context_tree import ContextTree
 from experiments.symbols.hidden_markov import baum_welch, random_hidden_markov
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
-from experiments.symbols.table import Row, baseline_rows, main, table
+from experiments.symbols.table import Row, baseline_rows, chain_log_probs, compressed_bits, main, table
 
 SOURCE = EqualBlocks(pairs=4, least=3, most=6)
 
