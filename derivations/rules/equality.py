@@ -7,7 +7,6 @@ anew in which cases both sides are defined, and multiplies out there. What finds
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any, TypeAlias
 
 from flint import fmpq
@@ -56,11 +55,9 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
     somewhere = False
     if any(bound & free_letters(u) for u in split):
         raise NotShown("a bound letter has not one sign")
-    for signs in product((-1, 0, 1), repeat=len(split)):
+    for signs in possible_signs(facts, split):
         (left, right), assumed = in_cases((lhs, rhs), split, signs)
-        if any(not s <= Arithmetic(facts, [], {}).by_structure(u) for u, s in assumed.items()) or signs not in cases:
-            if _cannot_be(facts, split, signs):
-                continue
+        if signs not in cases:
             raise NotShown(f"no case for the signs {signs} of {split}")
         arithmetic = arithmetic_of(facts, cases[signs], assumed, limit_conditions)
         # Where what is split by is not defined, it has none of the three signs.
@@ -72,9 +69,9 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
             continue  # the signs of this case contradict each other
         open_here = [*undefined(arithmetic, left), *undefined(arithmetic, right)]
         impossible = [(relation, term) for relation, term in open_here if not arithmetic.signs(term) & ALLOWED[relation]]
-        if impossible:  # a side is not defined in this case: it is excluded
-            zeros = [u for u, sign in zip(split, signs, strict=True) if sign == 0]
-            conditions.update({("!=", u): None for u in zeros} if zeros else dict.fromkeys(impossible))
+        if impossible:  # a side is not defined in this case: it is excluded, if it is not already
+            zeros = [("!=", u) for k, u in enumerate(split) if signs[k] == 0 and len(_open_signs(facts, split, signs[:k])) > 1]
+            conditions.update({} if conditions.keys() & {*zeros} else dict.fromkeys(zeros or impossible))
             continue
         somewhere = True
         conditions.update(dict.fromkeys(open_here))
@@ -85,15 +82,25 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
     return tuple(conditions)
 
 
-def _cannot_be(facts: Facts, split: Sequence[Term], signs: Sequence[int]) -> bool:
-    """Whether the facts about a letter exclude the sign that it has in a case."""
-    bare = Arithmetic(facts, [], {})
-    return any(sign not in bare.by_structure(u) for u, sign in zip(split, signs, strict=True))
+def possible_signs(facts: Facts, split: Sequence[Term], before: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """The signs of the terms split by, without those seen to contradict the facts or the signs of the terms before."""
+    if len(before) == len(split):
+        yield before
+        return
+    for sign in _open_signs(facts, split, before):
+        yield from possible_signs(facts, split, (*before, sign))
+
+
+def _open_signs(facts: Facts, split: Sequence[Term], before: tuple[int, ...]) -> list[int]:
+    """The signs that the next of the terms split by can have after those before."""
+    (u,), assumed = in_cases([split[len(before)]], split[: len(before)], before)
+    letters = dict.fromkeys(part for term in (u, *assumed) for part in subterms(term) if part[0] in ("v", "call"))
+    return sorted(Arithmetic(facts, list(letters), {}, assumed).signs(u))
 
 
 # Finding
 
-MOST_SPLIT = 4
+MOST_SPLIT = 6
 # Gives a term whose derivative may be the body of an integral, or None.
 Antiderivative: TypeAlias = Callable[[Term], Term | None]
 
@@ -108,7 +115,7 @@ def prove_equal(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tup
     if len(split) > MOST_SPLIT:
         return None
     cases = []
-    for signs in product((-1, 0, 1), repeat=len(split)):
+    for signs in possible_signs(facts, split):
         terms, assumed = in_cases((lhs, rhs), split, signs)
         cases.append({"signs": signs, **_case_of(terms, facts, hint, assumed)})
     certificate = {"split": split, "cases": cases}
@@ -202,14 +209,25 @@ def _without(term: Term, x: Term, facts: Facts) -> Term | None:
 
 def _splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
     """What a proof by cases goes by: the letters in the subject of a piece if it is a product of letters, else the subject."""
-    found: dict[Term, None] = {}
-    bare = Arithmetic(facts, [], {})
-    for subject in dict.fromkeys(u for term in terms for u in _subjects(term, facts)):
-        letters = list(_factors_that_are_letters(subject))
-        for u in letters or [subject]:
-            if len(bare.by_structure(u)) > 1:
-                found[u] = None
-    return list(found)
+    found: dict[Any, Term] = {}
+    subjects = list(dict.fromkeys(u for term in terms for u in _subjects(term, facts)))
+    letters = dict.fromkeys(part for u in subjects for part in subterms(u) if part[0] in ("v", "call"))
+    arithmetic = Arithmetic(facts, list(letters), {})
+    for subject in subjects:
+        for u in list(_factors_that_are_letters(subject)) or [subject]:
+            if len(Arithmetic(facts, [], {}).by_structure(u)) > 1:
+                found.setdefault(_up_to_a_number(arithmetic, u), u)
+    # What holds others comes after them, for their signs tell its own.
+    return sorted(found.values(), key=lambda u: sum(1 for _ in subterms(u)))
+
+
+def _up_to_a_number(arithmetic: Arithmetic, term: Term) -> Any:
+    """The same for terms that are polynomials in letters and multiples of each other: the sign of one tells the other's."""
+    try:
+        value = arithmetic.value(term)
+    except NotShown:
+        return term
+    return str(value.above / value.above.leading_coefficient()) if value.below.is_constant() and value.above else term
 
 
 def _subjects(term: Term, facts: Facts) -> Iterator[Term]:

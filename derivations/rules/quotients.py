@@ -141,18 +141,18 @@ class Case(ABC):
             raise NotShown(f"{a} = {b} does not follow")
 
     def is_zero(self, term: Term) -> bool:
-        above = self.reduced(self.value(term).above)
-        for zero in () if above.is_zero() else self.zeros():
-            above = divmod(above, zero)[1]
-        return bool(above.is_zero())
+        return bool(self._remainder(self.reduced(self.value(term).above)).is_zero())
 
-    def zeros(self) -> list[fmpq_mpoly]:
-        """What is 0 in this case: a multiple of it is 0 too."""
+    def _remainder(self, p: fmpq_mpoly) -> fmpq_mpoly:
+        """The polynomial without multiples of what is 0 in this case."""
         if self._vanishing is None:
             self._vanishing = []  # while they are being read
-            terms = [term for term, signs in self.assumed.items() if signs == {0}]
-            self._vanishing = [p for p in (self.reduced(self.value(term).above) for term in terms) if not p.is_zero()]
-        return self._vanishing
+            for term in (term for term, signs in self.assumed.items() if signs == {0}):
+                zero = self._remainder(self.reduced(self.value(term).above))
+                self._vanishing += [] if zero.is_zero() else [zero]
+        for zero in () if p.is_zero() else self._vanishing:
+            p = divmod(p, zero)[1]
+        return p
 
     def reduced(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial with i^2 = -1 and s^n = u for roots s."""

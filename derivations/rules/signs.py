@@ -104,8 +104,13 @@ def of_polynomial(case: Case, p: fmpq_mpoly) -> Signs:
 
 def _of_factor(case: Case, p: fmpq_mpoly) -> Signs:
     for known, signs in _assumed_polynomials(case):
-        if p in (known, -known):
-            return signs if p == known else frozenset(-s for s in signs)
+        factor = p.leading_coefficient() / known.leading_coefficient()
+        rest = p - factor * known
+        if rest.is_constant():  # p = factor known + rest
+            multiple = times(_of_number(factor), signs)
+            found = multiple if rest.is_zero() else _plus([multiple, _of_number(rest.leading_coefficient())])
+            if found != ANY:
+                return found
     found = _of_monomials(case, p, {})
     if found == ANY:
         found = _of_coefficients(case, p)

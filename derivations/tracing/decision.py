@@ -5,20 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
-from sympy import Basic, Dummy, Expr, Ne, Rational, S, Symbol
+import sympy
+from flint import fmpq
+from sympy import Abs, Basic, Dummy, Expr, Max, Min, Ne, Piecewise, Rational, S, Symbol, sign
+from sympy.core.evalf import PrecisionExhausted
 from sympy.core.function import AppliedUndef
+from sympy.core.relational import Relational
 
 from derivations.prover.identity import Identity, check
-from derivations.prover.refutation import NOTICEABLE, certain_value
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
-from derivations.tracing.kinks import kinks, smooth_cases
+from derivations.rules.numbers import differs
+from derivations.rules.quotients import NotShown
+from derivations.rules.reading import Reading, Unreadable, as_sympy
+from derivations.rules.terms import ZERO, subterms
 from derivations.tracing.readings.values import assuming, ordered
 
-__all__ = ["decide"]
+__all__ = ["corners", "decide"]
 
-MOST_KINKS = 6
 TRIALS = 300
+DIGITS = 30
+# Far above the error of 30 digits, far below any difference that means something.
+NOTICEABLE = Rational(1, 10**20)
 
 
 def decide(left: Sequence[Expr], right: Sequence[Expr], conditions: Iterable[Basic] = ()) -> Verdict:
@@ -40,26 +49,26 @@ class _Question:
         self.meaning = {v: u for u, v in plain.items()}
         self.meaning = {**self.meaning, **{v: self.meaning.get(u, u) for u, v in carried.items()}}
         self.names = {**{u: carried.get(v, v) for u, v in plain.items()}, **carried}
-        self.conditions = conditions
+        self.conditions, self.reading = conditions, Reading()
         self.left, self.right = ([e.xreplace(plain).xreplace(carried) for e in side] for side in (left, right))
         self.uncarried = {c.xreplace(carried) for c in self.uncarried}
 
     def decide(self) -> Verdict:
         if not self._is_defined_somewhere():
             return self._verdict(UNDECIDED, "no numbers were found at which both sides are defined")
-        proofs: list[Verdict] = []
+        proofs = list[Verdict]()
         for unit, (a, b) in enumerate(zip(self.left, self.right, strict=True), 1):
             if (refutation := self._refuted(a, b, 3)) is not None:
                 return self._fails(unit, *refutation)
             proof = self._proof(a, b)
-            if proof is None:
+            if not proof:
                 refutation = self._refuted(a, b, TRIALS)
                 if refutation is None:
                     return self._verdict(
                         UNDECIDED, f"unit {unit}: neither proved equal nor found different where both are defined"
                     )
                 return self._fails(unit, *refutation)
-            proofs += proof
+            proofs.append(proof)
         return self._proved(proofs)
 
     def _proved(self, proofs: Sequence[Verdict]) -> Verdict:
@@ -83,20 +92,15 @@ class _Question:
     def _verdict(self, word: str, evidence: str) -> Verdict:
         return Verdict(word, 0.0, evidence, defined_on=ordered(self.conditions))
 
-    def _proof(self, a: Expr, b: Expr) -> list[Verdict] | None:
-        """The prover's verdicts, one for each case of the signs of what has corners; None if one of them is no proof."""
-        corners = kinks([a, b])
-        never_zero = [c.lhs - c.rhs for c in self.uncarried if isinstance(c, Ne)]
-        cases = [[a, b]] if not corners or len(corners) > MOST_KINKS else list(smooth_cases([a, b], never_zero))
-        found = []
-        for sides in cases:
-            found.append(check(Identity("as coded", "this project", "The torch code is the equations.", *sides)))
-            if not found[-1]:
-                return None
-        if corners:
-            words = f"in each of {len(cases)} cases of sign"
-            found = [replace(verdict, evidence=words) for verdict in found]
-        return found or None
+    def _proof(self, a: Expr, b: Expr) -> Verdict:
+        """The prover's verdict; a corner that is outside of the conditions is left out."""
+        known = {_primitive(k * d) for d in corners([a, b]) for k in (1, -1)}
+        outside = ordered(c for c in self.uncarried if isinstance(c, Ne) and _primitive(c.lhs - c.rhs) in known)
+        nowhere = sympy.Add(*(Piecewise((0, c), evaluate=False) for c in outside))
+        found = check(Identity("as coded", "this project", "The torch code is the equations.", a + nowhere, b + nowhere))
+        given = {_primitive(sympy.expand(k * (c.lhs - c.rhs))) for c in outside for k in (1, -1)}
+        made = (c for c in found.defined_on if not isinstance(c, Ne) or _primitive(sympy.expand(c.lhs - c.rhs)) not in given)
+        return replace(found, defined_on=tuple(made))
 
     def _fails(self, unit: int, counterexample: Mapping[Expr, Expr], difference: Expr) -> Verdict:
         found = {self.meaning.get(u, u): value for u, value in counterexample.items()}
@@ -133,8 +137,52 @@ class _Question:
             filled = condition.xreplace({u: point.get(u, S.One) for u in condition.free_symbols})
             if filled != S.true:
                 return None
-        value = certain_value(difference, point)
-        return value if value is not None and (abs(value) > NOTICEABLE or (value.is_Rational and value != 0)) else None
+        return self._certain(difference, point)
+
+    def _certain(self, e: Expr, point: Mapping[Expr, Expr]) -> Expr | None:
+        """The value of an expression if it is real, finite and certainly not 0."""
+        try:
+            term = self.reading.term(e)
+            if not any(part[0] == "known" for part in subterms(term)):
+                numbers = {self.reading.term(u): fmpq(int(value.p), int(value.q)) for u, value in point.items()}
+                return as_sympy(differs(term, ZERO, self.reading.facts, numbers))
+        except Unreadable:
+            pass
+        except NotShown:
+            return None
+        return _by_sympy(e.xreplace(dict(point)))
+
+
+def _by_sympy(number: Expr) -> Expr | None:
+    """The number to 30 digits, for functions of which the checker has none."""
+    try:
+        value = number if number.is_Rational else number.evalf(DIGITS, strict=True)
+    except (PrecisionExhausted, NotImplementedError, ValueError):
+        return None
+    return value if value.is_number and value.is_real and value.is_finite and abs(value) > NOTICEABLE else None
+
+
+def corners(expressions: Sequence[Expr]) -> list[Expr]:
+    """The differences at whose signs |u|, sign u, max(u, v) and inequalities look, each once, innermost first."""
+    found: dict[Expr, None] = {}
+    for node in (node for e in expressions for node in sympy.postorder_traversal(e)):
+        for difference in map(_primitive, _looks_at(node)):
+            if not difference.is_number and _primitive(-difference) not in found:
+                found.setdefault(difference)
+    return list(found)
+
+
+def _looks_at(node: Basic) -> tuple[Expr, ...]:
+    if isinstance(node, Abs | sign):
+        return (node.args[0],)
+    if isinstance(node, Max | Min):
+        return tuple(a - b for a, b in combinations(sorted(node.args, key=str), 2))
+    return (node.lhs - node.rhs,) if isinstance(node, Relational) else ()
+
+
+def _primitive(difference: Expr) -> Expr:
+    """Without a positive rational factor."""
+    return difference.as_content_primitive()[1]
 
 
 def _draw(letter: Expr, dice: random.Random) -> Rational:

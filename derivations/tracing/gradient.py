@@ -19,8 +19,7 @@ from sympy import Derivative, DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
 from torch import Tensor, nn
 
 from derivations.prover.verdict import Verdict
-from derivations.tracing.decision import decide
-from derivations.tracing.kinks import kinks
+from derivations.tracing.decision import corners, decide
 from derivations.tracing.program import Program, next_state, trace
 from derivations.tracing.reading import UnknownOperation, read
 from derivations.tracing.readings.operations import has_reading
@@ -52,8 +51,11 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
     backward = read(recorded, letters_of)
     mode = as_derived(module, program, recorded)
     written = [sympy.Add(*(a * _derivative(f, u) for a, f in zip(v, system.flow, strict=True))) for u in letters]
-    corners = [Ne(d, 0) for d in kinks(list(system.flow))]
-    conditions = {*system.defined_on, *(c for value in backward for c in value.where), *corners}
+    conditions = {
+        *system.defined_on,
+        *(c for value in backward for c in value.where),
+        *(Ne(d, 0) for d in corners(list(system.flow))),
+    }
     verdict = decide([value.expr for value in backward], written, conditions)
     sizes = f"{len(letters)} derivatives, for every vector v, at {len(system.inputs)} inputs and {len(system)} units"
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]

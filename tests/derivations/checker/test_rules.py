@@ -208,3 +208,11 @@ def test_a_case_in_which_a_side_is_not_defined_becomes_a_condition():
     sign = ("piece", X, number(-1), ZERO, ONE)
     found = replay(same(divide(ONE, sign), sign, REAL, [X], (), [X], [(-1,), (0,), (1,)]))
     assert ("!=", X) in found
+
+
+def test_cases_whose_signs_contradict_each_other_may_be_left_out_and_no_others():
+    split, possible = [add(X, number(-1)), add(X, number(-2))], [(-1, -1), (0, -1), (1, -1), (1, 0), (1, 1)]
+    assert replay(same(X, X, REAL, [X], (), split, possible)) == ()
+    for k in range(len(possible)):
+        with pytest.raises(NotShown, match="no case"):
+            replay(same(X, X, REAL, [X], (), split, possible[:k] + possible[k + 1 :]))
