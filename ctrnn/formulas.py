@@ -179,6 +179,7 @@ def in_latex(text: str) -> str:
             return (FUNCTIONS.get(name) or rf"\operatorname{{{name}}}".replace("_", r"\_")) + "("
         return letter(token["name"])
 
+    text = re.sub(r"\^\(((?:[^()]|\([^()]*\))*)\)", r"^{\1}", text)  # an exponent in brackets is one in braces
     return TOKEN.sub(replace, text).replace(" * ", r" \odot ")
 
 

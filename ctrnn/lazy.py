@@ -10,7 +10,14 @@ from pathlib import Path
 
 from ctrnn.calls import answered
 
-__all__ = ["public_names"]
+__all__ = ["homes_of", "public_names"]
+
+
+def homes_of(file: str) -> dict[str, str]:
+    """The public names of the package whose `__init__.py` is `file`, and the module of each; nothing is imported."""
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 def public_names(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
@@ -20,9 +27,7 @@ def public_names(package: str, file: str) -> tuple[list[str], Callable[[str], ob
     of a function that is an `answered` one, and the one in its home stays as it is. A module of the package itself is an
     attribute, but is not in `__all__`, as an import of it would bind it anyway.
     """
-    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    homes = homes_of(file)
 
     def get(name: str) -> object:
         if name not in homes:

@@ -18,7 +18,7 @@ from sympy import ImmutableDenseMatrix
 from torch import Tensor, nn
 
 import discretize
-from ctrnn.cells.catalog import constructors, variants
+from ctrnn.cells.catalog import variants
 from ctrnn.fields.field import VectorField
 from ctrnn.formulas import Formula, formula_of, recurrence_of
 from derivations.prover.identity import Identity
@@ -41,13 +41,12 @@ def agreement_identities() -> Iterator[Identity]:
 
     Returns: identities one at a time, for each is traced when asked for.
     """
-    for name, constructor in constructors().items():
-        for label, choice in variants(name):
-            field = constructor(*SIZES.get(name, (1, 2)), **SETTINGS.get(name, {}), **choice, dtype=torch.float64)
-            if (formula := formula_of(field)) is not None:
-                yield _shown(label, field, formula)
-            if (published := recurrence_of(field)) is not None:
-                yield _stepped(label, field, *published)
+    for name, label, constructor in variants():
+        field = constructor(*SIZES.get(name, (1, 2)), **SETTINGS.get(name, {}), dtype=torch.float64)
+        if (formula := formula_of(field)) is not None:
+            yield _shown(label, field, formula)
+        if (published := recurrence_of(field)) is not None:
+            yield _stepped(label, field, *published)
 
 
 def _shown(label: str, field: VectorField, formula: Formula) -> Identity:

@@ -7,39 +7,47 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 import ctrnn
-from ctrnn.fields.decays import PowerDecay
-from ctrnn.fields.field import VectorField
+from ctrnn.lazy import homes_of
 
-__all__ = ["constructors", "variants"]
+__all__ = ["constructor_names", "constructors", "variants"]
 
+if TYPE_CHECKING:
+    from ctrnn.fields.field import VectorField
 
-def constructors() -> dict[str, Callable[..., VectorField]]:
-    """All constructors of cells, in the order of the public names."""
-    public = {name: getattr(ctrnn, name) for name in vars(ctrnn)["__all__"] if name.islower()}
-    return {name: made for name, made in public.items() if inspect.isfunction(made) and _makes_a_cell(made)}
+    Constructor = Callable[..., VectorField]
 
 
-def variants(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a cell may be told by a word: its label and keyword arguments, one choice at a time, the default first.
+def constructor_names() -> list[str]:
+    """The names of all constructors of cells, in the order of the public names; nothing is loaded for it."""
+    files = ("ctrnn.cells.named", "ctrnn.cells.published.")
+    homes = homes_of(str(ctrnn.__file__))
+    return [name for name, home in homes.items() if home.startswith(files) and name.islower() and not name.startswith("from_")]
+
+
+def constructors() -> dict[str, Constructor]:
+    """All constructors of cells by name."""
+    return {name: getattr(ctrnn, name) for name in constructor_names()}
+
+
+def variants() -> Iterator[tuple[str, str, Constructor]]:
+    """Every cell with what it may be told by a word, one choice at a time, the default first: name, label, constructor.
 
     "gated", "gated, global", "gated, softplus", "gated, |h|^2 h", ...: choices are parameters of a `Literal` or bool type, and
     `decay`.
     """
-    yield name, {}
-    constructor = constructors()[name]
-    hints, parameters = get_type_hints(constructor), inspect.signature(constructor).parameters
-    for key, parameter in parameters.items():
-        if get_origin(hints[key]) is Literal:
-            yield from ((f"{name}, {word}", {key: word}) for word in get_args(hints[key]) if word != parameter.default)
-        elif hints[key] is bool:
-            yield f"{name}, {key.replace('_', ' ')}", {key: not parameter.default}
-    if "decay" in parameters:
-        yield f"{name}, |h|^2 h", {"decay": PowerDecay(2.0)}
-
-
-def _makes_a_cell(made: Callable[..., Any]) -> bool:
-    first = [*inspect.signature(made).parameters][:2]
-    return inspect.unwrap(made).__module__.startswith("ctrnn.cells.") and first == ["input_size", "hidden_size"]
+    for name, constructor in constructors().items():
+        yield name, name, constructor
+        hints, parameters = get_type_hints(constructor), inspect.signature(constructor).parameters
+        for key, parameter in parameters.items():
+            if get_origin(hints[key]) is Literal:
+                for word in get_args(hints[key]):
+                    if word != parameter.default:
+                        yield name, f"{name}, {word}", partial(constructor, **{key: word})
+            elif hints[key] is bool:
+                yield name, f"{name}, {key.replace('_', ' ')}", partial(constructor, **{key: not parameter.default})
+        if "decay" in parameters:
+            yield name, f"{name}, |h|^2 h", partial(constructor, decay=ctrnn.PowerDecay(2.0))

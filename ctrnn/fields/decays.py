@@ -141,7 +141,7 @@ class PowerDecay(Decay):
         if self.is_linear:
             return "h"
         if self.learnable:
-            return "|h|^softplus(r) h"
+            return "|h|^(softplus(r)) h"
         return "|h| h" if self.fixed_exponent == 1 else "|h|^{fixed_exponent} h"
 
     def extra_repr(self) -> str:

@@ -36,37 +36,17 @@ from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Tends
 from derivations.prover.statements import Equal, Rounds
-from derivations.twins import step_maps
-from derivations.twins.step_maps import induced_factors, induced_gate, local_error, phi, stability_function
+from derivations.twins.step_maps import induced_factors, induced_gate, local_error, maps, read, stability_function
 
-__all__ = ["FROZEN", "NAMES", "own", "frozen_step", "dt", "f", "g", "h", "r", "u", "y", "z"]
+__all__ = ["FROZEN", "own", "frozen_step", "titled", "dt", "f", "g", "h", "r", "u", "y", "z"]
 
 own = Source("this project")
 dt = symbols.dt
 h, f, z = (Symbol(name, real=True) for name in "hfz")
 g, l, u, y = (Symbol(name, positive=True) for name in "gluy")
 r = symbols.r
-EXPONENTIAL = ("exponential_euler", "etd2", "etd_rk4", "fitted_midpoint", "exponential_rosenbrock")
+EXPONENTIAL = ("exponential_euler", "etd2", "etdrk4", "fitted_midpoint", "exponential_rosenbrock")
 FROZEN = "f and g are constant over the step"
-# Words for the maps, in the order of the table.
-NAMES = {
-    "euler": "Euler",
-    "taylor2": "the second-order Taylor step",
-    "midpoint": "the midpoint rule",
-    "heun": "Heun's rule",
-    "runge_kutta4": "the classical Runge-Kutta step",
-    "exponential_euler": "exponential Euler",
-    "etd2": "ETD2",
-    "etd_rk4": "ETD-RK4",
-    "fitted_midpoint": "the fitted midpoint rule",
-    "backward_euler": "backward Euler",
-    "trapezoid": "the trapezoid",
-    "frozen_backward_euler": "frozen backward Euler",
-    "frozen_trapezoid": "the frozen trapezoid",
-    "exponential_rosenbrock": "the exponential Rosenbrock step",
-    "splitting": "Lie's splitting",
-    "strang_splitting": "Strang's splitting",
-}
 
 
 def _said(e: Expr) -> str:
@@ -76,43 +56,47 @@ def _said(e: Expr) -> str:
     return text.replace("**", "^").replace("*", " ")
 
 
+def titled(name: str) -> str:
+    """What a sentence calls the step map of that name."""
+    return maps()[name].title
+
+
+def _another(name: str, fact: str) -> Expr:
+    """What the next step map says in that place, if it is something else: a mutation of what this one says."""
+    names = [*maps()]
+    texts = [getattr(maps()[other], fact) for other in names[names.index(name) :] + names]
+    return _value(next(text for text in texts if text and text != texts[0]))
+
+
+def _value(text: str) -> Expr:
+    letters = {"F" + "'" * k: Symbol("F" + "'" * k, real=True) for k in range(5)} | {"L": Symbol("L", real=True)}
+    return read(text, g=g, z=z, l=l, h=h, dt=dt, **letters)
+
+
 def gates() -> Iterator[Entry]:
     """What a unit step makes of h' = g (f - h)."""
-    second, exponential, backward, middle = g - g**2 / 2, 1 - exp(-g), g / (1 + g), g / (1 + g / 2)
-    made = {
-        "euler": (g, 1 - exp(-g)),
-        "taylor2": (second, g),
-        "midpoint": (second, g),
-        "heun": (second, g + g**2 / 2),
-        "runge_kutta4": (g - g**2 / 2 + g**3 / 6 - g**4 / 24, second),
-        "exponential_euler": (exponential, g),
-        "etd2": (exponential, second),
-        "etd_rk4": (exponential, g - g**2 / 2 + g**3 / 6 - g**4 / 24),
-        "fitted_midpoint": (exponential, second),
-        "backward_euler": (backward, exponential),
-        "trapezoid": (middle, backward),
-        "frozen_backward_euler": (backward, middle),
-        "frozen_trapezoid": (middle, g / (2 + g)),
-        "exponential_rosenbrock": (exponential, g),
-    }
     step, G, R = map(Function, ("step", "G", "R"))
-    for name, (gate, other) in made.items():
-        yield own(f"step maps, gate of {NAMES[name]}", given=FROZEN).says(
-            f"With f and g frozen and dt = 1, {NAMES[name]} is h + G (f - h) with G = {_said(gate)}, which is 1 - R(-g).",
-            Equal(step(h), h + gate * (f - h), {step(h): frozen_step(name)}),
-            Equal(G(g), gate, {G(g): induced_gate(name, g)}),
-            Equal(1 - R(-g), gate, {R(-g): stability_function(name, -g, g)}),
-            mutation=Mutation(f"{_said(gate)} read as {_said(other)}", Equal(frozen_step(name), h + other * (f - h))),
-        )
-    for name, (keeps, writes) in {"splitting": (exp(-g), g), "strang_splitting": (exp(-g), exp(-g / 2) * g)}.items():
-        yield own(f"step maps, gate of {NAMES[name]}", given=FROZEN).says(
-            f"{NAMES[name].capitalize()} makes no gate: with f and g frozen and dt = 1 it keeps {_said(keeps)} of h "
-            f"and writes {_said(writes)} of f.",
-            Equal(frozen_step(name), keeps * h + writes * f),
-            Equal(induced_factors(name, g)[0], keeps),
-            Equal(induced_factors(name, g)[1], writes),
-            mutation=changed(f"{_said(writes)} read as 1 - {_said(keeps)}", rhs=keeps * h + (1 - keeps) * f),
-        )
+    for name, made in maps().items():
+        if made.gate:
+            gate, other = _value(made.gate), _another(name, "gate")
+            yield own(f"step maps, gate of {made.title}", given=FROZEN).says(
+                f"With f and g frozen and dt = 1, {made.title} is h + G (f - h) with G = {_said(gate)}, which is 1 - R(-g).",
+                Equal(step(h), h + gate * (f - h), {step(h): frozen_step(name)}),
+                Equal(G(g), gate, {G(g): induced_gate(name, g)}),
+                Equal(1 - R(-g), gate, {R(-g): stability_function(name, -g, g)}),
+                mutation=Mutation(f"{_said(gate)} read as {_said(other)}", Equal(frozen_step(name), h + other * (f - h))),
+            )
+    for name, made in maps().items():
+        if made.keeps_and_writes:
+            keeps, writes = map(_value, made.keeps_and_writes)
+            yield own(f"step maps, gate of {made.title}", given=FROZEN).says(
+                f"{made.title.capitalize()} makes no gate: with f and g frozen and dt = 1 it keeps {_said(keeps)} of h "
+                f"and writes {_said(writes)} of f.",
+                Equal(frozen_step(name), keeps * h + writes * f),
+                Equal(induced_factors(name, g)[0], keeps),
+                Equal(induced_factors(name, g)[1], writes),
+                mutation=changed(f"{_said(writes)} read as 1 - {_said(keeps)}", rhs=keeps * h + (1 - keeps) * f),
+            )
 
 
 def fixed_points() -> Iterator[Entry]:
@@ -133,85 +117,32 @@ def fixed_points() -> Iterator[Entry]:
 
 def frozen_step(name: str) -> Expr:
     """The unit step of h' = g (f - h)."""
-    return step_maps.MAPS[name](lambda u: g * (f - u), lambda u: g, h, S.One).doit()
+    return maps()[name](lambda u: g * (f - u), lambda u: g, h, S.One).doit()
 
 
 def factors() -> Iterator[Entry]:
     """R(z), with l = L dt."""
     rate, leak, length = Symbol("lambda", real=True), Symbol("L", positive=True), Symbol("dt", positive=True)
     modes = {z: rate * length, l: leak * length}
-    once, half, rest = phi(1, -l), exp(-l / 2), z + l
-    second = 1 + z + z**2 / 2
-    # The stages of ETD-RK4 on h = 1, each by its own exact leak.
-    weight = phi(1, -l / 2) / 2
-    a = half + weight * rest
-    b = half + weight * rest * a
-    c = half * a + weight * rest * (2 * b - 1)
-    end = 4 * phi(3, -l) - phi(2, -l)
-    fourth = exp(-l) + rest * (
-        phi(1, -l) - 3 * phi(2, -l) + 4 * phi(3, -l) + (2 * phi(2, -l) - 4 * phi(3, -l)) * (a + b) + end * c
-    )
-    found = {
-        "euler": (1 + z, exp(z)),
-        "taylor2": (second, 1 + z),
-        "midpoint": (second, 1 + z),
-        "heun": (second, 1 + z + z**2),
-        "runge_kutta4": (second + z**3 / 6 + z**4 / 24, second + z**3 / 6),
-        "exponential_euler": (1 + once * z, exp(z)),
-        "etd2": (1 + once * z + phi(2, -l) * rest * once * z, 1 + once * z + phi(2, -l) * z**2),
-        "etd_rk4": (fourth, exp(z)),
-        "fitted_midpoint": (1 + z + phi(2, -l) * z**2, second),
-        "backward_euler": (1 / (1 - z), 1 / (1 + z)),
-        "trapezoid": ((1 + z / 2) / (1 - z / 2), (1 + z) / (1 - z)),
-        "frozen_backward_euler": (1 + z / (1 + l), 1 / (1 - z)),
-        "frozen_trapezoid": (1 + z / (1 + l / 2), (1 + z / 2) / (1 - z / 2)),
-        "exponential_rosenbrock": (exp(z), 1 + once * z),
-        "splitting": (exp(-l) + z + l, exp(-l) + z),
-        "strang_splitting": (half * (half + rest * (half + rest / 2)), half * (half + rest)),
-    }
-    for name, (value, other) in found.items():
-        after = step_maps.MAPS[name](lambda u: rate * u, lambda _: leak, h, length).doit()
-        yield own(f"step maps, R of {NAMES[name]}").says(
-            f"Of h' = lambda h = (lambda + L) h - L h, with z = lambda dt and l = L dt, {NAMES[name]} multiplies h by R(z).",
-            Equal(after, value * h, modes),
+    for name, made in maps().items():
+        other, after = _another(name, "factor"), made(lambda u: rate * u, lambda _: leak, h, length).doit()
+        yield own(f"step maps, R of {made.title}").says(
+            f"Of h' = lambda h = (lambda + L) h - L h, with z = lambda dt and l = L dt, {made.title} multiplies h by R(z).",
+            Equal(after, _value(made.factor) * h, modes),
             mutation=Mutation(f"R(z) read as {_said(other)}", Equal(stability_function(name, z, l), other)),
         )
 
 
 def local_errors() -> Iterator[Entry]:
     """Exact minus map; the letters are F and L at h, and their derivatives there."""
-    F, F1, F2, F3, F4 = (Symbol("F" + "'" * k, real=True) for k in range(5))
-    L = Symbol("L", real=True)
-    runge = F**3 * F4 + 2 * F**2 * F1 * F3 - 6 * F**2 * F2**2 + 36 * F * F1**2 * F2 - 24 * F1**4
-    leaks = L * (90 * F * F1 * F2 + 49 * F * F2 * L - 90 * F1**3 - 116 * F1**2 * L - 55 * F1 * L**2 - 5 * L**3)
-    strang = F**2 * F2 + F * (4 * F1**2 + 6 * F1 * L + 3 * L**2) - L**2 * h * (3 * F1 + 2 * L)
-    half, sixth = dt**2 / 2, dt**3 / 6
-    dropped = {
-        "euler": (1, half * F1 * F, half * (F1 + L) * F),
-        "taylor2": (2, sixth * (F2 * F**2 + F1**2 * F), sixth * F2 * F**2),
-        "midpoint": (2, dt**3 * (F2 * F**2 / 24 + F1**2 * F / 6), sixth * (F2 * F**2 + F1**2 * F)),
-        "heun": (2, dt**3 * (F1**2 * F / 6 - F2 * F**2 / 12), dt**3 * (F1**2 * F / 6 + F2 * F**2 / 12)),
-        "runge_kutta4": (4, -(dt**5) * F * runge / 2880, dt**5 * F * runge / 2880),
-        "exponential_euler": (1, half * (F1 + L) * F, half * F1 * F),
-        "etd2": (2, dt**3 * F * ((F1 + L) * (2 * F1 + 3 * L) - F2 * F) / 12, dt**3 * F * (2 * F1**2 - F2 * F) / 12),
-        "etd_rk4": (4, -(dt**5) * F * (runge + leaks) / 2880, -(dt**5) * F * runge / 2880),
-        "fitted_midpoint": (2, dt**3 * F * (F2 * F + 4 * F1 * (F1 + L)) / 24, dt**3 * (F2 * F**2 / 24 + F1**2 * F / 6)),
-        "backward_euler": (1, -half * F1 * F, half * F1 * F),
-        "trapezoid": (2, -(dt**3) * (F2 * F**2 + F1**2 * F) / 12, dt**3 * (F2 * F**2 + F1**2 * F) / 12),
-        "frozen_backward_euler": (1, dt**2 * (F1 / 2 + L) * F, -half * F1 * F),
-        "frozen_trapezoid": (1, half * (F1 + L) * F, dt**2 * (F1 / 2 + L) * F),
-        "exponential_rosenbrock": (2, sixth * F2 * F**2, sixth * (F2 * F**2 + F1**2 * F)),
-        "splitting": (1, half * (F1 * F - L**2 * h), half * (F1 + L) * F),
-        "strang_splitting": (2, dt**3 * strang / 24, sixth * (F2 * F**2 + F1**2 * F)),
-    }
-    for name, (order, term, other) in dropped.items():
-        missed = Function("missed")(dt)
-        yield own(f"step maps, local error of {NAMES[name]}", given="the input is held over the step").says(
-            f"Exact minus map, {NAMES[name]} drops a term in dt^{order + 1} first, and so is of order {order}.",
-            Equal(missed, term, {missed: local_error(name, order + 1)}),
+    for name, made in maps().items():
+        missed, other = Function("missed")(dt), _another(name, "error")
+        yield own(f"step maps, local error of {made.title}", given="the input is held over the step").says(
+            f"Exact minus map, {made.title} drops a term in dt^{made.order + 1} first, and so is of order {made.order}.",
+            Equal(missed, _value(made.error), {missed: local_error(name, made.order + 1)}),
             mutation=changed(f"the term read as {_said(other)}", rhs=other),
             remark="F, F', ... and L stand for their values at h: F and L are any functions of one unit, smooth at h"
-            + ("; what is forgotten is 1 - e^(-L dt), the rate held" if "splitting" in name else ""),
+            + ("; what is forgotten is 1 - e^(-L dt), the rate held" if made.keeps_and_writes else ""),
         )
 
 
@@ -223,13 +154,13 @@ def without_leak() -> Iterator[Entry]:
         "frozen_trapezoid": "euler",
         "splitting": "euler",
         "etd2": "heun",
-        "etd_rk4": "runge_kutta4",
+        "etdrk4": "runge_kutta4",
         "strang_splitting": "midpoint",
         "fitted_midpoint": "midpoint",
     }
 
     def step(name: str) -> Expr:
-        return step_maps.MAPS[name](lambda u: F(expand(u)), lambda _: S.Zero, h, dt).doit()
+        return maps()[name](lambda u: F(expand(u)), lambda _: S.Zero, h, dt).doit()
 
     yield own("step maps, without a leak", given="L = 0").says(
         "With L = 0 the exponential, the frozen and the split maps are old ones, for any F: Euler, Heun (ETD2), the classical "
@@ -315,9 +246,9 @@ def half_planes() -> Iterator[Entry]:
     gate, n = 1 - exp(-l), "|N'| <= kappa L at the state, with kappa < 1"
     sides = {"exponential_euler": (exp(-l), gate / l, gate), "frozen_backward_euler": (1 / (1 + l), 1 / (1 + l), l / (1 + l))}
     for name, (keeps, adds, room) in sides.items():
-        yield own(f"step maps, contraction by {NAMES[name]}", given=("L is constant, or held", n)).says(
-            f"Where recurrence is weaker than the leak, |N'| <= kappa L with kappa < 1, {NAMES[name]} contracts at any length of "
-            f"the step. With w = N' dt = z + l its factor is R = {_said(keeps)} + w ({_said(adds)}), and 1 - |R| is at least "
+        yield own(f"step maps, contraction by {titled(name)}", given=("L is constant, or held", n)).says(
+            f"Where recurrence is weaker than the leak, |N'| <= kappa L with kappa < 1, {titled(name)} contracts at any length "
+            f"of the step. With w = N' dt = z + l its factor is R = {_said(keeps)} + w ({_said(adds)}), and 1 - |R| is at least "
             f"(1 - kappa) ({_said(room)}).",
             Equal(R(w - l), keeps + adds * w, {R(w - l): stability_function(name, w - l, l)}),
             Less(S.Zero, keeps, True, None, None, (l,)),

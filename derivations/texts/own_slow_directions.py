@@ -23,10 +23,9 @@ from derivations.prover.identity import column
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Rounds, Solves
-from derivations.texts.own_maps import FROZEN, NAMES, dt, f, g, own, r, u, y
-from derivations.twins import step_maps
+from derivations.texts.own_maps import FROZEN, dt, f, g, own, r, titled, u, y
 from derivations.twins.fields import sigma
-from derivations.twins.step_maps import stability_function
+from derivations.twins.step_maps import maps, power_forgetting, stability_function
 
 z, l, s = Symbol("z", real=True), Symbol("l", positive=True), Symbol("D", positive=True)
 theta, c = Symbol("theta", real=True), Symbol("c", real=True)
@@ -71,8 +70,8 @@ def speeds() -> Iterator[Entry]:
         "etd2": ("1 - (1 - phi_1(-l))^2", 1 - (1 - ONCE) ** 2, "phi_1(-l)", ONCE),
     }
     for name, (words, found, wrong, other) in slowed.items():
-        yield own(f"slow directions, speed of {NAMES[name]}", given=LINEAR).says(
-            f"{NAMES[name][0].upper()}{NAMES[name][1:]} keeps a mode that keeps, R(0) = 1, and slows one that is slow: "
+        yield own(f"slow directions, speed of {titled(name)}", given=LINEAR).says(
+            f"{titled(name)[0].upper()}{titled(name)[1:]} keeps a mode that keeps, R(0) = 1, and slows one that is slow: "
             f"R'(0) = {words}, below 1 for every leak.",
             Equal(R0, S.One, {R0: kept(name)}),
             Equal(R1, found, {R1: speed(name)}),
@@ -83,11 +82,11 @@ def speeds() -> Iterator[Entry]:
     yield own("slow directions, speed of ETD-RK4", given=LINEAR).says(
         "ETD-RK4 slows them too, and later: R'(0) is 0.998 at l = 1, 0.980 at 2, 0.871 at 4 and 0.608 at 8, "
         "where ETD2 has 0.234 and exponential Euler 0.125.",
-        Equal(R0, S.One, {R0: kept("etd_rk4")}),
-        *(Rounds(speed("etd_rk4").subs(l, at_l), words) for at_l, words in at.items()),
+        Equal(R0, S.One, {R0: kept("etdrk4")}),
+        *(Rounds(speed("etdrk4").subs(l, at_l), words) for at_l, words in at.items()),
         Rounds(speed("etd2").subs(l, 8), "0.234"),
         Rounds(speed("exponential_euler").subs(l, 8), "0.125"),
-        mutation=Mutation("0.608 read as 1.000", Rounds(speed("etd_rk4").subs(l, 8), "1.000")),
+        mutation=Mutation("0.608 read as 1.000", Rounds(speed("etdrk4").subs(l, 8), "1.000")),
     )
 
 
@@ -191,7 +190,7 @@ def _power(name: str) -> Expr:
     """What a unit step leaves of h > 0, for h' = -rate |h|^r h with rate h^r = y."""
     start = symbols.positive_h0
     rate = y / start**r
-    return step_maps.MAPS[name](lambda u: -rate * Abs(u) ** r * u, lambda u: rate * Abs(u) ** r, start, S.One).doit() / start
+    return maps()[name](lambda u: -rate * Abs(u) ** r * u, lambda u: rate * Abs(u) ** r, start, S.One).doit() / start
 
 
 def power_factors() -> Iterator[Entry]:
@@ -262,15 +261,15 @@ def power_long() -> Iterator[Entry]:
     """Splitting, backward Euler, and a gate as the rate of a power decay."""
     start, q, rho = symbols.positive_h0, Symbol("q", positive=True), Symbol("rho", positive=True)
     rate = y / start**r
-    forgetting = step_maps.power_forgetting(lambda _: rate, r)
+    forgetting = power_forgetting(lambda _: rate, r)
     field = (lambda u: -rate * Abs(u) ** r * u, lambda u: rate * Abs(u) ** r, start, S.One)
     exact = (1 + r * y) ** (-1 / r)
-    residual = step_maps.backward_euler_residual(field[0], start, rho * start, S.One) / start
+    residual = maps()["backward_euler"].residual(field[0], start, rho * start, S.One) / start
     yield own("step maps, power decay by splitting", given=POWER).says(
         "The splittings leave (1 + r y)^(-1/r): without input they are exact, at any length of the step.",
-        Equal(step_maps.splitting(*field, forgetting) / start, exact),
-        Equal(step_maps.strang_splitting(*field, forgetting) / start, exact),
-        mutation=changed("the leak's rate held too, e^-y", lhs=step_maps.splitting(*field) / start),
+        Equal(maps()["splitting"](*field, forgetting) / start, exact),
+        Equal(maps()["strang_splitting"](*field, forgetting) / start, exact),
+        mutation=changed("the leak's rate held too, e^-y", lhs=maps()["splitting"](*field) / start),
         remark="of a decay |h|^r h only the rate that multiplies it is held, and not |h|^r",
     )
     yield own("step maps, power decay by backward Euler", given=POWER).says(
@@ -289,8 +288,8 @@ def power_long() -> Iterator[Entry]:
     given, driven = g * f, g * (f - start ** (r + 1))
     taylor = start + dt * driven + dt**2 / 2 * driven.diff(start) * driven
     pulled = (lambda u: given - g * Abs(u) ** r * u, lambda u: g * Abs(u) ** r, start, dt)
-    by_power = step_maps.power_forgetting(lambda _: g, r)
-    lie, strang = (by(*pulled, by_power) for by in (step_maps.splitting, step_maps.strang_splitting))
+    by_power = power_forgetting(lambda _: g, r)
+    lie, strang = (by(*pulled, by_power) for by in (maps()["splitting"], maps()["strang_splitting"]))
     more = dt**2 / 2 * (r + 1) * g * start**r * given
     yield own("step maps, splitting a driven power decay", given=("r > 0", "h > 0", FROZEN)).says(
         "Driven, h' = g (f - |h|^r h), Lie's splitting exceeds the exact step by dt^2/2 (r + 1) g |h|^r g f first, "
@@ -301,7 +300,7 @@ def power_long() -> Iterator[Entry]:
     )
     H, softplus = symbols.signal("h")(symbols.s), log(1 + exp(z))
     path = start * (1 + r * g * start**r * symbols.s) ** (-1 / r)
-    forgets = step_maps.power_forgetting(lambda _: softplus, r)
+    forgets = power_forgetting(lambda _: softplus, r)
     unit = forgets(start, start, S.One)
     flow = (lambda u: -softplus * Abs(u) ** r * u, lambda u: softplus * Abs(u) ** r, start, S.One)
     yield own("step maps, gate on a power decay", given=("r > 0", "no input")).says(
@@ -309,7 +308,7 @@ def power_long() -> Iterator[Entry]:
         "the exact flow, and what the splitting does.",
         Solves((Eq(H.diff(symbols.s), -g * H**r * H),), {H: path}, (S.Zero, {H: start})),
         Equal(path.subs({symbols.s: 1, g: softplus}), unit),
-        Equal(step_maps.splitting(*flow, forgets), unit),
+        Equal(maps()["splitting"](*flow, forgets), unit),
         mutation=Mutation("sp(z) read as sigma(z)", Equal(unit, start * (1 + r * sigma(z) * start**r) ** (-1 / r))),
     )
     yield own("step maps, gate on a power decay, r to 0", given=("r > 0", "no input")).says(

@@ -33,10 +33,9 @@ from derivations.claim import Entry, Mutation, changed
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal, Fails
-from derivations.texts.own_maps import FROZEN, NAMES, dt, f, frozen_step, g, h, own, u, z
-from derivations.twins import step_maps
+from derivations.texts.own_maps import FROZEN, dt, f, frozen_step, g, h, own, titled, u, z
 from derivations.twins.fields import sigma
-from derivations.twins.step_maps import induced_gate, stability_function
+from derivations.twins.step_maps import induced_gate, maps, stability_function
 
 b = Symbol("b", real=True)
 w = Symbol("w", real=True)
@@ -100,7 +99,7 @@ def lstm() -> Iterator[Entry]:
     forget, part = Symbol("f", positive=True), Symbol("dt", positive=True)
     cell = (lambda a: (forget - 1) * a + given, lambda a: 1 - forget, c)
     shown = (lambda a: target - a, lambda a: S.One, past)
-    euler, exponential = step_maps.euler, step_maps.exponential_euler
+    euler, exponential = maps()["euler"], maps()["exponential_euler"]
     by_euler, by_flow = euler(*cell, part).expand().diff(c), exponential(*cell, part).doit().expand().diff(c)
     held = ("gates are constant over the step", "0 < f < 1")
     yield own("step maps, LSTM's cell by Euler", given=held).says(
@@ -136,7 +135,7 @@ def readings() -> Iterator[Entry]:
     """What a step map makes of the gates of cells that are there: GRU, liquid time constants, the sigmoid."""
     N, A, T, gain = Function("N"), Symbol("A", real=True), Symbol("tau", positive=True), Symbol("f", positive=True)
     D, rate = Function("D"), Symbol("z", positive=True)
-    frozen = step_maps.frozen_backward_euler
+    frozen = maps()["frozen_backward_euler"]
     yield own("step maps, GRU", given=(FROZEN, "0 < z < 1")).says(
         "With its gate and candidate frozen torch's GRU, (1 - z) n + z h, is the Euler step of the gated cell with rate 1 - z; "
         "exponential Euler makes of it the gate 1 - e^-(1 - z), below 1 - 1/e, backward Euler (1 - z)/(2 - z), below 1/2.",
@@ -163,7 +162,7 @@ def readings() -> Iterator[Entry]:
         "Euler step; theirs has N = f A and D = 1/tau + f.",
         Equal(frozen(lambda a: N(a) - D(a) * a, D, h, dt), fused),
         Equal(frozen(lambda a: gain * A - (1 / T + gain) * a, lambda a: 1 / T + gain, h, dt), ltc),
-        mutation=changed("the frozen trapezoid for it", lhs=step_maps.frozen_trapezoid(lambda a: N(a) - D(a) * a, D, h, dt)),
+        mutation=changed("the frozen trapezoid for it", lhs=maps()["frozen_trapezoid"](lambda a: N(a) - D(a) * a, D, h, dt)),
         remark="Hasani et al. 2021, the fused solver; f is their gate at the state and input of the step",
     )
 
@@ -208,11 +207,11 @@ def gates() -> Iterator[Entry]:
         "frozen_trapezoid": (g * dt / (1 + g * dt / 2), g * dt / (1 + g * dt)),
     }
     for name, (gate, other) in made.items():
-        step = step_maps.MAPS[name](lambda x: g * (tanh(w * x + b) - x), lambda x: g, h, dt).doit()
+        step = maps()[name](lambda x: g * (tanh(w * x + b) - x), lambda x: g, h, dt).doit()
         pull = tanh(w * h + b) - h
         said = {"exponential_euler": "1 - e^(-g dt)", "frozen_backward_euler": "g dt/(1 + g dt)"}.get(name, "g dt/(1 + g dt/2)")
-        yield own(f"unit, gate of {NAMES[name]}", given=(INPUT, "g is constant")).says(
-            f"On h' = g (tanh(w h + b) - h) {NAMES[name]} is the Euler map with the gate G = {said}, and flips where that does.",
+        yield own(f"unit, gate of {titled(name)}", given=(INPUT, "g is constant")).says(
+            f"On h' = g (tanh(w h + b) - h) {titled(name)} is the Euler map with the gate G = {said}, and flips where that does.",
             Equal(step, h + gate * pull),
             mutation=changed("another map's gate", rhs=h + other * pull),
         )
@@ -225,8 +224,8 @@ def no_flip() -> Iterator[Entry]:
     rewritten = {"taylor2": second, "midpoint": second, "heun": second, "runge_kutta4": fourth}
     for name, gap in rewritten.items():
         R = stability_function(name, z, S.Zero).doit()
-        yield own(f"unit, no flip of {NAMES[name]}", given=INPUT).says(
-            f"At a point of rest of the equation the multiplier R(z) of {NAMES[name]} is above -1 for every real z: "
+        yield own(f"unit, no flip of {titled(name)}", given=INPUT).says(
+            f"At a point of rest of the equation the multiplier R(z) of {titled(name)} is above -1 for every real z: "
             "no flip there.",
             Less(S.NegativeOne, R, True, None, gap),
             mutation=Mutation("-1 read as 1", Less(S.One, R, True)),
@@ -239,8 +238,8 @@ def no_flip() -> Iterator[Entry]:
     }
     for name, (multiplier, said) in falling.items():
         R = stability_function(name, -y, y).doit()
-        yield own(f"unit, no flip of {NAMES[name]}", given=INPUT).says(
-            f"Where the equation's point of rest is stable, z < 0, the multiplier {said} of {NAMES[name]} is above -1 for every "
+        yield own(f"unit, no flip of {titled(name)}", given=INPUT).says(
+            f"Where the equation's point of rest is stable, z < 0, the multiplier {said} of {titled(name)} is above -1 for every "
             "step: no flip.",
             Equal(R, multiplier),
             Less(S.NegativeOne, multiplier, True),

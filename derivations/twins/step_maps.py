@@ -2,25 +2,34 @@ r"""One-step maps of a single unit, h' = F(h) = N(h) - L(h) h, with the input he
 
     phi_0(z) = e^z,   phi_k(z) = (phi_{k-1}(z) - 1/(k-1)!)/z,   phi_k(0) = 1/k!,   phi_k' = phi_k - k phi_{k+1}
 
-Every map is a function of (F, L, h, dt): F and L take an expression and give one, and some maps do not ask for L. What a
-map makes of h' = g (f - h), of h' = lambda h, and of any F in a short step, is asked of the map itself: no second table.
+Every map is the `equation` of its class in `discretize`, read from its text. What a map makes of h' = g (f - h), of
+h' = lambda h, and of any F in a short step, is asked of the map itself; what its class says of that is proved of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from sympy import Abs, Dummy, Expr, Function, S, Symbol, exp, expand, factorial, simplify
 from sympy.core.function import ArgumentIndexError
 
 from derivations.prover import symbols
+from derivations.twins.written import Equations
 
-__all__ = ["MAPS", "phi", "induced_gate", "induced_factors", "stability_function", "local_error", "power_forgetting",
-           "euler", "taylor2", "midpoint", "heun", "runge_kutta4", "exponential_euler", "etd2", "etd_rk4",
-           "frozen_backward_euler", "frozen_trapezoid", "exponential_rosenbrock", "splitting", "strang_splitting",
-           "fitted_midpoint", "backward_euler", "trapezoid", "backward_euler_residual", "trapezoid_residual"]  # fmt: skip
+__all__ = [
+    "StepMap",
+    "induced_factors",
+    "induced_gate",
+    "local_error",
+    "maps",
+    "phi",
+    "power_forgetting",
+    "read",
+    "stability_function",
+]
 
 Scalar: TypeAlias = Callable[[Expr], Expr]
 # What is left of h after dt of the leak alone, at the rate of another state: (h, at, dt).
@@ -66,125 +75,67 @@ class phi(Function):  # noqa: N801 - SymPy's functions are classes, and print un
         return Function(f"phi_{k}")(z)
 
 
-def euler(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt F(h)."""
-    return h + dt * F(h)
+@dataclass(frozen=True)
+class StepMap:
+    """A step map of one unit by the `equation` of its class, and what the class says of it, as expressions.
 
-
-def taylor2(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt F + dt^2/2 F' F."""
-    return h + dt * F(h) + dt**2 / 2 * _slope(F, h) * F(h)
-
-
-def midpoint(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt F(h + dt/2 F(h))."""
-    return h + dt * F(h + dt / 2 * F(h))
-
-
-def heun(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt/2 (F(h) + F(h + dt F(h))), the trapezoidal one of this name."""
-    return h + dt / 2 * (F(h) + F(h + dt * F(h)))
-
-
-def runge_kutta4(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """The classical one, of weights 1, 2, 2, 1."""
-    first = F(h)
-    second = F(h + dt / 2 * first)
-    third = F(h + dt / 2 * second)
-    fourth = F(h + dt * third)
-    return h + dt / 6 * (first + 2 * second + 2 * third + fourth)
-
-
-def exponential_euler(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt phi_1(-L dt) F(h)."""
-    return h + dt * phi(1, -L(h) * dt) * F(h)
-
-
-def etd2(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    r"""a + dt phi_2(-L dt) (N(a) - N(h)), a the exponential Euler step, N(u) = F(u) + L u with the L of the start.
-
-    Source:  Cox and Matthews 2002, ETD2RK.
+    Called with (F, L, h, dt) it gives the state after the step; F and L take an expression and give one. `forgetting` takes the
+    place of the exponential of the leak in the splittings.
     """
-    N, a = _held(F, L, h), exponential_euler(F, L, h, dt)
-    return a + dt * phi(2, -L(h) * dt) * (N(a) - N(h))
+
+    title: str
+    order: int
+    equation: str
+    gate: str
+    keeps_and_writes: tuple[str, str] | None
+    factor: str
+    error: str
+
+    def __call__(self, F: Scalar, L: Scalar | None, h: Expr, dt: Expr, forgetting: Forgetting | None = None) -> Expr:
+        if self.is_implicit:
+            return _solved(lambda u: self.residual(F, h, u, dt))
+        return self._after(F, L or (lambda u: S.Zero), h, dt, {}, forgetting)
+
+    @property
+    def is_implicit(self) -> bool:
+        return "h'" in self.equation.partition(" = ")[2]
+
+    def residual(self, F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
+        """0 where u is the state after an implicit step."""
+        return u - self._after(F, lambda u: S.Zero, h, dt, {"h'": u})
+
+    def _after(
+        self, F: Scalar, L: Scalar, h: Expr, dt: Expr, known: dict[str, Expr], forgetting: Forgetting | None = None
+    ) -> Expr:
+        leak = L(h)
+        functions: dict[str, Callable[..., Expr]] = {
+            "F": F,
+            "F'": lambda u: _slope(F, u),
+            "L": L,
+            "N": lambda u: F(u) + leak * u,
+            "forget": forgetting or (lambda h, at, dt: exp(-L(at) * dt) * h),
+            **PHIS,
+        }
+        known = {"h": h, "dt": dt, "L": leak, **known}
+        return Equations(self.equation.replace("h'", "next", 1), known, functions)["next"]
 
 
-def etd_rk4(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    r"""Three stages a, b, c and the step, in e^z, N and phi_k, and not in differences from h.
-
-    Source:  Cox and Matthews 2002, ETD4RK, with phi_k in place of quotients.
-    """
-    N, z = _held(F, L, h), -L(h) * dt
-    half, weight = exp(z / 2), dt / 2 * phi(1, z / 2)
-    a = half * h + weight * N(h)
-    b = half * h + weight * N(a)
-    c = half * a + weight * (2 * N(b) - N(h))
-    start = phi(1, z) - 3 * phi(2, z) + 4 * phi(3, z)
-    middle, end = 2 * phi(2, z) - 4 * phi(3, z), 4 * phi(3, z) - phi(2, z)
-    return exp(z) * h + dt * (start * N(h) + middle * (N(a) + N(b)) + end * N(c))
+PHIS = {f"phi{k}": partial(phi, k) for k in (1, 2, 3)}
 
 
-def fitted_midpoint(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt ((1 - w) F(h) + w F(h + dt/2 F(h))) with w = 2 phi_2(-L dt), which is 1 in the midpoint rule."""
-    weight = 2 * phi(2, -L(h) * dt)
-    return h + dt * ((1 - weight) * F(h) + weight * F(h + dt / 2 * F(h)))
+def read(text: str, **letters: Expr) -> Expr:
+    """One expression of a class's facts, its further lines what it is made of: read("1 - exp(-g)", g=g)."""
+    return Equations(f"value = {text}", letters, PHIS)["value"]
 
 
-def frozen_backward_euler(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt F(h)/(1 + L dt)."""
-    return h + dt * F(h) / (1 + L(h) * dt)
+@cache
+def maps() -> dict[str, StepMap]:
+    """The step maps of `discretize` that have an equation, by name: exponential_euler."""
+    from discretize.steps.catalog import dashed, steps  # noqa: PLC0415 - loads torch
 
-
-def frozen_trapezoid(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt F(h)/(1 + L dt/2)."""
-    return h + dt * F(h) / (1 + L(h) * dt / 2)
-
-
-def exponential_rosenbrock(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """h + dt phi_1(F'(h) dt) F(h)."""
-    return h + dt * phi(1, _slope(F, h) * dt) * F(h)
-
-
-def splitting(F: Scalar, L: Scalar, h: Expr, dt: Expr, forgetting: Forgetting | None = None) -> Expr:
-    """forgotten(h) + dt N(h): Lie's. Without `forgetting` the leak is one of a constant rate, e^(-L dt) h."""
-    left = forgetting or _exponential(L)
-    return left(h, h, dt) + dt * (F(h) + L(h) * h)
-
-
-def strang_splitting(F: Scalar, L: Scalar, h: Expr, dt: Expr, forgetting: Forgetting | None = None) -> Expr:
-    """Half a forgetting, all that drives, half a forgetting; rate and N those of a middle that half a Lie step gives."""
-    left = forgetting or _exponential(L)
-    middle = splitting(F, L, h, dt / 2, forgetting)
-    driven = left(h, middle, dt / 2) + dt * (F(middle) + L(middle) * middle)
-    return left(driven, middle, dt / 2)
-
-
-def backward_euler(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """The u of u = h + dt F(u), for affine F."""
-    return _solved(lambda u: backward_euler_residual(F, h, u, dt))
-
-
-def trapezoid(F: Scalar, L: Scalar, h: Expr, dt: Expr) -> Expr:
-    """The u of u = h + dt/2 (F(h) + F(u)), for affine F."""
-    return _solved(lambda u: trapezoid_residual(F, h, u, dt))
-
-
-def backward_euler_residual(F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
-    """0 where u is the state after the step."""
-    return u - h - dt * F(u)
-
-
-def trapezoid_residual(F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
-    """0 where u is the state after the step."""
-    return u - h - dt / 2 * (F(h) + F(u))
-
-
-MAPS: dict[str, Callable[[Scalar, Scalar, Expr, Expr], Expr]] = {
-    step.__name__: step
-    for step in (euler, taylor2, midpoint, heun, runge_kutta4, exponential_euler, etd2, etd_rk4, fitted_midpoint, backward_euler,
-                 trapezoid, frozen_backward_euler, frozen_trapezoid, exponential_rosenbrock, splitting, strang_splitting)
-}  # fmt: skip
-RESIDUALS = {"backward_euler": backward_euler_residual, "trapezoid": trapezoid_residual}
+    found = {dashed(name).replace("-", "_"): kind for name, kind in steps().items() if kind.equation}
+    facts = ("title", "order", "equation", "gate", "keeps_and_writes", "factor", "error")
+    return {name: StepMap(**{fact: getattr(kind, fact) for fact in facts}) for name, kind in found.items()}
 
 
 def induced_factors(name: str, g: Expr = Symbol("g", positive=True)) -> tuple[Expr, Expr]:  # noqa: B008 - a letter
@@ -193,7 +144,7 @@ def induced_factors(name: str, g: Expr = Symbol("g", positive=True)) -> tuple[Ex
     Source:  this project.
     """
     h, f = Dummy("h", real=True), Dummy("f", real=True)
-    after = expand(MAPS[name](lambda u: g * (f - u), lambda u: g, h, S.One).doit())
+    after = expand(maps()[name](lambda u: g * (f - u), lambda u: g, h, S.One).doit())
     keeps, writes = (simplify(after.diff(letter)) for letter in (h, f))
     if keeps.has(h, f) or writes.has(h, f) or simplify(after.subs({h: 0, f: 0})) != 0:
         raise ValueError(f"{name} is not linear in h and f.")
@@ -214,7 +165,7 @@ def induced_gate(name: str, g: Expr = Symbol("g", positive=True)) -> Expr:  # no
 
 def stability_function(name: str, z: Expr = Symbol("z"), leak: Expr = Symbol("l")) -> Expr:  # noqa: B008
     r"""R(z), what one step multiplies h by where h' = lambda h = (lambda + L) h - L h, with z = lambda dt and leak = L dt."""
-    return MAPS[name](lambda u: z * u, lambda u: leak, S.One, S.One).doit()
+    return maps()[name](lambda u: z * u, lambda u: leak, S.One, S.One).doit()
 
 
 @cache
@@ -235,14 +186,14 @@ def local_error(name: str, order: int) -> Expr:
 
         return taylor
 
-    F = series("F")
-    if name in RESIDUALS:
+    F, step = series("F"), maps()[name]
+    if step.is_implicit:
         # u = h + what the residual says, begun at h: each time one more power of dt is right.
         after = h
         for _ in range(order):
-            after = _cut(after - RESIDUALS[name](F, h, after, dt), dt, order)
+            after = _cut(after - step.residual(F, h, after, dt), dt, order)
     else:
-        after = _cut(MAPS[name](F, series("L"), h, dt), dt, order)
+        after = _cut(step(F, series("L"), h, dt), dt, order)
     exact, derivative = h, slopes["F"][0]
     for k in range(1, order + 1):
         exact += derivative * dt**k / factorial(k)
@@ -257,10 +208,6 @@ def power_forgetting(rate: Scalar, r: Expr) -> Forgetting:
     Source:  Ohno and Kumagai 2021, eq. (20), with a rate.
     """
     return lambda h, at, dt: h * (1 + r * rate(at) * dt * Abs(h) ** r) ** (-1 / r)
-
-
-def _exponential(L: Scalar) -> Forgetting:
-    return lambda h, at, dt: exp(-L(at) * dt) * h
 
 
 def _composed(coefficients: Sequence[Expr], z: Expr, dt: Symbol) -> Expr:
@@ -284,12 +231,6 @@ def _cut(e: Expr, dt: Symbol, order: int) -> Expr:
         terms += e.subs(dt, 0) * dt**k / factorial(k)
         e = e.diff(dt) if k < order else e
     return expand(terms)
-
-
-def _held(F: Scalar, L: Scalar, h: Expr) -> Scalar:
-    """N(u) = F(u) + L u with the L of the start of the step."""
-    leak = L(h)
-    return lambda u: F(u) + leak * u
 
 
 def _slope(F: Scalar, h: Expr) -> Expr:

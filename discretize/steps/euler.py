@@ -23,6 +23,12 @@ class Euler(Step):
     Source:  Tallec and Ollivier 2018, "the Taylor expansion with discretization step dt = 1", eqs. (2), (5), (8), (10).
     """
 
+    title = "Euler"
+    family = "Taylor and Runge-Kutta"
+    equation = "h' = h + dt F(h)"
+    gate = "g"
+    factor = "1 + z"
+    error = "dt^2/2 * F' F"
     order = 1
     evaluations = 1
 
@@ -42,6 +48,12 @@ class Taylor2(Step):
     Source:  the expansion of Tallec and Ollivier 2018, below eq. (3), cut one term later.
     """
 
+    title = "the second-order Taylor step"
+    family = "Taylor and Runge-Kutta"
+    equation = "h' = h + dt F(h) + dt^2/2 * F'(h) F(h)"
+    gate = "g - g^2/2"
+    factor = "1 + z + z^2/2"
+    error = "dt^3/6 * (F'' F^2 + F'^2 F)"
     order = 2
     evaluations = 1
     tangents = 1
@@ -65,6 +77,8 @@ class SymplecticEuler(Step):
     Source:  Hairer, Lubich and Wanner 2006, "Geometric numerical integration", sec. I.1.
     """
 
+    title = "symplectic Euler"
+    gate = "g"
     order = 1
     evaluations = 2
 

@@ -29,6 +29,12 @@ class ExponentialEuler(Step):
     Source:  Cox and Matthews 2002, ETD1, with L from the field; the gate 1 - e^-g is this project's result 1.
     """
 
+    title = "exponential Euler"
+    family = "exponential"
+    equation = "h' = h + dt phi1(-L dt) F(h)"
+    gate = "1 - exp(-g)"
+    factor = "1 + phi1(-l) z"
+    error = "dt^2/2 * (F' + L) F"
     order = 1
     evaluations = 1
 
@@ -48,6 +54,12 @@ class ETD2(Step):
     Source:  Cox and Matthews 2002, ETD2RK.
     """
 
+    title = "ETD2"
+    family = "exponential"
+    equation = "h' = a + dt phi2(-L dt) (N(a) - N(h))\na = h + dt phi1(-L dt) F(h)"
+    gate = "1 - exp(-g)"
+    factor = "1 + phi1(-l) z + phi2(-l) (z + l) phi1(-l) z"
+    error = "dt^3 F ((F' + L) (2 F' + 3 L) - F'' F)/12"
     order = 2
     evaluations = 2
 
@@ -71,6 +83,31 @@ class ETDRK4(Step):
     Source:  Cox and Matthews 2002, ETD4RK, written with phi_1, phi_2, phi_3 and in differences from h.
     """
 
+    title = "ETD-RK4"
+    family = "exponential"
+    equation = (
+        "h' = exp(-L dt) h + dt (p N(h) + q (N(a) + N(b)) + s N(c))\n"
+        "a = k h + m N(h)\n"
+        "b = k h + m N(a)\n"
+        "c = k a + m (2 N(b) - N(h))\n"
+        "k = exp(-L dt/2)\n"
+        "m = dt/2 * phi1(-L dt/2)\n"
+        "p = phi1(-L dt) - 3 phi2(-L dt) + 4 phi3(-L dt)\n"
+        "q = 2 phi2(-L dt) - 4 phi3(-L dt)\n"
+        "s = 4 phi3(-L dt) - phi2(-L dt)"
+    )
+    gate = "1 - exp(-g)"
+    factor = (
+        "exp(-l) + (z + l) (phi1(-l) - 3 phi2(-l) + 4 phi3(-l) + (2 phi2(-l) - 4 phi3(-l)) (a + b) + (4 phi3(-l) - phi2(-l)) c)\n"
+        "a = exp(-l/2) + m\n"
+        "b = exp(-l/2) + m a\n"
+        "c = exp(-l/2) a + m (2 b - 1)\n"
+        "m = phi1(-l/2)/2 * (z + l)"
+    )
+    error = (
+        "-dt^5 F (F^3 F'''' + 2 F^2 F' F''' - 6 F^2 F''^2 + 36 F F'^2 F'' - 24 F'^4 + L m)/2880\n"
+        "m = 90 F F' F'' + 49 F F'' L - 90 F'^3 - 116 F'^2 L - 55 F' L^2 - 5 L^3"
+    )
     order = 4
     evaluations = 4
 
@@ -116,6 +153,12 @@ class FittedMidpoint(Step):
     Source:  this project; exponential fitting is Liniger and Willoughby's (1970).
     """
 
+    title = "the fitted midpoint rule"
+    family = "exponential"
+    equation = "h' = h + dt ((1 - w) F(h) + w F(h + dt/2 * F(h)))\nw = 2 phi2(-L dt)"
+    gate = "1 - exp(-g)"
+    factor = "1 + z + phi2(-l) z^2"
+    error = "dt^3 F (F'' F + 4 F' (F' + L))/24"
     order = 2
     evaluations = 2
 

@@ -44,6 +44,13 @@ class FrozenBackwardEuler(_Frozen):
     Source:  this project; Hasani et al. 2021, "Liquid time-constant networks", the fused solver.
     """
 
+    title = "frozen backward Euler"
+    family = "implicit and frozen"
+    equation = "h' = h + dt F(h)/(1 + L dt)"
+    gate = "g/(1 + g)"
+    factor = "1 + z/(1 + l)"
+    error = "dt^2 (F'/2 + L) F"
+
     theta = 1.0
 
 
@@ -53,5 +60,12 @@ class FrozenTrapezoid(_Frozen):
     Shape:   as `Step`.
     Source:  this project.
     """
+
+    title = "the frozen trapezoid"
+    family = "implicit and frozen"
+    equation = "h' = h + dt F(h)/(1 + L dt/2)"
+    gate = "g/(1 + g/2)"
+    factor = "1 + z/(1 + l/2)"
+    error = "dt^2/2 * (F' + L) F"
 
     theta = 0.5

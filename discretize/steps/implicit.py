@@ -30,6 +30,12 @@ class BackwardEuler(_Implicit):
     Source:  Hairer and Wanner 1996, sec. IV.3.
     """
 
+    title = "backward Euler"
+    family = "implicit and frozen"
+    equation = "h' = h + dt F(h')"
+    gate = "g/(1 + g)"
+    factor = "1/(1 - z)"
+    error = "-dt^2/2 * F' F"
     order = 1
     evaluations = 5
     jacobians = 3
@@ -49,6 +55,12 @@ class Trapezoid(_Implicit):
     Source:  Hairer and Wanner 1996, sec. IV.3.
     """
 
+    title = "the trapezoid"
+    family = "implicit and frozen"
+    equation = "h' = h + dt/2 * (F(h) + F(h'))"
+    gate = "g/(1 + g/2)"
+    factor = "(1 + z/2)/(1 - z/2)"
+    error = "-dt^3 (F'' F^2 + F'^2 F)/12"
     order = 2
     evaluations = 6
     jacobians = 3

@@ -25,6 +25,12 @@ class ExponentialRosenbrock(Step):
     Source:  Hochbruck and Ostermann 2010, the exponential Rosenbrock-Euler method (Pope 1963).
     """
 
+    title = "the exponential Rosenbrock step"
+    family = "exponential"
+    equation = "h' = h + dt phi1(F'(h) dt) F(h)"
+    gate = "1 - exp(-g)"
+    factor = "exp(z)"
+    error = "dt^3/6 * F'' F^2"
     order = 2
     evaluations = 1
     jacobians = 1

@@ -21,6 +21,7 @@ __all__ = ["ExplicitRungeKutta", "ForwardEuler", "Heun", "Heun3", "Midpoint", "R
 class ExplicitRungeKutta(Step):
     """The map of a tableau: `stages`, the rows a_i (the first, empty one included), and `weights` b."""
 
+    family = "Taylor and Runge-Kutta"
     stages: ClassVar[tuple[tuple[float, ...], ...]]
     weights: ClassVar[tuple[float, ...]]
 
@@ -53,6 +54,11 @@ class Midpoint(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1 (Runge 1895).
     """
 
+    title = "the midpoint rule"
+    equation = "h' = h + dt F(h + dt/2 * F(h))"
+    gate = "g - g^2/2"
+    factor = "1 + z + z^2/2"
+    error = "dt^3 (F'' F^2/24 + F'^2 F/6)"
     order = 2
     evaluations = 2
     stages = ((), (1 / 2,))
@@ -66,6 +72,11 @@ class Heun(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1 (Heun 1900).
     """
 
+    title = "Heun's rule"
+    equation = "h' = h + dt/2 * (F(h) + F(h + dt F(h)))"
+    gate = "g - g^2/2"
+    factor = "1 + z + z^2/2"
+    error = "dt^3 (F'^2 F/6 - F'' F^2/12)"
     order = 2
     evaluations = 2
     stages = ((), (1,))
@@ -79,6 +90,11 @@ class RungeKutta4(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.2 (Kutta 1901).
     """
 
+    title = "the classical Runge-Kutta step"
+    equation = "h' = h + dt/6 * (p + 2 q + 2 r + s)\np = F(h)\nq = F(h + dt/2 * p)\nr = F(h + dt/2 * q)\ns = F(h + dt r)"
+    gate = "g - g^2/2 + g^3/6 - g^4/24"
+    factor = "1 + z + z^2/2 + z^3/6 + z^4/24"
+    error = "-dt^5 F (F^3 F'''' + 2 F^2 F' F''' - 6 F^2 F''^2 + 36 F F'^2 F'' - 24 F'^4)/2880"
     order = 4
     evaluations = 4
     stages = ((), (1 / 2,), (0, 1 / 2), (0, 0, 1))

@@ -27,12 +27,25 @@ class Step(AnsweredInit, ABC):
     A step evaluates `flow` `evaluations` times, its derivative along a vector `tangents` times, and its Jacobian `jacobians`
     times; where a map iterates, these are the numbers for an affine field. It has no state of its own and changes no weight.
 
+    The library's own say more of themselves, as text that is read by the grammar of a field's `formula` and proved of the map:
+    `title`, its name in a sentence; `family`, its row of the atlas; `equation`, h' of dh/dt = F(h) = N(h) - L(h) h, with N and L
+    those of the start of the step, F' the slope and forget(h, at, dt) what the leak alone leaves of h at the rate of another
+    state; `gate`, the G of h + G (f - h) that a unit step makes of dh/dt = g (f - h), or `keeps_and_writes`, what it keeps of h
+    and writes of f; `factor`, R(z) with l = L dt; `error`, the leading term of the exact solution minus the map.
+
     Shape:   x (..., input), h (..., state) -> h (..., state); dt > 0 in units of time, a number, or a length for each
              sample, (...) or (..., 1), which is differentiated.
     Raises:  TypeError, ValueError for x, h or dt that do not fit; StepError where an equation cannot be solved.
     Source:  this project.
     """
 
+    title: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+    equation: ClassVar[str] = ""
+    gate: ClassVar[str] = ""
+    keeps_and_writes: ClassVar[tuple[str, str] | None] = None
+    factor: ClassVar[str] = ""
+    error: ClassVar[str] = ""
     order: ClassVar[int]
     evaluations: ClassVar[int]
     tangents: ClassVar[int] = 0

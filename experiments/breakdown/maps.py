@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,32 +10,33 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-import discretize
 from discretize import Step
+from discretize.steps.catalog import steps
 
 __all__ = ["FAMILIES", "GATES", "MAPS", "Limits", "limits"]
 
+MAPS: dict[str, Step] = {name: kind() for name, kind in steps().items() if kind.equation}
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "Taylor and Runge-Kutta": ("Euler", "Taylor2", "Midpoint", "Heun", "RungeKutta4"),
-    "exponential": ("ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"),
-    "implicit and frozen": ("BackwardEuler", "Trapezoid", "FrozenBackwardEuler", "FrozenTrapezoid"),
-    "splitting": ("Splitting", "StrangSplitting"),
+    family: tuple(name for name, step in MAPS.items() if step.family == family)
+    for family in dict.fromkeys(step.family for step in MAPS.values())
 }
-MAPS: dict[str, Step] = {name: getattr(discretize, name)() for names in FAMILIES.values() for name in names}
-# Derived in derivations/twins/step_maps.py.
-_GATES = {
-    **dict.fromkeys(("Euler",), "<i>g</i>"),
-    **dict.fromkeys(("Taylor2", "Midpoint", "Heun"), "<i>g</i> − <i>g</i>²/2"),
-    "RungeKutta4": "<i>g</i> − <i>g</i>²/2 + <i>g</i>³/6 − <i>g</i>⁴/24",
-    **dict.fromkeys(
-        ("ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"), "1 − e<sup>−<i>g</i></sup>"
-    ),
-    **dict.fromkeys(("BackwardEuler", "FrozenBackwardEuler"), "<i>g</i>/(1 + <i>g</i>)"),
-    **dict.fromkeys(("Trapezoid", "FrozenTrapezoid"), "<i>g</i>/(1 + <i>g</i>/2)"),
-    "Splitting": "forgets 1 − e<sup>−<i>g</i></sup>, writes <i>g</i>",
-    "StrangSplitting": "forgets 1 − e<sup>−<i>g</i></sup>, writes <i>g</i> e<sup>−<i>g</i>/2</sup>",
-}
-GATES = {name: Markup(gate) for name, gate in _GATES.items()}
+
+
+def _typeset(gate: str) -> str:
+    """A gate as HTML: 1 - exp(-g) with e to the power of -g."""
+    gate = re.sub(r"exp\(([^()]*)\)", r"e<sup>\1</sup>", gate).replace("-", "−")
+    gate = re.sub(r"\^(\d)", lambda power: "⁰¹²³⁴⁵"[int(power[1])], gate)
+    return re.sub(r"\bg\b", "<i>g</i>", gate)
+
+
+def _gate(step: Step) -> Markup:
+    if step.keeps_and_writes is None:
+        return Markup(_typeset(step.gate))
+    keeps, writes = map(_typeset, step.keeps_and_writes)
+    return Markup(f"forgets 1 − {keeps}, writes {writes}")
+
+
+GATES = {name: _gate(step) for name, step in MAPS.items()}
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 r"""Fields by name, as the experiments train them, and their initialization.
 
-    plain leaky gated gated-global gated-softplus gated-exponential gru lstm                    ctrnn.cells.named
+    every cell of ctrnn by its name: plain gated gru lstm mgu lem fitzhugh-nagumo ...            ctrnn.cells
+    gated-global gated-softplus gated-exponential antisymmetric-gated: choices of these
     leaky-power gated-power gru-power lstm-power: with the decay |h|^r h, of the LSTM in c      Ohno and Kumagai 2021, eq. (22)
-    mgu lem antisymmetric antisymmetric-gated cornn unicornn ltc rhn adaptive fitzhugh-nagumo glnn gnn
-                                                                                                ctrnn.cells.published
     leaky-power-autograd: with the derivative that autograd makes of |h|^r h                    autograd_power.py
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
@@ -27,12 +26,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 import ctrnn
+from ctrnn.cells.catalog import constructor_names
 from experiments.code_files import called as made
 from experiments.registry import Registry
 from experiments.settings import check_whole
 from experiments.usage import UsageError
 
-__all__ = ["FIELDS", "JUMPS", "TIMELESS", "FieldSettings", "built_field", "check_init"]
+__all__ = ["FIELDS", "JUMPS", "FieldSettings", "built_field", "no_time_scale"]
 
 if TYPE_CHECKING:
     import torch
@@ -174,49 +174,23 @@ def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
 
 
 OWN: dict[str, Builder] = {
-    "plain": _named("plain"),
+    **{name.replace("_", "-"): _named(name) for name in constructor_names()},
     "leaky": _leaky,
     "leaky-power": _leaky_power,
     "leaky-power-autograd": _leaky_power_autograd,
-    "gated": _named("gated"),
     "gated-global": _named("gated", gate="global"),
     "gated-softplus": _named("gated", rate="softplus"),
     "gated-exponential": _named("gated", rate="exponential"),
     "gated-power": _gated_power,
-    "gru": _named("gru"),
     "gru-power": _gru_power,
     "lstm": _lstm,
     "lstm-power": _lstm_power,
     "lstm-blind-output": _lstm_blind_output,
-    "mgu": _named("mgu"),
-    "lem": _named("lem"),
-    "antisymmetric": _named("antisymmetric"),
     "antisymmetric-gated": _named("antisymmetric", gated=True),
-    "cornn": _named("cornn"),
-    "unicornn": _named("unicornn"),
-    "ltc": _named("ltc"),
-    "rhn": _named("rhn"),
-    "adaptive": _named("adaptive"),
-    "fitzhugh-nagumo": _named("fitzhugh_nagumo"),
-    "glnn": _named("glnn"),
-    "gnn": _named("gnn"),
 }
 JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
 FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
-WITHOUT_GATES = ("plain", "leaky", "leaky-power")
-# Without a time scale that chrono could set.
-TIMELESS = (
-    "plain",
-    "antisymmetric",
-    "antisymmetric-gated",
-    "cornn",
-    "unicornn",
-    "ltc",
-    "fitzhugh-nagumo",
-    "glnn",
-    "gnn",
-    *JUMPS,
-)
+STARTED = ("leaky", "leaky-power")  # with their time scales already
 
 
 def built_field(
@@ -230,13 +204,12 @@ def built_field(
     import torch  # noqa: PLC0415
 
     build: Builder = FIELDS.named(name)
-    check_init(name, settings)
     try:
         weights: _Weights = {"dtype": torch.float32, "generator": generator}
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if name not in WITHOUT_GATES:
+    if name not in STARTED:
         _set_time_scales(name, field, settings, generator)
     if settings.recurrent_gain is not None:
         try:
@@ -252,12 +225,11 @@ def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSetting
             ctrnn.init.chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
         elif settings.init == "constant":
             ctrnn.init.initial_rate_(field, settings.alpha)
-    except TypeError as error:  # of a field of the user's
-        raise UsageError(f"the field {name} has no time scale that {settings.init} could set: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise no_time_scale(name, settings) from error
 
 
-def check_init(name: str, settings: FieldSettings) -> None:
-    """Raises: UsageError for chrono or constant where there is no time scale to set."""
-    if name in TIMELESS and settings.init != "standard":
-        init = settings.init
-        raise UsageError(f"the field {name} has no time scale that {init} could set; leave --set init={init} out.")
+def no_time_scale(name: str, settings: FieldSettings) -> UsageError:
+    """Where there is nothing that chrono or constant could set."""
+    init = settings.init
+    return UsageError(f"the field {name} has no time scale that {init} could set; leave --set init={init} out.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import discretize
+from discretize.steps.catalog import dashed, step_names
 from experiments.settings import check_one_of, check_whole
 from experiments.usage import UsageError, check_word
 
@@ -23,26 +24,7 @@ if TYPE_CHECKING:
     from discretize.sequences.module import SequenceModule
 
 EXACT = "exact"
-INTEGRATORS = {
-    EXACT: "ContinuousRNN",
-    "euler": "Euler",
-    "exponential-euler": "ExponentialEuler",
-    "taylor2": "Taylor2",
-    "etd2": "ETD2",
-    "etdrk4": "ETDRK4",
-    "fitted-midpoint": "FittedMidpoint",
-    "midpoint": "Midpoint",
-    "heun": "Heun",
-    "runge-kutta4": "RungeKutta4",
-    "backward-euler": "BackwardEuler",
-    "trapezoid": "Trapezoid",
-    "frozen-backward-euler": "FrozenBackwardEuler",
-    "frozen-trapezoid": "FrozenTrapezoid",
-    "exponential-rosenbrock": "ExponentialRosenbrock",
-    "splitting": "Splitting",
-    "strang-splitting": "StrangSplitting",
-    "symplectic-euler": "SymplecticEuler",
-}
+INTEGRATORS = {EXACT: "ContinuousRNN"} | {dashed(name): name for name in step_names()}
 
 
 @dataclass(frozen=True)

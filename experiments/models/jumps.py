@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import discretize
-from experiments.models.fields import JUMPS, FieldSettings, check_init
+from experiments.models.fields import JUMPS, FieldSettings, no_time_scale
 
 __all__ = ["jump_module"]
 
@@ -31,7 +31,8 @@ def jump_module(name: str, input_size: int, settings: FieldSettings, generator: 
 
     from experiments.seeds import drawing  # noqa: PLC0415
 
-    check_init(name, settings)
+    if settings.init != "standard":
+        raise no_time_scale(name, settings)
     make = getattr(discretize, JUMPS[name])
     with drawing(generator):
         rnn: JumpRNN = make(input_size // 2 if masked and make is not discretize.cfc else input_size, settings.hidden)

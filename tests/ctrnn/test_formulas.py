@@ -4,12 +4,13 @@ import re
 
 import torch
 from matplotlib.mathtext import MathTextParser
-from problems import NAMED_FIELDS, Spiral
+from problems import Spiral
 from torch import nn
 from torch.nn.functional import layer_norm, softplus
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn.cells.catalog import variants
 from ctrnn.formulas import formula_of, in_latex
 
 FUNCTIONS = {
@@ -62,18 +63,10 @@ def randomized(field):
     return field
 
 
-PUBLISHED = {
-    "mgu": ctrnn.mgu,
-    "antisymmetric": ctrnn.antisymmetric,
-    "gated antisymmetric": lambda *sizes: ctrnn.antisymmetric(*sizes, 0.3, gated=True),
-    "cornn": lambda *sizes: ctrnn.cornn(*sizes, 1.3, 0.4),
-    "unicornn": lambda *sizes: ctrnn.unicornn(*sizes, 0.7),
-    "lem": ctrnn.lem,
-    "fitzhugh-nagumo": lambda *sizes: ctrnn.fitzhugh_nagumo(*sizes, a=-0.7),
-    "adaptive": ctrnn.adaptive,
-    "glnn": ctrnn.glnn,
-    "gnn": lambda *sizes: ctrnn.gnn(*sizes, activation="logistic"),
-    "rhn": ctrnn.rhn,
+CELLS = {label: make for _, label, make in variants() if formula_of(make(2, 3)) is not None} | {
+    "cornn, other constants": lambda *sizes: ctrnn.cornn(*sizes, 1.3, 0.4),
+    "unicornn, another constant": lambda *sizes: ctrnn.unicornn(*sizes, 0.7),
+    "fitzhugh-nagumo, a negative": lambda *sizes: ctrnn.fitzhugh_nagumo(*sizes, a=-0.7),
     "layers": lambda *sizes: ctrnn.gated(*sizes, num_layers=2),
     "layers with a network": lambda *sizes: ctrnn.gated(*sizes, "network", num_layers=2),
     "exponents learned": lambda *sizes: ctrnn.gru(*sizes, decay=ctrnn.PowerDecay(0.5, learnable=True)),
@@ -81,7 +74,8 @@ PUBLISHED = {
 
 
 def test_the_equations_computed_as_they_are_written_are_the_field():
-    for name, make in (NAMED_FIELDS | PUBLISHED).items():
+    assert len(CELLS) >= 30
+    for name, make in CELLS.items():
         field = randomized(make(2, 3))
         x, state = torch.randn(2), torch.randn(field.state_size)
         names = [line.partition("/dt = ")[0][1:].replace("^g", "g") for line in field.equations if "/dt = " in line]
@@ -152,8 +146,7 @@ def test_the_gated_field_in_latex_is_the_papers_page():
 
 
 def shown():
-    named = [*NAMED_FIELDS.values(), *PUBLISHED.values()]
-    fields = [*(make(2, 3) for make in named), Spiral(), ctrnn.NetworkField(nn.Tanh(), 2)]
+    fields = [*(make(2, 3) for make in CELLS.values()), Spiral(), ctrnn.NetworkField(nn.Tanh(), 2)]
     fields += [
         ctrnn.ControlledField(lambda h: h, 2, 3),
         ctrnn.gated(2, 3, "network", num_layers=2),

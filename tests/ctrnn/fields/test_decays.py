@@ -116,7 +116,7 @@ def test_the_exponent_can_be_read_off():
     learned = ctrnn.PowerDecay(2, learnable=True, hidden_size=3)
     assert repr(learned) == "PowerDecay(learnable=True, hidden_size=3)"
     assert_close(learned.exponent, torch.full((3,), 2.0), rtol=1e-15, atol=0)
-    assert ctrnn.gated(2, 3, decay=learned).equations[0] == "dh/dt = g * (tanh(Wx x + Wh h + b) - |h|^r h)"
+    assert ctrnn.gated(2, 3, decay=learned).equations[0] == "dh/dt = g * (tanh(Wx x + Wh h + b) - |h|^(softplus(r)) h)"
 
 
 @each("size", [None, 4])

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Euler, SequenceModel
-from experiments.models.fields import FIELDS, JUMPS, TIMELESS, FieldSettings, built_field
+from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings, sequence_module, under
 from experiments.runs.configuration import configuration, configuration_from_words
 from experiments.seeds import generator
@@ -92,8 +92,15 @@ def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws
     assert_close((torch.cat([h, c], -1) + field(x, torch.cat([h, c], -1)))[:, 16:], there)
 
 
+TIMELESS = (
+    *("plain", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "fitzhugh-nagumo", "glnn", "gnn"),
+    *JUMPS,
+)
+
+
 def test_chrono_gives_times_between_its_two():
-    for name in [name for name in FIELDS if name not in TIMELESS]:
+    # An ltc's synapses leak too: whether a time is long enough for them hangs on what is drawn.
+    for name in [name for name in FIELDS if name not in (*TIMELESS, "ltc")]:
         settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
         times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
         assert times.min() >= 5 - 1e-3

@@ -1,0 +1,32 @@
+"""The library's step maps, read from its public names: one more file in this folder, with its line in the stub, is one more."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import discretize
+from ctrnn.lazy import homes_of
+
+__all__ = ["dashed", "step_names", "steps"]
+
+if TYPE_CHECKING:
+    from discretize.steps.step import Step
+
+NO_MAPS = ("Step", "Zoneout")  # the interface, and a wrapper of other steps
+
+
+def step_names() -> list[str]:
+    """The names of the classes, in the order of the public names; nothing is loaded for it."""
+    homes = homes_of(str(discretize.__file__))
+    return [name for name, home in homes.items() if home.startswith("discretize.steps.") and name not in NO_MAPS]
+
+
+def steps() -> dict[str, type[Step]]:
+    """All step maps by the names of their classes."""
+    return {name: getattr(discretize, name) for name in step_names()}
+
+
+def dashed(name: str) -> str:
+    """A class's name as commands have it: exponential-euler, runge-kutta4, etdrk4."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
