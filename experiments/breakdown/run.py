@@ -2,10 +2,8 @@ r"""`ctrnn breakdown`: the parts of the atlas one after the other, the page, the
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
@@ -20,8 +18,9 @@ from experiments.data.recording import Recording
 from experiments.files import ready_folder
 from experiments.reports.report import Section, SectionMaker, conclude, facts, progress, say
 from experiments.reports.svg import with_colours
+from experiments.runs.pool import Work, WorkerPool
 
-__all__ = ["PARTS", "run"]
+__all__ = ["PARTS", "begin", "run"]
 
 # In the order of the page, each with the line that announces it in the terminal.
 PARTS: tuple[tuple[str, SectionMaker], ...] = (
@@ -66,29 +65,22 @@ def run(out: Path, recording: Recording, command: str) -> bool:
 
 def _made(recording: Recording) -> Iterator[tuple[Section, list[str], float]]:
     """The sections in the order of the page, made by two processes, the longest ones first."""
-    # Started afresh, not forked: a fork of a process in which torch has threads may hang.
-    others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn"), initializer=_prepare_worker) as pool:
-        try:
-            parts = [part for _, part in PARTS]
-            first = {part: pool.submit(_make, part, recording) for part in sorted(parts, key=lambda part: part in QUICK)}
-            for part in parts:
-                yield first[part].result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - others:
-                child.terminate()
-            raise
+    first = sorted(range(len(PARTS)), key=lambda number: PARTS[number][1] in QUICK)
+    found: dict[int, tuple[Section, list[str], float]] = {}
+    with closing(WorkerPool(WORKERS, Work("experiments.breakdown.run:begin", (recording,))).carry_out(first)) as ends:
+        for number in range(len(PARTS)):
+            while number not in found:
+                end = next(ends)
+                found[end.key] = end.result
+            yield found.pop(number)
 
 
-def _prepare_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
-    import torch  # noqa: PLC0415
+def begin(recording: Recording) -> Callable[[int], tuple[Section, list[str], float]]:
+    """A function that makes the part of a number: its section, what it says, and its seconds."""
 
-    torch.set_num_threads(1)
+    def make(number: int) -> tuple[Section, list[str], float]:
+        lines: list[str] = []
+        start = perf_counter()
+        return PARTS[number][1](recording, lines.append), lines, perf_counter() - start
 
-
-def _make(part: SectionMaker, recording: Recording) -> tuple[Section, list[str], float]:
-    lines: list[str] = []
-    start = perf_counter()
-    return part(recording, lines.append), lines, perf_counter() - start
+    return make

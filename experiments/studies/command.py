@@ -72,12 +72,12 @@ def run(
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
     address, part = _checked(name, scale, workers, shard, data, plugin)
-    from experiments.studies.processes.cost import seconds_in  # noqa: PLC0415
+    from experiments.studies.cost import seconds_in  # noqa: PLC0415
 
     most = None if budget is None else seconds_in(budget)
     if on not in ("here", "ray") and not (on.startswith("ray:") and len(on) > len("ray:")):
         raise UsageError(f"--on is here, ray or ray:ADDRESS; got {on!r}.")
-    from experiments.studies.processes import runner  # noqa: PLC0415
+    from experiments.studies import runner  # noqa: PLC0415
 
     command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
     more = [*([] if on == "here" else ["--on", on]), *(word for file in plugin for word in ("--plugin", file))]
@@ -106,7 +106,7 @@ def cost(
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
     address, part = _checked(name, scale, workers, shard, data, plugin)
-    from experiments.studies.processes import runner  # noqa: PLC0415
+    from experiments.studies import runner  # noqa: PLC0415
 
     runner.tell_cost(address, scale, workers, part, plugin)
     return DONE

@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from experiments import __main__ as command_line
 from experiments.breakdown import chart, cost, figures, held, maps, networks, one_unit, power, recorded, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
+from experiments.runs.pool import End
 
 
 def recording(samples: int = 24, channels: int = 2) -> Recording:
@@ -230,12 +230,22 @@ def test_flips_on_the_chart_are_where_the_ledger_says(name):
     assert flip.p * (1 - float(flip.h) ** 2) == pytest.approx(-(2 - G) / G, abs=1e-8)
 
 
+class Here:
+    """In place of worker processes."""
+
+    def __init__(self, size, work):
+        self.do = work.begun()
+
+    def carry_out(self, keys):
+        yield from (End(key, self.do(key)) for key in keys)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The parts that take seconds, in this process: another has all to import. The slow test runs what the command does."""
     out, said = tmp_path_factory.mktemp("atlas"), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+        patch.setattr(run, "WorkerPool", Here)
         patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", power.power_section)))
         for module in (run, report):
             patch.setattr(module, "say", said.append)

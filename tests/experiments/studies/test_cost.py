@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from experiments.runs.configuration import configuration
-from experiments.studies.processes import cost
-from experiments.studies.processes.cost import Cost, Slice, Times, check_budget, kind_of, seconds_in
+from experiments.runs.pool import End
+from experiments.studies import cost
+from experiments.studies.cost import Cost, Slice, Times, check_budget, kind_of, seconds_in
 from experiments.studies.registry import check_name, study_named
 from experiments.usage import UsageError
 
@@ -31,18 +32,16 @@ def test_a_run_is_its_start_its_steps_its_evaluations_and_what_is_measured():
 
 
 def test_all_runs_are_summed_and_shared_out(monkeypatch):
-    class Process:
-        def __init__(self, *_, **__):
-            pass
+    class Pool:
+        def __init__(self, size, work):
+            self.work = work
 
-        __enter__, __exit__ = lambda self: self, lambda *_: None
-
-        def submit(self, *given):
-            asked.append(given)
-            return dataclasses.make_dataclass("Future", ["result"])(lambda: SLICE)
+        def carry_out(self, keys):
+            asked.append((self.work.threads, keys))
+            yield End(keys[0], SLICE)
 
     asked = []
-    monkeypatch.setattr(cost, "ProcessPoolExecutor", Process)
+    monkeypatch.setattr(cost, "WorkerPool", Pool)
     address = check_name("unwarped")
     runs = study_named("unwarped").runs("small")  # three fields, three seeds
     found, slices = cost.cost_of(address, "small", [run.key for run in runs[:7]], workers=2, threads=3)
@@ -52,8 +51,7 @@ def test_all_runs_are_summed_and_shared_out(monkeypatch):
     assert (found.seconds, found.wall, found.longest) == pytest.approx((once + 7 * each, once / 2 + 3.5 * each, each))
     assert found.processor == pytest.approx(once + 7 * SLICE.processor.seconds(runs[0].configuration))
     assert found.disk == 7 * (1000 + 20 * runs[0].configuration.training.steps)
-    assert [given[4] for given in asked] == [3] * 3
-    assert set(slices) == {given[3] for given in asked}
+    assert asked == [(3, [key]) for key in slices]
 
 
 def test_one_run_takes_its_time_however_many_workers_there_are():
@@ -78,7 +76,7 @@ def test_a_budget_is_for_all_workers_together():
 
 
 def test_a_slice_is_measured_on_the_training_itself():
-    found = cost._slice(check_name("unwarped"), "smoke", "plain-0", 1, ())
+    found = cost.begin(check_name("unwarped"), "smoke", 1, ())("plain-0")
     weights = sum(p.numel() for p in study_named("unwarped").runs("smoke")[0].configuration.untrained_model().parameters())
     for times in (found.clock, found.processor):
         assert min(times.step, times.evaluation) > 0

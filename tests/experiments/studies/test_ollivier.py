@@ -7,7 +7,7 @@ from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.claims.ollivier_table1 import BASELINES, METHODS, SOURCES, OllivierTable1
-from experiments.studies.processes.cost import cost_of
+from experiments.studies.cost import cost_of
 from experiments.studies.results import Results
 from experiments.symbols.table import baseline_rows
 

@@ -30,8 +30,9 @@ while :; do sleep 0.01; done
 
 def executable(path, text):
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    if not path.exists():  # of two jobs one may run it already, and bash reads a script as it goes
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
 

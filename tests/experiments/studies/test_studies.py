@@ -31,10 +31,10 @@ from experiments.studies import docs_page
 from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
 from experiments.studies.html_page import write
-from experiments.studies.processes.runner import run
 from experiments.studies.registry import STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
+from experiments.studies.runner import run
 from experiments.studies.study import SCALES, Measured, Run
 from experiments.studies.verdicts import Part, Verdict
 from experiments.usage import UsageError

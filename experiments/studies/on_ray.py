@@ -14,18 +14,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from experiments.studies.processes.worker import FAILED, carry_out
-from experiments.studies.processes.workers import TRIES, RunEnd
-from experiments.studies.registry import loaded
-from experiments.studies.study import Run, Study
+from experiments.runs.pool import GRACE, TRIES, End, Work
 from experiments.usage import UsageError
 
 __all__ = ["RayPool", "connected"]
-
-GRACE = 30.0  # seconds in which what is at work is to end
 
 
 def connected(address: str | None, threads: int) -> int:
@@ -43,32 +37,31 @@ def connected(address: str | None, threads: int) -> int:
 
 @dataclass
 class RayPool:
-    """`WorkerPool` on Ray: `arguments` are those of `worker.work` after the pipe."""
+    """`WorkerPool` on Ray."""
 
     size: int
-    arguments: tuple[str, str, Path, Any, int, Sequence[str]]
-    tick: Callable[[list[str]], None] = lambda running: None
+    work: Work
+    tick: Callable[[list[Any]], None] = lambda keys: None
     every: float | None = None
 
-    def carry_out(self, keys: Sequence[str]) -> Generator[RunEnd, None, None]:
-        """How each run ends, as it is known. However this is left, no task is."""
+    def carry_out(self, keys: Sequence[Any]) -> Generator[End, None, None]:
+        """Yield how each ends, as it is known. However this is left, no task is."""
         import ray  # noqa: PLC0415
 
-        threads = self.arguments[4]
-        task = ray.remote(num_cpus=threads, max_retries=TRIES - 1, retry_exceptions=False)(_carried_out)
-        waiting, at_work = deque(keys), dict[Any, str]()
+        task = ray.remote(num_cpus=self.work.threads, max_retries=TRIES - 1, retry_exceptions=False)(_carried_out)
+        waiting, at_work = deque(keys), dict[Any, Any]()
         try:
             while waiting or at_work:
                 while waiting and len(at_work) < self.size:
                     key = waiting.popleft()
-                    at_work[task.remote(self.arguments, key)] = key
+                    at_work[task.remote(self.work, key)] = key
                 self.tick(list(at_work.values()))
                 for reference in ray.wait(list(at_work), timeout=self.every)[0]:
                     key = at_work.pop(reference)
                     try:
-                        yield RunEnd(*ray.get(reference))
+                        yield End(key, ray.get(reference))
                     except ray.exceptions.RayError as error:
-                        yield RunEnd(FAILED, key, f"its worker was lost, {TRIES} times: {str(error).strip().splitlines()[0]}")
+                        yield End(key, lost=f"its worker was lost, {TRIES} times: {str(error).strip().splitlines()[0]}")
         finally:
             for reference in at_work:
                 ray.cancel(reference, force=False)  # as by Ctrl-C: a training saves, and ends
@@ -77,20 +70,14 @@ class RayPool:
             ray.shutdown()
 
 
-def _carried_out(arguments: tuple[str, str, Path, Any, int, Sequence[str]], key: str) -> tuple[str, str, str]:
+def _carried_out(work: Work, key: Any) -> Any:
     import torch  # noqa: PLC0415
 
-    address, scale, folder, made, threads, plugins = arguments
-    torch.set_num_threads(threads)
-    study, runs = _study(address, scale, tuple(plugins))
-    return carry_out(study, runs[key], folder, made)
+    torch.set_num_threads(work.threads)
+    return _begun(work)(key)
 
 
 @cache
-def _study(address: str, scale: str, plugins: tuple[str, ...]) -> tuple[Study, dict[str, Run]]:
+def _begun(work: Work) -> Callable[[Any], Any]:
     """Once in a worker, which takes many runs."""
-    from experiments.plugins import use  # noqa: PLC0415
-
-    use(plugins)
-    study = loaded(address)
-    return study, {run.key: run for run in study.runs(scale)}
+    return work.begun()

@@ -16,14 +16,14 @@ from tqdm import tqdm
 from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
 from experiments.reports.machine import cores, facts
+from experiments.runs.pool import End, Work, WorkerPool
+from experiments.studies.cost import check_budget, cost_of, lines
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.html_page import write
-from experiments.studies.processes.cost import check_budget, cost_of, lines
-from experiments.studies.processes.on_ray import RayPool, connected
-from experiments.studies.processes.worker import BUSY, FAILED
-from experiments.studies.processes.workers import RunEnd, WorkerPool
+from experiments.studies.on_ray import RayPool, connected
 from experiments.studies.registry import loaded
 from experiments.studies.study import Record, Run, Study
+from experiments.studies.worker import BUSY, FAILED, Ended
 from experiments.usage import UsageError
 
 __all__ = ["run", "tell_cost"]
@@ -68,8 +68,10 @@ def run(
     if study.left_out():
         _say(study.left_out())
     progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing))
-    arguments = (address, scale, folder.resolve(), made, threads, plugins)
-    pool = pool_of(size, arguments, progress.tick, 1.0 if sys.stderr.isatty() else None)
+    arguments = (address, scale, folder.resolve(), tuple(made.items()), tuple(plugins))
+    pool = pool_of(
+        size, Work("experiments.studies.worker:begin", arguments, threads), progress.tick, 1.0 if sys.stderr.isatty() else None
+    )
     try:
         with progress.bar, closing(pool.carry_out(missing)) as ends:
             for end in ends:
@@ -118,11 +120,13 @@ class _Progress:
         self.failed: dict[str, str] = {}
         self.bar = tqdm(total=len(runs), initial=len(runs) - missing, unit="run", leave=False, disable=None)
 
-    def report(self, end: RunEnd) -> None:
-        if end.what == FAILED:
-            self.failed[end.key] = end.words
-            _say(f"{end.key}  FAILED: {end.words}")
-        elif end.what == BUSY:
+    def report(self, end: End) -> None:
+        ended: Ended = (FAILED, end.lost) if end.lost else end.result
+        what, words = ended
+        if what == FAILED:
+            self.failed[end.key] = words
+            _say(f"{end.key}  FAILED: {words}")
+        elif what == BUSY:
             self.busy.append(end.key)
         else:
             record = kept(self.folder, end.key, configuration_of(self.runs[end.key]))

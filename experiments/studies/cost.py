@@ -15,13 +15,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any
 
 from experiments.plugins import use
 from experiments.runs.configuration import Configuration
+from experiments.runs.pool import Work, WorkerPool
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 from experiments.usage import UsageError
@@ -109,11 +109,11 @@ def cost_of(
     kinds: dict[str, list[Run]] = {}
     for run in (run for key, run in runs.items() if key not in given):
         kinds.setdefault(kind_of(run.configuration), []).append(run)
-    slices = {}
-    for same in kinds.values():
-        # A process for each, whose memory is that of the slice.
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            slices[same[0].key] = process.submit(_slice, address, scale, same[0].key, threads, tuple(plugins)).result()
+    slices: dict[str, Slice] = {}
+    work = Work("experiments.studies.cost:begin", (address, scale, threads, tuple(plugins)), threads)
+    for key in (same[0].key for same in kinds.values()):
+        with closing(WorkerPool(1, work).carry_out([key])) as ends:  # a process for each, whose memory is that of the slice
+            slices[key] = next(ends).result
     by_run = [(slices[same[0].key], run.configuration) for same in kinds.values() for run in same]
     seconds = [*given.values(), *(each.clock.seconds(configuration) for each, configuration in by_run)]
     size = max(1, min(workers, len(runs)))
@@ -159,14 +159,18 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _slice(address: str, scale: str, key: str, threads: int, plugins: Sequence[str]) -> Slice:
-    """Measured in this process, which does nothing else before."""
+def begin(address: str, scale: str, threads: int, plugins: Sequence[str]) -> Callable[[str], Slice]:
+    """A function that measures a slice of a run, in this process, which does nothing else before."""
     import torch  # noqa: PLC0415
 
     use(plugins)
     torch.set_num_threads(threads)
     study = loaded(address)
-    (run,) = (run for run in study.runs(scale) if run.key == key)
+    runs = {run.key: run for run in study.runs(scale)}
+    return lambda key: _slice(study, runs[key])
+
+
+def _slice(study: Study, run: Run) -> Slice:
     importlib.import_module("experiments.runs.training")
     times = [time.process_time()]
     with tempfile.TemporaryDirectory() as folder:

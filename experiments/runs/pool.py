@@ -1,0 +1,221 @@
+r"""Work handed out to worker processes: any death costs one piece of work, which is tried once more; all others go on.
+
+    waiting  ->  a worker that is ready  ->  done, or failed
+                      |
+                      dies: a new worker, and the piece goes back to the front of the queue; at the second death it has failed
+
+    parent -> worker    a key; None when there are no more
+    worker -> parent    None once it is ready, then for every key how it ended
+
+Processes are started afresh, not forked: a fork of a process in which torch has threads may hang. Ctrl-C at the terminal is the
+parent's to answer: a worker is in a session of its own and hears SIGTERM only, at which a training saves and ends. A parent that
+is gone, even by SIGKILL, shows as the end of the pipe, and is answered in the same way.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pkgutil import resolve_name
+from queue import SimpleQueue
+from typing import Any
+
+from experiments.interruption import Interrupted, checkpoint, interruptible
+from experiments.usage import UsageError
+
+__all__ = ["GRACE", "TRIES", "End", "Work", "WorkerPool"]
+
+TRIES = 2
+STARTS = 3  # in a row that may come to nothing
+GRACE = 30.0  # seconds to finish a step and to save
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker does, with torch's threads: `begin`, module:function, is called once in each process, with `arguments`; what
+    it returns is called with each key."""
+
+    begin: str
+    arguments: tuple[Hashable, ...]
+    threads: int = 1
+
+    def begun(self) -> Callable[[Any], Any]:
+        begin: Callable[..., Callable[[Any], Any]] = resolve_name(self.begin)
+        return begin(*self.arguments)
+
+
+@dataclass(frozen=True)
+class End:
+    """How the work on a key ended: what was returned, the error that was raised, or in words how its process was lost."""
+
+    key: Any
+    returned: Any = None
+    error: Exception | None = None
+    lost: str = ""
+
+    @property
+    def result(self) -> Any:
+        """What was returned. Raises: the error, or RuntimeError where the process was lost."""
+        if self.error is not None or self.lost:
+            raise self.error or RuntimeError(self.lost)
+        return self.returned
+
+
+@dataclass
+class WorkerPool:
+    """At most `size` worker processes; `tick` is called with the keys at work about every `every` seconds, and whenever something
+    happened; None for `every`: then only."""
+
+    size: int
+    work: Work
+    tick: Callable[[list[Any]], None] = lambda keys: None
+    every: float | None = None
+    _workers: list[_Worker] = field(default_factory=list, init=False)
+
+    def carry_out(self, keys: Sequence[Any]) -> Generator[End, None, None]:
+        """Yield how each ends, as it is known. However this is left, no process is."""
+        waiting, died, failed_starts = deque(keys), Counter[Any](), 0
+        try:
+            while waiting or self._at_work():
+                self._assign(waiting)
+                self.tick(self._at_work())
+                for worker in self._with_messages():
+                    try:
+                        end: End | None = worker.connection.recv()
+                    except (EOFError, OSError):  # a dead one, without a message left
+                        words = self._remove(worker)
+                        if not worker.ready:
+                            failed_starts += 1
+                        elif worker.key is not None:
+                            died[worker.key] += 1
+                            if died[worker.key] < TRIES:
+                                waiting.appendleft(worker.key)
+                            else:
+                                yield End(worker.key, lost=f"its process {words}, {TRIES} times")
+                        if failed_starts == STARTS:
+                            yield from (End(key, lost=f"no worker process comes up: it {words}") for key in waiting)
+                            waiting.clear()
+                        continue
+                    if end is None:
+                        worker.ready, failed_starts = True, 0
+                    else:
+                        worker.key = None
+                        yield end
+            for worker in self._workers:
+                worker.give(None)
+        finally:
+            self._stop()
+
+    def _at_work(self) -> list[Any]:
+        return [worker.key for worker in self._workers if worker.key is not None]
+
+    def _assign(self, waiting: deque[Any]) -> None:
+        """Give keys to idle workers, and start processes for the rest, up to `size`."""
+        for worker in self._workers:
+            if worker.ready and worker.key is None and waiting:
+                worker.give(waiting.popleft())
+        coming = sum(not worker.ready for worker in self._workers)
+        for _ in range(min(self.size - len(self._workers), len(waiting) - coming)):
+            ours, theirs = multiprocessing.Pipe()
+            process = multiprocessing.get_context("spawn").Process(target=_live, args=(theirs, self.work))
+            process.start()
+            theirs.close()  # only the worker has it now, so that its end is seen here
+            self._workers.append(_Worker(process, ours))
+
+    def _with_messages(self) -> list[_Worker]:
+        """Workers with a message, or that died: then the pipe ends."""
+        ready = wait([worker.connection for worker in self._workers], self.every)
+        return [worker for worker in self._workers if worker.connection in ready]
+
+    def _remove(self, worker: _Worker) -> str:
+        """How it ended."""
+        worker.process.join(GRACE)
+        self._workers.remove(worker)
+        worker.connection.close()
+        code = worker.process.exitcode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            return f"was killed by {name}" + (" (perhaps memory ran out)" if name == "SIGKILL" else "")
+        return f"ended with exit code {code}"
+
+    def _stop(self) -> None:
+        """Wait for those who end, ask the others to save and end, and end those who do not."""
+        try:
+            for worker in self._workers:
+                if worker.key is not None or not worker.ready:
+                    worker.process.terminate()
+            deadline = time.monotonic() + GRACE
+            for worker in self._workers:
+                worker.process.join(max(0.0, deadline - time.monotonic()))
+        finally:  # a second signal does not wait
+            for worker in self._workers:
+                if worker.process.is_alive():
+                    worker.process.kill()
+                worker.process.join()
+                worker.connection.close()
+            self._workers.clear()
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    key: Any = None
+
+    def give(self, key: Any) -> None:
+        """A key, or None: no more. A dead one is found out by its pipe."""
+        self.key = key
+        with suppress(OSError):
+            self.connection.send(key)
+
+
+def _live(connection: Connection, work: Work) -> None:
+    """The whole life of a worker process."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(work.threads)  # torch reads them as it is imported
+    keys: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, keys), daemon=True).start()
+    try:
+        with interruptible():
+            do = work.begun()
+            connection.send(None)
+            while (key := keys.get()) is not None:
+                checkpoint()
+                try:
+                    end = End(key, do(key))
+                except Exception as error:  # not each can be sent
+                    end = End(key, error=error if isinstance(error, UsageError) else RuntimeError(traceback.format_exc()))
+                connection.send(end)
+                checkpoint()
+    except Interrupted as signal_:
+        sys.exit(signal_.code)
+    except OSError:
+        sys.exit(1)  # the parent is gone: nobody to tell
+
+
+def _listen(connection: Connection, keys: SimpleQueue[Any]) -> None:
+    """Keys as they come; what comes after the last one is the end."""
+    try:
+        while True:
+            key = connection.recv()
+            keys.put(key)
+            if key is None:
+                return
+    except (EOFError, OSError):
+        keys.put(None)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
+        os._exit(143)  # whatever it is that does not end

@@ -1,1 +1,0 @@
-"""Runs of a study in worker processes, and what they will cost."""
